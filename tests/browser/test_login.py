@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -10,6 +11,7 @@ from fastapi.routing import APIRoute
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.airflow_server import Airflow
+from tests.support.observed import RUN
 from tests.support.pages import QUERY, STREAM, TOKEN, make_app
 
 FILES = (
@@ -31,6 +33,9 @@ PATHS = (
     "/sluice/streams",
     f"/sluice/streams/{STREAM}",
     f"/sluice/streams/{STREAM}/log/consumer",
+    f"/sluice/streams/{STREAM}/runs/{quote(RUN)}",
+    f"/sluice/streams/{STREAM}/runs/{quote(RUN)}/proof",
+    f"/sluice/streams/{STREAM}/runs/{quote(RUN)}/proof.json",
     *(f"/sluice/static/{name}" for name in FILES),
 )
 # What must not tell even whether it is there, or has no answer of its own.
@@ -42,6 +47,8 @@ OTHERS = (
     f"/sluice/api/results/{STREAM}.{QUERY}?whose=nonsense",
     "/sluice/streams/unknown",
     "/sluice/streams/unknown/log/consumer",
+    f"/sluice/streams/unknown/runs/{quote(RUN)}/proof",
+    f"/sluice/streams/{STREAM}/runs/unknown",
     f"/sluice/streams/{STREAM}/log/unknown",
     "/sluice/static/unknown.js",
 )

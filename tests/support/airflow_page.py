@@ -17,6 +17,7 @@ from airflow.utils.db import initdb
 from fastapi import FastAPI
 from fastapi.routing import Mount
 
+from sluice.ui import documents
 from sluice.ui.data import sources
 from tests.support import pages
 
@@ -29,6 +30,8 @@ def main() -> None:
     (mounted,) = [route.app for route in app.routes if isinstance(route, Mount) and route.path == "/sluice"]
     assert isinstance(mounted, FastAPI)
     mounted.dependency_overrides[sources] = made.app.dependency_overrides[sources]
+    # Not the dependency, which asks for the right.
+    documents.open_ledger = lambda stream: pages.ledger()  # type: ignore[assignment]
     address = urlsplit(os.environ["AIRFLOW__API__BASE_URL"])
     uvicorn.run(app, host=address.hostname or "127.0.0.1", port=address.port or 0, log_level="warning")
 

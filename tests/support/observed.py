@@ -8,7 +8,7 @@ from typing import Any
 
 from sluice.model.health.sample import Position, ProcessState, ProcessStatus, Sample
 from sluice.model.health.status import Health, HealthReport
-from sluice.model.live import Live, Point
+from sluice.model.live import Live, LoadResult, Point
 from sluice.model.spec.ledger import Document
 from sluice.model.spec.stream import StreamSpec
 from sluice.model.trace.batches import Batch
@@ -68,8 +68,8 @@ def consumer(
         "sample": sample,
         "since": now - 4000,
         "batches": [batch(n, now - 4 - n * 10, 12_000 - lag - 100 * (n + 1)) for n in range(5)],
-        "proofs": [
-            (now - 3600, "manual__2026-11-24T10:00:00+00:00", proof("manual__2026-11-24T10:00:00+00:00"))
+        "loads": [
+            LoadResult(now - 3600, RUN, 4.2, proof(RUN), audit={"objects": 9, "versions_per_batch": 7})
         ],
         "points": points,
     }

@@ -18,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from sluice.clients.errors import ClientError
 from sluice.clients.lake.results_table import Editor, Results, Window
+from sluice.clients.ledger import Ledger
 from sluice.model.queries.progress import (
     ActivityEvent,
     ActivityKind,
@@ -30,14 +31,16 @@ from sluice.model.queries.progress import (
     history,
 )
 from sluice.model.spec import stream as streams
-from sluice.model.spec.ledger import Document
+from sluice.model.spec.ledger import Document, run_key
 from sluice.model.spec.stream import Declared, StreamSpec
+from sluice.ui import documents
 from sluice.ui.airflow_db import LastCheck
 from sluice.ui.app import create, may_read
 from sluice.ui.data import AirflowState, Sources, sources
 from sluice.ui.health import last_check
 from sluice.ui.rights import Reader, may_read_log, may_read_stream, reader
 from tests.support import observed
+from tests.support.memory_s3 import MemoryS3
 from tests.support.observed import FakeWatch
 
 STREAM, QUERY = "wiki_changes", "editors"
@@ -307,7 +310,15 @@ class EveryReader(Reader):
         return True
 
 
+def ledger() -> Ledger:
+    """With the proof of RUN."""
+    made = Ledger(MemoryS3().as_client(), "s3://warehouse/ledger", STREAM)
+    made.put(run_key(observed.RUN, "proof"), observed.proof(observed.RUN))
+    return made
+
+
 def allow_everything(app: FastAPI) -> None:
+    app.dependency_overrides[documents.ledger_of] = ledger
     app.dependency_overrides[may_read] = lambda: None
     app.dependency_overrides[reader] = EveryReader
     for right in (may_read_stream, may_read_log):

@@ -146,14 +146,15 @@ class History(Ledger):
         newest = self._newest(kind)
         return self.get(newest[0]) if newest else None
 
-    def newest(self, kind: str, limit: int) -> list[tuple[datetime, Document]]:
-        """Time and document of the newest events or records of a kind, newest first: a LIST, a GET each."""
-        found = []
-        for key in self.keys(history_prefix(kind), limit=limit):
-            at, document = moment_of(key), self.get(key)
-            if at is not None and document is not None and not is_ascending(key):
-                found.append((at, document))
-        return found
+    def newest_keys(self, kind: str, limit: int) -> list[tuple[str, datetime]]:
+        """Key and time of the newest events or records of a kind, newest first: a LIST."""
+        found = ((key, moment_of(key)) for key in self.keys(history_prefix(kind), limit=limit))
+        return [(key, at) for key, at in found if at is not None and not is_ascending(key)]
+
+    def newest(self, kind: str, limit: int) -> list[Document]:
+        """The newest events of a kind, newest first: a LIST, and a GET each."""
+        events = (self.get(key) for key, _ in self.newest_keys(kind, limit))
+        return [event for event in events if event is not None]
 
     def times(self, kind: str, since: datetime) -> list[datetime]:
         """Times of the events of a kind from ``since`` on, oldest first: no GET."""

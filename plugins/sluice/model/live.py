@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from sluice.model.health.sample import Sample
@@ -79,22 +79,48 @@ def seconds_behind(points: Sequence[Point]) -> tuple[float, bool] | None:
 
 
 @dataclass(frozen=True)
-class BatchCounts:
-    """Batches that were seen since the watch began."""
+class LoadResult:
+    """A verification of a load at ``at``, which took ``seconds``. ``proof``: None if it failed with
+    ``problems``. ``audit``: None before its audit passed."""
+
+    at: float
+    run_id: str
+    seconds: float | None = None
+    proof: Document | None = None
+    problems: Sequence[str] = ()
+    audit: Document | None = None
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Batches and loads since the watch began."""
 
     batches: int = 0
     rows: int = 0
     seconds: float = 0.0
+    verified: int = 0
+    not_verified: int = 0
 
-    def with_newer(self, known: Sequence[Batch], found: Sequence[Batch]) -> BatchCounts:
+    def with_batches(self, known: Sequence[Batch], found: Sequence[Batch]) -> Counts:
         """With the batches of ``found`` that came after all ``known``; both newest first."""
         if not known:
             return self
         newer = [batch for batch in found if batch.published_at > known[0].published_at]
-        return BatchCounts(
-            self.batches + len(newer),
-            self.rows + sum(batch.rows for batch in newer),
-            self.seconds + sum(batch.seconds or 0.0 for batch in newer),
+        return replace(
+            self,
+            batches=self.batches + len(newer),
+            rows=self.rows + sum(batch.rows for batch in newer),
+            seconds=self.seconds + sum(batch.seconds or 0.0 for batch in newer),
+        )
+
+    def with_loads(self, since: float, found: Sequence[LoadResult]) -> Counts:
+        """With the loads of ``found`` after ``since``."""
+        newer = [load for load in found if load.at > since]
+        verified = sum(load.proof is not None for load in newer)
+        return replace(
+            self,
+            verified=self.verified + verified,
+            not_verified=self.not_verified + len(newer) - verified,
         )
 
 
@@ -105,7 +131,7 @@ class Live:
     ``at``: of the newest observation, None before the first; ``report`` and ``sample`` are of it. ``since``:
     since when it has its health; ``recorded``: the newest health event in the history, None before the
     first. ``restarts``: of the last day; ``suspended``: by whom, since when, why. Of the consumer alone:
-    ``batches`` and ``proofs`` (time, run id and its proof), newest first, and ``points``. ``errors``: what
+    ``batches`` and ``loads``, newest first, ``points`` and ``counts``. ``errors``: what
     cannot be read -> why.
     """
 
@@ -117,9 +143,9 @@ class Live:
     restarts: Sequence[float] = ()
     suspended: str | None = None
     batches: Sequence[Batch] = ()
-    proofs: Sequence[tuple[float, str, Document]] = ()
+    loads: Sequence[LoadResult] = ()
     points: Sequence[Point] = ()
-    counts: BatchCounts = field(default_factory=BatchCounts)
+    counts: Counts = field(default_factory=Counts)
     errors: Mapping[str, str] = field(default_factory=dict)
 
     @property

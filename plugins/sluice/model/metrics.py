@@ -10,7 +10,8 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from sluice.model.health.status import Health
-from sluice.model.live import Live, seconds_behind
+from sluice.model.live import Live, LoadResult, seconds_behind
+from sluice.model.spec.ledger import Document
 from sluice.model.spec.stream import CONSUMER
 from sluice.model.trace.batches import Batch
 
@@ -27,6 +28,14 @@ class Gauge:
 
 def _newest_batch(of: Callable[[Batch], float | None]) -> Callable[[Live], float | None]:
     return lambda live: of(live.batches[0]) if live.batches else None
+
+
+def _newest_load(of: Callable[[LoadResult], float | None]) -> Callable[[Live], float | None]:
+    return lambda live: of(live.loads[0]) if live.loads else None
+
+
+def _item(document: Document | None, name: str) -> float | None:
+    return document[name] if document else None
 
 
 def _behind(live: Live) -> float | None:
@@ -87,6 +96,40 @@ STREAM = (
         "their seconds, from start to publication",
         lambda live: live.counts.seconds,
         is_counter=True,
+    ),
+    Gauge(
+        "loads_verified",
+        "loads verified since then",
+        lambda live: float(live.counts.verified),
+        is_counter=True,
+    ),
+    Gauge(
+        "loads_not_verified",
+        "loads not verified since then",
+        lambda live: float(live.counts.not_verified),
+        is_counter=True,
+    ),
+    Gauge(
+        "last_load_verified",
+        "1 if the newest verification of a load passed",
+        _newest_load(lambda load: float(load.proof is not None)),
+    ),
+    Gauge("last_load_timestamp_seconds", "when that ended", _newest_load(lambda load: load.at)),
+    Gauge("last_load_verification_seconds", "how long it took", _newest_load(lambda load: load.seconds)),
+    Gauge(
+        "last_load_records",
+        "records that it verified",
+        _newest_load(lambda load: _item(load.proof, "topic_records")),
+    ),
+    Gauge(
+        "last_load_objects",
+        "objects in the bucket that the load made",
+        _newest_load(lambda load: _item(load.audit, "objects")),
+    ),
+    Gauge(
+        "last_load_versions_per_batch",
+        "versions of its costliest batch",
+        _newest_load(lambda load: _item(load.audit, "versions_per_batch")),
     ),
     Gauge("last_batch_rows", "rows of the newest batch", _newest_batch(lambda batch: float(batch.rows))),
     Gauge("last_batch_seconds", "its seconds", _newest_batch(lambda batch: batch.seconds)),

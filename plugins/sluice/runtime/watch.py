@@ -20,9 +20,9 @@ from sluice.clients.errors import ClientError
 from sluice.model.health.assess import assess
 from sluice.model.health.sample import Sample
 from sluice.model.health.status import RestartHistory
-from sluice.model.live import Live, Point, Points
+from sluice.model.live import Live, LoadResult, Point, Points
 from sluice.model.spec.config import ConfigError
-from sluice.model.spec.ledger import PROOF, Document, run_key
+from sluice.model.spec.ledger import NOT_VERIFIED, PROOF, Document, run_key
 from sluice.model.spec.stream import CONSUMER, StreamSpec
 from sluice.runtime.observer import Observer
 
@@ -42,7 +42,7 @@ HISTORY_SECONDS = 60.0
 THREADS = 4
 # Of the charts.
 CHART_SECONDS, POINT_SECONDS = 3 * 3600.0, 30.0
-BATCHES, PROOFS = 20, 3
+BATCHES, LOADS = 20, 3
 DAY = timedelta(days=1)
 
 
@@ -69,8 +69,10 @@ class _Watched:
     restarts: RestartHistory = field(default_factory=RestartHistory)
     history_at: float | None = None
     table_at: float | None = None
-    # Run id -> its proof, which never changes.
-    proofs: dict[str, Document] = field(default_factory=dict)
+    # Key -> document; the ledger's never change.
+    documents: dict[str, Document] = field(default_factory=dict)
+    # Up to when loads were counted.
+    counted: float | None = None
     first_seen: tuple[str, float] | None = None
 
 
@@ -189,7 +191,7 @@ class StreamWatch:
             sample=sample,
             since=since,
             batches=batches,
-            counts=known.counts.with_newer(known.batches, batches),
+            counts=known.counts.with_batches(known.batches, batches),
             points=watched.points.all(),
             errors=errors,
         )
@@ -219,8 +221,12 @@ class StreamWatch:
                 recorded=history.latest("health"),
                 restarts=[at.timestamp() for at in history.times("restart", now - DAY)],
                 suspended=watched.restarts.suspended,
-                proofs=self._proofs(watched, history) if watched.name == CONSUMER else (),
             )
+            if watched.name == CONSUMER:
+                loads = self._loads(watched, history)
+                counts = known.counts.with_loads(watched.counted or sample.at, loads)
+                watched.counted = max([watched.counted or sample.at, *(load.at for load in loads)])
+                found = replace(found, loads=loads, counts=counts)
         except ClientError as error:
             errors["history"] = str(error)
             return known
@@ -228,15 +234,34 @@ class StreamWatch:
         return found
 
     @staticmethod
-    def _proofs(watched: _Watched, history: History) -> list[tuple[float, str, Document]]:
-        found = []
-        for at, record in history.newest(PROOF, PROOFS):
-            run_id = record["run_id"]
-            proof = watched.proofs.get(run_id) or history.get(run_key(run_id, "proof"))
-            if proof is not None:
-                found.append((at.timestamp(), run_id, proof))
-        watched.proofs = {run_id: proof for _, run_id, proof in found}
-        return found
+    def _loads(watched: _Watched, history: History) -> list[LoadResult]:
+        """The newest of both kinds, newest first: two LISTs, and a GET for each new document."""
+        kept, known = dict[str, Document](), watched.documents
+
+        def get(key: str) -> Document | None:
+            document = known.get(key) or history.get(key)
+            if document is not None:
+                kept[key] = document
+            return document
+
+        loads = []
+        for kind in (PROOF, NOT_VERIFIED):
+            for key, at in history.newest_keys(kind, LOADS):
+                record = get(key)
+                if record is not None:
+                    run_id = record["run_id"]
+                    loads.append(
+                        LoadResult(
+                            at=at.timestamp(),
+                            run_id=run_id,
+                            seconds=record.get("seconds"),
+                            proof=get(run_key(run_id, "proof")) if kind == PROOF else None,
+                            problems=record.get("problems", ()),
+                            audit=get(run_key(run_id, "audit")) if kind == PROOF else None,
+                        )
+                    )
+        watched.documents = kept
+        return sorted(loads, key=lambda load: -load.at)
 
     @staticmethod
     def _batches(

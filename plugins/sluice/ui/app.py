@@ -17,7 +17,7 @@ from sluice.clients.errors import ClientError, Missing
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.query import Query
 from sluice.model.spec.stream import Declared, StreamSpec
-from sluice.ui import assets, metrics, navigation, streams
+from sluice.ui import assets, documents, metrics, navigation, streams
 from sluice.ui.assets import Headers
 from sluice.ui.data import Sources, sources
 from sluice.ui.formats import public
@@ -55,6 +55,7 @@ def create(declared: Callable[[], Declared], refresh_seconds: float = REFRESH_SE
     app.include_router(metrics.router(declared))
     pages = APIRouter(dependencies=[Depends(may_read)])
     pages.include_router(streams.router(declared, refresh_seconds))
+    pages.include_router(documents.router)
 
     def known_stream(stream: str) -> str:
         if stream not in (spec.name for spec in declared().specs):

@@ -184,7 +184,7 @@ class Sources:
                 (component, event)
                 for component in spec.components
                 for kind in EVENTS
-                for _, event in self.open_full_history(history_name(spec.name, component)).newest(
+                for event in self.open_full_history(history_name(spec.name, component)).newest(
                     kind, EVENTS_OF_A_KIND
                 )
             ]

@@ -10,8 +10,7 @@ from typing import Any
 from sluice.model.health.guide import GUIDES, Guide
 from sluice.model.health.sample import ENDED
 from sluice.model.health.status import Health
-from sluice.model.live import Live, seconds_behind
-from sluice.model.spec.ledger import Document
+from sluice.model.live import Live, LoadResult, seconds_behind
 from sluice.model.spec.stream import CONSUMER, StreamSpec
 from sluice.ui.airflow_db import LastCheck, LoadRun, OpenDecision
 from sluice.ui.formats import UNKNOWN, age, count
@@ -26,8 +25,8 @@ OFF = "off"
 
 @dataclass(frozen=True)
 class Load:
-    """A run of a load. ``state``: verified, or Airflow's word for a run that is not; ``summary``: its proof
-    in a line."""
+    """A run of a load. ``state``: verified, not verified, or Airflow's word for a run that got no result;
+    ``summary``: its proof or its problems in a line."""
 
     dag: str
     run: str
@@ -119,14 +118,18 @@ def stream_view(
         component_view(spec, name, lives[name], now, is_paused=check.paused is True)
         for name in spec.components
     ]
-    proofs = [proof_view(spec, at, run, proof) for at, run, proof in lives[CONSUMER].proofs]
+    results = lives[CONSUMER].loads
+    # A load that was not verified is a failed run too.
+    others = [run for run in runs if run.run not in {result.run_id for result in results}]
     is_recent = check.at is not None and now - check.at <= spec.supervision.missed_seconds
     return StreamView(
         name=spec.name,
         title=spec.label,
         severity=min((c.severity for c in components), key=SEVERITIES.index),
         components=components,
-        loads=sorted([*proofs, *map(_unverified, runs)], key=lambda load: -load.at),
+        loads=sorted(
+            [*(_result(spec, result) for result in results), *map(_run, others)], key=lambda load: -load.at
+        ),
         decisions=decisions,
         check=check,
         is_supervised=check.paused is False and is_recent,
@@ -194,15 +197,17 @@ def _until_loss(spec: StreamSpec, live: Live) -> str:
     return f"over {age(spec.supervision.retention_margin_seconds)}"
 
 
-def proof_view(spec: StreamSpec, at: float, run: str, proof: Document) -> Load:
-    """A verified load, in a line."""
+def _result(spec: StreamSpec, result: LoadResult) -> Load:
+    dag, proof = _load_dag(spec, result.run_id), result.proof
+    if proof is None:
+        return Load(dag, result.run_id, "not verified", result.at, "; ".join(result.problems))
     summary = f"{count(proof['topic_records'])} records and {count(proof['published'])} rows, each once"
     if proof["quarantined"]:
         summary += f"; {count(proof['quarantined'])} in quarantine"
-    return Load(_load_dag(spec, run), run, "verified", at, summary)
+    return Load(dag, result.run_id, "verified", result.at, summary)
 
 
-def _unverified(run: LoadRun) -> Load:
+def _run(run: LoadRun) -> Load:
     return Load(run.dag, run.run, run.state, run.at)
 
 

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from sluice.model import metrics
 from sluice.model.health.status import Health
-from sluice.model.live import BatchCounts, Live
+from sluice.model.live import Counts, Live
 from sluice.model.metrics import StreamMetrics
 from sluice.model.queries import prometheus
 from sluice.model.queries.prometheus import QueryMetrics, exposition
@@ -37,7 +37,7 @@ def values(lives: dict[tuple[str, str], Live], *invalid: str) -> dict[tuple[str,
 
 
 def test_of_a_stream_that_works() -> None:
-    counts = BatchCounts(7, 700, 14.0)
+    counts = Counts(7, 700, 14.0, 2, 1)
     found = values({("s", "consumer"): observed.consumer(SPEC, NOW, counts=counts, restarts=[NOW - 5])})
     expected = {
         "stream_lag_records": 120,
@@ -50,6 +50,14 @@ def test_of_a_stream_that_works() -> None:
         "stream_batches_total": 7,
         "stream_batch_rows_total": 700,
         "stream_batch_seconds_total": 14,
+        "stream_loads_verified_total": 2,
+        "stream_loads_not_verified_total": 1,
+        "stream_last_load_verified": 1,
+        "stream_last_load_timestamp_seconds": NOW - 3600,
+        "stream_last_load_verification_seconds": 4.2,
+        "stream_last_load_records": 29_999,
+        "stream_last_load_objects": 9,
+        "stream_last_load_versions_per_batch": 7,
         "stream_last_batch_rows": 100,
         "stream_last_batch_seconds": 2,
         "stream_last_batch_timestamp_seconds": NOW - 4,
@@ -86,10 +94,10 @@ def test_what_is_not_known_is_left_out() -> None:
 
 def test_batches_are_counted_once() -> None:
     first, second = [observed.batch(1, NOW)], [observed.batch(2, NOW + 5), observed.batch(1, NOW)]
-    counts = BatchCounts().with_newer([], first)
-    assert counts == BatchCounts(), "those before the watch are nobody's to count"
-    counts = counts.with_newer(first, second).with_newer(second, second)
-    assert counts == BatchCounts(1, 100, 2.0)
+    counts = Counts().with_batches([], first)
+    assert counts == Counts(), "those before the watch are nobody's to count"
+    counts = counts.with_batches(first, second).with_batches(second, second)
+    assert counts == Counts(1, 100, 2.0)
 
 
 # The dashboard.

@@ -16,8 +16,9 @@ from sluice.clients.errors import Unreachable
 from sluice.clients.ledger import History
 from sluice.model.health.sample import ProcessState
 from sluice.model.health.status import Health
+from sluice.model.live import Counts, LoadResult
 from sluice.model.spec.config import ConfigError
-from sluice.model.spec.ledger import PROOF, history_key, history_name, run_key
+from sluice.model.spec.ledger import NOT_VERIFIED, PROOF, history_key, history_name, run_key
 from sluice.model.spec.stream import StreamSpec
 from sluice.model.trace.batches import Batch
 from sluice.runtime import watch as module
@@ -89,7 +90,10 @@ def test_what_a_cycle_observes(world: World) -> None:
     world.record("restart", NOW - 90_000, who="schedule", requested=False, identity="0")
     ledger = world.history(SPEC, "consumer")
     ledger.put(run_key("run 1", "proof"), proof("run 1"))
-    ledger.put(history_key(PROOF, datetime.fromtimestamp(NOW - 60, UTC), "load"), {"run_id": "run 1"})
+    proved = history_key(PROOF, datetime.fromtimestamp(NOW - 60, UTC), "load")
+    ledger.put(proved, {"run_id": "run 1", "seconds": 4.2})
+    failed = history_key(NOT_VERIFIED, datetime.fromtimestamp(NOW - 90, UTC), "load")
+    ledger.put(failed, {"run_id": "run 0", "seconds": 3.1, "problems": ["1 gap"]})
     world.cycle()
     live = world.watch.live("x", "consumer")
     assert (live.at, live.lag, live.errors) == (NOW, 40, {})
@@ -98,8 +102,9 @@ def test_what_a_cycle_observes(world: World) -> None:
     assert live.recorded is not None
     assert live.recorded["health"] == "catching up"
     assert live.restarts == [NOW - 3600]
-    assert [(at, run, found["topic_records"]) for at, run, found in live.proofs] == [
-        (NOW - 60, "run 1", 29_999)
+    assert live.loads == [
+        LoadResult(NOW - 60, "run 1", 4.2, proof("run 1")),
+        LoadResult(NOW - 90, "run 0", 3.1, problems=["1 gap"]),
     ]
     assert [one.batch_id for one in live.batches] == [1]
 
@@ -158,6 +163,30 @@ def test_the_history_is_read_once_a_minute_or_when_the_process_changed(world: Wo
     assert live.suspended.startswith("by ada since ")
     assert live.report is not None
     assert live.report.health is Health.SUSPENDED
+
+
+def test_loads_are_counted_from_the_first_cycle_on_and_read_once(world: World) -> None:
+    ledger = world.history(SPEC, "consumer")
+
+    def verified(at: float, run: str) -> None:
+        ledger.put(run_key(run, "proof"), proof(run))
+        ledger.put(history_key(PROOF, datetime.fromtimestamp(at, UTC), "load"), {"run_id": run})
+
+    verified(NOW - 60, "before")
+    world.cycle()
+    assert world.watch.live("x", "consumer").counts == Counts()
+    verified(world.now, "after")
+    key = history_key(NOT_VERIFIED, datetime.fromtimestamp(world.now + 1, UTC), "load")
+    ledger.put(key, {"run_id": "bad", "problems": ["1 gap"]})
+    world.now += module.HISTORY_SECONDS
+    world.cycle()
+    assert world.watch.live("x", "consumer").counts == Counts(verified=1, not_verified=1)
+    gets = world.s3.requests["GET"]
+    world.now += module.HISTORY_SECONDS
+    world.cycle()
+    assert world.watch.live("x", "consumer").counts == Counts(verified=1, not_verified=1)
+    # The audits of both, which are not there yet.
+    assert world.s3.requests["GET"] - gets == 2
 
 
 def test_batches_are_read_when_the_table_changed(world: World) -> None:

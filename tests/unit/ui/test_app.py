@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from fastapi import HTTPException
@@ -20,6 +21,7 @@ from sluice.model.spec.config import ConfigError
 from sluice.model.spec.stream import Declared
 from sluice.ui import assets
 from sluice.ui.app import create, may_read
+from tests.support.observed import RUN
 from tests.support.pages import QUERY, STREAM, TOKEN, Made, make_app, make_results, spec
 
 PAGE, DATA = f"/results/{STREAM}.{QUERY}", f"/api/results/{STREAM}.{QUERY}"
@@ -42,7 +44,8 @@ def paths_of(made: Made) -> list[str]:
     routes = [route for route in made.app.routes if isinstance(route, APIRoute)]
     paths = [route.path.replace("{stream}.{name}", f"{STREAM}.{QUERY}") for route in routes]
     paths = [path.replace("{stream}", STREAM).replace("{name}", "editors.js") for path in paths]
-    return [path.replace("{component}", "consumer") for path in paths]
+    paths = [path.replace("{component}", "consumer") for path in paths]
+    return [path.replace("{run_id}", quote(RUN)).replace("{document}", "proof") for path in paths]
 
 
 # Who is let in: tests/browser/test_login.py asks a real Airflow for every route.
@@ -54,7 +57,7 @@ def test_for_who_is_not_let_in_nothing_is_read(made: Made, client: TestClient) -
 
     made.app.dependency_overrides[may_read] = refuse
     answers = [client.get(path, headers=BEARER) for path in paths_of(made) if path != METRICS]
-    assert [(answer.status_code, answer.json()) for answer in answers] == [(401, {"detail": "no"})] * 8
+    assert [(answer.status_code, answer.json()) for answer in answers] == [(401, {"detail": "no"})] * 11
     assert (made.results.reads, made.progress.reads) == (0, 0)
 
 
@@ -62,14 +65,14 @@ def test_for_who_is_not_let_in_nothing_is_read(made: Made, client: TestClient) -
 
 
 def test_every_route_answers(made: Made, client: TestClient) -> None:
-    assert [client.get(path, headers=BEARER).status_code for path in paths_of(made)] == [200] * 9
+    assert [client.get(path, headers=BEARER).status_code for path in paths_of(made)] == [200] * 12
 
 
 @pytest.mark.parametrize(
     "given", ["", "Bearer", "Bearer x", f"Basic {TOKEN}", f"Bearer {TOKEN}x", "Bearer é"]
 )
 def test_the_metrics_are_for_who_has_the_token(made: Made, client: TestClient, given: str) -> None:
-    headers = {"Authorization": given.encode()} if given else {}
+    headers = [(b"Authorization", given.encode())] if given else []
     answer = client.get(METRICS, headers=headers)
     assert (answer.status_code, answer.json()) == (401, {"detail": "Not authenticated"})
     assert answer.headers["WWW-Authenticate"] == "Bearer"

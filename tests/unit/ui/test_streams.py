@@ -15,7 +15,7 @@ from fastapi.testclient import TestClient
 from sluice.clients.errors import Unreachable
 from sluice.model.health.sample import LAKE, ProcessState
 from sluice.model.health.status import Health, HealthReport
-from sluice.model.live import Live
+from sluice.model.live import Live, LoadResult
 from sluice.model.spec.stream import ALL_STREAMS, Declared
 from sluice.ui import streams
 from sluice.ui.airflow_db import LastCheck, LoadRun, OpenDecision
@@ -190,9 +190,16 @@ def test_loads_that_failed_or_are_under_way(made: Made, client: TestClient) -> N
             LoadRun(f"{STREAM}_load", "r2", "failed", NOW - 30),
             LoadRun(f"{STREAM}_backfill", "r3", "running", NOW - 7200),
             LoadRun("other_load", "r4", "failed", NOW),
+            LoadRun(f"{STREAM}_load", "r5", "failed", NOW - 35),
         ],
     )
+    known = made.watch.lives[STREAM, "consumer"]
+    failed = LoadResult(NOW - 40, "r5", 3.0, problems=["1 gap", "2 duplicates"])
+    made.watch.lives[STREAM, "consumer"] = replace(known, loads=[failed, *known.loads])
     loads = text_of(section(client.get(ONE).text, "loads"))
+    assert "not verified r5 1 gap; 2 duplicates 40 s ago" in loads
+    assert loads.count("r5") == 1, "its run is none of its own"
+    loads = loads.replace("not verified r5 1 gap; 2 duplicates 40 s ago ", "")
     assert loads.startswith(f"Last loads failed r2 30 s ago verified {RUN}")
     assert loads.endswith("running r3 2 h ago")
     assert "r4" not in loads

@@ -10,6 +10,7 @@ A backfill's run has several loads; its documents are under ``<run_id>#<number>`
     runs/<run_id, quoted>/produced.json     the offset ranges of all of them
     runs/<run_id, quoted>/baseline.json     the tables' newest snapshots before the load
     runs/<run_id, quoted>/proof.json        the result of `validate`, if it passed; repeated: proof-<snapshot>
+    runs/<run_id, quoted>/audit.json        objects and versions of the load, by its first audit that passed
     runs/<run_id, quoted>/change.json       the plan of a change, pinned by its first attempt
     runs/<run_id, quoted>/change-approval.json  who approved a change, if a person had to
     runs/<run_id, quoted>/change-proof.json the result of `verify_change`, if it passed
@@ -20,6 +21,7 @@ A backfill's run has several loads; its documents are under ``<run_id>#<number>`
     runs/<run_id, quoted>/removed-<n>.json  how many files of each table were deleted after attempt n
     history/metadata/<countdown>-<moment>-tables.json   the metadata file of each table at this time
     history/proof/<countdown>-<moment>-load.json  a load that was verified, and up to which offsets
+    history/not_verified/<countdown>-<moment>-load.json  a load that was not, and why
     history/maintenance/<countdown>-<moment>-complete.json  a complete run of maintenance
     history/reconciled_<what>/<countdown>-<moment>-run.json  what a step of reconciliation found: offsets,
                                                         table, files
@@ -39,8 +41,8 @@ Document = dict[str, Any]
 RUNTIME = "runtime"
 # The kinds of these records. They are no events of a component, and no other reader lists them.
 METADATA, MAINTENANCE = "metadata", "maintenance"
-# Kind of the record of a load that was verified: which one, and up to which offsets.
-PROOF = "proof"
+# Kinds of the records of a load that was verified, and up to which offsets; that was not, and why.
+PROOF, NOT_VERIFIED = "proof", "not_verified"
 # The kinds of events, of any component.
 EVENTS = (
     "health",
@@ -90,8 +92,9 @@ def verified_of(key: str) -> tuple[str, int] | None:
 
 
 def run_key(run_id: str, name: str) -> str:
-    """``name``: plan, produced, baseline, reconciliation, proof, proof-<snapshot>, change, change-approval,
-    change-proof, findings-<task>, compaction, or one of :mod:`sluice.hooks.compaction_runs`."""
+    """``name``: plan, produced, baseline, reconciliation, proof, proof-<snapshot>, audit, change,
+    change-approval, change-proof, findings-<task>, compaction, or one of
+    :mod:`sluice.hooks.compaction_runs`."""
     # Run ids contain ":" and "+".
     return f"runs/{quote(run_id, safe='')}/{name}.json"
 

@@ -43,7 +43,8 @@ class AuditOperator(StreamOperator):
         return [entry for entry in self.platform_hook.bucket(bucket).entries(key) if entry.key == key]
 
     def work(self, context: Context) -> dict[str, Any]:
-        before = self.ledger.require(run_key(load_id(self, context), "baseline"), "provision_topic")
+        run_id = load_id(self, context)
+        before = self.ledger.require(run_key(run_id, "baseline"), "provision_topic")
         lake, tables = self.platform_hook.lake, (self.spec.table, self.spec.quarantine_table)
         written = {name: inventory.written_since(lake, name, head_of(before, name)) for name in tables}
         objects = [one for since in written.values() for one in since.objects]
@@ -55,13 +56,15 @@ class AuditOperator(StreamOperator):
         if over:
             over += [check.message() for check in checked if check.problem][:NAMED]
         self.check_no_problems(ErrorCode.OVER_BUDGET, over, "over budget")
-        return {
+        result = {
             "batches": of_stream.batches,
             "objects": len(checked),
             "bytes": sum(check.size for check in checked),
             "delete_markers": sum(check.delete_markers for check in checked),
             "versions_per_batch": max(of_stream.costs, default=None),
         }
+        self.ledger.put(run_key(run_id, "audit"), result)
+        return result
 
     def _budget(self, checked: Sequence[ObjectCheck], costs: Sequence[int]) -> list[BudgetCheck]:
         limits = self.spec.budget

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,8 @@ from sluice.hooks import failures
 from sluice.hooks import load_plan as plans
 from sluice.hooks.verified import VerifiedSources
 from sluice.model.error_codes import ErrorCode
-from sluice.model.spec.ledger import PROOF, Document, history_key, run_key
+from sluice.model.messages import summarize
+from sluice.model.spec.ledger import NOT_VERIFIED, PROOF, Document, history_key, run_key
 from sluice.model.spec.schema import schema_problems
 from sluice.operators.load import checks
 from sluice.operators.load.checks import LoadFiles
@@ -119,7 +121,7 @@ class ValidateOperator(QuarantineOperator):
     verified_load: VerifiedLoad | None = None
 
     def work(self, context: Context) -> dict[str, Any]:
-        run_id = load_id(self, context)
+        run_id, began = load_id(self, context), time.monotonic()
         self.submitted["plan"] = self.ledger.uri(run_key(run_id, "plan"))
         plan, produced = plans.plan_of(self.ledger, run_id), plans.produced(self.ledger, run_id)
         lake, sources = self.platform_hook.lake, plan["sources"]
@@ -150,6 +152,10 @@ class ValidateOperator(QuarantineOperator):
         head = load.table.current_snapshot()
         snapshot_id = head.snapshot_id if head else None
         self.verified_load = VerifiedLoad(result, problems, load.expected, load.table.location(), snapshot_id)
+        seconds = round(time.monotonic() - began, 1)
+        if problems:
+            found = {"run_id": run_id, "seconds": seconds, "problems": [summarize(problems)]}
+            self.ledger.put(history_key(NOT_VERIFIED, datetime.now(UTC), "load"), found)
         self.check_no_problems(ErrorCode.LOAD_NOT_VERIFIED, problems, "verification failed")
         proof = document(result, run_id, self.spec.table, snapshot_id, load.expected)
         key = run_key(run_id, "proof")
@@ -158,7 +164,7 @@ class ValidateOperator(QuarantineOperator):
             key = run_key(run_id, f"proof-{snapshot_id}")
             self.ledger.put(key, proof)
         self.verified_load = replace(self.verified_load, proof=self.ledger.uri(key))
-        self._record_ends(proof, load.expected)
+        self._record_ends(proof, load.expected, seconds)
         # After the proof: a document without one would spare a source its verification.
         verified.record(self._verified(proof, sources), plans.end_offsets(produced))
         return short(proof, self.ledger.uri(key))
@@ -175,12 +181,12 @@ class ValidateOperator(QuarantineOperator):
         """The same with the problems: a load that is not verified is in the table too."""
         return self.get_openlineage_facets_on_complete(task_instance)
 
-    def _record_ends(self, proof: Document, expected: OffsetRanges) -> None:
+    def _record_ends(self, proof: Document, expected: OffsetRanges, seconds: float) -> None:
         """Record up to where the table was verified, for reconciliation: constant cost, by the newest key."""
         ends = {str(p): offsets.pairs()[-1][1] for p, offsets in expected.partitions.items()}
         if ends:
-            at = datetime.now(UTC)
-            self.ledger.put(history_key(PROOF, at, "load"), {"run_id": proof["run_id"], "ends": ends})
+            at, record = datetime.now(UTC), {"run_id": proof["run_id"], "ends": ends, "seconds": seconds}
+            self.ledger.put(history_key(PROOF, at, "load"), record)
 
     def _rows(self, sources: list[Document]) -> list[int]:
         """Of each source, the objects' counted; 0 of a feed, which has none."""

@@ -14,7 +14,7 @@ from pyiceberg.manifest import ManifestFile
 
 from sluice.hooks import load_plan as plans
 from sluice.model.spec.ledger import run_key
-from sluice.operators.load.validate import EmitAssetEventOperator
+from sluice.operators.load.asset_event import EmitAssetEventOperator
 from tests.support.loads import Loads
 from tests.support.steps import given
 
