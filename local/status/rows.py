@@ -71,14 +71,16 @@ def component_row(
 ) -> StreamRow:
     """`state`: supervisord's, if the runtime does not answer. `now`: seconds since 1970."""
     sample = seen.sample
-    if isinstance(sample, Sample) and sample.process is not None:
-        state = sample.process.state.value.upper()
+    process = sample.process if isinstance(sample, Sample) else None
+    if process is not None:
+        state = process.state.value.upper()
     wanted = not is_off(state, seen)
     is_consumer = component.name == CONSUMER
     return StreamRow(
         stream=spec.name,
         component=component.name,
-        state=Cell(state, None),
+        # Supervision may be paused, or not have seen it yet.
+        state=Cell(state, False if process and process.is_misconfigured else None),
         health=_cell(seen.health, lambda found: _health(found, component.name, now))
         if wanted
         else Cell("off", None),
@@ -103,6 +105,9 @@ def _message(wanted: bool, seen: Observation) -> str:
     if wanted and isinstance(seen.health, dict) and seen.health["health"] not in WELL:
         messages.append(str(seen.health["message"]))
     if isinstance(seen.sample, Sample):
+        process = seen.sample.process
+        if process and process.is_misconfigured and process.description not in " ".join(messages):
+            messages.append(process.message())
         messages += [f"{system}: {reason}" for system, reason in sorted(seen.sample.errors.items())]
     answers = (seen.sample, seen.health, seen.batches, seen.history, seen.supervision)
     messages += [str(answer) for answer in answers if isinstance(answer, Unavailable)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -10,16 +9,12 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from sluice.clients.errors import ClientError, Missing, Refused, Unreachable
-from sluice.model.error_codes import CODE, ErrorCode, with_code
+from sluice.model.error_codes import ErrorCode, with_code
+from sluice.model.messages import failure_reason
 from sluice.model.spec.config import ConfigError
 
 if TYPE_CHECKING:
     from sluice.runtime.base import Runtime
-
-# "LookupError: …", "sluice.model.spec.config.ConfigError: …", "org.apache.kafka.…TimeoutException: …",
-# "spark_jobs.common.producer.objects.CorruptObject: …": a dotted path with a class name at its end, or a
-# bare …Error.
-_REASON = re.compile(r"(?:[A-Za-z_$][\w$]*\.)+[A-Z]\w*: .+|\b[A-Z]\w*(?:Error|Exception): .+")
 
 
 @contextmanager
@@ -41,19 +36,6 @@ def failed(code: ErrorCode, message: object) -> AirflowFailException:
 def failed_attempt(code: ErrorCode, message: object) -> AirflowException:
     """A task's failure that is retried."""
     return AirflowException(with_code(code, message))
-
-
-def failure_reason(output: Sequence[str]) -> str:
-    """Why a process failed: the last line with a code or an exception, from there on; else the last line."""
-    lines = [line.strip() for line in output if line.strip()]
-    reasons = [match for line in lines if (match := _reason(line))]
-    return (reasons or lines or ["its log is empty"])[-1][:500]
-
-
-def _reason(line: str) -> str:
-    coded = CODE.search(line)
-    match = coded or _REASON.search(line)
-    return line[match.start() :] if match else ""
 
 
 def log_excerpt(runtime: Runtime, program: str, log: Any) -> str:

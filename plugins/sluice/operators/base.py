@@ -12,13 +12,14 @@ from airflow.sdk import BaseOperator
 from sluice.hooks.failures import failed, final_failures, log_excerpt
 from sluice.hooks.lifecycle import Lifecycle
 from sluice.hooks.platform import StreamMixin
-from sluice.model.error_codes import ErrorCode
+from sluice.model.error_codes import ErrorCode, code_in
 from sluice.model.messages import summarize
 from sluice.triggers.wait import GRACE_INTERVALS
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from sluice.model.health.sample import ProcessStatus
     from sluice.triggers.wait import PollTrigger
 
 # A trigger ends itself at its deadline, with a reason; Airflow's timeout is for a triggerer that is gone.
@@ -95,6 +96,17 @@ class ComponentOperator(StreamOperator):
 
     def log_excerpt(self) -> str:
         return log_excerpt(self.platform_hook.runtime, self.program, self.log)
+
+    def check_configured(self, process: ProcessStatus) -> None:
+        """Raises AirflowFailException, with the cause first, if it ended over its configuration: a retry, or
+        another start, would end over it too."""
+        if process.is_misconfigured:
+            cause = process.description
+            raise failed(
+                code_in(cause) or ErrorCode.INVALID_CONFIGURATION,
+                f"{cause}; so {self.program} ended. Fix: correct that, then trigger {self.stream}_stream "
+                "with action restart",
+            )
 
     def check_not_suspended(self) -> None:
         """Raises AirflowFailException: a retry would find it suspended too."""

@@ -17,7 +17,7 @@ from sluice.hooks.failures import final_failures, table
 from sluice.hooks.lifecycle import request_from
 from sluice.hooks.platform import StreamMixin
 from sluice.model.error_codes import ErrorCode
-from sluice.model.health.status import Decision, HealthReport
+from sluice.model.health.status import NEEDS_DECISION, Decision, HealthReport
 from sluice.model.spec.ledger import Document
 from sluice.operators.base import BACKSTOP
 from sluice.operators.supervise import ActingOperator
@@ -90,9 +90,10 @@ class RequestDecisionOperator(StreamMixin, HITLOperator):
             window = timedelta(seconds=self.spec.supervision.restart_window_seconds)
             restarts = self.history.since("restart", decision_request.at - window)
             counted = len(self.history.restart_history(decision_request.at, self.spec.supervision).restarts)
-        self.subject = (
-            f"The {component.name} of {self.stream} was restarted {counted} times and keeps failing: "
-            "restart it again?"
+        self.subject = f"The {component.name} of {self.stream} " + (
+            f"was restarted {counted} times and keeps failing: restart it again?"
+            if decision_request.report.health in NEEDS_DECISION
+            else "cannot work with its configuration: restart it, once that is corrected?"
         )
         self.body = body(self.spec, decision_request.report, restarts, self._tail(component.program))
         upsert_hitl_detail(

@@ -11,10 +11,11 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk.exceptions import AirflowException
 
 from sluice.hooks import connections
-from sluice.hooks.failures import failed, failed_attempt, failure_reason
+from sluice.hooks.failures import failed, failed_attempt
 from sluice.hooks.platform import StreamMixin
 from sluice.model.environment import child_environment, withheld
 from sluice.model.error_codes import PERMANENT, ErrorCode, code_in
+from sluice.model.messages import failure_reason
 from sluice.model.spec.stream import ENTRY_POINT
 
 if TYPE_CHECKING:

@@ -12,9 +12,8 @@ from airflow.triggers.base import StartTriggerArgs
 from sluice.hooks.failures import failed, final_failures, table
 from sluice.hooks.lifecycle import request_from
 from sluice.hooks.observation import Observation
-from sluice.model import exits
 from sluice.model.error_codes import ErrorCode
-from sluice.model.health.sample import ENDED, Sample
+from sluice.model.health.sample import Sample
 from sluice.model.health.status import (
     ALL,
     MAINTENANCE_OVERDUE,
@@ -78,6 +77,8 @@ class ActingOperator(ComponentOperator):
         """Record the recovery. Raises AirflowFailException if there is none in time."""
         outcome, reason = Outcome(event["outcome"]), event["reason"]
         if outcome in (Outcome.PERMANENT, Outcome.TIMED_OUT):
+            with final_failures():
+                self.check_configured(self.platform_hook.runtime.status(self.program))
             raise failed(
                 ErrorCode.COMPONENT_DOWN,
                 f"{self.program} did not recover after restart, {outcome.value}: {reason}; "
@@ -136,7 +137,7 @@ class SuperviseOperator(ActingOperator):
         newest, before = observation.samples[-1], observation.before
         if action is Action.CHECK:
             if assessed.health in NEEDS_DECISION or (
-                assessed.health in RESTARTABLE and _is_misconfigured(newest)
+                assessed.health in RESTARTABLE and newest.process and newest.process.is_misconfigured
             ):
                 self._request_decision(context, assessed)
             elif assessed.health in RESTARTABLE:
@@ -205,11 +206,6 @@ class SuperviseOperator(ActingOperator):
             # It was never created, or is deleted.
             self.log.info("no run %s %s: %s", dag_id, run_id, error)
             return None
-
-
-def _is_misconfigured(sample: Sample) -> bool:
-    process = sample.process
-    return process is not None and process.state in ENDED and process.exit_status == exits.CONFIGURATION
 
 
 def describe(observation: Observation) -> list[str]:

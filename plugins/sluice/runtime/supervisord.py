@@ -23,6 +23,7 @@ from supervisor.xmlrpc import Faults
 from sluice.clients.errors import Missing, Refused, Unreachable
 from sluice.io.retry import wait_for
 from sluice.model.health.sample import ALIVE, ENDED, ProcessExit, ProcessState, ProcessStatus
+from sluice.model.messages import failure_reason
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.platform import Platform, Supervisor
 from sluice.runtime.base import Runtime
@@ -76,7 +77,10 @@ class SupervisorRuntime(Runtime):
 
     def status(self, program: str) -> ProcessStatus:
         info = self._ask(program, lambda: self._rpc.getProcessInfo(program))
-        return parse_status(info, self._log(program, "tailProcessStderrLog", REPORT_BYTES))
+        status = parse_status(info, self._log(program, "tailProcessStderrLog", REPORT_BYTES))
+        if not status.is_misconfigured:
+            return status
+        return replace(status, description=failure_reason(self.tail(program)))
 
     def start(self, program: str) -> bool:
         try:

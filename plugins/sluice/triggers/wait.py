@@ -56,6 +56,8 @@ class ProcessWatch:
         """Why the wait cannot succeed, or None. Call it with every observation; ``now`` in seconds."""
         if process.pid is not None:
             self.pids.add(process.pid)
+        if process.is_misconfigured:
+            return process.message()
         if len(self.pids) > MAX_RESTARTS + 1:
             return f"{process.program} was restarted {len(self.pids) - 1} times during the wait"
         if process.state not in DOWN:

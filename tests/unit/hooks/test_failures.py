@@ -7,8 +7,9 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from botocore.exceptions import IncompleteReadError
 
 from sluice.clients.errors import Missing, Refused, Unreachable
-from sluice.hooks.failures import failed, failed_attempt, failure_reason, final_failures, table
+from sluice.hooks.failures import failed, failed_attempt, final_failures, table
 from sluice.model.error_codes import PERMANENT, ErrorCode, code_in
+from sluice.model.messages import failure_reason
 from sluice.model.spec.config import ConfigError
 from spark_jobs.common.lake.tables import IncompatibleSchema
 from spark_jobs.common.maintenance.row_diff import RowsDiffer

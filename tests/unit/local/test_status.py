@@ -23,6 +23,7 @@ from local.status.observe import (
 from local.status.rows import StreamRow, component_row, format_age, format_event
 from sluice.clients.lake.catalog import Commit
 from sluice.clients.ledger import History
+from sluice.model import exits
 from sluice.model.health.heartbeat import Heartbeat, HeartbeatState
 from sluice.model.health.sample import ProcessState as S
 from sluice.model.health.sample import ProcessStatus, Sample
@@ -100,6 +101,21 @@ def test_it_judges_nothing_itself() -> None:
     """The process has ended a moment ago; supervision has not seen that yet."""
     row = consumer(sample=Sample(NOW, process(S.EXITED)))
     assert (row.state.text, row.health.text) == ("EXITED", "healthy, 3 min ago")
+
+
+@pytest.mark.parametrize("paused", [True, False])
+def test_what_ended_over_its_configuration_says_over_which_at_once(paused: bool) -> None:
+    """Also if supervision has not seen that yet, or does not look."""
+    line = "SLU-101 ConfigError: stream.toml: unknown key 'x'"
+    ended = dataclasses.replace(process(S.EXITED), exit_status=exits.CONFIGURATION, description=line)
+    supervision = SupervisionStatus(paused, NOW - 100)
+    row = consumer(sample=Sample(NOW, ended), supervision=supervision)
+    assert (row.message, row.is_ok) == (f"stream-nyc_taxi is EXITED ({line})", False)
+    told = recorded("down") | {"message": f"stream-nyc_taxi is EXITED ({line}), exit code 78 after 3 s"}
+    row = consumer(sample=Sample(NOW, ended), supervision=supervision, health=told)
+    assert row.message.count(line) == 1
+    stopped = dataclasses.replace(ended, state=S.STOPPED, exit_status=0)
+    assert consumer(sample=Sample(NOW, stopped)).message == ""
 
 
 @pytest.mark.parametrize("component", ["sample", "health", "batches", "history", "supervision"])

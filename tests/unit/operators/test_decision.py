@@ -73,6 +73,17 @@ def test_it_asks_with_the_report_and_waits_for_an_hour(requested: list[dict[str,
     assert "died 40 ago" not in told["body"]
 
 
+def test_it_asks_about_a_configuration_and_not_about_restarts(requested: list[dict[str, Any]]) -> None:
+    line = "SLU-101 ConfigError: stream.toml: unknown key 'x'"
+    down = report(Health.DOWN, message=f"stream-nyc_taxi is EXITED ({line}), exit code 78 after 3 s")
+    with pytest.raises(TaskDeferred):
+        Step(RequestDecisionOperator).operator.execute(context(conf={**conf(), "report": down.to_json()}))
+    assert requested[0]["subject"] == (
+        "The consumer of nyc_taxi cannot work with its configuration: restart it, once that is corrected?"
+    )
+    assert line in requested[0]["body"]
+
+
 def test_without_the_log_it_asks_all_the_same(requested: list[dict[str, Any]]) -> None:
     step = Step(RequestDecisionOperator)
     step.runtime.errors = Unreachable("supervisord does not answer")

@@ -39,6 +39,9 @@ KINDS = ("health", "restart", "start", "stop", "suspend", "resume", "recovered",
 DENIED = S3Error({"Error": {"Code": "AccessDenied", "Message": "no"}}, "ListObjectsV2")
 
 
+WRONG = "SLU-101 ConfigError: stream.toml: unknown key 'x'"
+
+
 class World(Runtime):
     """One component's process, its heartbeats and its history, on a clock that only sleeping moves.
 
@@ -82,7 +85,8 @@ class World(Runtime):
         self._check("process")
         since = self.process.since or 0
         if self.ends and self.process.is_alive and self.now - since >= self.ends[0]:
-            self.process = ProcessStatus(program, S.EXITED, None, since, self.ends[1])
+            said = WRONG if self.ends[1] == exits.CONFIGURATION else ""
+            self.process = ProcessStatus(program, S.EXITED, None, since, self.ends[1], said)
         return self.process
 
     def start(self, program: str) -> bool:
@@ -355,11 +359,24 @@ def test_a_decision_whose_dag_is_paused_is_red(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_component_that_is_misconfigured_is_asked_about_at_once(ended: World) -> None:
-    ended.process = replace(ended.process, exit_status=exits.CONFIGURATION)
-    assert ended.supervise() == "down"
-    assert ended.did == []
-    assert ended.requested is not None
-    assert ended.happened == ["health down", "decision_requested"]
+    ended.process = replace(ended.process, exit_status=exits.CONFIGURATION, description=WRONG)
+    for _ in range(2):
+        assert ended.supervise() == "down"
+        assert ended.did == []
+        assert ended.happened == ["health down", "decision_requested"]
+    (event,) = events(ended.kept, "health")
+    assert WRONG in event["message"]
+
+
+def test_a_restart_into_the_same_wrong_configuration_is_red_with_it_first(ended: World) -> None:
+    ended.process = replace(ended.process, exit_status=exits.CONFIGURATION, description=WRONG)
+    ended.lives, ended.ends = None, (3.0, exits.CONFIGURATION)
+    said = (ended.program, "wiki_changes_stream", "restart")
+    with raising(AirflowFailException, *said) as caught:
+        ended.supervise(user="ada", action="restart")
+    assert str(caught.value).startswith(WRONG)
+    assert str(caught.value).count("ConfigError") == 1
+    assert ended.did == ["start"]
 
 
 def test_restarts_that_did_not_help_are_not_repeated() -> None:

@@ -14,6 +14,7 @@ from supervisor.xmlrpc import Faults
 
 from sluice.clients.errors import Missing, Refused, Unreachable
 from sluice.io import retry
+from sluice.model import exits
 from sluice.model.health.sample import ProcessExit, ProcessState, ProcessStatus
 from sluice.model.spec.platform import Supervisor
 from sluice.runtime import supervisord
@@ -126,6 +127,20 @@ def test_a_process_that_never_ran() -> None:
 
 def test_a_state_that_is_not_known_is_unknown() -> None:
     assert parse_info({**INFO, "statename": "DREAMING"}).state is ProcessState.UNKNOWN
+
+
+def test_a_process_that_ended_over_its_configuration_says_over_which() -> None:
+    line = "SLU-101 ConfigError: stream.toml: unknown key 'x'"
+    log = f"starting\n2026-11-25 ERROR spark_jobs: {line}\n"
+    ended = {**EXITED, "pid": 0, "exitstatus": exits.CONFIGURATION, "description": "Nov 25 02:00 AM"}
+    found = runtime(getProcessInfo=ended, tailProcessStdoutLog=States([[log, len(log), False]]))
+    assert found.status("stream-x").message() == f"stream-x is EXITED ({line})"
+
+
+@pytest.mark.parametrize("code", [0, 1, exits.FENCED])
+def test_no_other_end_reads_the_log(code: int) -> None:
+    ended = {**EXITED, "pid": 0, "exitstatus": code, "description": "Nov 25 02:00 AM"}
+    assert runtime(getProcessInfo=ended).status("stream-x").description == "Nov 25 02:00 AM"
 
 
 def test_an_identity_is_a_start_and_not_a_pid() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
 from sluice.clients.errors import Unreachable
+from sluice.model import exits
 from sluice.model.health.sample import Position, ProcessStatus
 from sluice.model.health.sample import ProcessState as S
 from sluice.model.spec.ledger import run_key
@@ -36,6 +38,8 @@ def state(ends: dict[int, int], starts: dict[int, int] | None = None, rejected: 
 
 def test_a_process_may_be_down_for_the_grace() -> None:
     watch = ProcessWatch(grace=30)
+    wrong = replace(process(S.EXITED, None), exit_status=exits.CONFIGURATION, description="SLU-101 no key")
+    assert watch.failure(wrong, 99) == "stream-x is EXITED (SLU-101 no key)", "it is not restarted"
     assert watch.failure(process(S.EXITED, None), 100) is None
     assert watch.failure(process(S.BACKOFF, None), 129) is None
     assert watch.failure(process(S.FATAL, None), 130) == "stream-x is FATAL for 30 s"

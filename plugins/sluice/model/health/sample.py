@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
 
+from sluice.model import exits
 from sluice.model.health.heartbeat import Heartbeat
 from sluice.model.json_record import JsonRecord
 
@@ -66,6 +67,11 @@ class ProcessStatus(JsonRecord):
     @property
     def is_alive(self) -> bool:
         return self.state in ALIVE
+
+    @property
+    def is_misconfigured(self) -> bool:
+        """It ended over its configuration, so a restart finds the same; ``description`` says over which."""
+        return self.state in ENDED and self.exit_status == exits.CONFIGURATION
 
     def restarts_since(self, at: float) -> list[float]:
         return [restart for restart in self.restarts if restart >= at]

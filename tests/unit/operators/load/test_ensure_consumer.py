@@ -13,6 +13,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 
 from sluice.clients.errors import Unreachable
+from sluice.model import exits
 from sluice.model.health.sample import Position, ProcessStatus
 from sluice.model.health.sample import ProcessState as S
 from sluice.operators.base import BACKSTOP
@@ -167,6 +168,16 @@ def test_a_consumer_that_ends_for_good_is_red_with_its_last_words(end: S) -> Non
     with raising(AirflowException, *said):
         world.run()
     assert world.runtime.starts == 1
+
+
+def test_a_consumer_that_cannot_work_with_its_configuration_is_not_started_by_each_attempt() -> None:
+    line = "SLU-101 ConfigError: stream.toml: unknown key 'x'"
+    ended = replace(process(S.EXITED, None), exit_status=exits.CONFIGURATION, description=line)
+    world = World([ended, process(S.STARTING), ended], [NONE])
+    with raising(AirflowFailException, "stream-nyc_taxi", "nyc_taxi_stream") as caught:
+        world.run()
+    assert str(caught.value).startswith(line)
+    assert world.runtime.starts == 1, "the declaration may be another one since"
 
 
 def test_a_consumer_that_the_runtime_restarts_is_waited_for() -> None:
