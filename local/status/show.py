@@ -36,18 +36,18 @@ def main(stack: Stack, services_only: bool = False) -> int:
         return 1
     states = stack.daemon.states()
     services = health.rows(stack.context, states)
-    specs = streams.load_all()
-    observations = observe(stack, specs)
+    declared = streams.load_valid()
+    observations = observe(stack, declared.specs)
     now = time.time()
     rows = [
         component_row(
             spec, component, states[component.program]["statename"], observations[component.program], now
         )
-        for spec in specs
+        for spec in declared.specs
         for component in spec.components.values()
     ]
     is_ok = all(row.is_ok is not False for row in services) and (
-        services_only or all(row.is_ok for row in rows)
+        services_only or (all(row.is_ok for row in rows) and not declared.invalid)
     )
     if as_json:
         document = {
@@ -56,11 +56,14 @@ def main(stack: Stack, services_only: bool = False) -> int:
             "is_ok": is_ok,
             "services": [asdict(row) for row in services],
             "streams": [row.to_json() for row in rows],
+            "invalid": dict(declared.invalid),
         }
         print(json.dumps(document, indent=2))
         return 0 if is_ok else 1
     _services(console, stack, services)
     _streams(console, rows)
+    for name, reason in declared.invalid.items():
+        console.print(Text(f"{name}: {reason}", "red"), soft_wrap=True, highlight=False)
     return 0 if is_ok else 1
 
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import threading
 import time
+from collections import defaultdict
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from local.base import UsageError
+from local.status import show
 from local.status.observe import (
     ComponentHistory,
     Observation,
@@ -229,6 +234,33 @@ def test_another_component_has_a_heartbeat_in_the_place_of_a_batch(health: str, 
     assert (row.name, row.to_json()["component"]) == ("wiki_changes producer", "producer")
     assert [row.lag.text, row.rate.text, row.last_batch.text] == ["–", "–", "heartbeat 3 s ago"]
     assert (row.is_ok, row.style) == (ok, style)
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_a_stream_with_a_wrong_declaration_hides_no_other(
+    as_json: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "rides").mkdir()
+    (tmp_path / "rides" / "stream.toml").write_text("nonsense = 1")
+    monkeypatch.setenv(stream.VARIABLE, str(tmp_path))
+    monkeypatch.setenv("JSON", "1" if as_json else "")
+    monkeypatch.setattr(show.health, "rows", lambda context, states: [])
+    monkeypatch.setattr(show, "observe", lambda stack, specs: defaultdict(lambda: WELL))
+    states: Any = defaultdict(lambda: {"statename": "RUNNING"})
+    stack: Any = SimpleNamespace(
+        is_running=lambda: True,
+        daemon=SimpleNamespace(states=lambda: states),
+        context=None,
+        ports={"airflow": 1},
+        home=SimpleNamespace(root=tmp_path, secrets_file=tmp_path),
+    )
+    assert show.main(stack) == 1
+    said = capsys.readouterr().out
+    assert "rides/stream.toml: " in said
+    assert "'nonsense'" in said
+    assert "nyc_taxi" in said
+    if as_json:
+        assert list(json.loads(said)["invalid"]) == ["rides"]
 
 
 def history() -> History:
