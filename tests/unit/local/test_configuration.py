@@ -64,6 +64,18 @@ def test_airflow_takes_other_settings_than_the_stack_s(context: Context) -> None
     )
 
 
+def test_programs_get_the_machine_s_variables_and_none_that_changes_what_they_do(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others = ("AIRFLOW__CORE__FERNET_KEY", "AWS_PROFILE", "PYTHONSTARTUP", "SPARK_HOME", "JAVA_TOOL_OPTIONS")
+    machine = ("LC_TIME", "TZ", "HTTPS_PROXY", "SSL_CERT_FILE")
+    for name in (*others, *machine):
+        monkeypatch.setenv(name, "given")
+    found = context.environment()
+    assert {name for name in others if found.get(name) == "given"} == set()
+    assert {name for name in machine if found.get(name) == "given"} == set(machine)
+
+
 def test_airflow_knows_its_stack_for_drills_only_if_all_of_it_is_embedded(
     context: Context, tmp_path: Path
 ) -> None:
