@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import DAG, Asset, CronDataIntervalTimetable
+from airflow.sdk import DAG, CronDataIntervalTimetable
 from airflow.sdk.bases.operator import chain
 
+from sluice.assets import loaded, loaded_interval
 from sluice.model.spec import stream
 from sluice.model.spec.backfill import Backfill
 from sluice.model.spec.backfill import dag_id as backfill_dag_id
@@ -83,7 +84,8 @@ def backfill_dag(spec: StreamSpec, backfill: Backfill) -> DAG:
 
 def load_steps(spec: StreamSpec, produce: type[Any]) -> list[Any]:
     """The steps of a load, in this order; ``produce``: the operator of its task."""
-    asset = Asset(name=spec.name, uri=f"sluice://lake/{spec.table.replace('.', '/')}")
+    # A backfill's load is of an interval, and so are generated records.
+    is_interval = produce is ProduceIntervalOperator or spec.source is SourceType.GENERATOR
     name, hour, send_timeout = spec.name, timedelta(hours=1), SEND_TIMEOUTS[spec.source]
     steps: list[Any] = [ProvisionTopicOperator(task_id="provision_topic", stream=name)]
     if spec.queries:
@@ -106,7 +108,12 @@ def load_steps(spec: StreamSpec, produce: type[Any]) -> list[Any]:
     return [
         *steps,
         AuditOperator(task_id="audit", stream=name, execution_timeout=timedelta(minutes=30)),
-        EmitAssetEventOperator(task_id="emit_asset_event", stream=name, asset=asset),
+        EmitAssetEventOperator(
+            task_id="emit_asset_event",
+            stream=name,
+            asset=loaded(name),
+            interval=loaded_interval(name) if is_interval else None,
+        ),
     ]
 
 

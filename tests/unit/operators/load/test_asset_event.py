@@ -1,0 +1,60 @@
+"""Asset events of a load: with the partition key of its interval, if it has one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from airflow.sdk.execution_time.context import OutletEventAccessors
+from airflow.sdk.execution_time.task_runner import _serialize_outlet_events
+
+from sluice.assets import loaded, loaded_interval
+from sluice.model.spec.ledger import run_key
+from sluice.operators.load.asset_event import EmitAssetEventOperator, partition_key
+from tests.support.steps import given, ledger
+
+GENERATED = {"source_id": "g", "kind": "generated", "parameters": {"start_time": "2026-11-21T12:00:00+02:00"}}
+
+
+@pytest.mark.parametrize(
+    ("plan", "key"),
+    [
+        ({"params": {"interval": "2026-06-01T00:00:00+00:00"}, "sources": []}, "2026-06-01T00:00:00"),
+        ({"params": {}, "sources": [GENERATED]}, "2026-11-21T10:00:00"),
+        # Its records were verified before, so they are in no plan again.
+        ({"params": {"start_time": "2026-11-21T10:00:00Z"}, "sources": []}, "2026-11-21T10:00:00"),
+        ({"params": {"source_prefix": "a/"}, "sources": [{"source_id": "o", "bucket": "b"}]}, None),
+        ({"params": {"events": 5}, "sources": [{"source_id": "f", "kind": "feed"}]}, None),
+    ],
+)
+def test_the_key_is_the_begin_of_what_the_load_is_of(plan: dict[str, Any], key: str | None) -> None:
+    assert partition_key(plan) == key
+
+
+def emitted(stream: str, plan: dict[str, Any], **assets: Any) -> list[dict[str, Any]]:
+    """The events as the task sends them to Airflow."""
+    made = ledger(stream)
+    made.put(run_key("r", "plan"), plan)
+    proof = {"published": 1, "status": "passed", "snapshot_id": 1, "at": "2026-01-01"}
+    made.put(run_key("r", "proof"), {**proof, "sources": [], "verified_before": {"count": 0}})
+    task = EmitAssetEventOperator(task_id="emit_asset_event", stream=stream, **assets)
+    task.__dict__["ledger"] = made
+    events = OutletEventAccessors()
+    task.work(given(run_id="r", outlet_events=events))
+    return list(_serialize_outlet_events(events))
+
+
+def test_an_interval_has_an_event_of_its_own_and_the_loads_starts_the_others() -> None:
+    plan = {"params": {}, "sources": [GENERATED]}
+    every, interval = emitted(
+        "isp_hits", plan, asset=loaded("isp_hits"), interval=loaded_interval("isp_hits")
+    )
+    # With a key it would start no DAG without a partitioned timetable.
+    assert (every["dest_asset_key"]["name"], "partition_key" in every) == ("isp_hits", False)
+    assert interval["dest_asset_key"]["name"] == "isp_hits.intervals"
+    assert (interval["partition_key"], interval["extra"]["status"]) == ("2026-11-21T10:00:00", "passed")
+
+
+def test_a_load_of_files_has_one_event() -> None:
+    (event,) = emitted("nyc_taxi", {"params": {}, "sources": []}, asset=loaded("nyc_taxi"))
+    assert "partition_key" not in event
