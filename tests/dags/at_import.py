@@ -14,7 +14,10 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-import airflow.sdk  # noqa: F401  before anything is watched or timed: every file needs it
+# Before anything is watched or timed: every file needs it, and the stack's DAG processor has imported both
+# before it forks (local/services/airflow.py).
+import airflow.providers.apache.spark.operators.spark_submit
+import airflow.sdk  # noqa: F401
 
 REPO = str(Path(__file__).resolve().parents[2])
 SYSTEM = ("socket.", "subprocess.", "os.")
