@@ -280,9 +280,30 @@ def test_a_supervision_that_does_not_end_is_noticed(bag: Any) -> None:
         policy = stream.load(dag.dag_id.removesuffix("_stream")).supervision
         assert type(alert.reference).__name__ == "DagRunQueuedAtDeadline"
         assert timedelta(seconds=2 * policy.interval_seconds) < alert.interval < dag.dagrun_timeout
+        # In the executor, not in the triggerer: that may be what does not run.
+        assert type(alert.callback).__name__ == "SyncCallback"
         callback = import_string(alert.callback.path)
         inspect.signature(callback).bind(**alert.callback.kwargs, context={})
         assert alert.callback.kwargs["stream"] == dag.dag_id.removesuffix("_stream")
+
+
+def test_every_failure_over_a_stream_is_told(bag: Any) -> None:
+    from sluice.hooks.notifications import run_failed, run_succeeded, task_failed
+
+    of_streams = {dag_id: dag for dag_id, dag in bag.dags.items() if not dag_id.startswith("drill_")}
+    assert of_streams
+    # The next check of supervision tells by itself; a run of it that hangs has missed its deadline.
+    whole = {dag_id: dag for dag_id, dag in of_streams.items() if not dag_id.endswith(SHARED)}
+    for dag in of_streams.values():
+        assert all(task.on_failure_callback == [task_failed] for task in dag.tasks), dag.dag_id
+    for dag_id, dag in whole.items():
+        assert dag.on_failure_callback.func is run_failed
+        assert dag.on_failure_callback.args == (dag.tasks[0].stream,)
+        is_scheduled = dag_id.endswith(("_maintenance", "_reconciliation"))
+        assert (dag.on_success_callback is not None) is is_scheduled
+        assert not is_scheduled or dag.on_success_callback.func is run_succeeded
+    for dag_id in set(bag.dags) - set(of_streams):
+        assert not bag.dags[dag_id].on_failure_callback, "a drill breaks its stream on purpose"
 
 
 def test_the_scheduler_gets_all_of_it(bag: Any) -> None:

@@ -226,8 +226,8 @@ class History(Ledger):
             return now
         return newest[1]
 
-    def record_reconciliation(self, kind: str, document: Document, at: datetime) -> None:
-        """Record what a step of reconciliation found, for the next run. No event: by a kind of its own."""
+    def record_run(self, kind: str, document: Document, at: datetime) -> None:
+        """Record what a run did or found, for the next one. No event: by a kind of its own."""
         self.put(history_key(kind, at, "run"), {**document, "at": at.astimezone(UTC).isoformat()})
 
     def requested_since(self, at: datetime) -> str | None:

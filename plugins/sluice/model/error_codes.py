@@ -41,6 +41,7 @@ class ErrorCode(StrEnum):
     DATABASE_UNREACHABLE = "SLU-231", "Database of a sink unreachable"
     DATABASE_REFUSED = "SLU-232", "Database of a sink refused the request"
     DATABASE_TABLE = "SLU-233", "Table of a sink missing or different"
+    NOT_DELIVERED = "SLU-241", "Notification not delivered"
     REQUEST_REFUSED = "SLU-290", "Request refused"
     # Sources and records.
     CORRUPT_OBJECT = "SLU-302", "Corrupt object"
@@ -76,6 +77,7 @@ class ErrorCode(StrEnum):
     UNDELIVERED = "SLU-509", "Kafka did not acknowledge records"
     CLOCK_SET_BACK = "SLU-510", "Clock is behind the table"
     MAINTENANCE_OVERDUE = "SLU-511", "Maintenance is overdue"
+    DEADLINE_MISSED = "SLU-512", "Supervision missed its deadline"
     # Supervision: one per health status that fails a task.
     HEALTH_LAGGING = "SLU-601", "Health: lagging"
     HEALTH_DATA_AT_RISK = "SLU-602", "Health: data at risk"

@@ -7,12 +7,15 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk.exceptions import TaskAwaitingInput
 
-from sluice.clients.errors import Refused
-from sluice.hooks import change_plans
+from sluice.clients.errors import ClientError, Refused
+from sluice.hooks import change_plans, notifications
+from sluice.hooks.delivery import NotDelivered
 from sluice.hooks.failures import failed, final_failures
 from sluice.hooks.platform import StreamMixin
-from sluice.model.error_codes import ErrorCode
+from sluice.model.error_codes import ErrorCode, with_code
+from sluice.model.spec.config import ConfigError
 from sluice.model.spec.ledger import Document, run_key
 from sluice.model.verification.change_plan import Action, ChangePlan
 from sluice.model.verification.ranges import SHOWN
@@ -111,7 +114,22 @@ class ApproveChangeOperator(StreamMixin, ApprovalOperator):
         self.subject = f"{document['action']}: change {changed} rows of {self.spec.table}?"
         rows = [f"| {name} | {value} |" for name, value in preview(document, self.ledger.uri(key))]
         self.body = "\n".join([f"| change | {document['change_id']} |", "|---|---|", *rows])
-        return super().execute(context)
+        try:
+            return super().execute(context)
+        except TaskAwaitingInput:
+            # The request is there, and the task is about to wait for its answer.
+            self._tell(context)
+            raise
+
+    def _tell(self, context: Context) -> None:
+        """A failure is logged: who triggered the change has its run open, and it waits for a day."""
+        run = (self.dag_id, context["run_id"])
+        note = notifications.request(self.stream, "change", self.subject, run, self.task_id)
+        since = notifications.start_of(context)
+        try:
+            notifications.tell_of_run(self.platform_hook.history(self.stream), note, since, context)
+        except (NotDelivered, ConfigError, ClientError) as error:
+            self.log.error("%s", with_code(error.code, error))
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         with final_failures():

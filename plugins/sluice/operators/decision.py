@@ -13,14 +13,17 @@ from airflow.providers.standard.operators.hitl import HITLOperator
 from airflow.sdk.execution_time.hitl import upsert_hitl_detail
 
 from sluice.clients.errors import ClientError, Missing
+from sluice.hooks import notifications
+from sluice.hooks.delivery import NotDelivered
 from sluice.hooks.failures import final_failures, table
 from sluice.hooks.lifecycle import request_from
 from sluice.hooks.platform import StreamMixin
-from sluice.model.error_codes import ErrorCode
+from sluice.model.error_codes import ErrorCode, with_code
 from sluice.model.health.status import NEEDS_DECISION, Decision, HealthReport
+from sluice.model.spec.config import ConfigError
 from sluice.model.spec.ledger import Document
 from sluice.operators.base import BACKSTOP
-from sluice.operators.supervise import ActingOperator
+from sluice.operators.supervise import REQUEST, ActingOperator, decision_condition
 from sluice.triggers.decision import DecisionTrigger, obsolete_reason
 
 if TYPE_CHECKING:
@@ -30,7 +33,6 @@ if TYPE_CHECKING:
 
 RESPONSE_TIMEOUT = timedelta(hours=1)
 NO_USER = "no user"
-REQUEST = "request_decision"
 MAX_CHARACTERS = 400
 MAX_LINES = 20
 WIDTH = 110
@@ -105,6 +107,7 @@ class RequestDecisionOperator(StreamMixin, HITLOperator):
             multiple=self.multiple,
             params=self.serialized_params,
         )
+        self._tell(context, decision_request.report)
         # Airflow's own trigger cannot be ended from outside; an answer resumes a deferred task too.
         self.defer(
             trigger=DecisionTrigger(
@@ -116,6 +119,15 @@ class RequestDecisionOperator(StreamMixin, HITLOperator):
             method_name="execute_complete",
             timeout=RESPONSE_TIMEOUT + BACKSTOP,
         )
+
+    def _tell(self, context: Context, report: HealthReport) -> None:
+        """After the request is there. If it fails, the next check of supervision tells, or turns red."""
+        run = (self.dag_id, context["run_id"])
+        note = notifications.request(self.stream, self.component, report.message, run, self.task_id)
+        try:
+            notifications.tell(self.history, note, decision_condition(run[1]), context)
+        except (NotDelivered, ConfigError, ClientError) as error:
+            self.log.error("%s", with_code(error.code, error))
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         answer = super().execute_complete(context, event)

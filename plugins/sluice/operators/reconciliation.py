@@ -91,7 +91,7 @@ class ObserveOffsetsOperator(ReconciliationOperator):
         )
         ends = {str(partition): end for partition, end in sorted(position.ends.items())}
         # Findings too: what an earlier run saw is compared for a day, or until the table ends there again.
-        history.record_reconciliation(OBSERVED, {"ends": ends, "topic_id": position.topic_id}, now)
+        history.record_run(OBSERVED, {"ends": ends, "topic_id": position.topic_id}, now)
         self.report(found, f"offsets of {self.spec.table}")
         return {"result": f"offsets agree: the table ends at {ends}"}
 
@@ -182,7 +182,7 @@ class VerifyTableOperator(ReconciliationOperator):
         is_verified = {finding.name for finding in found} <= ONCE
         found = self.found_once(context, found)
         if verified is not None and is_verified:
-            history.record_reconciliation(VERIFIED, verified.to_document(), datetime.now(UTC))
+            history.record_run(VERIFIED, verified.to_document(), datetime.now(UTC))
         self.report(found, f"contents of {self.spec.table}")
         if verified is None:
             raise RuntimeError(f"{self.spec.table}: no findings, and no state")
@@ -226,7 +226,7 @@ class CheckFilesOperator(ReconciliationOperator):
 
         for_each_table(names, check, self.log.exception)
         # Of a table with findings the one before.
-        history.record_reconciliation(CHECKED, {"manifest_lists": lists}, datetime.now(UTC))
+        history.record_run(CHECKED, {"manifest_lists": lists}, datetime.now(UTC))
         self.report(found, "stored files")
         return {"checked": done} if done else {"result": NOTHING}
 

@@ -5,20 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from airflow.sdk import DAG, CronDataIntervalTimetable
-from airflow.sdk.definitions.callback import AsyncCallback
+from airflow.sdk.definitions.callback import SyncCallback
 from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 
+from sluice.hooks import notifications
 from sluice.model.spec.stream import Supervision
 from sluice.operators import docs, forms
-from sluice.operators.decision import REQUEST, ApplyDecisionOperator, RequestDecisionOperator
+from sluice.operators.decision import ApplyDecisionOperator, RequestDecisionOperator
 from sluice.operators.load.provision import ProvisionSinksOperator
-from sluice.operators.supervise import SuperviseOperator, decision_dag_id, recovery_seconds
+from sluice.operators.supervise import REQUEST, SuperviseOperator, decision_dag_id, recovery_seconds
 from sluice.operators.timeouts import run_timeout
 
 QUERIES = "queries"
+# DAGs whose runs last minutes, and which check again.
+SUPERVISION = ("stream", "decision")
 
 
 @contextmanager
@@ -34,12 +38,15 @@ def make_dag(
     schedule: timedelta | CronDataIntervalTimetable | None = None,
     start_date: datetime = datetime(2026, 1, 1, tzinfo=UTC),
     max_active_runs: int = 1,
+    stream: str | None = None,
     **kwargs: Any,
 ) -> Iterator[DAG]:
     """A DAG without catch-up, by default without a schedule and with one run at a time.
 
-    Its timeout follows from the tasks that are made in the context.
+    Its timeout follows from the tasks that are made in the context. ``stream``: whose notifications tell of
+    its failures; None: no one's.
     """
+    of_tasks, of_dag = _callbacks(dag_id, stream) if stream else ({}, {})
     with DAG(
         dag_id=dag_id,
         dag_display_name=label,
@@ -54,11 +61,24 @@ def make_dag(
             "retries": retries,
             "retry_delay": retry_delay,
             "execution_timeout": task_timeout,
+            **of_tasks,
         },
+        **of_dag,
         **kwargs,
     ) as dag:
         yield dag
     dag.dagrun_timeout = run_timeout(dag)
+
+
+def _callbacks(dag_id: str, stream: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Of the tasks and of the DAG. A run of supervision that times out has missed its deadline before."""
+    kind = dag_id.removeprefix(f"{stream}_")
+    of_dag: dict[str, Any] = {}
+    if kind not in SUPERVISION:
+        of_dag["on_failure_callback"] = partial(notifications.run_failed, stream)
+    if kind in notifications.SCHEDULED:
+        of_dag["on_success_callback"] = partial(notifications.run_succeeded, stream)
+    return {"on_failure_callback": notifications.task_failed}, of_dag
 
 
 def supervision_dag(
@@ -76,12 +96,13 @@ def supervision_dag(
         f"{title}: stream",
         f"Supervises {' and '.join(components)}: restarts, alerts, requests decisions",
         tags=["stream", stream],
+        stream=stream,
         schedule=schedule,
         # Check, action and verification take less than three intervals.
         deadline=DeadlineAlert(
             reference=DeadlineReference.DAGRUN_QUEUED_AT,
             interval=3 * schedule,
-            callback=AsyncCallback("sluice.triggers.deadline.missed", kwargs={"stream": stream}),
+            callback=SyncCallback("sluice.triggers.deadline.missed", kwargs={"stream": stream}),
         ),
         params=forms.supervision(components),
     ) as dag:
@@ -97,7 +118,12 @@ def supervision_dag(
                 trigger_rule=rule,
             )
             if component == QUERIES:
-                steps.append(ProvisionSinksOperator(task_id="provision_sinks", stream=stream))
+                # No component: no check finds that it succeeds again.
+                told = notifications.task_succeeded
+                sinks = ProvisionSinksOperator(
+                    task_id="provision_sinks", stream=stream, on_success_callback=told
+                )
+                steps.append(sinks)
                 steps[-1] >> task
             steps.append(task)
     dag.doc_md = docs.supervision(stream, decision_dag_id(stream), schedule, steps)
@@ -112,6 +138,7 @@ def decision_dag(stream: str, title: str, policy: Supervision | None = None) -> 
         f"{title}: decision",
         "Requests a decision about a component that keeps failing, and applies it",
         tags=["decision", stream],
+        stream=stream,
         max_active_runs=16,
         # Supervision needs it from the first run on, and triggers it alone.
         is_paused_upon_creation=False,

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowRuntimeError, DagRunTriggerException
 from airflow.triggers.base import StartTriggerArgs
 
+from sluice.hooks import notifications
+from sluice.hooks.delivery import NotDelivered
 from sluice.hooks.failures import failed, final_failures, table
 from sluice.hooks.lifecycle import request_from
 from sluice.hooks.observation import Observation
@@ -24,6 +26,8 @@ from sluice.model.health.status import (
     action_for,
     no_action,
 )
+from sluice.model.notifications import has_recovered
+from sluice.model.spec.notifications import Event
 from sluice.operators.base import BACKSTOP, ComponentOperator
 from sluice.triggers.health import HealthTrigger, RecoveryTrigger
 from sluice.triggers.wait import Outcome
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from sluice.hooks.lifecycle import ActionResult, Request
+    from sluice.model.notifications import Notification
     from sluice.model.spec.stream import Supervision
 
 # Beyond the duration of a check: systems that answer late, a triggerer that restarts.
@@ -43,6 +48,10 @@ OPEN = ("queued", "running")
 QUEUED_INTERVALS = 2
 
 
+# Task of the decision DAG that asks.
+REQUEST = "request_decision"
+
+
 def recovery_seconds(policy: Supervision) -> float:
     """How long a restarted component may take to work again."""
     return max(RECOVERY_SECONDS, policy.startup_timeout_seconds)
@@ -50,6 +59,11 @@ def recovery_seconds(policy: Supervision) -> float:
 
 def decision_dag_id(stream: str) -> str:
     return f"{stream}_decision"
+
+
+def decision_condition(run_id: str) -> str:
+    """Of a notification: each request is told of, for it has its own place to answer."""
+    return f"decision {run_id}"
 
 
 class ActingOperator(ComponentOperator):
@@ -131,6 +145,9 @@ class SuperviseOperator(ActingOperator):
             self.log.info("%s", text)
         with final_failures():
             self._act(context, observation)
+            # Last: whatever becomes of it hinders no action. A failure is told by its callback.
+            if action_for(context["params"], self.component) is Action.CHECK:
+                self._tell_recovery(context, observation.report)
 
     def _act(self, context: Context, observation: Observation) -> None:
         assessed, action = observation.report, action_for(context["params"], self.component)
@@ -157,6 +174,21 @@ class SuperviseOperator(ActingOperator):
         request = request_from(context, context["params"].get("reason") or "", requested=True)
         self.wait_for_recovery(self._carry_out(action, request, assessed), before)
 
+    def _tell_recovery(self, context: Context, assessed: HealthReport) -> None:
+        if has_recovered(self.component, assessed.health):
+            run = (self.dag_id, context["run_id"])
+            message = f"{assessed.health.value} again: {assessed.message}"
+            note = notifications.compose(
+                Event.RECOVERY, self.stream, self.component, message, run, remedy=notifications.NONE
+            )
+            self._tell(context, note, "")
+
+    def _tell(self, context: Context, note: Notification, condition: str) -> None:
+        try:
+            notifications.tell(self.history, note, condition, context)
+        except NotDelivered as error:
+            raise failed(error.code, error) from error
+
     def _carry_out(self, action: Action, request: Request, assessed: HealthReport) -> ActionResult:
         if action is Action.STOP:
             return self.lifecycle.suspend(request)
@@ -177,6 +209,11 @@ class SuperviseOperator(ActingOperator):
                     f"the {self.component} of {self.stream} is {assessed.health.value}, and run "
                     f"{newest['run']} of {dag_id} is queued for {waited:.0f} s. Fix: unpause {dag_id}",
                 )
+            if state == "running":
+                # Again if the request itself could not tell.
+                run = (dag_id, str(newest["run"]))
+                note = notifications.request(self.stream, self.component, newest["message"], run, REQUEST)
+                self._tell(context, note, decision_condition(run[1]))
             return
         run_id = f"{self.component}__{context['run_id']}__{context['ti'].try_number}"
         now = datetime.now(UTC)

@@ -1,32 +1,36 @@
-"""Record that a run of supervision missed its deadline."""
+"""Record and tell that a run of supervision missed its deadline."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from datetime import UTC, datetime
 from typing import Any
 
+from sluice.hooks import notifications
 from sluice.hooks.platform import PlatformHook
+from sluice.model.error_codes import ErrorCode
+from sluice.model.spec.notifications import Event
 
 log = logging.getLogger(__name__)
 
 
-async def missed(*, stream: str, context: dict[str, Any]) -> str:
+def missed(*, stream: str, context: dict[str, Any]) -> str:
     """Callback of the DeadlineAlert of a stream's supervision; ``context``: run (as in REST) and deadline.
 
-    Airflow calls it in the triggerer, also for a run that failed in time, which is not recorded. The result
-    or exception is stored in Airflow's table ``callback``; a failed callback is not repeated.
+    Airflow calls it in a process of the executor, so also while the triggerer is down, which checks nothing
+    then; and for a run that failed in time, which is not recorded. Airflow's table ``callback`` has whether
+    it failed; a failed one is not repeated, but the next missed run tells if this one could not.
     """
     run, deadline = context["dag_run"], _moment(context["deadline"]["deadline_time"])
     name = f"{run['dag_id']} {run['dag_run_id']}"
     if run["end_date"] and _moment(run["end_date"]) <= deadline:
         return f"{name} ended in time, {run['state']}"
-    log.error(
-        "supervision missed its deadline: stream=%s run=%s state=%s deadline=%s. Fix: check the "
-        "scheduler, the triggerer and the run",
-        stream, name, run["state"], deadline.isoformat(),
-    )  # fmt: skip
+    message = (
+        f"{ErrorCode.DEADLINE_MISSED} supervision missed its deadline: run {run['dag_run_id']} is "
+        f"{run['state']}, deadline {deadline.isoformat(timespec='seconds')}. Fix: check the scheduler, the "
+        "triggerer and the run"
+    )
+    log.error("%s", message)
     document = {
         "run": run["dag_run_id"],
         "dag": run["dag_id"],
@@ -34,9 +38,11 @@ async def missed(*, stream: str, context: dict[str, Any]) -> str:
         "queued_at": run["queued_at"],
         "deadline": deadline.isoformat(),
     }
-    await asyncio.to_thread(
-        lambda: PlatformHook().history(stream).record("deadline_missed", document, datetime.now(UTC))
-    )
+    history = PlatformHook().history(stream)
+    history.record("deadline_missed", document, datetime.now(UTC))
+    ids = (str(run["dag_id"]), str(run["dag_run_id"]))
+    note = notifications.compose(Event.DEADLINE, stream, "supervision", message, ids)
+    notifications.tell(history, note, ErrorCode.DEADLINE_MISSED.value, context)
     return f"{name} missed its deadline"
 
 

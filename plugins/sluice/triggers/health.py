@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import TaskSuccessEvent, TriggerEvent
 
 from sluice.clients.errors import ClientError
+from sluice.hooks.notifications import is_told
 from sluice.hooks.observation import Observation, record
+from sluice.model import notifications
 from sluice.model.health.assess import assess, has_recovered
 from sluice.model.health.sample import ENDED, Sample
 from sluice.model.health.status import (
@@ -24,6 +26,7 @@ from sluice.model.health.status import (
     no_action,
 )
 from sluice.model.spec.config import ConfigError
+from sluice.model.spec.ledger import history_name
 from sluice.model.spec.stream import CONSUMER
 from sluice.triggers.base import StreamTrigger
 from sluice.triggers.samples import MAX_SAMPLES, earlier, keep
@@ -41,6 +44,10 @@ MIN_SAMPLES = 2
 BEYOND_STALL_SECONDS = 15.0
 # The rest of an interval is for the action.
 MAX_INTERVAL_SHARE = 0.75
+# How long no recovery is to be told after the ledger said so. A missed deadline is told by another process.
+SETTLED_SECONDS = 600.0
+# History -> until when (seconds since 1970), so that a check in which nothing changed costs no request.
+_settled: dict[str, float] = {}
 
 
 def observe_seconds(policy: Supervision) -> float:
@@ -79,10 +86,34 @@ class HealthTrigger(StreamTrigger):
             observation = replace(observation, report=await self._with_maintenance(observation.report))
         report = observation.report
         is_well = report.health in no_action(self.component) and MAINTENANCE_OVERDUE not in report.details
-        if is_check and is_well:
+        if not is_well:
+            _settled.pop(history_name(self.stream, self.component), None)
+        if is_check and is_well and not await self._must_tell(report.health):
             yield TaskSuccessEvent(xcoms={"return_value": observation.summary()})
         else:
             yield TriggerEvent(observation.to_json())
+
+    async def _must_tell(self, health: Health) -> bool:
+        """Whether a worker is needed to tell of a recovery, or to fail for an invalid notifications.toml.
+
+        Asked of the ledger after every other health, and once in a while: another process may have told.
+        """
+        name = history_name(self.stream, self.component)
+        if not notifications.has_recovered(self.component, health):
+            _settled.pop(name, None)
+            return False
+        if _settled.get(name, 0.0) > self.clock():
+            return False
+        try:
+            must_tell = await self.ask(lambda: is_told(self.history, self.stream))
+        except ConfigError:
+            return True
+        except ClientError as error:
+            self.log.warning("what was told is unknown: %s", error)
+            return False
+        if not must_tell:
+            _settled[name] = self.clock() + SETTLED_SECONDS
+        return must_tell
 
     async def _observe(self) -> tuple[Observation, RestartHistory | None]:
         policy = self.spec.supervision

@@ -6,17 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
+from sluice.model.pages import PREFIX, stream_page
 from sluice.model.spec.stream import StreamSpec
 
-# Mount point of the app, below the path of Airflow's base URL.
-PREFIX = "/sluice"
 STREAMS = "Streams"
 QUERIES = "Running queries"
-
-
-def stream_page(stream: str) -> str:
-    """Address of the stream's page, as all of these relative to the path of Airflow's base URL."""
-    return f"{PREFIX.removeprefix('/')}/streams/{stream}"
 
 
 def ledger_page(stream: str, run_id: str, document: str = "") -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,7 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput, TaskDeferred
 
 from sluice.clients.errors import Unreachable
+from sluice.clients.ledger import History
 from sluice.model.spec.ledger import run_key
 from sluice.model.verification.change_plan import Action, ChangePlan, ChangeResult, Reverted
 from sluice.model.verification.changes import KEEP_IDS, Changes
@@ -19,7 +21,9 @@ from sluice.model.verification.ranges import OffsetRanges
 from sluice.operators import change, change_approval
 from sluice.operators.change import ApplyChangeOperator, PlanChangeOperator
 from sluice.operators.change_approval import ApproveChangeOperator
+from tests.support import notifier
 from tests.support.memory_s3 import MemoryS3
+from tests.support.notifier import Recorder, rule
 from tests.support.raising import raising
 from tests.support.steps import given, ledger
 
@@ -64,7 +68,9 @@ class World:
             "ledger": self.ledger,
             "spec": SimpleNamespace(table="raw.nyc_taxi"),
             "platform_hook": SimpleNamespace(
-                lake=SimpleNamespace(changes=lambda name: self.changes), s3=self.memory.as_client()
+                lake=SimpleNamespace(changes=lambda name: self.changes),
+                s3=self.memory.as_client(),
+                history=lambda name: History(self.memory.as_client(), "s3://w/ledger", name),
             ),
         }
         params = (self.ledger.get(run_key("r", "change")) or {}).get("params")
@@ -107,6 +113,23 @@ def test_a_person_is_asked_if_rows_go_for_good_or_many_are_changed(
         world.answer = APPROVED
     world.run(ApplyChangeOperator)
     assert len(world.submitted) == 1
+
+
+def test_who_may_answer_is_told_once_of_the_open_question(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notifier.configure(tmp_path, monkeypatch, rule())
+    world.plan(Action.REVERT, rows=7)
+    Recorder.failing["a"] = TimeoutError("timed out")
+    with pytest.raises(TaskAwaitingInput):
+        world.run(ApproveChangeOperator)
+    Recorder.failing.clear()
+    for _ in range(2):
+        with pytest.raises(TaskAwaitingInput):
+            world.run(ApproveChangeOperator)
+    ((_, text),) = Recorder.sent
+    for part in ("revert: change 7 rows", "/runs/r/tasks/step/required_actions", "who may"):
+        assert part in text
 
 
 def test_what_is_shown_is_cut_and_names_the_whole_plan(world: World) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +18,8 @@ from sluice.model.health.status import Decision, Health
 from sluice.operators import decision
 from sluice.operators.decision import ApplyDecisionOperator, RequestDecisionOperator
 from sluice.triggers.decision import DecisionTrigger
+from tests.support import notifier
+from tests.support.notifier import Recorder, rule
 from tests.support.raising import raising
 from tests.support.supervision import SPEC, FakeRuntime, connect, context, events, history, report, sample
 
@@ -82,6 +85,22 @@ def test_it_asks_about_a_configuration_and_not_about_restarts(requested: list[di
         "The consumer of nyc_taxi cannot work with its configuration: restart it, once that is corrected?"
     )
     assert line in requested[0]["body"]
+
+
+def test_a_person_is_told_of_it_and_a_failure_hinders_no_request(
+    requested: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notifier.configure(tmp_path, monkeypatch, rule())
+    step = Step(RequestDecisionOperator)
+    Recorder.failing["a"] = TimeoutError("timed out")
+    request(step)
+    assert len(requested) == 1
+    Recorder.failing.clear()
+    request(step)
+    request(step)
+    ((_, text),) = Recorder.sent
+    for part in ("dead: it ended", "/runs/run-1/tasks/step/required_actions", "who may"):
+        assert part in text
 
 
 def test_without_the_log_it_asks_all_the_same(requested: list[dict[str, Any]]) -> None:

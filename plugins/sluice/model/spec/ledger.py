@@ -25,6 +25,8 @@ A backfill's run has several loads; its documents are under ``<run_id>#<number>`
     history/maintenance/<countdown>-<moment>-complete.json  a complete run of maintenance
     history/reconciled_<what>/<countdown>-<moment>-run.json  what a step of reconciliation found: offsets,
                                                         table, files
+    history/notified/<countdown>-<moment>-run.json  what a person was told of an outage; of a run:
+                                                    notified_run
     history/<kind>/<countdown>-<moment>-<suffix>.json   the stream's events; the newest sorts first
 """
 
@@ -56,6 +58,8 @@ EVENTS = (
     "recovered",
     "deadline_missed",
 )
+# Kinds of the records of notifications: of a component's or a scheduled DAG's outage, and of a run.
+NOTIFIED, NOTIFIED_RUN = "notified", "notified_run"
 # UTC, to the microsecond, of one width: texts sort by time.
 _MOMENT = "%Y%m%dT%H%M%S.%fZ"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

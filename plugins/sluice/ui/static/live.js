@@ -87,6 +87,18 @@ const refresh = async () => {
   setTimeout(refresh, REFRESH_MS);
 };
 
+// Airflow shows the page in a frame that may not navigate its window. A link of Airflow's own document may.
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("a[target=_top]");
+  if (!link || parent === window || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  const proxy = parent.document.createElement("a");
+  proxy.href = link.href;
+  parent.document.body.append(proxy);
+  proxy.click();
+  proxy.remove();
+});
+
 for (const node of document.querySelectorAll("main > [id]")) sources.set(node.id, node.innerHTML);
 localize(document);
 setTimeout(refresh, REFRESH_MS);

@@ -1,0 +1,119 @@
+"""``notifications.toml`` beside the platform files: which events go to which Airflow notifiers."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from sluice.model.spec import config
+from sluice.model.spec.config import ConfigError, build
+from sluice.model.spec.platform import DIRECTORY_VARIABLE
+
+NAME = "notifications"
+FILE = f"{NAME}.toml"
+SMTP = "smtp"
+# Short names of notifiers; any other is a class path.
+CLASSES = {SMTP: "airflow.providers.smtp.notifications.smtp.SmtpNotifier"}
+# Arguments of a short name that the file may leave out: Jinja templates, as of every notifier.
+DEFAULTS: Mapping[str, Mapping[str, str]] = {
+    SMTP: {"subject": "{{ sluice.subject }}", "html_content": "{{ sluice.html }}"}
+}
+
+
+class Event(StrEnum):
+    """What a person is told of."""
+
+    # A component's health or its supervision needs a person.
+    ALERT = "alert"
+    # A person has to decide: a component keeps failing, or a change needs approval.
+    DECISION = "decision"
+    # Supervision did not end in time.
+    DEADLINE = "deadline"
+    # A load, backfill, change, maintenance or reconciliation failed.
+    FAILURE = "failure"
+    # What was told of before is well again.
+    RECOVERY = "recovery"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One ``[[notify]]``: a notifier, its arguments, and for which events of which streams."""
+
+    notifier: str
+    events: list[str] = field(default_factory=lambda: [event.value for event in Event])
+    # None: all.
+    streams: list[str] | None = None
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def class_path(self) -> str:
+        return CLASSES.get(self.notifier, self.notifier)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The notifier's arguments with the defaults of its short name."""
+        return {**DEFAULTS.get(self.notifier, {}), **self.arguments}
+
+    @property
+    def id(self) -> str:
+        """Name of the rule in the history: another one for other content, so that a new rule is told of what
+        is broken already."""
+        content = json.dumps(asdict(self), sort_keys=True, default=str)
+        return f"{self.notifier.rsplit('.', 1)[-1]}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
+
+    def covers(self, event: Event, stream: str) -> bool:
+        return event.value in self.events and (self.streams is None or stream in self.streams)
+
+
+@dataclass(frozen=True)
+class Notifications:
+    """The rules. None: no person is told."""
+
+    notify: list[Rule] = field(default_factory=list)
+
+    def covering(self, stream: str) -> list[Rule]:
+        return [rule for rule in self.notify if rule.streams is None or stream in rule.streams]
+
+
+def parse(text: str, where: str, streams: Collection[str]) -> Notifications:
+    """Raises ConfigError naming ``where`` and the key. ``streams``: those that exist."""
+    found = build(Notifications, config.toml(text, where), where)
+    for number, rule in enumerate(found.notify, 1):
+        _check(rule, f"{where}: notify {number}", streams)
+    return found
+
+
+def load(streams: Collection[str], environ: Mapping[str, str] | None = None) -> Notifications:
+    """Read the file; no rules without one. Raises ConfigError as :func:`config.read` and :func:`parse`."""
+    folder = (os.environ if environ is None else environ).get(DIRECTORY_VARIABLE)
+    if not folder or not (Path(folder) / FILE).exists():
+        return Notifications()
+    path, text = config.read(DIRECTORY_VARIABLE, NAME, "notifications need this file", environ)
+    return parse(text, path, streams)
+
+
+def _check(rule: Rule, where: str, streams: Collection[str]) -> None:
+    if rule.notifier not in CLASSES and "." not in rule.notifier:
+        raise ConfigError(
+            f"{where} notifier: {rule.notifier!r} is unknown. Fix: give {', '.join(CLASSES)}, or the path of "
+            "a notifier's class (package.module.Class)"
+        )
+    _among(rule.events, [event.value for event in Event], f"{where} events")
+    if rule.streams is not None:
+        _among(rule.streams, streams, f"{where} streams")
+    if rule.notifier == SMTP and not rule.arguments.get("to"):
+        raise ConfigError(f"{where} arguments: key 'to' is missing. Fix: add to = \"name@example.com\"")
+
+
+def _among(given: list[str], known: Collection[str], where: str) -> None:
+    if not given:
+        raise ConfigError(f"{where}: the list is empty. Fix: leave the key out for all")
+    for value in given:
+        if value not in known:
+            raise ConfigError(f"{where}: {value!r} is unknown; known are {', '.join(sorted(known))}")
