@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from local.containers.profiles import SPARK
-from local.runtime import roles, supervisord
+from local.runtime import notifications, roles, supervisord
 from local.runtime.context import Context
 from local.runtime.home import StackDir
 from local.runtime.ports import DEFAULTS, Network
@@ -47,7 +47,12 @@ class Volume:
 
 
 def context(
-    secrets: Mapping[str, str], chosen: frozenset[str], url: str, java_home: Path, home: StackDir = HOME
+    secrets: Mapping[str, str],
+    chosen: frozenset[str],
+    url: str,
+    java_home: Path,
+    home: StackDir = HOME,
+    notifications: str | None = None,
 ) -> Context:
     """The stack as its containers see it. `url`: Airflow's address for browsers."""
     network = Network(
@@ -68,6 +73,7 @@ def context(
         java_home=java_home,
         airflow_settings={"API__BASE_URL": url},
         is_embedded=False,
+        notifications=notifications,
     )
 
 
@@ -123,7 +129,7 @@ def _airflow(stack: Context, documents: Mapping[str, roles.Document]) -> list[Vo
     """The scheduler's, whose tasks submit jobs and delete files, and that of Airflow's other components."""
     scripts = {program.name: script(program) for program in airflow.programs(stack)}
     scheduler = {"airflow-scheduler": scripts.pop("airflow-scheduler")}
-    files, tasks = airflow.files(stack), ("airflow", *JOBS, "maintenance")
+    files, tasks = airflow.files(stack) | notifications.files(stack), ("airflow", *JOBS, "maintenance")
     return [
         Volume("airflow", files | _platform(stack, documents, ("airflow",)), scripts),
         Volume("scheduler", files | streams.files(stack) | _platform(stack, documents, tasks), scheduler),

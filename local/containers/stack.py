@@ -21,6 +21,8 @@ from local.stack.systems import Systems
 SECRETS = Path("/run/secrets/sluice")
 # Set in every container that has it.
 PROFILES_VARIABLE = "SLUICE_PROFILES"
+# The file that the variable SLUICE_NOTIFICATIONS in `.env` names; empty without one.
+NOTIFICATIONS = Path("/run/secrets/notifications")
 URL_VARIABLE = "SLUICE_URL"
 
 
@@ -57,7 +59,8 @@ class ContainerStack(Systems):
     @cached_property
     def context(self) -> Context:
         url = self._environ.get(URL_VARIABLE, "http://127.0.0.1:8080")
-        return layout.context(self.secrets, self.profiles, url, java_home(), self.home)
+        told = str(NOTIFICATIONS) if NOTIFICATIONS.exists() and NOTIFICATIONS.stat().st_size else None
+        return layout.context(self.secrets, self.profiles, url, java_home(), self.home, told)
 
     def up(self, board: ProgressDisplay | None = None) -> None:
         """Write the platform files; compose starts the services, and these before this command."""

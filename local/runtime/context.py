@@ -23,10 +23,10 @@ class Context:
     """One stack: its directory, network, secrets and artifacts.
 
     `external`: folder with the platform files of an external Kafka and S3. `feed`: the feeds that its
-    producers read (local.services.replay). `overrides`: a file with other values for the streams. `streams`:
-    additional folders with streams. `java_options`: for every JVM of the stack. `airflow_settings`:
-    additional ones, as `SECTION__KEY`. `spark_master`: where Airflow submits Spark jobs to. `is_embedded`:
-    False if its services run in containers.
+    producers read (local.services.replay). `overrides`: a file with other values for the streams.
+    `notifications`: the user's file of them. `streams`: additional folders with streams. `java_options`: for
+    every JVM of the stack. `airflow_settings`: additional ones, as `SECTION__KEY`. `spark_master`: where
+    Airflow submits Spark jobs to. `is_embedded`: False if its services run in containers.
     """
 
     home: StackDir
@@ -42,6 +42,7 @@ class Context:
     dags: str = str(REPO / "dags")
     feed: str = "public"
     overrides: str | None = None
+    notifications: str | None = None
     streams: str = ""
     java_options: str = ""
     airflow_settings: Mapping[str, str] = field(default_factory=dict)

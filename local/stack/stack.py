@@ -13,6 +13,7 @@ from typing import Any
 
 from local.base import REPO, UsageError, default_stack_dir
 from local.progress import ProgressDisplay
+from local.runtime import notifications as runtime_notifications
 from local.runtime import ports, processes
 from local.runtime.context import Context
 from local.runtime.home import StackDir, write_files
@@ -24,7 +25,7 @@ from local.setup.bootstrap import java_home
 from local.stack import health
 from local.stack.systems import Systems
 from sluice.io.retry import wait_for
-from sluice.model.spec import overrides, stream
+from sluice.model.spec import notifications, overrides, stream
 
 # Seconds until a service must be healthy: several times what it took on 2 cores with cold disks.
 DEADLINES = {"postgres": 60.0, "kafka": 90.0, "minio": 60.0, "replay": 30.0}
@@ -83,6 +84,7 @@ class Stack(Systems):
             "dags": str(self._dags or kept.get("dags") or REPO / "dags"),
             "feed": replay.chosen(self._feed or os.environ.get(replay.VARIABLE), kept.get("feed")),
             "overrides": self.overrides,
+            "notifications": _absolute(os.environ.get(notifications.VARIABLE, kept.get("notifications"))),
             "streams": self.streams,
             "java_options": self._java_options or kept.get("java_options", ""),
             "airflow_settings": self._airflow_settings or kept.get("airflow_settings", {}),
@@ -149,8 +151,11 @@ class Stack(Systems):
         if self.overrides:
             # Before it is kept: every later start would use an invalid one.
             overrides.read(self.overrides, stream.names())
+        of_notifications = runtime_notifications.files(self.context)
         self.home.remember(ports=self.ports, **self.settings)
         has_new_files = self.write_platform_files() and pid is not None
+        # Read by each task: nothing is restarted.
+        write_files(of_notifications)
         streams.prepare(self.context)
         write_files(airflow.files(self.context))
         if pid is None:

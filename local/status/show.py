@@ -16,7 +16,9 @@ from local.stack import health
 from local.stack.stack import Stack
 from local.status.observe import observe
 from local.status.rows import HEADERS, StreamRow, component_row
+from sluice.model.spec import notifications
 from sluice.model.spec import stream as streams
+from sluice.model.spec.platform import DIRECTORY_VARIABLE
 
 
 def main(stack: Stack, services_only: bool = False) -> int:
@@ -38,6 +40,7 @@ def main(stack: Stack, services_only: bool = False) -> int:
     services = health.rows(stack.context, states)
     declared = streams.load_valid()
     observations = observe(stack, declared.specs)
+    told = [f"{rule.id}: {', '.join(rule.events)}" for rule in _rules(stack)]
     now = time.time()
     rows = [
         component_row(
@@ -55,6 +58,7 @@ def main(stack: Stack, services_only: bool = False) -> int:
             "running": True,
             "is_ok": is_ok,
             "services": [asdict(row) for row in services],
+            "notifications": told,
             "streams": [row.to_json() for row in rows],
             "invalid": dict(declared.invalid),
         }
@@ -64,7 +68,14 @@ def main(stack: Stack, services_only: bool = False) -> int:
     _streams(console, rows)
     for name, reason in declared.invalid.items():
         console.print(Text(f"{name}: {reason}", "red"), soft_wrap=True, highlight=False)
+    nobody = "none, no person is told. Fix: set SLUICE_NOTIFICATIONS (docs/operating.md, Notifications)"
+    console.print(f"Notifications: {'; '.join(told) or nobody}", soft_wrap=True, highlight=False)
     return 0 if is_ok else 1
+
+
+def _rules(stack: Stack) -> list[notifications.Rule]:
+    folder = {DIRECTORY_VARIABLE: str(stack.home.platform)}
+    return notifications.load(streams.names(), folder).notify
 
 
 def _services(console: Console, stack: Stack, rows: list[health.ServiceRow]) -> None:

@@ -15,6 +15,8 @@ from sluice.model.spec import config
 from sluice.model.spec.config import ConfigError, build
 from sluice.model.spec.platform import DIRECTORY_VARIABLE
 
+# Names the user's file; a stack copies it to its platform folder.
+VARIABLE = "SLUICE_NOTIFICATIONS"
 NAME = "notifications"
 FILE = f"{NAME}.toml"
 SMTP = "smtp"
@@ -87,6 +89,19 @@ def parse(text: str, where: str, streams: Collection[str]) -> Notifications:
     for number, rule in enumerate(found.notify, 1):
         _check(rule, f"{where}: notify {number}", streams)
     return found
+
+
+def read(file: str, streams: Collection[str]) -> str:
+    """The text of the user's file, checked. Raises ConfigError."""
+    try:
+        text = Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise ConfigError(
+            f"{VARIABLE}={file}: {reason}. Fix: correct the path, or set the variable empty"
+        ) from error
+    parse(text, file, streams)
+    return text
 
 
 def load(streams: Collection[str], environ: Mapping[str, str] | None = None) -> Notifications:

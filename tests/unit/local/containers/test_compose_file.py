@@ -11,16 +11,18 @@ import yaml
 
 from local.base import REPO
 from local.containers import layout, profiles
-from local.containers.stack import PROFILES_VARIABLE, SECRETS, URL_VARIABLE
+from local.containers.stack import NOTIFICATIONS, PROFILES_VARIABLE, SECRETS, URL_VARIABLE
 from local.runtime.home import complete_secrets
 from local.runtime.ports import DEFAULTS
+from sluice.model import remedies
+from sluice.model.spec import notifications
 
 FILE = (REPO / "docker-compose.yaml").read_text()
 DOCKERFILE = (REPO / "docker" / "Dockerfile").read_text()
 COMPOSE: dict[str, Any] = yaml.safe_load(FILE)
 SERVICES: dict[str, Any] = COMPOSE["services"]
 ONE_SHOT = {"configure", "provision", "tools"}
-LEADING_OUT = {"ui", "feeds"}
+LEADING_OUT = {"ui", "feeds", "notifications"}
 each_service = pytest.mark.parametrize("name", SERVICES)
 
 
@@ -75,12 +77,18 @@ def test_the_page_alone_is_published_and_on_loopback_unless_asked() -> None:
     }
 
 
-def test_networks_that_lead_out_are_for_the_page_and_the_feeds() -> None:
+def test_networks_that_lead_out_are_for_the_page_the_feeds_and_notifiers() -> None:
     assert {
         name for name, options in COMPOSE["networks"].items() if not options.get("internal")
     } == LEADING_OUT
     leading = {name: networks(name) & LEADING_OUT for name in SERVICES if networks(name) & LEADING_OUT}
-    assert leading == {"airflow-api-server": {"ui"}, "streams": {"feeds"}}
+    assert leading == {
+        "airflow-api-server": {"ui"},
+        "streams": {"feeds"},
+        # Where tasks, and the callbacks of runs, call notifiers.
+        "airflow-scheduler": {"notifications"},
+        "airflow-dag-processor": {"notifications"},
+    }
     assert SERVICES["configure"]["network_mode"] == "none"
 
 
@@ -89,8 +97,21 @@ def test_who_reaches_what() -> None:
         *("postgres", "provision", "tools", "streams"),
         *(f"airflow-{part}" for part in ("api-server", "scheduler", "dag-processor", "triggerer")),
     }
-    assert "data" not in networks("airflow-dag-processor")
+    # It reads the ledger to tell of a run once, and asks no stream's process.
+    assert networks("airflow-dag-processor") == {"airflow", "database", "data", "notifications"}
     assert networks("spark-worker") == {"spark"}
+
+
+def test_the_fixes_of_notifications_are_in_the_image() -> None:
+    file = remedies.FILE.relative_to(REPO).as_posix()
+    assert f"COPY {file} {file}" in DOCKERFILE
+    assert f"!{file}" in (REPO / ".dockerignore").read_text().splitlines()
+
+
+def test_the_file_of_notifications_is_the_user_s_or_empty() -> None:
+    assert COMPOSE["secrets"]["notifications"] == {"file": f"${{{notifications.VARIABLE}:-/dev/null}}"}
+    assert str(NOTIFICATIONS) == "/run/secrets/notifications"
+    assert {name for name, one in SERVICES.items() if "notifications" in one.get("secrets", ())} == ONE_SHOT
 
 
 def test_all_passwords_are_given_to_the_administration_alone() -> None:

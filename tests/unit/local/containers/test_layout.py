@@ -52,6 +52,17 @@ def test_a_volume_per_service_of_the_profiles(
     assert set(volumes(context, chosen)) == names
 
 
+def test_notifications_are_where_airflow_calls_notifiers(context: Context, tmp_path: Path) -> None:
+    text = '[[notify]]\nnotifier = "smtp"\n[notify.arguments]\nto = "ops@example.com"\n'
+    (tmp_path / "mail.toml").write_text(text)
+    file = layout.HOME.platform / "notifications.toml"
+    for given, has in ((None, "# No person"), (str(tmp_path / "mail.toml"), text)):
+        found = volumes(replace(context, notifications=given), DEFAULT)
+        having = {name: volume.files[file] for name, volume in found.items() if file in volume.files}
+        assert set(having) == {"airflow", "scheduler"}
+        assert all(content.startswith(has) for content in having.values())
+
+
 def test_no_service_has_another_s_secrets(context: Context) -> None:
     found = volumes(context, ALL)
     assert secrets_in(found["postgres"]) == {"postgres_admin"}

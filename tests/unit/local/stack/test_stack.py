@@ -8,18 +8,21 @@ from pathlib import Path
 import pytest
 
 from local.base import REPO
+from local.runtime import notifications as runtime_notifications
 from local.runtime.context import Context
 from local.runtime.home import StackDir
 from local.services import airflow, kafka, streams
 from local.stack.stack import Stack
-from sluice.model.spec import overrides
+from sluice.model.spec import notifications, overrides
+from sluice.model.spec.config import ConfigError
+from tests.support.raising import raising
 
 QUICK = "-XX:TieredStopAtLevel=1 -Xss2m"
 
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in (overrides.VARIABLE, "SLUICE_EXTERNAL", "SLUICE_FEED"):
+    for name in (overrides.VARIABLE, notifications.VARIABLE, "SLUICE_EXTERNAL", "SLUICE_FEED"):
         monkeypatch.delenv(name, raising=False)
     StackDir(tmp_path / "home").prepare()
     return tmp_path / "home"
@@ -88,3 +91,38 @@ def test_every_jvm_gets_the_options(context: Context) -> None:
     assert command[at : at + 2] == QUICK.split()
     assert at < command.index("-cp")
     assert not set(QUICK.split()) & set(kafka.program(context).command)
+
+
+MAIL = '[[notify]]\nnotifier = "smtp"\n[notify.arguments]\nto = "ops@example.com"\n'
+
+
+def test_the_file_of_notifications_is_kept_checked_and_copied(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, context: Context
+) -> None:
+    (tmp_path / "mail.toml").write_text(MAIL)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(notifications.VARIABLE, "mail.toml")
+    started(Stack(home))
+    monkeypatch.delenv(notifications.VARIABLE)
+    kept = Stack(home).settings["notifications"]
+    assert kept == str(tmp_path / "mail.toml")
+    made = replace(context, notifications=kept)
+    assert runtime_notifications.files(made) == {context.home.platform / notifications.FILE: MAIL}
+    (tmp_path / "mail.toml").write_text(MAIL.replace("smtp", "mail"))
+    with raising(ConfigError, kept, "mail"):
+        runtime_notifications.files(made)
+    (tmp_path / "mail.toml").unlink()
+    with raising(ConfigError, notifications.VARIABLE, kept):
+        runtime_notifications.files(made)
+
+
+def test_without_one_the_rules_of_an_earlier_start_end(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, context: Context
+) -> None:
+    home_with = StackDir(home)
+    home_with.remember(notifications=str(tmp_path / "mail.toml"))
+    monkeypatch.setenv(notifications.VARIABLE, "")
+    assert Stack(home).settings["notifications"] is None
+    ((path, text),) = runtime_notifications.files(context).items()
+    assert path.name == notifications.FILE
+    assert notifications.parse(text, "x", []) == notifications.Notifications()

@@ -1,0 +1,17 @@
+"""The user's notifications.toml in the platform folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from local.runtime.context import Context
+from sluice.model.spec import notifications, stream
+
+NOBODY = "# No person is told: SLUICE_NOTIFICATIONS is not set (docs/operating.md, Notifications).\n"
+
+
+def files(context: Context) -> dict[Path, str]:
+    """Also without rules, so that those of an earlier start end. Raises ConfigError."""
+    given = context.notifications
+    text = notifications.read(given, stream.names()) if given else NOBODY
+    return {context.home.platform / notifications.FILE: text}
