@@ -105,7 +105,7 @@ class HealthTrigger(StreamTrigger):
         if _settled.get(name, 0.0) > self.clock():
             return False
         try:
-            must_tell = await self.ask(lambda: is_told(self.history, self.stream))
+            must_tell = await self.ask(lambda clients: is_told(clients.history, self.stream))
         except ConfigError:
             return True
         except ClientError as error:
