@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from airflow.sdk import DAG, CronDataIntervalTimetable
-from airflow.sdk.definitions.callback import SyncCallback
+from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 
 from sluice.hooks import notifications
@@ -102,7 +102,7 @@ def supervision_dag(
         deadline=DeadlineAlert(
             reference=DeadlineReference.DAGRUN_QUEUED_AT,
             interval=3 * schedule,
-            callback=SyncCallback("sluice.triggers.deadline.missed", kwargs={"stream": stream}),
+            callback=AsyncCallback("sluice.triggers.deadline.missed", kwargs={"stream": stream}),
         ),
         params=forms.supervision(components),
     ) as dag:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from datetime import UTC, datetime
 from typing import Any
@@ -14,13 +15,18 @@ from sluice.model.spec.notifications import Event
 log = logging.getLogger(__name__)
 
 
-def missed(*, stream: str, context: dict[str, Any]) -> str:
+async def missed(*, stream: str, context: dict[str, Any]) -> str:
     """Callback of the DeadlineAlert of a stream's supervision; ``context``: run (as in REST) and deadline.
 
-    Airflow calls it in a process of the executor, so also while the triggerer is down, which checks nothing
-    then; and for a run that failed in time, which is not recorded. Airflow's table ``callback`` has whether
-    it failed; a failed one is not repeated, but the next missed run tells if this one could not.
+    Airflow calls it in the triggerer, also for a run that failed in time, which is not recorded. Not in the
+    executor: Airflow 3.3 denies connections there. While the triggerer is down, the checks themselves time
+    out, and their callback tells. The result or exception is stored in Airflow's table ``callback``; a failed
+    callback is not repeated, but the next missed run tells if this one could not.
     """
+    return await asyncio.to_thread(_missed, stream, context)
+
+
+def _missed(stream: str, context: dict[str, Any]) -> str:
     run, deadline = context["dag_run"], _moment(context["deadline"]["deadline_time"])
     name = f"{run['dag_id']} {run['dag_run_id']}"
     if run["end_date"] and _moment(run["end_date"]) <= deadline:

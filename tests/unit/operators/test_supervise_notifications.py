@@ -94,7 +94,7 @@ def test_a_check_in_which_nothing_changed_costs_no_request_more(world: World, tm
 
 
 def test_another_process_that_told_is_noticed_in_time(world: World) -> None:
-    """A missed deadline is told by a process of the executor."""
+    """A missed deadline may be told by another triggerer."""
     airflow(world)
     run = (f"{STREAM}_stream", "r9")
     note = notifications.compose(notifications.Event.DEADLINE, STREAM, "supervision", "SLU-512 late", run)
