@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import BaseOperator
 
+from sluice.clients.errors import ClientError
 from sluice.hooks.failures import failed, final_failures, log_excerpt
 from sluice.hooks.lifecycle import Lifecycle
 from sluice.hooks.platform import StreamMixin
@@ -19,7 +20,6 @@ from sluice.triggers.wait import GRACE_INTERVALS
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from sluice.model.health.sample import ProcessStatus
     from sluice.triggers.wait import PollTrigger
 
 # A trigger ends itself at its deadline, with a reason; Airflow's timeout is for a triggerer that is gone.
@@ -97,9 +97,15 @@ class ComponentOperator(StreamOperator):
     def log_excerpt(self) -> str:
         return log_excerpt(self.platform_hook.runtime, self.program, self.log)
 
-    def check_configured(self, process: ProcessStatus) -> None:
-        """Raises AirflowFailException, with the cause first, if it ended over its configuration: a retry, or
-        another start, would end over it too."""
+    def check_configured(self) -> None:
+        """Raises AirflowFailException, with the cause first, if the process ended over its configuration: a
+        retry, or another start, would end over it too."""
+        try:
+            process = self.platform_hook.runtime.status(self.program)
+        except ClientError as error:
+            # The caller fails for its own reason.
+            self.log.warning("state of %s unknown: %s", self.program, error)
+            return
         if process.is_misconfigured:
             cause = process.description
             raise failed(

@@ -91,8 +91,7 @@ class ActingOperator(ComponentOperator):
         """Record the recovery. Raises AirflowFailException if there is none in time."""
         outcome, reason = Outcome(event["outcome"]), event["reason"]
         if outcome in (Outcome.PERMANENT, Outcome.TIMED_OUT):
-            with final_failures():
-                self.check_configured(self.platform_hook.runtime.status(self.program))
+            self.check_configured()
             raise failed(
                 ErrorCode.COMPONENT_DOWN,
                 f"{self.program} did not recover after restart, {outcome.value}: {reason}; "

@@ -130,7 +130,10 @@ def test_a_component_gets_no_secret_of_the_environment_of_its_parent_process(
     needed = {"PATH", "SLUICE_PLATFORM_DIR", "SPARK_HOME", "SLUICE_PARENT_PID"}
     for name in (secret | needed) - {"PATH"}:
         monkeypatch.setenv(name, "0")
-    found = psutil.Process(start(SLEEPS).starts(1)["pid"]).environ()
+    run = start(SLEEPS)
+    pid = run.starts(1)["pid"]
+    assert run.line() == "ready", "setpriv has become the component"
+    found = psutil.Process(pid).environ()
     assert (secret & set(found), needed - set(found)) == (set(), set())
 
 

@@ -195,6 +195,17 @@ def test_the_consumer_may_be_down_for_two_supervision_intervals() -> None:
 def test_what_is_hopeless_names_the_reason_and_who_mends_it() -> None:
     sensor = WaitForPublishOperator(task_id="wait_for_publish", stream="nyc_taxi")
     sensor.__dict__["platform_hook"] = SimpleNamespace(runtime=FakeRuntime())
+    hook: Any = sensor.platform_hook
+    wrong = "SLU-101 ConfigError: stream.toml: unknown key 'x'"
+    now = hook.runtime.now
+    hook.runtime.now = replace(now, state=S.EXITED, exit_status=exits.CONFIGURATION, description=wrong)
+    with pytest.raises(AirflowFailException) as caught:
+        sensor.resume(given(), {"outcome": "permanent", "reason": "it is down"})
+    assert str(caught.value).startswith(wrong)
+    hook.runtime.now, hook.runtime.errors = now, Unreachable("supervisord is away")
+    with raising(AirflowFailException, "SLU-408", "it is down", "supervisord is away"):
+        sensor.resume(given(), {"outcome": "permanent", "reason": "it is down"})
+    hook.runtime.errors = None
     said = ("permanent", "it is down", "LookupError: topic 't' has no partition", "nyc_taxi_stream")
     with raising(AirflowFailException, *said):
         sensor.resume(given(), {"outcome": "permanent", "reason": "it is down"})

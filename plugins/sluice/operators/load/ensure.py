@@ -67,7 +67,7 @@ class EnsureConsumerOperator(ComponentOperator):
             code, reason = ErrorCode.LEASE_NOT_ACQUIRED, f"{reason} after {LEASE_SECONDS} s"
         with final_failures():
             if outcome is Outcome.PERMANENT:
-                self.check_configured(self.platform_hook.runtime.status(self.program))
+                self.check_configured()
             raise failed_attempt(code, f"{reason}; {self.log_excerpt()}")
 
     def _result(self, state: str, pid: int | None, epoch: int, started: bool) -> dict[str, Any]:

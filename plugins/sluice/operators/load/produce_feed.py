@@ -98,6 +98,7 @@ class ProduceFeedOperator(ComponentOperator):
         failure = f"{plans.name_of(source)}: {event['reason']}"
         if Outcome(event["outcome"]) is Outcome.PERMANENT:
             self.check_not_suspended()
+            self.check_configured()
             raise failed(ErrorCode.COMPONENT_DOWN, f"{failure}; {self.log_excerpt()}")
         if "ends" not in event:
             raise failed_attempt(ErrorCode.SYSTEM_UNREACHABLE, failure)

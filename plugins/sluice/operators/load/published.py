@@ -58,6 +58,7 @@ class WaitForPublishOperator(ComponentOperator):
             self.log.info("%s", reason)
             return event
         if outcome is Outcome.PERMANENT:
+            self.check_configured()
             reason = (
                 f"{reason}; {self.log_excerpt()}. Fix: check and unpause {self.stream}_stream, or clear "
                 "the step that starts the component"
