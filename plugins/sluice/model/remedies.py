@@ -23,6 +23,9 @@ def fix(code: ErrorCode) -> str:
 
 @cache
 def _fixes() -> dict[str, str]:
+    if not FILE.exists():
+        # As where the plugin is an installed package: an alert must not fail over its advice.
+        return {}
     return {code: _plain(text) for code, text in _ROW.findall(FILE.read_text(encoding="utf-8"))}
 
 
