@@ -113,7 +113,9 @@ class ApproveChangeOperator(StreamMixin, ApprovalOperator):
             return self._unasked(f"{changed} rows, asked above {ask_above(document)}")
         self.subject = f"{document['action']}: change {changed} rows of {self.spec.table}?"
         rows = [f"| {name} | {value} |" for name, value in preview(document, self.ledger.uri(key))]
-        self.body = "\n".join([f"| change | {document['change_id']} |", "|---|---|", *rows])
+        who = notifications.WHO_DECIDES.format(dag=f"{self.stream}_change")
+        table = [f"| change | {document['change_id']} |", "|---|---|", *rows]
+        self.body = "\n".join([*table, "", f"It may be answered by {who}."])
         try:
             return super().execute(context)
         except TaskAwaitingInput:

@@ -23,7 +23,7 @@ from sluice.model.health.status import NEEDS_DECISION, Decision, HealthReport
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.ledger import Document
 from sluice.operators.base import BACKSTOP
-from sluice.operators.supervise import REQUEST, ActingOperator, decision_condition
+from sluice.operators.supervise import REQUEST, ActingOperator, decision_condition, decision_dag_id
 from sluice.triggers.decision import DecisionTrigger, obsolete_reason
 
 if TYPE_CHECKING:
@@ -215,6 +215,7 @@ def body(spec: StreamSpec, report: HealthReport, restarts: Sequence[Document], t
             "End of its log:",
             code_block(list(tail[-MAX_LINES:]) or ["it is empty"]),
             CHOICES.format(stream=spec.name),
+            f"It may be answered by {notifications.WHO_DECIDES.format(dag=decision_dag_id(spec.name))}.",
         ]
     )
 

@@ -252,7 +252,7 @@ def test_a_stream_with_a_wrong_declaration_hides_no_other(
         daemon=SimpleNamespace(states=lambda: states),
         context=None,
         ports={"airflow": 1},
-        home=SimpleNamespace(root=tmp_path, secrets_file=tmp_path),
+        home=SimpleNamespace(root=tmp_path, secrets_file=tmp_path, platform=tmp_path),
     )
     assert show.main(stack) == 1
     said = capsys.readouterr().out

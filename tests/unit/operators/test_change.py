@@ -139,6 +139,7 @@ def test_what_is_shown_is_cut_and_names_the_whole_plan(world: World) -> None:
         world.run(ApproveChangeOperator)
     body = world.asked[0]["body"]
     assert len(body) < 4000
+    assert body.endswith("(HITL details) of DAG nyc_taxi_change.")
     assert body.count("s3://w/ledger/nyc_taxi/runs/r/change.json") == 3
 
 

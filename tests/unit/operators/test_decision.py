@@ -13,6 +13,7 @@ from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
 from sluice.clients.errors import Unreachable
 from sluice.clients.ledger import History
+from sluice.hooks import notifications
 from sluice.model.health.sample import ProcessState as S
 from sluice.model.health.status import Decision, Health
 from sluice.operators import decision
@@ -74,6 +75,8 @@ def test_it_asks_with_the_report_and_waits_for_an_hour(requested: list[dict[str,
     for word in (FLAPPING.message, "died 20 ago", "died 5 ago", "LookupError: topic 't' has no partition"):
         assert f"{word}\n" in told["body"]
     assert "died 40 ago" not in told["body"]
+    who = "It may be answered by every Airflow user who may update required actions (HITL details) of DAG"
+    assert f"{who} nyc_taxi_decision." in told["body"]
 
 
 def test_it_asks_about_a_configuration_and_not_about_restarts(requested: list[dict[str, Any]]) -> None:
@@ -126,6 +129,7 @@ def test_nothing_that_is_shown_is_markup() -> None:
         "Restarts in the last 30 minutes:",
         "End of its log:",
         *decision.CHOICES.format(stream="nyc_taxi").strip().split("\n"),
+        f"It may be answered by {notifications.WHO_DECIDES.format(dag='nyc_taxi_decision')}.",
     ]
     assert all(line.isprintable() for line in text.split("\n"))
     assert max(map(len, text.split("\n"))) < 4 * decision.MAX_CHARACTERS
