@@ -69,7 +69,9 @@ def consumer(
         "since": now - 4000,
         "batches": [batch(n, now - 4 - n * 10, 12_000 - lag - 100 * (n + 1)) for n in range(5)],
         "loads": [
-            LoadResult(now - 3600, RUN, 4.2, proof(RUN), audit={"objects": 9, "versions_per_batch": 7})
+            LoadResult(
+                now - 3600, RUN, True, 4.2, 29_999, 29_999, 0, audit={"objects": 9, "versions_per_batch": 7}
+            )
         ],
         "points": points,
     }

@@ -151,10 +151,9 @@ class History(Ledger):
         found = ((key, moment_of(key)) for key in self.keys(history_prefix(kind), limit=limit))
         return [(key, at) for key, at in found if at is not None and not is_ascending(key)]
 
-    def newest(self, kind: str, limit: int) -> list[Document]:
-        """The newest events of a kind, newest first: a LIST, and a GET each."""
-        events = (self.get(key) for key, _ in self.newest_keys(kind, limit))
-        return [event for event in events if event is not None]
+    def keys_since(self, kind: str, at: datetime) -> list[tuple[str, datetime]]:
+        """Key and time of the events or records of a kind after ``at``, newest first."""
+        return [(key, when) for key, when in reversed(self._since(kind, at).items()) if when > at]
 
     def times(self, kind: str, since: datetime) -> list[datetime]:
         """Times of the events of a kind from ``since`` on, oldest first: no GET."""

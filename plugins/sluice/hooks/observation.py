@@ -61,19 +61,3 @@ def record(history: History, observation: Observation, restarts: RestartHistory)
         }
         history.record("health", change, datetime.now(UTC))
     return before
-
-
-def downsample(samples: Sequence[Sample], seconds: float, most: int) -> list[Sample]:
-    """At most ``most`` samples, evenly over the ``seconds`` before the last one, which is kept.
-
-    The next check needs how far back they reach, not how close together they are. From the oldest on: a
-    sample once kept stays, however often checks run; from the newest on, each would drop the one before it.
-    Samples later than the last one (the clock was set back) are left out.
-    """
-    apart = seconds / max(most - 2, 1)
-    kept: list[Sample] = []
-    for sample in samples[:-1]:
-        is_recent = 0 <= samples[-1].at - sample.at <= seconds
-        if is_recent and (not kept or sample.at - kept[-1].at >= apart):
-            kept.append(sample)
-    return [*kept, *samples[-1:]]

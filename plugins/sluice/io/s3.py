@@ -25,9 +25,9 @@ GZIP_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error)
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
-def connect(s3: S3) -> S3Client:
-    """A client with the role's keys; nothing is sent yet."""
-    return boto3.client("s3", **cast("dict[str, Any]", s3.boto3()))
+def connect(s3: S3, **limits: Any) -> S3Client:
+    """A client with the role's keys; nothing is sent yet. ``limits``: of :meth:`S3.boto3`."""
+    return boto3.client("s3", **cast("dict[str, Any]", s3.boto3(**limits)))
 
 
 def at_once(items: Iterable[Item], request: Callable[[Item], Answer]) -> list[Answer]:

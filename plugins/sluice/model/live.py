@@ -80,15 +80,25 @@ def seconds_behind(points: Sequence[Point]) -> tuple[float, bool] | None:
 
 @dataclass(frozen=True)
 class LoadResult:
-    """A verification of a load at ``at``, which took ``seconds``. ``proof``: None if it failed with
-    ``problems``. ``audit``: None before its audit passed."""
+    """A verification of a load, which ended at ``at`` and took ``seconds``; if it failed, with ``problems``.
+    Numbers are None in a record of an earlier version. ``audit``: None before its audit passed."""
 
     at: float
     run_id: str
+    is_verified: bool
     seconds: float | None = None
-    proof: Document | None = None
+    records: int | None = None
+    published: int | None = None
+    quarantined: int | None = None
     problems: Sequence[str] = ()
     audit: Document | None = None
+
+    @classmethod
+    def of(cls, record: Document, at: float, is_verified: bool, audit: Document | None = None) -> LoadResult:
+        """From its record in the history."""
+        numbers = {name: record.get(name) for name in ("seconds", "records", "published", "quarantined")}
+        problems = record.get("problems", ())
+        return cls(at, record["run_id"], is_verified, **numbers, problems=problems, audit=audit)
 
 
 @dataclass(frozen=True)
@@ -116,7 +126,7 @@ class Counts:
     def with_loads(self, since: float, found: Sequence[LoadResult]) -> Counts:
         """With the loads of ``found`` after ``since``."""
         newer = [load for load in found if load.at > since]
-        verified = sum(load.proof is not None for load in newer)
+        verified = sum(load.is_verified for load in newer)
         return replace(
             self,
             verified=self.verified + verified,

@@ -57,6 +57,8 @@ def _position(of: str) -> Callable[[Live], float | None]:
     )
 
 
+# An observation that is older tells nothing of now.
+STALE_SECONDS = 60.0
 # Of every component, after ``sluice_component_``.
 COMPONENT = (
     Gauge(
@@ -112,14 +114,14 @@ STREAM = (
     Gauge(
         "last_load_verified",
         "1 if the newest verification of a load passed",
-        _newest_load(lambda load: float(load.proof is not None)),
+        _newest_load(lambda load: float(load.is_verified)),
     ),
     Gauge("last_load_timestamp_seconds", "when that ended", _newest_load(lambda load: load.at)),
     Gauge("last_load_verification_seconds", "how long it took", _newest_load(lambda load: load.seconds)),
     Gauge(
         "last_load_records",
         "records that it verified",
-        _newest_load(lambda load: _item(load.proof, "topic_records")),
+        _newest_load(lambda load: load.records),
     ),
     Gauge(
         "last_load_objects",
@@ -144,11 +146,11 @@ Lives = Mapping[tuple[str, str], Live]
 
 
 class StreamMetrics(Collector):
-    """``lives``: (stream, component) -> what is known; values that are not known are left out, not zero.
-    ``invalid``: streams whose declaration is refused."""
+    """``lives``: (stream, component) -> what is known at ``now``; values that are not known are left out, not
+    zero. ``invalid``: streams whose declaration is refused."""
 
-    def __init__(self, lives: Lives, invalid: Sequence[str] = ()) -> None:
-        self._lives, self._invalid = lives, invalid
+    def __init__(self, lives: Lives, now: float, invalid: Sequence[str] = ()) -> None:
+        self._lives, self._now, self._invalid = lives, now, invalid
 
     def collect(self) -> Iterator[Metric]:
         invalid = GaugeMetricFamily(
@@ -175,9 +177,11 @@ class StreamMetrics(Collector):
             labels=["stream", "component", "health"],
         )
         for (stream, component), live in self._lives.items():
-            if live.report is not None:
+            if live.report is not None and live.at is not None:
+                is_stale = self._now - live.at > STALE_SECONDS
+                now = Health.UNKNOWN if is_stale else live.report.health
                 for health in Health:
-                    value = float(health is live.report.health)
+                    value = float(health is now)
                     family.add_metric([stream, component, health.value], value)
         return family
 

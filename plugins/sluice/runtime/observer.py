@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TypeVar
@@ -24,16 +25,24 @@ class Observer:
     """Observes one component of a stream through one role's clients. Not to be shared between threads."""
 
     def __init__(
-        self, kafka: KafkaAdmin, lake: Callable[[], Lake], runtime: Runtime, spec: StreamSpec, component: str
+        self,
+        kafka: KafkaAdmin,
+        lake: Callable[[], Lake],
+        runtime: Runtime,
+        spec: StreamSpec,
+        component: str,
+        asking: Callable[[str], None] = lambda system: None,
     ) -> None:
-        """``lake``: opened for the consumer only. Raises ConfigError for an unknown component."""
+        """``lake``: opened for the consumer only; ``asking``: is told which system is waited for, "" between
+        requests. Raises ConfigError for an unknown component."""
         self.kafka = kafka
         self.lake = lake
         self.runtime = runtime
         self.spec = spec
         self.component = spec.component(component)
-        # System -> reason, of those that did not answer this observer.
-        self.unreachable: dict[str, str] = {}
+        self._asking = asking
+        # System that did not answer -> seconds that were waited for it.
+        self.slow: dict[str, float] = {}
 
     def observe(self, now: float, unreachable: Mapping[str, str] | None = None) -> Sample:
         """A sample at ``now`` (seconds since 1970), with ClientErrors in its ``errors``. Raises ConfigError.
@@ -50,13 +59,17 @@ class Observer:
         """The answer, or None with the reason in ``errors``; a system that failed once is not asked again."""
         if system in errors:
             return None
+        began = time.monotonic()
+        self._asking(system)
         try:
             return request()
         except ClientError as error:
             errors[system] = str(error)
             if isinstance(error, Unreachable):
-                self.unreachable[system] = str(error)
+                self.slow[system] = time.monotonic() - began
             return None
+        finally:
+            self._asking("")
 
     def _with_heartbeat(self, now: float, errors: dict[str, str]) -> Sample:
         name, topic = self.component.name, self.spec.topic.name

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from sluice.hooks.observation import downsample
-from sluice.model.health.sample import Sample
+from sluice.model.health.sample import Sample, downsample
 
 # Of one component.
 MAX_SAMPLES = 12

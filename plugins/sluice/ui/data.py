@@ -14,7 +14,8 @@ from sluice.model.queries.progress import ProgressSnapshot
 from sluice.model.spec import platform as platforms
 from sluice.model.spec.ledger import EVENTS, Document, history_name
 from sluice.model.spec.stream import Declared, StreamSpec, load_valid
-from sluice.runtime.watch import Clients, StreamWatch
+from sluice.runtime.watch import StreamWatch
+from sluice.runtime.watched import Clients
 from sluice.ui.airflow_db import (
     LastCheck,
     LoadRun,
@@ -27,6 +28,8 @@ from sluice.ui.views import PROGRESS_WINDOW_SECONDS
 
 if TYPE_CHECKING:
     # PyIceberg takes a second to import, and the API server should not wait for it.
+    from mypy_boto3_s3 import S3Client
+
     from sluice.clients.lake.results_table import Results
     from sluice.clients.ledger import History
     from sluice.model.spec.platform import Platform
@@ -41,8 +44,10 @@ HEALTH_SECONDS = 5.0
 PROGRESS_SECONDS = 5.0
 AIRFLOW_SECONDS = 5.0
 LOG_SECONDS, LOG_BYTES = 5.0, 65_536
-# Events of all kinds: a LIST for each.
-EVENTS_SECONDS, EVENTS_OF_A_KIND = 30.0, 10
+# Events of all kinds: a LIST for each, and a GET for each that is shown and was not read before.
+EVENTS_SECONDS, MAX_EVENTS, MAX_DOCUMENTS = 30.0, 30, 2000
+# Of S3 for pages: they show what they know, and ask again.
+QUICK: dict[str, Any] = {"connect_seconds": 3, "read_seconds": 5, "attempts": 1}
 DECLARED_SECONDS = 10.0
 WATCH_DELAY_SECONDS = 5.0
 # A system that hangs must not block all of the API server's threads.
@@ -85,18 +90,20 @@ class AirflowState:
 def open_clients(platform: Platform) -> Clients:
     """One thread's clients for the watch."""
     from sluice.clients.kafka_admin import KafkaAdmin
-    from sluice.clients.lake.batches import BatchLog
+    from sluice.clients.lake.batches import FOLDER, BatchLog
     from sluice.clients.lake.catalog import Lake
-    from sluice.clients.ledger import History
+    from sluice.clients.ledger import History, Ledger
+    from sluice.io.s3 import connect
     from sluice.runtime.supervisord import SupervisorRuntime
 
-    lake = cache(lambda: Lake.open(platform))
+    lake, s3 = cache(lambda: Lake.open(platform)), connect(platform.s3, **QUICK)
 
     def history(spec: StreamSpec, component: str) -> History:
-        return History.open(platform, history_name(spec.name, component))
+        return History(s3, platform.lake.ledger, history_name(spec.name, component))
 
     def batches(spec: StreamSpec, limit: int) -> list[Batch]:
-        return [one.batch for one in BatchLog.open(platform.s3, lake().table(spec.table)).newest(limit)]
+        table = lake().table(spec.table)
+        return [one.batch for one in BatchLog(table, Ledger(s3, table.location(), FOLDER)).newest(limit)]
 
     return Clients(KafkaAdmin(platform.kafka), lake, SupervisorRuntime.open(platform), history, batches)
 
@@ -111,6 +118,8 @@ class Sources:
     def __init__(self, declared: Callable[[], Declared] | None = None) -> None:
         self._caches: dict[tuple[str, str], TtlCache[Any]] = {}
         self._lock = Lock()
+        # Address -> event.
+        self._documents: dict[str, Document] = {}
         self.declared = declared or TtlCache(load_valid, DECLARED_SECONDS).get
         self.watch = StreamWatch(lambda: self.declared().specs, lambda: open_clients(self._platform))
 
@@ -177,24 +186,44 @@ class Sources:
         return self._get(("airflow", ""), load, AIRFLOW_SECONDS)
 
     def events(self, spec: StreamSpec) -> list[tuple[str, Document]]:
-        """Component and event: the newest of each kind."""
+        """Component and event: the newest MAX_EVENTS of the stream, newest first."""
 
         def load() -> list[tuple[str, Document]]:
-            return [
-                (component, event)
-                for component in spec.components
+            histories = {name: self.open_events(history_name(spec.name, name)) for name in spec.components}
+            keys = [
+                (at, name, key)
+                for name, history in histories.items()
                 for kind in EVENTS
-                for event in self.open_full_history(history_name(spec.name, component)).newest(
-                    kind, EVENTS_OF_A_KIND
-                )
+                for key, at in history.newest_keys(kind, MAX_EVENTS)
             ]
+            newest = sorted(keys, reverse=True)[:MAX_EVENTS]
+            found = ((name, self._event(histories[name], key)) for _, name, key in newest)
+            return [(name, event) for name, event in found if event is not None]
 
         return self._get(("events", spec.name), load, EVENTS_SECONDS)
 
-    def open_full_history(self, name: str) -> History:
+    def _event(self, history: History, key: str) -> Document | None:
+        """Written once, so it is read once."""
+        uri = history.uri(key)
+        if uri not in self._documents:
+            if len(self._documents) >= MAX_DOCUMENTS:
+                self._documents.clear()
+            document = history.get(key)
+            if document is None:
+                return None
+            self._documents[uri] = document
+        return self._documents[uri]
+
+    def open_events(self, name: str) -> History:
         from sluice.clients.ledger import History
 
-        return History.open(self._platform, name)
+        return History(self._s3, self._platform.lake.ledger, name)
+
+    @cached_property
+    def _s3(self) -> S3Client:
+        from sluice.io.s3 import connect
+
+        return connect(self._platform.s3, **QUICK)
 
     def log(self, spec: StreamSpec, component: str) -> list[str]:
         """The last lines of the log of the component's process."""

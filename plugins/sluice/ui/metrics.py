@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import logging
+import time
 from collections.abc import Callable, Sequence
 from typing import Annotated
 
@@ -48,7 +49,7 @@ def router(declared: Callable[[], Declared]) -> APIRouter:
             for component in spec.components
         }
         text = exposition(
-            StreamMetrics(lives, list(known.invalid)),
+            StreamMetrics(lives, time.time(), list(known.invalid)),
             QueryMetrics(histories(data, [spec.name for spec in known.specs])),
         )
         return Response(text, media_type=CONTENT_TYPE_LATEST)

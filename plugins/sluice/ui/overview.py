@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
 from sluice.model.health.guide import GUIDES, Guide
-from sluice.model.health.sample import ENDED
+from sluice.model.health.sample import ProcessState
 from sluice.model.health.status import Health
 from sluice.model.live import Live, LoadResult, seconds_behind
 from sluice.model.spec.stream import CONSUMER, StreamSpec
@@ -21,12 +21,14 @@ SEVERITIES = ("error", "recovering", "suspended", "none", "ok")
 # An observation older than this is not current: three cycles.
 CURRENT_SECONDS = 30.0
 OFF = "off"
+# Wrong also of a stream that nobody uses now.
+LOSSES = frozenset({Health.DATA_AT_RISK, Health.DATA_LOST, Health.TOPIC_RECREATED})
 
 
 @dataclass(frozen=True)
 class Load:
-    """A run of a load. ``state``: verified, not verified, or Airflow's word for a run that got no result;
-    ``summary``: its proof or its problems in a line."""
+    """A run of a load. ``state``: verified, verified with a run that failed later, not verified, or Airflow's
+    word for a run without a result; ``summary``: its proof or its problems in a line."""
 
     dag: str
     run: str
@@ -119,8 +121,9 @@ def stream_view(
         for name in spec.components
     ]
     results = lives[CONSUMER].loads
-    # A load that was not verified is a failed run too.
-    others = [run for run in runs if run.run not in {result.run_id for result in results}]
+    # A load that was not verified is a failed run too, and one that was may fail later.
+    failed = {run.run for run in runs if run.state == "failed"}
+    others = [run for run in runs if run.run not in {_run_id(result) for result in results}]
     is_recent = check.at is not None and now - check.at <= spec.supervision.missed_seconds
     return StreamView(
         name=spec.name,
@@ -128,7 +131,8 @@ def stream_view(
         severity=min((c.severity for c in components), key=SEVERITIES.index),
         components=components,
         loads=sorted(
-            [*(_result(spec, result) for result in results), *map(_run, others)], key=lambda load: -load.at
+            [*(_result(spec, result, failed) for result in results), *map(_run, others)],
+            key=lambda load: -load.at,
         ),
         decisions=decisions,
         check=check,
@@ -145,9 +149,11 @@ def component_view(spec: StreamSpec, name: str, live: Live, now: float, is_pause
     elif recorded is not None:
         health, message = str(recorded["health"]), f"as of its last check: {recorded.get('message', '')}"
     process = sample.process if sample else None
-    if is_paused and process is not None and process.state in ENDED:
+    is_lost = report is not None and report.health in LOSSES
+    if is_paused and process is not None and process.state is ProcessState.STOPPED and not is_lost:
         health, message, since = OFF, f"{process.message()}, and its supervision is paused", None
     is_known = health in list(Health)
+    is_stale = live.at is not None and now - live.at > CURRENT_SECONDS
     batch = live.batches[0] if live.batches else None
     is_consumer = name == CONSUMER
     behind = seconds_behind(live.points) if is_consumer and live.lag is not None else None
@@ -155,12 +161,12 @@ def component_view(spec: StreamSpec, name: str, live: Live, now: float, is_pause
         stream=spec.name,
         name=name,
         health=health,
-        severity=severity(health, name) if is_known else "none",
+        severity=_severity(health, name, is_known, is_stale),
         message=message,
         since=since,
         guide=GUIDES[Health(health)].for_stream(spec.name) if is_known else Guide(""),
         at=live.at,
-        is_current=live.at is not None and now - live.at <= CURRENT_SECONDS,
+        is_current=live.at is not None and not is_stale,
         process=process.message() if process else UNKNOWN,
         restarts=len(live.restarts),
         suspended=live.suspended or "",
@@ -174,6 +180,13 @@ def component_view(spec: StreamSpec, name: str, live: Live, now: float, is_pause
         batch_rows=batch.rows if batch else None,
         batch_seconds=batch.seconds if batch else None,
     )
+
+
+def _severity(health: str, component: str, is_known: bool, is_stale: bool) -> str:
+    """A component that is not observed any more needs a person, whatever it was."""
+    if is_stale and health != OFF:
+        return "error"
+    return severity(health, component) if is_known else "none"
 
 
 def _behind(behind: tuple[float, bool]) -> str:
@@ -197,14 +210,20 @@ def _until_loss(spec: StreamSpec, live: Live) -> str:
     return f"over {age(spec.supervision.retention_margin_seconds)}"
 
 
-def _result(spec: StreamSpec, result: LoadResult) -> Load:
-    dag, proof = _load_dag(spec, result.run_id), result.proof
-    if proof is None:
+def _result(spec: StreamSpec, result: LoadResult, failed: Collection[str]) -> Load:
+    dag = _load_dag(spec, result.run_id)
+    if not result.is_verified:
         return Load(dag, result.run_id, "not verified", result.at, "; ".join(result.problems))
-    summary = f"{count(proof['topic_records'])} records and {count(proof['published'])} rows, each once"
-    if proof["quarantined"]:
-        summary += f"; {count(proof['quarantined'])} in quarantine"
-    return Load(dag, result.run_id, "verified", result.at, summary)
+    summary = f"{count(result.records)} records and {count(result.published)} rows, each once"
+    if result.quarantined:
+        summary += f"; {count(result.quarantined)} in quarantine"
+    state = "verified, run failed" if _run_id(result) in failed else "verified"
+    return Load(dag, result.run_id, state, result.at, summary)
+
+
+def _run_id(result: LoadResult) -> str:
+    """Airflow's; a backfill's run has several loads."""
+    return result.run_id.split("#")[0]
 
 
 def _run(run: LoadRun) -> Load:

@@ -6,8 +6,7 @@ import itertools
 
 import pytest
 
-from sluice.hooks.observation import downsample
-from sluice.model.health.sample import Sample
+from sluice.model.health.sample import Sample, downsample
 
 
 def look(at: float) -> Sample:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from sluice.hooks.observation import Observation, downsample
-from sluice.model.health.sample import Sample
+from sluice.hooks.observation import Observation
+from sluice.model.health.sample import Sample, downsample
 from tests.support.supervision import report, sample
 
 

@@ -26,7 +26,7 @@ DASHBOARD = Path(__file__).resolve().parents[3] / "docs" / "grafana.json"
 
 
 def values(lives: dict[tuple[str, str], Live], *invalid: str) -> dict[tuple[str, ...], float]:
-    text = exposition(StreamMetrics(lives, invalid)).decode()
+    text = exposition(StreamMetrics(lives, NOW, invalid)).decode()
     return {
         (sample.name.removeprefix("sluice_"), *(sample.labels[k] for k in LABELS if k in sample.labels)): (
             sample.value
@@ -83,6 +83,13 @@ def test_of_its_health_one_is_1() -> None:
     assert not [key for key in found if key[0].startswith("stream_")], "no topic is a component's"
 
 
+def test_a_health_of_long_ago_is_none_of_now() -> None:
+    lives = {("s", "queries"): observed.component(SPEC, "queries", NOW - 61, Health.IDLE)}
+    found = values(lives)
+    health = {key[3]: value for key, value in found.items() if key[0] == "component_health"}
+    assert {word for word, value in health.items() if value == 1} == {"unknown"}
+
+
 def test_what_is_not_known_is_left_out() -> None:
     known = observed.consumer(SPEC, NOW, batches=[], points=[])
     found = values({("s", "consumer"): known, ("t", "consumer"): Live()}, "broken")
@@ -105,7 +112,7 @@ def test_batches_are_counted_once() -> None:
 
 def names() -> set[str]:
     """Every name that a scrape may have."""
-    collected = [family.name for family in StreamMetrics({}).collect()]
+    collected = [family.name for family in StreamMetrics({}, NOW).collect()]
     collected += [family.name for family in QueryMetrics({}).collect()]
     counters = {gauge.name for gauge in metrics.STREAM if gauge.is_counter} | set(prometheus._COUNTERS)
     return {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -21,10 +20,12 @@ from sluice.model.spec.config import ConfigError
 from sluice.model.spec.ledger import NOT_VERIFIED, PROOF, history_key, history_name, run_key
 from sluice.model.spec.stream import StreamSpec
 from sluice.model.trace.batches import Batch
-from sluice.runtime import watch as module
-from sluice.runtime.watch import Clients, StreamWatch
+from sluice.runtime import watch as watch_module
+from sluice.runtime import watched as module
+from sluice.runtime.watch import StreamWatch
+from sluice.runtime.watched import Clients
 from tests.support.memory_s3 import MemoryS3
-from tests.support.observed import batch, process, proof
+from tests.support.observed import batch, process
 from tests.unit.runtime.test_observer import NOW, POSITION, SPEC, Systems
 
 OTHER = replace(SPEC, name="y")
@@ -67,8 +68,7 @@ class World(Systems):
         return [batch(1, self.now)]
 
     def cycle(self, seconds: float = 10.0) -> None:
-        with ThreadPoolExecutor(1) as pool:
-            self.watch.cycle(pool)
+        self.watch.cycle()
         self.now += seconds
 
     def record(self, kind: str, at: float, **document: Any) -> None:
@@ -89,9 +89,9 @@ def test_what_a_cycle_observes(world: World) -> None:
     world.record("restart", NOW - 3600, who="schedule", requested=False, identity="1")
     world.record("restart", NOW - 90_000, who="schedule", requested=False, identity="0")
     ledger = world.history(SPEC, "consumer")
-    ledger.put(run_key("run 1", "proof"), proof("run 1"))
     proved = history_key(PROOF, datetime.fromtimestamp(NOW - 60, UTC), "load")
-    ledger.put(proved, {"run_id": "run 1", "seconds": 4.2})
+    ledger.put(proved, {"run_id": "run 1", "seconds": 4.2, "records": 9, "published": 8, "quarantined": 1})
+    ledger.put(run_key("run 1", "audit"), {"objects": 3})
     failed = history_key(NOT_VERIFIED, datetime.fromtimestamp(NOW - 90, UTC), "load")
     ledger.put(failed, {"run_id": "run 0", "seconds": 3.1, "problems": ["1 gap"]})
     world.cycle()
@@ -103,8 +103,8 @@ def test_what_a_cycle_observes(world: World) -> None:
     assert live.recorded["health"] == "catching up"
     assert live.restarts == [NOW - 3600]
     assert live.loads == [
-        LoadResult(NOW - 60, "run 1", 4.2, proof("run 1")),
-        LoadResult(NOW - 90, "run 0", 3.1, problems=["1 gap"]),
+        LoadResult(NOW - 60, "run 1", True, 4.2, 9, 8, 1, audit={"objects": 3}),
+        LoadResult(NOW - 90, "run 0", False, 3.1, problems=["1 gap"]),
     ]
     assert [one.batch_id for one in live.batches] == [1]
 
@@ -169,7 +169,6 @@ def test_loads_are_counted_from_the_first_cycle_on_and_read_once(world: World) -
     ledger = world.history(SPEC, "consumer")
 
     def verified(at: float, run: str) -> None:
-        ledger.put(run_key(run, "proof"), proof(run))
         ledger.put(history_key(PROOF, datetime.fromtimestamp(at, UTC), "load"), {"run_id": run})
 
     verified(NOW - 60, "before")
@@ -185,8 +184,14 @@ def test_loads_are_counted_from_the_first_cycle_on_and_read_once(world: World) -
     world.now += module.HISTORY_SECONDS
     world.cycle()
     assert world.watch.live("x", "consumer").counts == Counts(verified=1, not_verified=1)
-    # The audits of both, which are not there yet.
-    assert world.s3.requests["GET"] - gets == 2
+    # The audit of the newest, which is not there yet.
+    assert world.s3.requests["GET"] - gets == 1
+    # Of more loads than a page shows all count.
+    for number in range(12):
+        verified(world.now + number / 100, f"run {number}")
+    world.now += module.HISTORY_SECONDS
+    world.cycle()
+    assert world.watch.live("x", "consumer").counts == Counts(verified=13, not_verified=1)
 
 
 def test_batches_are_read_when_the_table_changed(world: World) -> None:
@@ -198,20 +203,111 @@ def test_batches_are_read_when_the_table_changed(world: World) -> None:
     assert world.reads == 2
 
 
-def test_a_system_that_does_not_answer_is_asked_once_a_cycle(world: World) -> None:
+def test_a_system_that_takes_long_and_does_not_answer_is_asked_once_a_cycle(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world.specs = [SPEC, OTHER]
-    world.errors["describe"] = Unreachable("Kafka at 127.0.0.1:9092 does not answer")
+    monkeypatch.setattr(module, "SLOW_SECONDS", 0.0)
+    monkeypatch.setattr(watch_module, "THREADS", 1)
+    world.errors["describe"] = Unreachable("topic 'secret-of-x' does not answer")
     world.cycle()
     assert world.asked.count("describe") == 1
-    for stream in ("x", "y"):
-        live = world.watch.live(stream, "consumer")
-        assert live.sample is not None
-        assert "does not answer" in live.sample.errors["kafka"]
-        assert live.report is not None
-        assert live.report.health is Health.UNKNOWN
+    live = world.watch.live("y", "consumer")
+    assert live.sample is not None
+    # Without the other stream's names, which who sees this one may not see.
+    assert live.sample.errors["kafka"] == "kafka did not answer within 0 s"
+    assert live.report is not None
+    assert live.report.health is Health.UNKNOWN
     del world.errors["describe"]
     world.cycle()
     assert world.asked.count("describe") == 3
+
+
+def test_an_error_about_one_stream_is_not_the_others(world: World) -> None:
+    world.specs = [SPEC, OTHER]
+    world.errors["describe"] = Unreachable("topic 'x': leader not available")
+    world.cycle()
+    assert world.asked.count("describe") == 2, "it came at once, so the other is asked"
+
+
+def test_a_hang_is_said_of_its_component_and_the_others_go_on(world: World) -> None:
+    world.specs = [SPEC, OTHER]
+    watch = StreamWatch(lambda: world.specs, world.open, late_seconds=0.3, clock=lambda: world.now)
+    hang = threading.Event()
+    hung: list[str] = []
+
+    def position(table: str) -> Any:
+        if not hung:
+            hung.append(table)
+            hang.wait(30)
+        return POSITION
+
+    world.position = position  # type: ignore[method-assign]
+    try:
+        watch.cycle()
+        lives = [watch.live(stream, "consumer") for stream in ("x", "y")]
+        (late,) = [live for live in lives if "observation" in live.errors]
+        assert late.errors["observation"] == "lake has not answered for 0.3 s"
+        world.now += 10
+        watch.cycle()
+        # Everything but that system is observed, also of the component that waits for it.
+        for stream in ("x", "y"):
+            live = watch.live(stream, "consumer")
+            assert live.at == world.now
+            assert live.sample is not None
+            assert live.sample.process is not None
+            assert live.sample.errors == {"lake": "no answer to an earlier request"}
+    finally:
+        hang.set()
+    deadline = time.monotonic() + 10
+    while any(not run.done.is_set() for run in watch._abandoned):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    world.now += 10
+    watch.cycle()
+    for stream in ("x", "y"):
+        live = watch.live(stream, "consumer")
+        assert (live.at, live.errors) == (world.now, {})
+        assert live.sample is not None
+        assert live.sample.errors == {}
+
+
+def test_what_was_observed_is_there_before_the_ledger_answers(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.cycle()
+    world.process = replace(world.process, state=ProcessState.EXITED)
+    states: list[Any] = []
+
+    def away(*_: object) -> None:
+        sample = world.watch.live("x", "consumer").sample
+        states.append(sample and sample.process and sample.process.state)
+        raise Unreachable("S3 is away")
+
+    monkeypatch.setattr(History, "restart_history", away)
+    world.specs = [SPEC, OTHER]
+    world.cycle()
+    assert states[0] is ProcessState.EXITED
+    # Of the others S3 is not asked in this cycle.
+    assert len(states) == 1 or watch_module.THREADS > 1
+
+
+def test_declarations_that_cannot_be_read_end_nothing(world: World) -> None:
+    calls: list[int] = []
+
+    def declared() -> Sequence[StreamSpec]:
+        calls.append(1)
+        if len(calls) == 1:
+            raise Unreachable("an earlier request has no answer")
+        return world.specs
+
+    watch = StreamWatch(declared, world.open, cycle_seconds=0.01)
+    watch.ensure_started()
+    deadline = time.monotonic() + 10
+    while watch.live("x", "consumer").at is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    watch.stop()
 
 
 def test_a_ledger_that_does_not_answer_hides_nothing_else(
@@ -226,7 +322,7 @@ def test_a_ledger_that_does_not_answer_hides_nothing_else(
     world.now += module.HISTORY_SECONDS
     world.cycle()
     live = world.watch.live("x", "consumer")
-    assert live.errors == {"history": "S3 is away"}
+    assert live.errors == {"ledger": "S3 is away"}
     assert live.at == world.now - 10
 
 
@@ -234,7 +330,8 @@ def test_a_ledger_that_does_not_answer_hides_nothing_else(
 def test_clients_that_cannot_be_opened_are_opened_again(world: World, error: Exception) -> None:
     world.cycle()
     world.open_error = error
-    world.cycle()  # its pool has new threads, which need clients of their own
+    world.watch._idle.clear()
+    world.cycle()
     live = world.watch.live("x", "consumer")
     assert live.errors == {"observation": str(error)}
     assert live.at == NOW, "the last observation keeps its age"

@@ -109,7 +109,7 @@ def test_what_was_not_observed_lately_does_not_look_well(made: Made, client: Tes
     recorded = {"health": "idle", "message": "it waits", "at": "2026-01-01T00:00:00+00:00"}
     lives[STREAM, "queries"] = Live(recorded=recorded)
     card = section(client.get(ALL).text, f"stream-{STREAM}")
-    assert 'data-current="false">healthy<' in card
+    assert 'data-severity="error" data-current="false">healthy<' in card
     assert '<td data-label="Observed" class="late">1 h ago</td>' in card
     assert 'data-severity="none" data-current="false">not observed yet<' in card
     assert "as of its last check: it waits" in card
@@ -148,6 +148,16 @@ def test_what_nobody_uses_is_off(made: Made, client: TestClient) -> None:
     html = client.get(ALL).text
     assert html.count('data-severity="none" data-current="true">off<') == 3
     assert "Need a person 0 of 3" in text_of(html)
+    # Neither lost records nor a process that died are nothing.
+    consumer = made.watch.live(STREAM, "consumer")
+    made.watch.lives[STREAM, "consumer"] = replace(consumer, report=HealthReport(Health.DATA_LOST, "m"))
+    assert ">data lost<" in client.get(ALL).text
+    assert consumer.sample is not None
+    died = replace(consumer.sample, process=observed.process("stream", ProcessState.EXITED, NOW))
+    made.watch.lives[STREAM, "consumer"] = replace(
+        consumer, sample=died, report=HealthReport(Health.DOWN, "m")
+    )
+    assert ">down<" in client.get(ALL).text
     # A process that runs without supervision is judged.
     made.watch.lives[STREAM, "producer"] = observed.component(spec(), "producer", NOW, Health.STALLED)
     assert "recovering" in section(client.get(ALL).text, f"stream-{STREAM}")
@@ -192,7 +202,7 @@ def test_loads_that_failed_or_are_under_way(made: Made, client: TestClient) -> N
         ],
     )
     known = made.watch.lives[STREAM, "consumer"]
-    failed = LoadResult(NOW - 40, "r5", 3.0, problems=["1 gap", "2 duplicates"])
+    failed = LoadResult(NOW - 40, "r5", False, 3.0, problems=["1 gap", "2 duplicates"])
     made.watch.lives[STREAM, "consumer"] = replace(known, loads=[failed, *known.loads])
     loads = text_of(section(client.get(ONE).text, "loads"))
     assert "not verified r5 1 gap; 2 duplicates 40 s ago" in loads
@@ -201,6 +211,12 @@ def test_loads_that_failed_or_are_under_way(made: Made, client: TestClient) -> N
     assert loads.startswith(f"Last loads failed r2 30 s ago verified {RUN}")
     assert loads.endswith("running r3 2 h ago")
     assert "r4" not in loads
+    # Verified, and then a later step failed: the run is no good news.
+    made.airflow = replace(made.airflow, runs=[LoadRun(f"{STREAM}_load", RUN, "failed", NOW - 3500)])
+    html = section(client.get(ONE).text, "loads")
+    assert f"verified, run failed {RUN}" in text_of(html)
+    assert 'data-severity="error" data-current="true">verified, run failed<' in html
+    assert text_of(html).count(RUN) == 1
 
 
 @pytest.mark.parametrize(

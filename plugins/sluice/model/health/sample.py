@@ -171,8 +171,11 @@ def steps(series: Sequence[Sample], cap: float) -> Iterator[tuple[Sample, Sample
 
 def latest(series: Sequence[Sample], seconds: float, cap: float) -> Sequence[Sample]:
     """The shortest tail with ``seconds`` observed, or all."""
+    seen = 0.0
     for start in range(len(series) - 1, -1, -1):
-        if observed(series[start:], cap) >= seconds:
+        if start < len(series) - 1:
+            seen += min(series[start + 1].at - series[start].at, cap)
+        if seen >= seconds:
             return series[start:]
     return series
 
@@ -218,3 +221,19 @@ def deletion_rate(series: Sequence[Sample], partition: int, min_seconds: float) 
         return None
     (first, begin), (last, end) = advances[0], advances[-1]
     return (end - begin) / (last - first)
+
+
+def downsample(samples: Sequence[Sample], seconds: float, most: int) -> list[Sample]:
+    """At most ``most`` samples, evenly over the ``seconds`` before the last one, which is kept.
+
+    The next check needs how far back they reach, not how close together they are. From the oldest on: a
+    sample once kept stays, however often checks run; from the newest on, each would drop the one before it.
+    Samples later than the last one (the clock was set back) are left out.
+    """
+    apart = seconds / max(most - 2, 1)
+    kept: list[Sample] = []
+    for sample in samples[:-1]:
+        is_recent = 0 <= samples[-1].at - sample.at <= seconds
+        if is_recent and (not kept or sample.at - kept[-1].at >= apart):
+            kept.append(sample)
+    return [*kept, *samples[-1:]]

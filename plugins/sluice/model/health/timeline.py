@@ -167,8 +167,10 @@ class Timeline:
         return bool(sample.unread()) and ends == now
 
     def _is_stuck(self, partition: int, sample: Sample) -> bool:
-        first = self.now.first_unread(partition)
-        return partition in sample.unread() and sample.first_unread(partition) == first
+        first = sample.first_unread(partition)
+        # Not unread(): that counts all partitions, for each of them and each sample.
+        is_unread = (sample.ends or {}).get(partition, first) > first
+        return is_unread and first == self.now.first_unread(partition)
 
     def details(self) -> dict[str, Any]:
         """The details of a health report, in JSON's types."""

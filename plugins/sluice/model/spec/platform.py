@@ -80,8 +80,10 @@ class S3:
     region: str = "us-east-1"
     path_style: bool = False
 
-    def boto3(self) -> dict[str, object]:
-        """Keyword arguments for ``boto3.client("s3", …)``."""
+    def boto3(
+        self, connect_seconds: float = 5, read_seconds: float = 60, attempts: int = 5
+    ) -> dict[str, object]:
+        """Keyword arguments for ``boto3.client("s3", …)``; ``attempts``: of each request, at most."""
         from botocore.config import Config
 
         return {
@@ -91,9 +93,9 @@ class S3:
             "aws_secret_access_key": self.secret_key,
             "config": Config(
                 s3={"addressing_style": "path" if self.path_style else "auto"},
-                retries={"mode": "standard", "max_attempts": 4},
-                connect_timeout=5,
-                read_timeout=60,
+                retries={"mode": "standard", "total_max_attempts": attempts},
+                connect_timeout=connect_seconds,
+                read_timeout=read_seconds,
                 max_pool_connections=S3_REQUESTS,
             ),
         }

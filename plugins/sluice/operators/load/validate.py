@@ -185,7 +185,16 @@ class ValidateOperator(QuarantineOperator):
         """Record up to where the table was verified, for reconciliation: constant cost, by the newest key."""
         ends = {str(p): offsets.pairs()[-1][1] for p, offsets in expected.partitions.items()}
         if ends:
-            at, record = datetime.now(UTC), {"run_id": proof["run_id"], "ends": ends, "seconds": seconds}
+            at = datetime.now(UTC)
+            # With the numbers that a page shows: the proof itself has a line per source.
+            record = {
+                "run_id": proof["run_id"],
+                "ends": ends,
+                "seconds": seconds,
+                "records": proof["topic_records"],
+                "published": proof["published"],
+                "quarantined": proof["quarantined"],
+            }
             self.ledger.put(history_key(PROOF, at, "load"), record)
 
     def _rows(self, sources: list[Document]) -> list[int]:
