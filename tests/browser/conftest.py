@@ -46,6 +46,13 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airflow]:
 
 
 @pytest.fixture(scope="package")
+def fab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airflow]:
+    """With the FAB auth manager, which knows roles and rights per DAG."""
+    with start(tmp_path_factory.mktemp("fab"), fab=True) as started:
+        yield started
+
+
+@pytest.fixture(scope="package")
 def tab(browser: Browser) -> Iterator[Page]:
     """The browser's only process for pages that need no context of their own."""
     page = new_page(browser)

@@ -28,6 +28,7 @@ PATHS = (
     f"/sluice/results/{STREAM}.{QUERY}",
     f"/sluice/api/results/{STREAM}.{QUERY}",
     f"/sluice/api/results/{STREAM}.{QUERY}?window=1795276800&whose=bots",
+    "/sluice/queries",
     f"/sluice/queries/{STREAM}",
     f"/sluice/api/queries/{STREAM}",
     "/sluice/streams",

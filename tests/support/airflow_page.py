@@ -7,33 +7,51 @@ second.
 
 from __future__ import annotations
 
+import json
 import os
 import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import uvicorn
-from airflow.api_fastapi.app import cached_app
+from airflow.api_fastapi.app import cached_app, get_auth_manager
 from airflow.utils.db import initdb
 from fastapi import FastAPI
 from fastapi.routing import Mount
 
+from sluice.model.spec import stream as streams
 from sluice.ui import documents
+from sluice.ui.airflow_db import OpenDecision
 from sluice.ui.data import sources
-from tests.support import pages
+from tests.support import fab_users, pages
 
 
 def main() -> None:
     initdb()
     app = cached_app(apps="core")
+    if fab_users.is_used(get_auth_manager()):
+        fab_users.add(json.loads(Path(os.environ["AIRFLOW_HOME"], "passwords.json").read_text()))
     # Names that the page must show as they are, under Airflow's roof too.
     made = pages.make_app(pages.make_results(time.time(), names=pages.name_of))
     (mounted,) = [route.app for route in app.routes if isinstance(route, Mount) and route.path == "/sluice"]
     assert isinstance(mounted, FastAPI)
     mounted.dependency_overrides[sources] = made.app.dependency_overrides[sources]
+    made.airflow = replace(made.airflow, decisions=list(decisions(time.time())))
     # Not the dependency, which asks for the right.
     documents.open_ledger = lambda stream: pages.ledger()  # type: ignore[assignment]
     address = urlsplit(os.environ["AIRFLOW__API__BASE_URL"])
     uvicorn.run(app, host=address.hostname or "127.0.0.1", port=address.port or 0, log_level="warning")
+
+
+def decisions(now: float) -> Iterator[OpenDecision]:
+    """An open one of each stream: the first can be answered by Ada alone."""
+    for number, stream in enumerate(streams.names()):
+        named = () if number else ("Ada",)
+        yield OpenDecision(
+            f"{stream}_decision", "a run", "request_decision", f"Restart {stream}?", now - 60, named
+        )
 
 
 if __name__ == "__main__":

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import httpx
 
+from tests.support import fab_users
+
 REPO = Path(__file__).resolve().parents[2]
 START_SECONDS = 300
 # User -> role; `nobody` may log in and has no right.
@@ -36,29 +38,34 @@ class Airflow:
             login = {"username": user, "password": self.passwords[user]}
             answer = httpx.post(f"{self.address}/auth/token", json=login, trust_env=False, timeout=30)
             headers["Authorization"] = f"Bearer {answer.raise_for_status().json()['access_token']}"
-        return httpx.Client(base_url=self.address, headers=headers, trust_env=False, timeout=30)
+        return httpx.Client(
+            base_url=self.address, headers=headers, trust_env=False, timeout=30, follow_redirects=True
+        )
 
 
 @contextmanager
-def start(home: Path) -> Iterator[Airflow]:
-    """Run the server, with its files in ``home``, until the block ends."""
+def start(home: Path, fab: bool = False) -> Iterator[Airflow]:
+    """Run the server, with its files in ``home``, until the block ends.
+
+    ``fab``: with the FAB auth manager and the users of fab_users; else with the simple one and USERS.
+    """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    airflow = Airflow(f"http://127.0.0.1:{port}/below/a/path", {user: secrets.token_hex(8) for user in USERS})
+    users = fab_users.USERS if fab else USERS
+    airflow = Airflow(f"http://127.0.0.1:{port}/below/a/path", {user: secrets.token_hex(8) for user in users})
     (home / "passwords.json").write_text(json.dumps(airflow.passwords))
     settings = {
         "CORE__PLUGINS_FOLDER": str(REPO / "plugins"),
         "CORE__DAGS_FOLDER": str(home),
         "CORE__LOAD_EXAMPLES": "False",
-        "CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(f"{user}:{role}" for user, role in USERS.items()),
-        "CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(home / "passwords.json"),
         "DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home}/airflow.db",
         "API__BASE_URL": airflow.address,
         "API__SECRET_KEY": secrets.token_hex(32),
         "API_AUTH__JWT_SECRET": secrets.token_hex(32),
         "USAGE_DATA_COLLECTION__ENABLED": "False",
     }
+    settings |= fab_users.SETTINGS if fab else _simple(home / "passwords.json")
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "SLUICE"))},
         **{f"AIRFLOW__{name}": value for name, value in settings.items()},
@@ -75,6 +82,13 @@ def start(home: Path) -> Iterator[Airflow]:
     finally:
         server.terminate()
         server.wait(60)
+
+
+def _simple(passwords: Path) -> dict[str, str]:
+    return {
+        "CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(f"{user}:{role}" for user, role in USERS.items()),
+        "CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(passwords),
+    }
 
 
 def _wait(airflow: Airflow, server: subprocess.Popen[bytes], log: Path) -> None:

@@ -100,7 +100,7 @@ def log_in(page: Page, airflow: str, user: str, password: str) -> None:
     page.goto(f"{airflow}/")
     page.locator("input[name=username]").fill(user)
     page.locator("input[name=password]").fill(password)
-    page.locator("button[type=submit]").click()
+    page.locator("button[type=submit], input[type=submit]").click()
     page.wait_for_url(lambda url: "/auth/login" not in url)
 
 

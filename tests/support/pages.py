@@ -310,6 +310,20 @@ class EveryReader(Reader):
         return True
 
 
+class SomeReader(EveryReader):
+    """May see these streams, and no log."""
+
+    def __init__(self, *allowed: str) -> None:
+        super().__init__()
+        self.allowed = allowed
+
+    def streams(self, names: Iterable[str]) -> list[str]:
+        return [name for name in names if name in self.allowed]
+
+    def may_read_log(self, stream: str) -> bool:
+        return False
+
+
 def ledger() -> Ledger:
     """With the proof of RUN."""
     made = Ledger(MemoryS3().as_client(), "s3://warehouse/ledger", STREAM)

@@ -51,8 +51,8 @@ class LoadRun:
 
 @dataclass(frozen=True)
 class OpenDecision:
-    """A question that waits for a person. ``assigned``: who may answer, nobody named: whoever may write the
-    DAG's runs."""
+    """A question that waits for a person. ``assigned``: who may answer, nobody named: whoever may edit the
+    DAG and its required actions."""
 
     dag: str
     run: str

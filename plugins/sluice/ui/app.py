@@ -10,7 +10,7 @@ from typing import Annotated
 from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
 from airflow.api_fastapi.core_api.security import requires_access_view
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request
-from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse
 from fastapi.templating import Jinja2Templates
 
 from sluice.clients.errors import ClientError, Missing
@@ -100,6 +100,12 @@ def create(declared: Callable[[], Declared], refresh_seconds: float = REFRESH_SE
         view, now = results_view(data_sources.results(spec, name), window, whose), time.time()
         status = stream_status(data_sources.health(spec), check, spec.supervision, now)
         return JSONResponse(view | {"now": now, "status": status})
+
+    @pages.get("/queries")
+    def any_queries(who: Annotated[Reader, Depends(reader)]) -> RedirectResponse:
+        for stream in who.streams([spec.name for spec in declared().specs]):
+            return RedirectResponse(f"queries/{stream}")
+        raise HTTPException(404, "there is no stream whose DAGs you may read")
 
     @pages.get("/queries/{stream}", response_class=HTMLResponse, dependencies=of_stream)
     def queries_page(request: Request, stream: str, who: Annotated[Reader, Depends(reader)]) -> HTMLResponse:

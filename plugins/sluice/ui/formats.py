@@ -46,9 +46,20 @@ def moment(at: float, now: float) -> str:
     return f"{day}{then:%H:%M:%S} UTC"
 
 
-# URLs, host:port, and absolute paths: where systems are is nothing for every reader of a page.
+# Where systems are is nothing for every reader of a page: URLs, host:port, IP addresses, hosts as database
+# drivers name them, and absolute paths.
 _PLACES = re.compile(
-    r"""\b[a-z][a-z0-9+.-]*://[^\s'",;)]*[^\s'",;):.]|\b(?:[\w-]+(?:\.[\w-]+)+|localhost):\d+\b|(?<![\w.])/(?:[\w.@+-]+/)+[\w.@+-]*"""
+    r"""
+      \b[a-z][a-z0-9+.-]*://[^\s'",;)]*[^\s'",;):.]
+    | \b(?:[\w-]+(?:\.[\w-]+)+|localhost):\d+\b
+    | \b[A-Za-z][\w-]*:\d{4,5}\b
+    | (?<=server[ ]at[ ])"[^"]*"(?:[ ]\([^)]*\))?(?:,[ ]port[ ]\d+)?
+    | (?<=server[ ]on[ ])'[^']*'
+    | (?<=host[ ]name[ ])"[^"]*"
+    | \b\d{1,3}(?:\.\d{1,3}){3}\b
+    | (?<![\w.])/(?:[\w.@+-]+/)+[\w.@+-]*
+    """,
+    re.VERBOSE,
 )
 
 

@@ -14,6 +14,7 @@ from sluice.model.health.status import RESTARTABLE, Health, no_action
 from sluice.model.spec.ledger import Document
 from sluice.model.spec.stream import CONSUMER, Supervision
 from sluice.ui.airflow_db import LastCheck, last_checks
+from sluice.ui.formats import public
 
 
 def last_check(stream: str, session: SessionDep) -> LastCheck:
@@ -24,7 +25,7 @@ def last_check(stream: str, session: SessionDep) -> LastCheck:
 def stream_status(
     events: Mapping[str, Document | ClientError | None], check: LastCheck, policy: Supervision, now: float
 ) -> dict[str, Any]:
-    """JSON of each component's health and of its supervision. Times: seconds since 1970.
+    """JSON of each component's health and of its supervision, without addresses. Times: seconds since 1970.
 
     ``events``: component -> newest health event. ``current``: False if supervision is paused or unknown, or
     the last check is older than the policy's ``missed_seconds``; then each health is only the last known one.
@@ -42,13 +43,13 @@ def _component(component: str, event: Document | ClientError | None) -> dict[str
     if event is None:
         return {"health": None, "severity": "none", "message": "not checked yet", "since": None}
     if isinstance(event, ClientError):
-        message = f"its health cannot be read: {event}"
+        message = public(f"its health cannot be read: {event}")
         return {"health": Health.UNKNOWN.value, "severity": "error", "message": message, "since": None}
     health = str(event["health"])
     return {
         "health": health,
         "severity": severity(health, component),
-        "message": str(event.get("message", "")),
+        "message": public(str(event.get("message", ""))),
         "since": datetime.fromisoformat(event["at"]).timestamp(),
     }
 

@@ -36,14 +36,15 @@ def pages(specs: Sequence[StreamSpec]) -> list[tuple[str, str]]:
 
 
 def external_views(specs: Sequence[StreamSpec]) -> list[dict[str, Any]]:
-    """Airflow's external views: all streams, a query with a page each, and the first stream's queries.
+    """Airflow's external views: all streams, a query with a page each, and running queries.
 
+    Airflow shows them, titles and addresses, to everybody who may see plugins: it knows no rights per view.
     Addresses are relative: the browser resolves them against Airflow's ``<base>``.
     """
     results = [
         _view(title, f"results/{name}", f"sluice-{name.replace('.', '-')}") for name, title in pages(specs)
     ]
-    running = [_view(QUERIES, f"queries/{spec.name}", "sluice-queries") for spec in specs[:1]]
+    running = [_view(QUERIES, "queries", "sluice-queries")] if specs else []
     return [_view(STREAMS, "streams", "sluice-streams"), *results, *running]
 
 

@@ -15,6 +15,7 @@ from sluice.model.queries.progress import (
     QueryHistory,
 )
 from sluice.model.queries.timeseries import SLOT_SECONDS, slots
+from sluice.ui.formats import public
 
 if TYPE_CHECKING:
     # PyIceberg takes a second to import, and the API server should not wait for it.
@@ -102,7 +103,7 @@ def queries_view(progress: ProgressSnapshot, stream: str, now: float) -> dict[st
         "since": now - PROGRESS_WINDOW_SECONDS,
         "slot_seconds": SLOT_SECONDS,
         "complete": progress.complete,
-        "malformed": progress.malformed,
+        "malformed": public(progress.malformed),
         "queries": [_query(query, now) for query in progress.queries.get(stream, ())],
     }
 
@@ -119,11 +120,11 @@ def _query(query: QueryHistory, now: float) -> dict[str, Any]:
 
 def life(query: QueryHistory, now: float) -> dict[str, Any]:
     """``state``: running, idle, working (on a long batch), ended, or silent (no activity for SILENT_SECONDS);
-    ``at``: of its last activity; ``detail``: why it failed."""
+    ``at``: of its last activity; ``detail``: why it failed, without addresses."""
     newest = query.newest
     if newest is None or query.at is None:
         return {"state": "silent", "at": None, "detail": ""}
-    event = {"at": query.at, "detail": newest.detail if isinstance(newest, ActivityEvent) else ""}
+    event = {"at": query.at, "detail": public(newest.detail) if isinstance(newest, ActivityEvent) else ""}
     if query.is_ended:
         return {"state": "ended", **event}
     if now - query.at > SILENT_SECONDS:

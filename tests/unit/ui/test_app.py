@@ -21,8 +21,9 @@ from sluice.model.spec.config import ConfigError
 from sluice.model.spec.stream import Declared
 from sluice.ui import assets
 from sluice.ui.app import create, may_read
+from sluice.ui.rights import reader
 from tests.support.observed import RUN
-from tests.support.pages import QUERY, STREAM, TOKEN, Made, make_app, make_results, spec
+from tests.support.pages import QUERY, STREAM, TOKEN, Made, SomeReader, make_app, make_results, spec
 
 PAGE, DATA = f"/results/{STREAM}.{QUERY}", f"/api/results/{STREAM}.{QUERY}"
 QUERIES, PROGRESS, METRICS = f"/queries/{STREAM}", f"/api/queries/{STREAM}", "/metrics"
@@ -57,7 +58,7 @@ def test_for_who_is_not_let_in_nothing_is_read(made: Made, client: TestClient) -
 
     made.app.dependency_overrides[may_read] = refuse
     answers = [client.get(path, headers=BEARER) for path in paths_of(made) if path != METRICS]
-    assert [(answer.status_code, answer.json()) for answer in answers] == [(401, {"detail": "no"})] * 11
+    assert [(answer.status_code, answer.json()) for answer in answers] == [(401, {"detail": "no"})] * 12
     assert (made.results.reads, made.progress.reads) == (0, 0)
 
 
@@ -65,7 +66,7 @@ def test_for_who_is_not_let_in_nothing_is_read(made: Made, client: TestClient) -
 
 
 def test_every_route_answers(made: Made, client: TestClient) -> None:
-    assert [client.get(path, headers=BEARER).status_code for path in paths_of(made)] == [200] * 12
+    assert [client.get(path, headers=BEARER).status_code for path in paths_of(made)] == [200] * 13
 
 
 @pytest.mark.parametrize(
@@ -198,6 +199,18 @@ def test_the_page_of_the_queries_leads_to_those_of_other_streams(made: Made) -> 
     for stream in ("unknown", "..%2f..%2fsecret"):
         assert client.get(f"/queries/{stream}").status_code == 404
         assert client.get(f"/api/queries/{stream}").status_code == 404
+
+
+def test_the_queries_of_the_navigation_are_those_of_the_first_stream_that_may_be_read(made: Made) -> None:
+    app = create(lambda: Declared([replace(spec(), name=name) for name in ("a", "b", "c")]))
+    app.dependency_overrides = made.app.dependency_overrides
+    client = TestClient(app, follow_redirects=False)
+    found = []
+    for allowed in ("abc", "bc", "c", ""):
+        app.dependency_overrides[reader] = lambda allowed=allowed: SomeReader(*allowed)
+        answer = client.get("/queries")
+        found.append((answer.status_code, answer.headers.get("Location")))
+    assert found == [(307, "queries/a"), (307, "queries/b"), (307, "queries/c"), (404, None)]
 
 
 def test_the_metrics(made: Made, client: TestClient) -> None:

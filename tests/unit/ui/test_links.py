@@ -52,7 +52,7 @@ def test_a_link_to_all_streams_one_for_each_query_with_a_page_and_one_to_the_que
         },
         {
             "name": "Running queries",
-            "href": "sluice/queries/nyc_taxi",
+            "href": "sluice/queries",
             "destination": "nav",
             "nav_top_level": True,
             "url_route": "sluice-queries",

@@ -10,10 +10,11 @@ from sluice.model.queries.progress import (
     ActivityEvent,
     ActivityKind,
     Progress,
+    ProgressSnapshot,
     QueryHistory,
     Totals,
 )
-from sluice.ui.views import life
+from sluice.ui.views import life, queries_view
 
 NOW = 1_795_302_000.0
 
@@ -48,6 +49,12 @@ def test_its_state(progress: Progress | None, last: ActivityEvent | None, state:
     found = life(QueryHistory("q", progress, last), NOW)
     assert (found["state"], found["at"]) == (state, NOW - ago)
     assert found["detail"] == ("reason" if state == "ended" else "")
+
+
+def test_reasons_name_no_addresses() -> None:
+    ended = QueryHistory("q", None, sign(ActivityKind.ENDED, 5, "PostgreSQL at db-1:5432 refused"))
+    found = queries_view(ProgressSnapshot({"s": (ended,)}, malformed="see /srv/sluice/log"), "s", NOW)
+    assert (found["queries"][0]["life"]["detail"], found["malformed"]) == ("PostgreSQL at … refused", "see …")
 
 
 def test_nothing_is_known_of_it() -> None:

@@ -46,6 +46,15 @@ def test_what_cannot_be_read_is_red_with_the_reason() -> None:
     assert "S3 answered 503" in component["message"]
 
 
+def test_reasons_name_no_addresses() -> None:
+    """They reach a page as JSON, to everybody who may read the stream."""
+    reason = "Kafka at 10.1.2.3:9092 refused; see /srv/sluice/stream.log"
+    down = health("down", reason, 900.0)
+    found = stream_status({"consumer": down, "producer": Unreachable(reason)}, CHECKED, POLICY, 1001.0)
+    shown = "Kafka at … refused; see …"
+    assert [one["message"] for one in found["components"]] == [shown, f"its health cannot be read: {shown}"]
+
+
 @pytest.mark.parametrize(
     ("check", "now", "current"),
     [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from html import unescape
 
@@ -22,7 +22,7 @@ from sluice.ui.airflow_db import LastCheck, LoadRun, OpenDecision
 from sluice.ui.rights import may_read_log, may_read_stream, reader
 from tests.support import observed
 from tests.support.observed import RUN
-from tests.support.pages import HOSTILE, STREAM, EveryReader, Made, make_app, spec
+from tests.support.pages import HOSTILE, STREAM, Made, SomeReader, make_app, spec
 
 ALL, ONE, LOG = "/streams", f"/streams/{STREAM}", f"/streams/{STREAM}/log/producer"
 
@@ -51,20 +51,6 @@ def section(html: str, of: str) -> str:
     found = re.search(rf'<section[^>]*id="{of}".*?</section>', html, re.S)
     assert found, of
     return found[0]
-
-
-class SomeReader(EveryReader):
-    """May see these streams, and no log."""
-
-    def __init__(self, *allowed: str) -> None:
-        super().__init__()
-        self.allowed = allowed
-
-    def streams(self, names: Iterable[str]) -> list[str]:
-        return [name for name in names if name in self.allowed]
-
-    def may_read_log(self, stream: str) -> bool:
-        return False
 
 
 def test_all_streams_at_a_glance(made: Made, client: TestClient) -> None:
