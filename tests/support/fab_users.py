@@ -18,14 +18,14 @@ KINDS = ("stream", "decision", "load", "backfill", "change", "maintenance", "rec
 READ = "can_read"
 _SEES = ((READ, "Website"), (READ, "Plugins"), ("menu_access", "DAGs"))
 _LOGS = ((READ, "Task Instances"), (READ, "Task Logs"), (READ, "DAG Runs"))
-# Of FAB's own roles only Op and Admin have the right that the navigation asks for.
+# Of FAB's own roles only Op and Admin have the right that Airflow's navigation asks for.
 PAGES = "Pages"
-ALL_BUT_ONE, WITHOUT_LOGS, WITHOUT_PLUGINS = "All but one", "Without logs", "Without plugins"
+ALL_BUT_ONE, WITHOUT_LOGS, WITHOUT_WEBSITE = "All but one", "Without logs", "Without website"
 ROLES: dict[str, tuple[tuple[str, str], ...]] = {
-    PAGES: ((READ, "Plugins"),),
+    PAGES: ((READ, "Website"), (READ, "Plugins")),
     ALL_BUT_ONE: (*_SEES, *_LOGS),
     WITHOUT_LOGS: _SEES,
-    WITHOUT_PLUGINS: ((READ, "Website"), *_LOGS),
+    WITHOUT_WEBSITE: ((READ, "Plugins"), *_LOGS),
 }
 # User -> roles.
 USERS: dict[str, tuple[str, ...]] = {
@@ -37,7 +37,7 @@ USERS: dict[str, tuple[str, ...]] = {
     "user-as-shipped": ("User",),
     "all-but-one": (ALL_BUT_ONE,),
     "without-logs": (WITHOUT_LOGS,),
-    "without-plugins": (WITHOUT_PLUGINS,),
+    "without-website": (WITHOUT_WEBSITE,),
     "leaving": (ALL_BUT_ONE,),
     "no-stream": (PAGES,),
 }
@@ -70,7 +70,7 @@ def add(passwords: dict[str, str]) -> None:
                 FabAuthManager.sync_dag_perms(dag, session=session)
 
 
-_READERS = {role: {READ} for role in (ALL_BUT_ONE, WITHOUT_LOGS, WITHOUT_PLUGINS)}
+_READERS = {role: {READ} for role in (ALL_BUT_ONE, WITHOUT_LOGS, WITHOUT_WEBSITE)}
 
 
 class _Dag:

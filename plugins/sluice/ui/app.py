@@ -28,8 +28,9 @@ from sluice.ui.views import EditorFilter, queries_view, results_view
 REFRESH_SECONDS = 10.0
 YEAR_SECONDS = 31_536_000
 
-# The right that Airflow's navigation asks for too.
-may_read = requires_access_view(AccessView.PLUGINS)
+# Who may open Airflow at all: what of a stream is shown is the stream's right. Not the right to see plugins,
+# which of FAB's roles Viewer and User do not have.
+may_read = requires_access_view(AccessView.WEBSITE)
 
 TEMPLATES = Jinja2Templates(Path(__file__).parent / "templates")
 
