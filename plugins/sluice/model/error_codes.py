@@ -78,6 +78,7 @@ class ErrorCode(StrEnum):
     CLOCK_SET_BACK = "SLU-510", "Clock is behind the table"
     MAINTENANCE_OVERDUE = "SLU-511", "Maintenance is overdue"
     DEADLINE_MISSED = "SLU-512", "Supervision missed its deadline"
+    WAIT_FAILED = "SLU-513", "Wait in the triggerer failed"
     # Supervision: one per health status that fails a task.
     HEALTH_LAGGING = "SLU-601", "Health: lagging"
     HEALTH_DATA_AT_RISK = "SLU-602", "Health: data at risk"

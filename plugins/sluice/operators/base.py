@@ -8,9 +8,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import TaskDeferralError, TaskDeferralTimeout
 
 from sluice.clients.errors import ClientError
-from sluice.hooks.failures import failed, final_failures, log_excerpt
+from sluice.hooks.failures import failed, failed_attempt, final_failures, log_excerpt
 from sluice.hooks.lifecycle import Lifecycle
 from sluice.hooks.platform import StreamMixin
 from sluice.model.error_codes import ErrorCode, code_in
@@ -26,7 +27,30 @@ if TYPE_CHECKING:
 BACKSTOP = timedelta(minutes=5)
 
 
-class StreamOperator(StreamMixin, BaseOperator):
+class WaitMixin:
+    """Of a task that waits in the triggerer: says what to do if its trigger did not end the wait."""
+
+    def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
+        try:
+            return super().resume_execution(next_method, next_kwargs, context)  # type: ignore[misc]
+        except TaskDeferralTimeout as error:
+            waits = getattr(self, "waits", ())
+            # Of several it is not known which.
+            within = f"{waits[0].total_seconds() / 60:g} minutes" if len(waits) == 1 else "its timeout"
+            raise failed(
+                ErrorCode.WAIT_FAILED,
+                f"no triggerer ran this wait within {within} ({error}). Fix: start the triggerer (airflow "
+                "triggerer), then clear this task",
+            ) from error
+        except TaskDeferralError as error:
+            raise failed_attempt(
+                ErrorCode.WAIT_FAILED,
+                f"the trigger of this wait ended over an error ({error}). Fix: see the traceback in this "
+                "task's log, then clear this task",
+            ) from error
+
+
+class StreamOperator(WaitMixin, StreamMixin, BaseOperator):
     """One step over ``stream``, done by :meth:`work`."""
 
     template_fields: Sequence[str] = ("submitted",)

@@ -19,6 +19,7 @@ from sluice.model.spec.config import ConfigError
 from sluice.model.spec.ledger import Document, run_key
 from sluice.model.verification.change_plan import Action, ChangePlan
 from sluice.model.verification.ranges import SHOWN
+from sluice.operators.base import WaitMixin
 from sluice.operators.decision import NO_USER
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def check_approved(
     ledger.put(run_key(run_id, "change-approval"), approval)
 
 
-class ApproveChangeOperator(StreamMixin, ApprovalOperator):
+class ApproveChangeOperator(WaitMixin, StreamMixin, ApprovalOperator):
     """Ask a person, with the plan's numbers, if rows go that do not come back, or more of them than the param
     ``ask_above``. A rejection skips the rest; nothing has been changed.
 

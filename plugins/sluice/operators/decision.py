@@ -22,7 +22,7 @@ from sluice.model.error_codes import ErrorCode, with_code
 from sluice.model.health.status import NEEDS_DECISION, Decision, HealthReport
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.ledger import Document
-from sluice.operators.base import BACKSTOP
+from sluice.operators.base import BACKSTOP, WaitMixin
 from sluice.operators.supervise import REQUEST, ActingOperator, decision_condition, decision_dag_id
 from sluice.triggers.decision import DecisionTrigger, obsolete_reason
 
@@ -60,7 +60,7 @@ class DecisionRequest:
             ) from error
 
 
-class RequestDecisionOperator(StreamMixin, HITLOperator):
+class RequestDecisionOperator(WaitMixin, StreamMixin, HITLOperator):
     """Request a decision: restart the component, keep it stopped, or check again.
 
     Waits an hour at most, without a worker, while supervision finds the component unhealthy and no person
