@@ -21,6 +21,7 @@ from sluice.model.spec.ledger import (
     METADATA,
     RUNTIME,
     Document,
+    countdown,
     history_key,
     history_prefix,
     is_ascending,
@@ -140,6 +141,11 @@ class History(Ledger):
     def since(self, kind: str, at: datetime) -> list[Document]:
         """The events of a kind from ``at`` on, oldest first. A GET each: for windows with few of them."""
         events = (self.get(key) for key in self._since(kind, at))
+        return [event for event in events if event is not None]
+
+    def at(self, kind: str, at: datetime) -> list[Document]:
+        """The events of a kind of exactly this time: a LIST, and a GET each."""
+        events = (self.get(key) for key in self.keys(f"{history_prefix(kind)}{countdown(at)}-"))
         return [event for event in events if event is not None]
 
     def latest(self, kind: str) -> Document | None:

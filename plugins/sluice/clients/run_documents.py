@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import chain
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from sluice.clients.errors import Refused
 from sluice.model.spec.ledger import Document, load_ids_prefix, load_of, run_key
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 _KEY = re.compile(r"runs/([^/]+)/([^/]+)\.json")
 # What a step adds to a document's name when it writes it again.
 _AGAIN = re.compile(r"-\d+(-\d+)?\.json")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST = datetime.min.replace(tzinfo=UTC)
 
 
@@ -34,6 +36,17 @@ def newest(ledger: Ledger, run_id: str, name: str) -> tuple[str, Document] | Non
     found = [(key, document) for key in (first, *again) if (document := ledger.get(key)) is not None]
     # Of equal seconds a later one.
     return sorted(found, key=lambda one: _written_at(one[1]))[-1] if found else None
+
+
+def add(ledger: Ledger, run_id: str, name: str, document: Document) -> None:
+    """Write ``<name>.json``; if that is another document, ``<name>-<number>`` beside it. Of several,
+    :func:`newest` finds the one with the latest ``at``. Raises Refused if that is taken too."""
+    if ledger.put(run_key(run_id, name), document) == document:
+        return
+    micros = (datetime.fromisoformat(document["at"]) - _EPOCH) // timedelta(microseconds=1)
+    key = run_key(run_id, f"{name}-{micros}")
+    if ledger.put(key, document) != document:
+        raise Refused(f"ledger document {ledger.uri(key)} exists with another content. Fix: clear this task")
 
 
 def find(ledger: Ledger, run_id: str, name: str) -> tuple[str, Document] | None:

@@ -34,7 +34,7 @@ class WaitMixin:
         try:
             return super().resume_execution(next_method, next_kwargs, context)  # type: ignore[misc]
         except TaskDeferralTimeout as error:
-            waits = getattr(self, "waits", ())
+            waits: Sequence[timedelta] = getattr(self, "waits", ())
             # Of several it is not known which.
             within = f"{waits[0].total_seconds() / 60:g} minutes" if len(waits) == 1 else "its timeout"
             raise failed(

@@ -10,7 +10,7 @@ from sluice.hooks.failures import final_failures
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.ledger import Document, run_key
 from sluice.model.verification.change_plan import ChangePlan
-from sluice.operators.change_approval import APPROVE, PLAN, check_approved, preview
+from sluice.operators.change_approval import PLAN, check_approved, preview
 from sluice.operators.load.checks import LoadFiles, check_offsets
 from sluice.operators.quarantine import QuarantineOperator
 from sluice.operators.spark_job import SparkJobOperator
@@ -134,6 +134,5 @@ class ApplyChangeOperator(SparkJobOperator):
             if is_made and plan.id not in published.newest:
                 self.log.info("change %s is published and verified: nothing is done again", plan.id)
                 return
-            answer = context["ti"].xcom_pull(task_ids=APPROVE)
-            check_approved(self.ledger, run_id, document, answer, published)
+            check_approved(self.ledger, run_id, document, published)
             self.submit(context, ["--plan", self.ledger.uri(key)])

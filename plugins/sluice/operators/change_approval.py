@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk.exceptions import TaskAwaitingInput
 
+from sluice.clients import run_documents
 from sluice.clients.errors import ClientError, Refused
 from sluice.hooks import change_plans, notifications
 from sluice.hooks.delivery import NotDelivered
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 RESPONSE_TIMEOUT = timedelta(hours=24)
 PLAN, APPROVE = "plan_change", "approve_change"
+# Name of the ledger's document.
+ANSWER = "change-approval"
 
 
 def preview(document: Document, address: str, limit: int = SHOWN) -> list[list[Any]]:
@@ -63,27 +65,36 @@ def needs_approval(document: Document) -> bool:
     return is_final or changed_rows(document) > ask_above(document)
 
 
-def check_approved(
-    ledger: Ledger, run_id: str, document: Document, answer: object, published: Changes
-) -> None:
+def check_approved(ledger: Ledger, run_id: str, document: Document, published: Changes) -> None:
     """Raise Refused unless a person approved a change that needs it, also if the task that asks was marked as
-    success. Who did is recorded in the ledger as ``change-approval.json``."""
+    success. Only the ledger says so (:func:`_record`): who may edit XComs can write any answer there."""
     change = document["change_id"]
     if not needs_approval(document) or change in published.newest:
         return
-    # Who may write XComs can write another one.
-    given = answer if isinstance(answer, Mapping) else {}
-    chosen, who = given.get("chosen_options"), given.get("who")
-    if chosen != [ApprovalOperator.APPROVE] or not who:
-        found = f"its answer is {chosen}" if chosen else "it has no answer"
+    found = run_documents.newest(ledger, run_id, ANSWER)
+    given = found[1] if found else {}
+    answer, is_of_this = given.get("answer"), given.get("change_id") == change
+    if answer != ApprovalOperator.APPROVE or not given.get("who") or not is_of_this:
+        said = f"its answer is {answer}" if answer and is_of_this else "it has no answer"
+        by = "" if given.get("who") or not answer else ", of no person"
         raise Refused(
             f"change {change} ({document['action']} of {changed_rows(document)} rows) is not approved: a "
-            f"person has to, in task {APPROVE}, and {found}; nothing was changed. Fix: clear {APPROVE}, and "
-            "answer it",
+            f"person has to, in task {APPROVE}, and {said}{by}; nothing was changed. Fix: clear {APPROVE}, "
+            "and answer it",
             ErrorCode.CHANGE_REFUSED,
         )
-    approval = {"change_id": change, "who": who, "at": given.get("at")}
-    ledger.put(run_key(run_id, "change-approval"), approval)
+
+
+def _record(ledger: Ledger, run_id: str, document: Document, event: dict[str, Any]) -> None:
+    """Keep an answer as Airflow hands it to the task that it resumes. Of several the latest counts."""
+    user = event["responded_by_user"]
+    answer = {
+        "change_id": document["change_id"],
+        "answer": ", ".join(event["chosen_options"]),
+        "who": user["name"] if user else None,
+        "at": event["responded_at"].isoformat(),
+    }
+    run_documents.add(ledger, run_id, ANSWER, answer)
 
 
 class ApproveChangeOperator(WaitMixin, StreamMixin, ApprovalOperator):
@@ -147,6 +158,10 @@ class ApproveChangeOperator(WaitMixin, StreamMixin, ApprovalOperator):
                 f"the change of {self.stream} has no answer in {hours} h; nothing was changed. Fix: trigger "
                 f"a new run, and answer its {APPROVE} (Required Actions)",
             )
+        if "error" not in event:
+            # Before a rejection skips the rest.
+            with final_failures():
+                _record(self.ledger, context["run_id"], document, event)
         answer = super().execute_complete(context, event)
         user = answer["responded_by_user"]
         return {

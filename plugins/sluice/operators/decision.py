@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.standard.operators.hitl import HITLOperator
 from airflow.sdk.execution_time.hitl import upsert_hitl_detail
 
+from sluice.clients import run_documents
 from sluice.clients.errors import ClientError, Missing
 from sluice.hooks import notifications
 from sluice.hooks.delivery import NotDelivered
@@ -19,7 +20,7 @@ from sluice.hooks.failures import final_failures, table
 from sluice.hooks.lifecycle import request_from
 from sluice.hooks.platform import StreamMixin
 from sluice.model.error_codes import ErrorCode, with_code
-from sluice.model.health.status import NEEDS_DECISION, Decision, HealthReport
+from sluice.model.health.status import NEEDS_DECISION, Decision, Health, HealthReport
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.ledger import Document
 from sluice.operators.base import BACKSTOP, WaitMixin
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 RESPONSE_TIMEOUT = timedelta(hours=1)
 NO_USER = "no user"
+# Name of the ledger's document.
+ANSWER = "decision"
 MAX_CHARACTERS = 400
 MAX_LINES = 20
 WIDTH = 110
@@ -44,20 +47,38 @@ CHOICES = f"""\
 
 
 class DecisionRequest:
-    """The request that a run of the decision DAG is for, from its conf."""
+    """The request that a run of the decision DAG is for, from its conf, and ``step``'s component with it.
 
-    def __init__(self, context: Context) -> None:
+    Whoever may trigger DAGs can give any conf, so the request has to be in the component's history under this
+    run's id; health and message are those of the history. Raises Missing, ConfigError.
+    """
+
+    def __init__(self, context: Context, step: StreamMixin) -> None:
         conf = context["dag_run"].conf or {}
         try:
             self.component = str(conf["component"])
             self.at = datetime.fromtimestamp(conf["requested_at"], UTC)
-            self.report = HealthReport.from_json(conf["report"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise Missing(
-                f"the run's conf is no request for a decision: {str(error).splitlines()[0]}. Fix: only "
-                "supervision triggers this DAG; to restart or stop a component, trigger the stream's DAG",
-                ErrorCode.INVALID_PARAMETER,
-            ) from error
+            report = HealthReport.from_json(conf["report"])
+        # Too large a time is an OverflowError, or the C library's OSError.
+        except (KeyError, TypeError, ValueError, OverflowError, OSError) as error:
+            raise _no_request(str(error)) from error
+        step.component = self.component
+        run_id, asked = context["run_id"], step.history.at("decision_requested", self.at)
+        event = next((event for event in asked if event.get("run") == run_id), None)
+        if event is None:
+            raise _no_request(
+                f"the history of the {self.component} has no decision_requested of run {run_id} at "
+                f"{self.at.isoformat()}"
+            )
+        self.report = replace(report, health=Health(event["health"]), message=event["message"])
+
+
+def _no_request(reason: str) -> Missing:
+    return Missing(
+        f"the run's conf is no request for a decision: {reason.partition(chr(10))[0]}. Fix: only supervision "
+        "triggers this DAG; to restart or stop a component, trigger the stream's DAG",
+        ErrorCode.INVALID_PARAMETER,
+    )
 
 
 class RequestDecisionOperator(WaitMixin, StreamMixin, HITLOperator):
@@ -86,8 +107,7 @@ class RequestDecisionOperator(WaitMixin, StreamMixin, HITLOperator):
 
     def execute(self, context: Context) -> None:
         with final_failures():
-            decision_request = DecisionRequest(context)
-            self.component = decision_request.component
+            decision_request = DecisionRequest(context, self)
             component = self.spec.component(self.component)
             window = timedelta(seconds=self.spec.supervision.restart_window_seconds)
             restarts = self.history.since("restart", decision_request.at - window)
@@ -132,12 +152,15 @@ class RequestDecisionOperator(WaitMixin, StreamMixin, HITLOperator):
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         answer = super().execute_complete(context, event)
         user = answer["responded_by_user"]
-        return {
+        decision = {
             "choice": answer["chosen_options"][0],
             "who": user["name"] if user else NO_USER,
             "at": answer["responded_at"].isoformat(),
             "reason": event.get("reason", ""),
         }
+        with final_failures():
+            run_documents.add(self.ledger, context["run_id"], ANSWER, decision)
+        return decision
 
     def _tail(self, program: str) -> list[str]:
         try:
@@ -157,11 +180,12 @@ class ApplyDecisionOperator(ActingOperator):
         super().__init__(component="", **kwargs)
 
     def work(self, context: Context) -> None:
-        decision_request = DecisionRequest(context)
-        self.component = decision_request.component
-        answer = context["ti"].xcom_pull(task_ids=REQUEST)
-        if answer is None:
-            raise Missing(f"the run has no decision. Fix: clear its {REQUEST} task")
+        decision_request = DecisionRequest(context, self)
+        # Not the XCom: who may edit XComs can write any answer there.
+        found = run_documents.newest(self.ledger, context["run_id"], ANSWER)
+        if found is None:
+            raise Missing(f"the ledger has no decision of this run. Fix: clear its {REQUEST} task")
+        answer = found[1]
         choice, who, at = Decision(answer["choice"]), answer["who"], datetime.fromisoformat(answer["at"])
         stale = answer["reason"] or obsolete_reason(self.history, decision_request.at) or ""
         document = {"choice": choice.value, "who": who, "run": context["run_id"], "stale": stale}
@@ -180,7 +204,9 @@ class ApplyDecisionOperator(ActingOperator):
         self.wait_for_recovery(result, before)
 
     def record_recovery(self, context: Context, event: dict[str, Any], result: dict[str, Any]) -> None:
-        self.component = DecisionRequest(context).component
+        with final_failures():
+            # It says which component.
+            DecisionRequest(context, self)
         super().record_recovery(context, event, result)
 
 

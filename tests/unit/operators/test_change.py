@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -77,6 +77,14 @@ class World:
         ti = SimpleNamespace(id="ti", xcom_pull=lambda task_ids: self.answer)
         return step, given(run_id="r", params=params, ti=ti, task_instance=ti, **more)
 
+    def respond(self, option: str, at: datetime = AT, user: str | None = "ann") -> Any:
+        """Airflow resumes the task that asks, with an answer."""
+        step, context = self.do(ApproveChangeOperator)
+        return step.execute_complete(context, {
+            "chosen_options": [option], "params_input": {}, "responded_at": at, "timedout": False,
+            "responded_by_user": {"id": "1", "name": user} if user else None,
+        })  # fmt: skip
+
     def run(self, kind: Any) -> Any:
         step, context = self.do(kind)
         return step.execute(context)
@@ -110,7 +118,7 @@ def test_a_person_is_asked_if_rows_go_for_good_or_many_are_changed(
         with raising(AirflowFailException, "SLU-420", "not approved", "clear approve_change"):
             world.run(ApplyChangeOperator)
         assert world.submitted == []
-        world.answer = APPROVED
+        world.respond("Approve")
     world.run(ApplyChangeOperator)
     assert len(world.submitted) == 1
 
@@ -147,9 +155,9 @@ def test_what_is_shown_is_cut_and_names_the_whole_plan(world: World) -> None:
     "chosen_options": ["Reject"], "who": "ann", "at": "",
 }, {
     "chosen_options": ["Approve"], "reason": "change c1 is published already",
-}])  # fmt: skip
+}, APPROVED])  # fmt: skip
 def test_a_revert_that_no_person_approved_is_not_made(world: World, answer: Any) -> None:
-    """Task approve_change was marked as success, or it was rejected and the next one cleared."""
+    """Task approve_change was marked as success, or its XCom was edited."""
     world.plan(Action.REVERT)
     world.answer = answer
     with raising(AirflowFailException, "SLU-420", "not approved", "clear approve_change"):
@@ -157,17 +165,60 @@ def test_a_revert_that_no_person_approved_is_not_made(world: World, answer: Any)
     assert world.submitted == []
 
 
-def test_who_approved_is_in_the_ledger(world: World) -> None:
+def test_who_approved_is_in_the_ledger_before_anything_is_applied(world: World) -> None:
     world.plan(Action.REVERT)
-    step, context = world.do(ApproveChangeOperator)
-    event = {
-        "chosen_options": ["Approve"], "params_input": {}, "responded_at": AT,
-        "responded_by_user": {"id": "1", "name": "ann"}, "timedout": False,
-    }  # fmt: skip
-    world.answer = step.execute_complete(context, event)
-    world.run(ApplyChangeOperator)
+    assert world.respond("Approve") == APPROVED
     said = world.ledger.get(run_key("r", "change-approval"))
-    assert said == {"change_id": ID, "who": "ann", "at": AT.isoformat()}
+    assert said == {"change_id": ID, "answer": "Approve", "who": "ann", "at": AT.isoformat()}
+    world.answer = {"chosen_options": ["Reject"], "who": "eve", "at": ""}
+    world.run(ApplyChangeOperator)
+    assert len(world.submitted) == 1
+
+
+LATER = AT + timedelta(minutes=1)
+
+
+@pytest.mark.parametrize(
+    ("answers", "is_made"),
+    [
+        (["Reject"], False),
+        (["Approve", "Reject"], False),
+        (["Reject", "Approve"], True),
+        (["Approve", "Approve"], True),
+        (["Approve", "Reject", "Approve"], True),
+    ],
+)
+def test_of_several_answers_the_last_counts(world: World, answers: list[str], is_made: bool) -> None:
+    """approve_change was cleared and answered again; then apply_change was cleared alone."""
+    world.plan(Action.REVERT)
+    for number, answer in enumerate(answers):
+        for _ in range(2):
+            world.respond(answer, AT + timedelta(minutes=number))
+    assert len(list(world.ledger.keys("runs/r/change-approval"))) == len(answers)
+    world.answer = APPROVED
+    if is_made:
+        world.run(ApplyChangeOperator)
+    else:
+        with raising(AirflowFailException, "SLU-420", "not approved", "its answer is Reject"):
+            world.run(ApplyChangeOperator)
+    assert len(world.submitted) == is_made
+
+
+def test_an_answer_of_nobody_or_about_another_change_approves_nothing(world: World) -> None:
+    world.plan(Action.REVERT)
+    world.respond("Approve", user=None)
+    with raising(AirflowFailException, "SLU-420", "not approved"):
+        world.run(ApplyChangeOperator)
+    other = {"change_id": "c0", "answer": "Approve", "who": "ann", "at": LATER.isoformat()}
+    world.ledger.put(run_key("r", "change-approval-1"), other)
+    with raising(AirflowFailException, "SLU-420", "not approved"):
+        world.run(ApplyChangeOperator)
+    # Of an earlier version, which took it from the XCom.
+    old = {"change_id": ID, "who": "ann", "at": (LATER + timedelta(minutes=1)).isoformat()}
+    world.ledger.put(run_key("r", "change-approval-2"), old)
+    with raising(AirflowFailException, "SLU-420", "not approved"):
+        world.run(ApplyChangeOperator)
+    assert world.submitted == []
 
 
 def test_without_an_answer_it_says_so(world: World) -> None:

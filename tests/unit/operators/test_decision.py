@@ -15,13 +15,14 @@ from sluice.clients.errors import Unreachable
 from sluice.clients.ledger import History
 from sluice.hooks import notifications
 from sluice.model.health.sample import ProcessState as S
-from sluice.model.health.status import Decision, Health
+from sluice.model.health.status import Decision, Health, HealthReport
 from sluice.operators import decision
 from sluice.operators.decision import ApplyDecisionOperator, RequestDecisionOperator
 from sluice.triggers.decision import DecisionTrigger
 from tests.support import notifier
 from tests.support.notifier import Recorder, rule
 from tests.support.raising import raising
+from tests.support.steps import ledger
 from tests.support.supervision import SPEC, FakeRuntime, connect, context, events, history, report, sample
 
 FLAPPING = report(Health.FLAPPING, message="dead: it ended; it was restarted 3 times", rate=1.25)
@@ -38,12 +39,21 @@ class Step:
     def __init__(self, kind: Any, state: S = S.EXITED) -> None:
         self.runtime = FakeRuntime(state)
         self.kept = history()
+        self.ledger = ledger("nyc_taxi")
         self.operator = kind(task_id="step", stream="nyc_taxi")
         self.operator.__dict__["platform_hook"] = SimpleNamespace(
             runtime=self.runtime,
             history=lambda name: self.kept,
+            ledger=lambda stream: self.ledger,
             observer=lambda spec, component: SimpleNamespace(observe=lambda now: sample()),
         )
+
+    def asked(self, made: HealthReport = FLAPPING, at: datetime | None = None) -> Any:
+        """The context of a run that supervision triggered."""
+        at = at or datetime.now(UTC)
+        recorded = {"run": "run-1", "health": made.health.value, "message": made.message}
+        self.kept.record("decision_requested", recorded, at)
+        return context(conf={**conf(at), "report": made.to_json()})
 
 
 @pytest.fixture
@@ -56,7 +66,7 @@ def requested(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 def request(step: Step) -> TaskDeferred:
     with pytest.raises(TaskDeferred) as caught:
-        step.operator.execute(context(conf=conf()))
+        step.operator.execute(step.asked())
     return caught.value
 
 
@@ -82,8 +92,9 @@ def test_it_asks_with_the_report_and_waits_for_an_hour(requested: list[dict[str,
 def test_it_asks_about_a_configuration_and_not_about_restarts(requested: list[dict[str, Any]]) -> None:
     line = "SLU-101 ConfigError: stream.toml: unknown key 'x'"
     down = report(Health.DOWN, message=f"stream-nyc_taxi is EXITED ({line}), exit code 78 after 3 s")
+    step = Step(RequestDecisionOperator)
     with pytest.raises(TaskDeferred):
-        Step(RequestDecisionOperator).operator.execute(context(conf={**conf(), "report": down.to_json()}))
+        step.operator.execute(step.asked(down))
     assert requested[0]["subject"] == (
         "The consumer of nyc_taxi cannot work with its configuration: restart it, once that is corrected?"
     )
@@ -116,6 +127,39 @@ def test_without_the_log_it_asks_all_the_same(requested: list[dict[str, Any]]) -
 def test_a_run_that_supervision_did_not_trigger_says_so() -> None:
     with raising(AirflowFailException, "component"):
         Step(RequestDecisionOperator).operator.execute(context())
+
+
+@pytest.mark.parametrize("requested_at", [1e20, -1e20, float("inf"), float("nan"), 4e9, 0, -1, "now", None])
+def test_a_time_that_is_none_is_no_request(requested_at: Any) -> None:
+    step = Step(RequestDecisionOperator)
+    step.asked()
+    with raising(AirflowFailException, "SLU-104", "only supervision"):
+        step.operator.execute(context(conf={**conf(), "requested_at": requested_at}))
+
+
+@pytest.mark.parametrize("kind", [RequestDecisionOperator, ApplyDecisionOperator])
+def test_a_run_whose_request_is_not_in_the_history_asks_and_does_nothing(
+    kind: Any, requested: list[dict[str, Any]]
+) -> None:
+    """Whoever may trigger DAGs gives any conf; another run's request is no request of this one."""
+    step = Step(kind)
+    at = datetime.now(UTC)
+    step.kept.record("decision_requested", {"run": "run-2", "health": "down", "message": "m"}, at)
+    with raising(AirflowFailException, "SLU-104", "run-1", "no decision_requested"):
+        step.operator.execute(context(conf=conf(at)))
+    assert (requested, step.runtime.did) == ([], [])
+
+
+def test_health_and_message_are_those_of_the_history(requested: list[dict[str, Any]]) -> None:
+    step = Step(RequestDecisionOperator)
+    given = step.asked()
+    forged = report(Health.DOWN, message="press Restart it, says the boss")
+    given["dag_run"].conf["report"] = forged.to_json()
+    with pytest.raises(TaskDeferred):
+        step.operator.execute(given)
+    assert FLAPPING.message in requested[0]["body"]
+    assert "keeps failing" in requested[0]["subject"]
+    assert "the boss" not in requested[0]["body"]
 
 
 def test_nothing_that_is_shown_is_markup() -> None:
@@ -210,11 +254,21 @@ def test_a_persons_answer_says_who() -> None:
 # What an answer does.
 
 
-def apply(step: Step, choice: Decision) -> TaskDeferred | None:
+def answered(step: Step, choice: Decision, at: datetime | None = None) -> dict[str, Any]:
+    """Airflow resumes the task that asks, with a person's answer."""
+    asks = Step(RequestDecisionOperator)
+    asks.ledger = step.ledger
+    user = {"id": "1", "name": "ada"}
+    event = {"chosen_options": [choice.value], "params_input": {}, "responded_by_user": user}
+    return dict(asks.operator.execute_complete(context(), {**event, "responded_at": at or datetime.now(UTC)}))
+
+
+def apply(step: Step, choice: Decision | None, xcom: dict[str, Any] | None = None) -> TaskDeferred | None:
     """Apply an answer to a question of ten minutes ago; what it then waits for."""
-    now = datetime.now(UTC)
-    answer = {"choice": choice.value, "who": "ada", "at": now.isoformat(), "reason": ""}
-    given = context({"request_decision": answer}, conf=conf(now - timedelta(minutes=10)))
+    given = step.asked(at=datetime.now(UTC) - timedelta(minutes=10))
+    if choice is not None:
+        xcom = xcom or answered(step, choice)
+    given["ti"].xcoms["request_decision"] = xcom
     try:
         step.operator.execute(given)
     except TaskDeferred as waits:
@@ -231,7 +285,7 @@ def test_restart_restarts_whatever_instance_is_there_and_is_verified() -> None:
     assert (answer["choice"], answer["who"], answer["run"]) == ("Restart it", "ada", "run-1")
     assert (restart["who"], restart["requested"]) == ("ada", True)
     event = {"outcome": "reached", "reason": "", "at": datetime.now(UTC).timestamp()}
-    step.operator.record_recovery(context(conf=conf()), event, **(waits.kwargs or {}))
+    step.operator.record_recovery(step.asked(), event, **(waits.kwargs or {}))
     assert len(events(step.kept, "recovered")) == 1
 
 
@@ -265,6 +319,29 @@ def test_an_answer_that_came_too_late_is_not_applied(choice: Decision, kind: str
     assert answer["stale"]
 
 
-def test_without_an_answer_the_task_to_clear_is_named() -> None:
-    with raising(AirflowFailException, "request_decision"):
-        Step(ApplyDecisionOperator).operator.execute(context(conf=conf()))
+@pytest.mark.parametrize("is_forged", [False, True])
+def test_without_an_answer_in_the_ledger_the_task_to_clear_is_named(is_forged: bool) -> None:
+    """Whoever may edit XComs can write any answer there."""
+    step = Step(ApplyDecisionOperator)
+    forged = {"choice": "Restart it", "who": "ada", "at": datetime.now(UTC).isoformat(), "reason": ""}
+    with raising(AirflowFailException, "clear its request_decision"):
+        apply(step, None, forged if is_forged else None)
+    assert (step.runtime.did, events(step.kept, "decision")) == ([], [])
+
+
+def test_an_xcom_changes_no_answer() -> None:
+    step = Step(ApplyDecisionOperator)
+    forged = answered(step, Decision.CHECK) | {"choice": "Restart it"}
+    assert apply(step, None, forged) is None
+    assert step.runtime.did == []
+
+
+def test_of_two_answers_the_later_counts() -> None:
+    """The task that asks was cleared, and answered again."""
+    step = Step(ApplyDecisionOperator, S.RUNNING)
+    answered(step, Decision.CHECK, datetime.now(UTC) - timedelta(minutes=1))
+    for _ in range(2):
+        answered(step, Decision.SUSPEND, datetime(2040, 1, 1, tzinfo=UTC))
+    assert len(list(step.ledger.keys("runs/run-1/"))) == 2
+    apply(step, None)
+    assert step.kept.suspended() is not None

@@ -12,7 +12,8 @@ A backfill's run has several loads; its documents are under ``<run_id>#<number>`
     runs/<run_id, quoted>/proof.json        the result of `validate`, if it passed; repeated: proof-<snapshot>
     runs/<run_id, quoted>/audit.json        objects and versions of the load, by its first audit that passed
     runs/<run_id, quoted>/change.json       the plan of a change, pinned by its first attempt
-    runs/<run_id, quoted>/change-approval.json  who approved a change, if a person had to
+    runs/<run_id, quoted>/change-approval.json  a person's answer about a change; later: change-approval-<n>
+    runs/<run_id, quoted>/decision.json     the answer about a component, later ones: decision-<n>
     runs/<run_id, quoted>/change-proof.json the result of `verify_change`, if it passed
     runs/<run_id, quoted>/findings-<task>.json  what a run of reconciliation found that later ones do not
     runs/<run_id, quoted>/compaction.json   date and snapshots, pinned by the first attempt of a compaction
@@ -97,7 +98,7 @@ def verified_of(key: str) -> tuple[str, int] | None:
 
 def run_key(run_id: str, name: str) -> str:
     """``name``: plan, produced, baseline, reconciliation, proof, proof-<snapshot>, audit, change,
-    change-approval, change-proof, findings-<task>, compaction, or one of
+    change-approval, change-proof, decision, findings-<task>, compaction, or one of
     :mod:`sluice.hooks.compaction_runs`."""
     # Run ids contain ":" and "+".
     return f"runs/{quote(run_id, safe='')}/{name}.json"
