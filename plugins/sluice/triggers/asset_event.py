@@ -28,7 +28,8 @@ class PublishedEventTrigger(StreamTrigger, BaseEventTrigger):
 
     The first time it only records where the stream is. What it announced it records a poll later, when
     Airflow has stored the event: a triggerer that ends before that announces the same offsets again, and
-    loses none. One question to PostgreSQL per poll; S3 is read only after a commit.
+    loses none. One question to PostgreSQL per poll, and none before an event may be due again; S3 is read
+    only after a commit.
     """
 
     every: float
@@ -46,6 +47,7 @@ class PublishedEventTrigger(StreamTrigger, BaseEventTrigger):
         recorded: Announced | None = None
         failure = ""
         while True:
+            pause = POLL_SECONDS
             try:
                 if known is None:
                     found = await store.aget(STATE)
@@ -53,9 +55,10 @@ class PublishedEventTrigger(StreamTrigger, BaseEventTrigger):
                 if known is not None and known is not recorded:
                     await store.aset(STATE, known.to_json())
                     recorded = known
-                position = await self._position()
                 payload = None
-                if position is not None:
+                if (left := self._seconds_left(known)) > 0:
+                    pause = max(left, POLL_SECONDS)
+                elif (position := await self._position()) is not None:
                     payload, known = self._next(known, position)
                 failure = ""
                 if payload is not None:
@@ -65,21 +68,26 @@ class PublishedEventTrigger(StreamTrigger, BaseEventTrigger):
                 if str(error) != failure:
                     self.log.warning("publications of %s are not known: %s", self.stream, error)
                 failure = str(error)
-            await self.sleep(POLL_SECONDS)
+            await self.sleep(pause)
 
     async def _position(self) -> Position | None:
         table = self.spec.table
         return await self.ask(lambda clients: clients.platform_hook.lake.position(table))
 
+    def _seconds_left(self, known: Announced | None) -> float:
+        """Until an event may be due. A time to come is of a clock that was ahead, and holds up nothing."""
+        passed = self.clock() - known.at if known else self.every
+        return self.every - passed if 0 <= passed < self.every else 0.0
+
     def _next(self, known: Announced | None, position: Position) -> tuple[dict[str, Any] | None, Announced]:
-        """The payload of an event that is due, and what is announced then."""
+        """The payload of an event, and what is announced then."""
         if known is None:
             return None, Announced.of(position)
         publication = since(known, position)
         if publication.restored:
             self.log.warning("%s: %s", self.stream, publication.restored)
             return None, Announced.of(position, known.at)
-        if not publication.new or self.clock() - known.at < self.every:
+        if not publication.new:
             return None, known
         payload = {
             "stream": self.stream,

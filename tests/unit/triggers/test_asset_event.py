@@ -49,13 +49,15 @@ class Watched:
 
     def __init__(self, position: Callable[[float], Position | Exception | None]) -> None:
         self.position, self.store, self.now = position, Store(), 0.0
+        # How far the clock is ahead; when the table was read.
+        self.ahead, self.reads = 0.0, list[float]()
         self.events: list[tuple[float, dict[str, Any]]] = []
 
     def run(self, until: float, every: float = 60.0) -> None:
         """As a triggerer that ends at ``until``."""
         trigger = PublishedEventTrigger(stream="nyc_taxi", every=every)
         trigger.asset_state_store = self.store  # type: ignore[assignment]
-        trigger.clock = lambda: BEGAN + self.now
+        trigger.clock = lambda: BEGAN + self.now + self.ahead
         trigger.sleep = self._sleep
         lake = SimpleNamespace(position=self._read, close=lambda: None)
         connect(trigger, SimpleNamespace(lake=lake))
@@ -69,14 +71,15 @@ class Watched:
             asyncio.run(watch())
 
     def _read(self, table: str) -> Position | None:
+        self.reads.append(self.now)
         found = self.position(self.now)
         if isinstance(found, Exception):
             raise found
         return found
 
     async def _sleep(self, seconds: float) -> None:
-        assert seconds == POLL_SECONDS
-        self.now += seconds
+        assert seconds >= POLL_SECONDS
+        self.now = min(self.now + seconds, self.until)
         if self.now >= self.until:
             raise Over
 
@@ -113,6 +116,30 @@ def test_a_busy_stream_has_one_event_in_the_time_and_no_offset_is_left_out() -> 
     assert len(times) == pytest.approx(600 / 60, abs=2)
     ends = [1, *(until for _, until in watched.ranges)]
     assert [start for start, _ in watched.ranges] == ends[:-1]
+
+
+def test_while_no_event_is_due_the_table_is_not_read() -> None:
+    watched = Watched(lambda now: at(int(now) + 1))
+    watched.run(until=600)
+    assert len(watched.reads) <= len(watched.events) + 2
+    # The state was stored before the long sleep.
+    (last, _) = watched.events[-1]
+    assert watched.store.values[STATE]["at"] == BEGAN + last
+
+
+def test_a_quiet_stream_is_announced_at_the_next_look() -> None:
+    watched = Watched(lambda now: at(1) if now < 200 else at(5) if now < 303 else at(9))
+    watched.run(until=400)
+    assert [when for when, _ in watched.events] == [200, 305]
+
+
+def test_a_clock_that_was_ahead_silences_nothing() -> None:
+    watched = Watched(lambda now: at(1) if now < 30 else at(5) if now < 100 else at(9))
+    watched.ahead = 1e6
+    watched.run(until=60)
+    watched.ahead = 0
+    watched.run(until=200)
+    assert watched.ranges == [[1, 5], [5, 9]]
 
 
 def test_a_restart_neither_repeats_nor_loses_an_event() -> None:
