@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -46,7 +48,8 @@ BEYOND_STALL_SECONDS = 15.0
 MAX_INTERVAL_SHARE = 0.75
 # How long no recovery is to be told after the ledger said so. A missed deadline is told by another process.
 SETTLED_SECONDS = 600.0
-# History -> until when (seconds since 1970), so that a check in which nothing changed costs no request.
+# History -> until when (of the monotonic clock: one that is set back must not silence a recovery), so that a
+# check in which nothing changed costs no request.
 _settled: dict[str, float] = {}
 
 
@@ -72,6 +75,7 @@ class HealthTrigger(StreamTrigger):
         super().__post_init__()
         # Set by the triggerer.
         self.timeout_after: datetime | None = None
+        self.monotonic: Callable[[], float] = time.monotonic
         self.assess: Callable[[str, Sequence[Sample], Supervision, RestartHistory], HealthReport] = assess
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
@@ -102,7 +106,7 @@ class HealthTrigger(StreamTrigger):
         if not notifications.has_recovered(self.component, health):
             _settled.pop(name, None)
             return False
-        if _settled.get(name, 0.0) > self.clock():
+        if self.monotonic() < _settled.get(name, -math.inf):
             return False
         try:
             must_tell = await self.ask(lambda clients: is_told(clients.history, self.stream))
@@ -112,7 +116,7 @@ class HealthTrigger(StreamTrigger):
             self.log.warning("what was told is unknown: %s", error)
             return False
         if not must_tell:
-            _settled[name] = self.clock() + SETTLED_SECONDS
+            _settled[name] = self.monotonic() + SETTLED_SECONDS
         return must_tell
 
     async def _observe(self) -> tuple[Observation, RestartHistory | None]:

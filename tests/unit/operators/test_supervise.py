@@ -70,6 +70,8 @@ class World(Runtime):
         self.meanwhile: Callable[[], None] = lambda: None
         self.ti = Ti({})
         self.requested: dict[str, Any] | None = None
+        # How far the clock was set back; the monotonic one was not.
+        self.set_back = 0.0
 
     # The clock.
 
@@ -201,6 +203,7 @@ class World(Runtime):
         made: Any = type(trigger)(**values)
         connect(made, self.hook)
         made.clock, made.sleep = lambda: self.now, self.sleep
+        made.monotonic = lambda: self.now + self.set_back
         made.task_instance = SimpleNamespace(
             task=None, task_id=self.component, get_template_context=lambda: given
         )

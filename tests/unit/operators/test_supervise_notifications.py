@@ -93,13 +93,15 @@ def test_a_check_in_which_nothing_changed_costs_no_request_more(world: World, tm
     assert first > then
 
 
-def test_another_process_that_told_is_noticed_in_time(world: World) -> None:
-    """A missed deadline may be told by another triggerer."""
+@pytest.mark.parametrize("set_back", [0, 1000])
+def test_another_process_that_told_is_noticed_in_time(world: World, set_back: float) -> None:
+    """A missed deadline may be told by another triggerer, and the clock be set back meanwhile."""
     airflow(world)
     run = (f"{STREAM}_stream", "r9")
     note = notifications.compose(notifications.Event.DEADLINE, STREAM, "supervision", "SLU-512 late", run)
     notifications.tell(world.kept, note, "SLU-512", {})
-    world.now += health.SETTLED_SECONDS + 1
+    world.now += health.SETTLED_SECONDS + 1 - set_back
+    world.set_back = set_back
     repair_source(world)
     airflow(world)
     assert [text.split(":")[0] for text in Recorder.messages()] == [
