@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from sluice.clients.errors import Refused
-from sluice.model.spec.ledger import Document, load_ids_prefix, load_of, run_key
+from sluice.model.spec.ledger import Document, load_id_of, load_ids_prefix, load_of, run_key
 
 if TYPE_CHECKING:
     from sluice.clients.ledger import Ledger
@@ -18,14 +18,48 @@ if TYPE_CHECKING:
 _KEY = re.compile(r"runs/([^/]+)/([^/]+)\.json")
 # What a step adds to a document's name when it writes it again.
 _AGAIN = re.compile(r"-\d+(-\d+)?\.json")
+# A load's number; other run ids may begin alike.
+_NUMBER = re.compile(r"\d{6}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST = datetime.min.replace(tzinfo=UTC)
 
 
 def newest_load(ledger: Ledger, run_id: str) -> str | None:
-    """The load id of the newest plan of a backfill's run; None before task `produce`. One LIST."""
-    found = [load_of(key) for key in ledger.keys(load_ids_prefix(run_id)) if key.endswith("/plan.json")]
-    return max(filter(None, found), default=None)
+    """The load id of the newest plan of a backfill's run; None before task `produce`.
+
+    A binary search over the loads' numbers, in LISTs of one key: 3 for one load, some 30 for 10,000.
+    """
+    newest, step = _load_after(ledger, run_id, 0), 1
+    if newest is None:
+        return None
+    while (found := _load_after(ledger, run_id, newest + step - 1)) is not None:
+        newest, step = found, 2 * step
+    # None is above it.
+    bound = newest + step - 1
+    while newest < bound:
+        middle = (newest + bound) // 2
+        if (found := _load_after(ledger, run_id, middle)) is not None:
+            newest = found
+        else:
+            bound = middle
+    # The baseline is written before the plan: of the newest number that may be all there is.
+    loads = (_load(run_id, number) for number in range(newest, 0, -1))
+    return next((load for load in loads if any(ledger.keys(run_key(load, "plan"), limit=1))), None)
+
+
+def _load(run_id: str, number: int) -> str:
+    return load_id_of(run_id, f"{run_id}#{number - 1}")
+
+
+def _load_after(ledger: Ledger, run_id: str, number: int) -> int | None:
+    """The lowest number above this one of the run's loads that have a document: one LIST of one key."""
+    # "0" sorts behind the slash after the number.
+    last = run_key(_load(run_id, number), "").removesuffix("/.json")
+    for key in ledger.keys(load_ids_prefix(run_id), limit=1, after=f"{last}0"):
+        load = load_of(key) or ""
+        if found := _NUMBER.fullmatch(load.removeprefix(f"{run_id}#")):
+            return int(found[0])
+    return None
 
 
 def newest(ledger: Ledger, run_id: str, name: str) -> tuple[str, Document] | None:

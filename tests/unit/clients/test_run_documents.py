@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from sluice.clients import run_documents
 from sluice.clients.errors import Refused
 from sluice.clients.ledger import Ledger
 from sluice.model.spec.ledger import run_key
+from tests.support.memory_s3 import MemoryS3
 from tests.support.raising import raising
 from tests.support.steps import ledger
 
@@ -50,6 +53,48 @@ def test_of_a_backfill_the_newest_load_by_the_run_id() -> None:
     # The newest load has none yet; the one before is no answer.
     assert run_documents.find(made, RUN, "proof") is None
     assert (run_documents.find(made, f"{RUN}#000001", "proof") or ("", {}))[1]["number"] == 1
+
+
+def backfilled(count: int, documents: int = 1) -> tuple[MemoryS3, Ledger]:
+    memory = MemoryS3()
+    made = ledger("nyc_taxi", memory)
+    for number in range(1, count + 1):
+        put(made, f"{RUN}#{number:06d}", "plan")
+        for other in range(documents - 1):
+            put(made, f"{RUN}#{number:06d}", f"z-{other}")
+    # Of a run whose id begins alike.
+    put(made, f"{RUN}#x", "plan")
+    put(made, f"{RUN}#5", "plan")
+    put(made, f"{RUN}0#000009", "plan")
+    return memory, made
+
+
+@pytest.mark.parametrize("count", [*range(1, 18), 100, 1000, 1023, 1024, 1025])
+def test_the_newest_of_any_number_of_loads(count: int) -> None:
+    _, made = backfilled(count)
+    assert run_documents.newest_load(made, RUN) == f"{RUN}#{count:06d}"
+
+
+def test_before_the_first_plan_there_is_no_load() -> None:
+    _, made = backfilled(0)
+    assert run_documents.newest_load(made, RUN) is None
+    put(made, f"{RUN}#000001", "baseline")
+    assert run_documents.newest_load(made, RUN) is None
+
+
+def test_a_load_that_has_only_a_baseline_yet_is_not_the_newest() -> None:
+    """Its attempt ended before the plan, and the next one takes the same number."""
+    _, made = backfilled(4)
+    put(made, f"{RUN}#000005", "baseline")
+    assert run_documents.newest_load(made, RUN) == f"{RUN}#000004"
+
+
+def test_what_the_newest_load_costs_hardly_follows_their_number() -> None:
+    memory, made = backfilled(2000, documents=5)
+    before, listed = memory.requests.total(), len(memory.listed)
+    assert run_documents.newest_load(made, RUN) == f"{RUN}#002000"
+    assert memory.requests.total() - before < 30
+    assert all(asked["MaxKeys"] == 1 for asked in memory.listed[listed:])
 
 
 def test_the_names_of_a_run_are_not_those_of_a_run_whose_id_begins_alike() -> None:
