@@ -199,7 +199,9 @@ def test_who_may_read_no_stream_is_told_so(fab: Airflow, open_page: OpenPage) ->
     browsers.screenshot(page, "rights-no-stream")
 
 
-def test_a_viewer_as_shipped_has_no_link_and_reaches_the_page_by_its_address(fab: Airflow, open_page: OpenPage) -> None:
+def test_a_viewer_as_shipped_has_no_link_and_reaches_the_page_by_its_address(
+    fab: Airflow, open_page: OpenPage
+) -> None:
     page = logged_in(open_page, fab, "viewer-as-shipped")
     link = partial(page.get_by_role, "link")
     expect(link(name="Dags").first).to_be_visible()

@@ -19,13 +19,13 @@ from sluice.model.health.guide import GUIDES
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.ledger import Document
 from sluice.model.spec.stream import ALL_STREAMS, CONSUMER, Declared, StreamSpec
+from sluice.runtime.watched import CHART_SECONDS
 from sluice.ui import formats, navigation
 from sluice.ui.airflow_db import LastCheck
 from sluice.ui.data import Sources, sources
 from sluice.ui.overview import Overview, StreamView, points_view, stream_view
 from sluice.ui.rights import Reader, may_read_log, may_read_stream, reader
 
-CHART_SECONDS = 3 * 3600.0
 MAX_EVENTS = 30
 LOG_LINES = 15
 clock = time.time

@@ -8,6 +8,7 @@ const at = (id) => document.getElementById(id);
 const REFRESH_MS = Number(document.body.dataset.refreshSeconds) * 1000;
 let received = Date.now();
 let failed = "";
+let timer;
 // Id of a section -> its HTML as the server wrote it.
 const sources = new Map();
 
@@ -84,7 +85,8 @@ const refresh = async () => {
     failed = `This page could not be updated: ${slow}.`;
   }
   show();
-  setTimeout(refresh, REFRESH_MS);
+  clearTimeout(timer);
+  timer = setTimeout(refresh, REFRESH_MS);
 };
 
 // Airflow shows the page in a frame that may not navigate its window. A link of Airflow's own document may.
@@ -101,5 +103,9 @@ document.addEventListener("click", (event) => {
 
 for (const node of document.querySelectorAll("main > [id]")) sources.set(node.id, node.innerHTML);
 localize(document);
-setTimeout(refresh, REFRESH_MS);
+timer = setTimeout(refresh, REFRESH_MS);
+// Timers almost stop in a hidden tab: refresh as soon as it is shown again.
+document.addEventListener("visibilitychange", () => {
+  if (!document.hidden && Date.now() - received > REFRESH_MS) refresh();
+});
 setInterval(show, 1000);
