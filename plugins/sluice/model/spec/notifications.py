@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
@@ -14,6 +15,8 @@ from typing import Any
 from sluice.model.spec import config
 from sluice.model.spec.config import ConfigError, build
 from sluice.model.spec.platform import DIRECTORY_VARIABLE
+
+log = logging.getLogger(__name__)
 
 # Names the user's file; a stack copies it to its platform folder.
 VARIABLE = "SLUICE_NOTIFICATIONS"
@@ -83,11 +86,18 @@ class Notifications:
         return [rule for rule in self.notify if rule.streams is None or stream in rule.streams]
 
 
-def parse(text: str, where: str, streams: Collection[str]) -> Notifications:
-    """Raises ConfigError naming ``where`` and the key. ``streams``: those that exist."""
+def parse(text: str, where: str, streams: Collection[str], *, is_strict: bool = True) -> Notifications:
+    """Raises ConfigError naming ``where`` and the key. ``streams``: those that exist; the name of another one
+    is a warning if it is not strict, for such a stream must not mute all others."""
     found = build(Notifications, config.toml(text, where), where)
     for number, rule in enumerate(found.notify, 1):
-        _check(rule, f"{where}: notify {number}", streams)
+        try:
+            _check_streams(rule, f"{where}: notify {number}", streams)
+        except ConfigError as error:
+            if is_strict or not rule.streams:
+                raise
+            log.warning("%s", error)
+        _check(rule, f"{where}: notify {number}")
     return found
 
 
@@ -104,24 +114,29 @@ def read(file: str, streams: Collection[str]) -> str:
     return text
 
 
-def load(streams: Collection[str], environ: Mapping[str, str] | None = None) -> Notifications:
+def load(
+    streams: Collection[str], environ: Mapping[str, str] | None = None, *, is_strict: bool = True
+) -> Notifications:
     """Read the file; no rules without one. Raises ConfigError as :func:`config.read` and :func:`parse`."""
     folder = (os.environ if environ is None else environ).get(DIRECTORY_VARIABLE)
     if not folder or not (Path(folder) / FILE).exists():
         return Notifications()
     path, text = config.read(DIRECTORY_VARIABLE, NAME, "notifications need this file", environ)
-    return parse(text, path, streams)
+    return parse(text, path, streams, is_strict=is_strict)
 
 
-def _check(rule: Rule, where: str, streams: Collection[str]) -> None:
+def _check_streams(rule: Rule, where: str, streams: Collection[str]) -> None:
+    if rule.streams is not None:
+        _among(rule.streams, streams, f"{where} streams")
+
+
+def _check(rule: Rule, where: str) -> None:
     if rule.notifier not in CLASSES and "." not in rule.notifier:
         raise ConfigError(
             f"{where} notifier: {rule.notifier!r} is unknown. Fix: give {', '.join(CLASSES)}, or the path of "
             "a notifier's class (package.module.Class)"
         )
     _among(rule.events, [event.value for event in Event], f"{where} events")
-    if rule.streams is not None:
-        _among(rule.streams, streams, f"{where} streams")
     if rule.notifier == SMTP and not rule.arguments.get("to"):
         raise ConfigError(f"{where} arguments: key 'to' is missing. Fix: add to = \"name@example.com\"")
 

@@ -56,6 +56,16 @@ def test_what_is_wrong_is_named_with_file_and_key(text: str, named: list[str]) -
         parse(text, FILE, STREAMS)
 
 
+def test_where_rules_are_used_a_stream_that_is_gone_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    gone = MAIL.replace('"smtp"', '"smtp"\nstreams = ["gone", "nyc_taxi"]')
+    found = parse(gone + MAIL, FILE, STREAMS, is_strict=False)
+    assert "'gone' is unknown" in caplog.text
+    assert [len(found.covering(stream)) for stream in STREAMS] == [2, 1]
+    for wrong in (gone.replace('"smtp"', '"mail"'), MAIL.replace('"smtp"', '"smtp"\nstreams = []')):
+        with raising(ConfigError, FILE):
+            parse(wrong, FILE, STREAMS, is_strict=False)
+
+
 def test_without_a_file_there_are_no_rules(tmp_path: Path) -> None:
     assert load(STREAMS, {}) == load(STREAMS, {DIRECTORY_VARIABLE: str(tmp_path)}) == Notifications()
     file = tmp_path / FILE
