@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from functools import cache
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 from sluice.model.error_codes import ErrorCode
 
 # Beside plugins/, in the repository as in the images.
+log = logging.getLogger(__name__)
+
 FILE = Path(__file__).parents[3] / "docs" / "errors.md"
 _ROW = re.compile(r"^\| `(SLU-\d{3})` \|(?:[^|]*\|){2} (.+) \|$", re.M)
 _LINK = re.compile(r"\[([^\]]+)\]\(([^)]+)\)")
@@ -23,10 +26,13 @@ def fix(code: ErrorCode) -> str:
 
 @cache
 def _fixes() -> dict[str, str]:
-    if not FILE.exists():
+    try:
+        page = FILE.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
         # As where the plugin is an installed package: an alert must not fail over its advice.
+        log.warning("%s cannot be read: %s", FILE, error)
         return {}
-    return {code: _plain(text) for code, text in _ROW.findall(FILE.read_text(encoding="utf-8"))}
+    return {code: _plain(text) for code, text in _ROW.findall(page)}
 
 
 def _plain(markdown: str) -> str:
