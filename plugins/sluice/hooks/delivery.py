@@ -20,6 +20,10 @@ from sluice.model.spec.notifications import FILE, Rule
 LIMIT_SECONDS = 12.0
 
 
+class NoAnswer(str):
+    """Why a notifier failed that did not return in time. It may have told all the same."""
+
+
 class NotDelivered(Exception):
     """At least one notifier failed."""
 
@@ -32,8 +36,8 @@ def deliver(
     context: Mapping[str, Any],
     limit: float = LIMIT_SECONDS,
 ) -> dict[str, str]:
-    """Call the notifiers of ``rules`` at the same time. Returns rule id -> reason of those that failed, or
-    did not return within ``limit`` seconds.
+    """Call the notifiers of ``rules`` at the same time. Returns rule id -> reason of those that failed;
+    NoAnswer of those that did not return within ``limit`` seconds.
 
     Threads, and not a process: a notifier gets its connection over its task's own channel to Airflow. One
     that hangs is a daemon, which ends with the process.
@@ -45,7 +49,9 @@ def deliver(
     for delivery in deliveries:
         delivery.join(max(end - time.monotonic(), 0.0))
     return {
-        delivery.rule.id: f"no answer within {limit:g} s" if delivery.is_alive() else delivery.failure
+        delivery.rule.id: NoAnswer(f"no answer within {limit:g} s")
+        if delivery.is_alive()
+        else delivery.failure
         for delivery in deliveries
         if delivery.is_alive() or delivery.failure
     }

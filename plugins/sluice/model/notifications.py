@@ -7,10 +7,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sluice.model.error_codes import ErrorCode, code_in
+from sluice.model.health.guide import GUIDES
 from sluice.model.health.status import Health
 from sluice.model.remedies import fix
 from sluice.model.spec.notifications import Event, Rule
 from sluice.model.spec.stream import CONSUMER
+from sluice.model.verification.findings import FindingName
 
 MAX_CHARACTERS = 500
 # A broken component's conditions: health statuses, failures and requests of one outage are fewer.
@@ -18,6 +20,12 @@ MAX_CONDITIONS = 50
 # Rule -> conditions told since the last recovery. Of a rule that does not cover an event too: it has nothing
 # to tell of it either.
 Told = Mapping[str, Sequence[str]]
+# Of a condition whose notifier gave no answer in time: it may have told, and is called once more.
+UNANSWERED = " (no answer)"
+# Code -> health: a component has one at a time.
+_HEALTHS = {
+    ErrorCode[f"HEALTH_{h.name}"].value: h for h in Health if f"HEALTH_{h.name}" in ErrorCode.__members__
+}
 
 
 @dataclass(frozen=True)
@@ -77,7 +85,8 @@ def notification(
     run: tuple[str, str],
     remedy: str = "",
 ) -> Notification:
-    """``about``: the component or DAG. Without ``remedy``: that of the code in ``message``."""
+    """``about``: the component or DAG. Without ``remedy``: that of the code in ``message``, of a health with
+    its way out."""
     text = one_line(message)
     code = code_in(text)
     subject = f"Sluice {event.value}: {stream} {about}: {text}"
@@ -88,9 +97,15 @@ def notification(
         message=f"{stream} {about}: {text}",
         link=link,
         page=page,
-        remedy=remedy or fix(code or ErrorCode.PROCESS_FAILED),
+        remedy=remedy or _remedy(code or ErrorCode.PROCESS_FAILED, stream),
         run=run,
     )
+
+
+def _remedy(code: ErrorCode, stream: str) -> str:
+    health = _HEALTHS.get(code.value)
+    way_out = GUIDES[health].for_stream(stream).way_out if health else ""
+    return f"{way_out} See {fix(code)}" if way_out else fix(code)
 
 
 def one_line(message: object) -> str:
@@ -106,6 +121,13 @@ def has_recovered(component: str, health: Health) -> bool:
     return health in (well if component == CONSUMER else well | {Health.FENCED})
 
 
+def scheduled_condition(task: str, message: str) -> str:
+    """Of a scheduled run's failure: its code and the names of its findings. Without the numbers, which differ
+    from run to run of the same outage."""
+    names = [name.value for name in FindingName if f"{name.value}:" in message]
+    return " ".join([f"{task}:", (code_in(message) or ErrorCode.PROCESS_FAILED).value, *names])
+
+
 def due(rules: Iterable[Rule], told: Told, condition: str) -> list[Rule]:
     """The rules that were not told of ``condition`` since the last recovery; of "", which is a recovery:
     those that were told of anything."""
@@ -114,16 +136,31 @@ def due(rules: Iterable[Rule], told: Told, condition: str) -> list[Rule]:
     return [rule for rule in rules if condition not in told.get(rule.id, ())]
 
 
-def after(rules: Iterable[Rule], told: Told, condition: str, done: Collection[Rule]) -> dict[str, list[str]]:
-    """``told`` after the rules of ``done`` were; without those that are no rules any more."""
+def after(
+    rules: Iterable[Rule],
+    told: Told,
+    condition: str,
+    done: Collection[Rule],
+    unanswered: Collection[Rule] = (),
+) -> dict[str, list[str]]:
+    """``told`` once ``condition`` holds and the rules of ``done`` were told; without those that are no rules
+    any more. Who gives no answer twice counts as told."""
+    mark = f"{condition}{UNANSWERED}"
 
     def conditions(rule: Rule) -> list[str]:
         before = list(told.get(rule.id, ()))
-        if rule not in done:
-            return before
-        return [*before, condition][-MAX_CONDITIONS:] if condition else []
+        if rule in unanswered and mark not in before:
+            return [*before, mark]
+        if rule in done or rule in unanswered:
+            return [*(one for one in before if still_holds(one)), condition] if condition else []
+        return [one for one in before if still_holds(one)] if condition in before else before
 
-    return {rule.id: kept for rule in rules if (kept := conditions(rule))}
+    def still_holds(earlier: str) -> bool:
+        # A run that was late says nothing of the health.
+        is_other = condition not in (earlier, ErrorCode.DEADLINE_MISSED)
+        return earlier != mark and not (is_other and earlier.removesuffix(UNANSWERED) in _HEALTHS)
+
+    return {rule.id: kept[-MAX_CONDITIONS:] for rule in rules if (kept := conditions(rule))}
 
 
 def _anchor(address: str) -> str:

@@ -9,7 +9,7 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk.exceptions import TaskAwaitingInput
 
 from sluice.clients import run_documents
-from sluice.clients.errors import ClientError, Refused
+from sluice.clients.errors import Refused
 from sluice.hooks import change_plans, notifications
 from sluice.hooks.delivery import NotDelivered
 from sluice.hooks.failures import failed, final_failures
@@ -136,13 +136,13 @@ class ApproveChangeOperator(WaitMixin, StreamMixin, ApprovalOperator):
             raise
 
     def _tell(self, context: Context) -> None:
-        """A failure is logged: who triggered the change has its run open, and it waits for a day."""
+        """A failure is logged, and recorded for the consumer's next check, which tells."""
         run = (self.dag_id, context["run_id"])
         note = notifications.request(self.stream, "change", self.subject, run, self.task_id)
-        since = notifications.start_of(context)
+        started = notifications.start_of(context)
         try:
-            notifications.tell_of_run(self.platform_hook.history(self.stream), note, since, context)
-        except (NotDelivered, ConfigError, ClientError) as error:
+            notifications.tell_of_run(lambda: self.platform_hook.history(self.stream), note, started, context)
+        except (NotDelivered, ConfigError) as error:
             self.log.error("%s", with_code(error.code, error))
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:

@@ -6,15 +6,16 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowRuntimeError, DagRunTriggerException
+from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, DagRunTriggerException
 from airflow.triggers.base import StartTriggerArgs
 
+from sluice.clients.errors import ClientError
 from sluice.hooks import notifications
 from sluice.hooks.delivery import NotDelivered
 from sluice.hooks.failures import failed, final_failures, table
 from sluice.hooks.lifecycle import request_from
 from sluice.hooks.observation import Observation
-from sluice.model.error_codes import ErrorCode
+from sluice.model.error_codes import ErrorCode, code_of, with_code
 from sluice.model.health.sample import Sample
 from sluice.model.health.status import (
     ALL,
@@ -27,7 +28,9 @@ from sluice.model.health.status import (
     no_action,
 )
 from sluice.model.notifications import has_recovered
+from sluice.model.spec.config import ConfigError
 from sluice.model.spec.notifications import Event
+from sluice.model.spec.stream import CONSUMER
 from sluice.operators.base import BACKSTOP, ComponentOperator
 from sluice.triggers.health import HealthTrigger, RecoveryTrigger
 from sluice.triggers.wait import Outcome
@@ -142,11 +145,20 @@ class SuperviseOperator(ActingOperator):
         context["ti"].xcom_push(key="return_value", value=observation.summary())
         for text in describe(observation):
             self.log.info("%s", text)
+        is_check = action_for(context["params"], self.component) is Action.CHECK
         with final_failures():
-            self._act(context, observation)
-            # Last: whatever becomes of it hinders no action. A failure is told by its callback.
-            if action_for(context["params"], self.component) is Action.CHECK:
-                self._tell_recovery(context, observation.report)
+            try:
+                self._act(context, observation)
+                # Last: whatever becomes of it hinders no action. A failure is told by its callback.
+                if is_check:
+                    self._tell_recovery(context, observation.report)
+                    self._check_maintenance(observation.report)
+            except AirflowFailException:
+                if is_check:
+                    self._try_tell_open(context)
+                raise
+            if is_check:
+                self._tell_open(context)
 
     def _act(self, context: Context, observation: Observation) -> None:
         assessed, action = observation.report, action_for(context["params"], self.component)
@@ -164,14 +176,16 @@ class SuperviseOperator(ActingOperator):
                     ErrorCode[f"HEALTH_{assessed.health.name}"],
                     f"the {self.component} of {self.stream} is {assessed.health.value}: {assessed.message}",
                 )
-            elif overdue := assessed.details.get(MAINTENANCE_OVERDUE):
-                raise failed(
-                    ErrorCode.MAINTENANCE_OVERDUE,
-                    f"{overdue}. Fix: unpause {self.stream}_maintenance, or see why its runs fail",
-                )
             return
         request = request_from(context, context["params"].get("reason") or "", requested=True)
         self.wait_for_recovery(self._carry_out(action, request, assessed), before)
+
+    def _check_maintenance(self, assessed: HealthReport) -> None:
+        if overdue := assessed.details.get(MAINTENANCE_OVERDUE):
+            raise failed(
+                ErrorCode.MAINTENANCE_OVERDUE,
+                f"{overdue}. Fix: unpause {self.stream}_maintenance, or see why its runs fail",
+            )
 
     def _tell_recovery(self, context: Context, assessed: HealthReport) -> None:
         if has_recovered(self.component, assessed.health):
@@ -187,6 +201,22 @@ class SuperviseOperator(ActingOperator):
             notifications.tell(self.history, note, condition, context)
         except NotDelivered as error:
             raise failed(error.code, error) from error
+
+    def _tell_open(self, context: Context) -> None:
+        """What could not be told of the stream's runs."""
+        if self.component != CONSUMER:
+            return
+        try:
+            notifications.tell_open(self.history, self.stream, context)
+        except NotDelivered as error:
+            raise failed(error.code, error) from error
+
+    def _try_tell_open(self, context: Context) -> None:
+        """In a check that is red already: a failure is logged, and the next check tries again."""
+        try:
+            self._tell_open(context)
+        except (AirflowFailException, ClientError, ConfigError) as error:
+            self.log.error("%s", with_code(code_of(error), error))
 
     def _carry_out(self, action: Action, request: Request, assessed: HealthReport) -> ActionResult:
         if action is Action.STOP:

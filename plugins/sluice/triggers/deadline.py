@@ -14,6 +14,9 @@ from sluice.model.spec.notifications import Event
 
 log = logging.getLogger(__name__)
 
+# Streams of which this process told since the ledger answered last.
+_told: set[str] = set()
+
 
 async def missed(*, stream: str, context: dict[str, Any]) -> str:
     """Callback of the DeadlineAlert of a stream's supervision; ``context``: run (as in REST) and deadline.
@@ -44,11 +47,16 @@ def _missed(stream: str, context: dict[str, Any]) -> str:
         "queued_at": run["queued_at"],
         "deadline": deadline.isoformat(),
     }
-    history = PlatformHook().history(stream)
-    history.record("deadline_missed", document, datetime.now(UTC))
     ids = (str(run["dag_id"]), str(run["dag_run_id"]))
-    note = notifications.compose(Event.DEADLINE, stream, "supervision", message, ids)
-    notifications.tell(history, note, ErrorCode.DEADLINE_MISSED.value, context)
+    # Told first: the ledger may be why it was missed.
+    try:
+        note = notifications.compose(Event.DEADLINE, stream, "supervision", message, ids)
+        condition = ErrorCode.DEADLINE_MISSED.value
+        if notifications.tell_anyway(stream, note, condition, context, lambda: stream in _told):
+            _told.add(stream)
+    finally:
+        PlatformHook().history(stream).record("deadline_missed", document, datetime.now(UTC))
+    _told.discard(stream)
     return f"{name} missed its deadline"
 
 

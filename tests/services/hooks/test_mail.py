@@ -52,6 +52,8 @@ class World:
     def history(self, name: str) -> History:
         return History(self.memory.as_client(), "s3://w/ledger", name)
 
+    brief_history = history
+
     def fails(self, error: Any = RISK) -> None:
         task = SimpleNamespace(
             task_id="consumer", dag_id="nyc_taxi_stream", stream="nyc_taxi", component="consumer"

@@ -579,6 +579,7 @@ def test_what_a_snapshot_and_the_ledger_say() -> None:
         "change-approval",
         "change-proof",
         "decision",
+        "notified-<dag>-<event>-<start>",
         "findings-<task>",
         "compaction",
     )
@@ -590,7 +591,7 @@ def test_what_a_snapshot_and_the_ledger_say() -> None:
     key = ledger.history_key("<kind>", at, "<suffix>").replace(ledger.moment(at), "<moment>")
     event = re.sub(r"\d{17}", "<countdown>", key)
     kinds = {ledger.METADATA: "tables", ledger.MAINTENANCE: "complete"}
-    kinds |= dict.fromkeys((ledger.NOTIFIED, ledger.NOTIFIED_RUN), "run")
+    kinds |= dict.fromkeys((ledger.NOTIFIED, ledger.UNDELIVERED, ledger.DELIVERED), "run")
     records = [event.replace("<kind>", kind).replace("<suffix>", suffix) for kind, suffix in kinds.items()]
     assert objects == [*source, *run, *records, event]
     assert ledger.moment(at) in OPERATING.read_text()

@@ -13,13 +13,13 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
-from sluice.clients.errors import Unreachable
+from sluice.clients.errors import Refused, Unreachable
 from sluice.clients.ledger import History
 from sluice.hooks import delivery, notifications
 from sluice.hooks.delivery import NotDelivered
 from sluice.hooks.failures import failed
 from sluice.model.error_codes import ErrorCode
-from sluice.model.spec.ledger import NOTIFIED, NOTIFIED_RUN
+from sluice.model.spec.ledger import NOTIFIED, UNDELIVERED
 from sluice.model.spec.notifications import Event
 from tests.support import notifier
 from tests.support.memory_s3 import MemoryS3
@@ -31,12 +31,14 @@ STARTED = datetime.now(UTC) - timedelta(minutes=5)
 
 
 class World:
-    """``histories``: by name, all on one S3; ``away``: S3 does not answer."""
+    """``histories``: by name, all on one S3, which is ``away``, or ``is_full`` and takes no document."""
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
         self.memory = MemoryS3()
         self.folder, self.patch = folder, patch
-        self.away = False
+        self.away = self.is_full = False
+        self.xcoms: dict[tuple[str, str], Any] = {}
+        self.logical_date: datetime | None = STARTED
         self.configure(rule())
 
     def configure(self, text: str) -> None:
@@ -45,7 +47,15 @@ class World:
     def history(self, name: str) -> History:
         if self.away:
             raise Unreachable("S3 is away")
-        return History(self.memory.as_client(), "s3://w/ledger", name)
+        made = History(self.memory.as_client(), "s3://w/ledger", name)
+        if self.is_full:
+            made.put = self.refuse  # type: ignore[method-assign]
+        return made
+
+    def refuse(self, key: str, document: Any) -> Any:
+        raise Refused("S3 denies the put", ErrorCode.S3_PERMISSION)
+
+    brief_history = history
 
     def context(
         self, task: str, dag: str, error: BaseException | None, run: str = "r1", before: Any = None
@@ -55,18 +65,31 @@ class World:
             "task": SimpleNamespace(
                 task_id=task, dag_id=dag, stream="nyc_taxi", component=components.get(task)
             ),
-            "ti": SimpleNamespace(get_previous_ti=lambda: before),
+            "ti": self.ti(task, run, before),
             "run_id": run,
-            "dag_run": SimpleNamespace(start_date=STARTED),
+            "dag_run": SimpleNamespace(start_date=STARTED, logical_date=self.logical_date),
             "exception": error,
         }
+
+    def ti(self, task: str, run: str, before: Any) -> Any:
+        """``before``: the run before, if it failed; XComs are kept per run."""
+        return SimpleNamespace(
+            task_id=task,
+            get_previous_ti=lambda: before,
+            xcom_push=lambda key, value: self.xcoms.update({(run, key): value}),
+            xcom_pull=lambda task_ids, key, run_id: self.xcoms.get((run_id, key)),
+        )
 
     def fails(self, task: str, dag: str, error: BaseException | None = RISK, **more: Any) -> None:
         notifications.task_failed(self.context(task, dag, error, **more))
 
     def run_ends(self, dag: str, reason: str, run: str = "r1", how: Any = notifications.run_failed) -> None:
         made = DAG(dag_id=dag, schedule=None, dagrun_timeout=timedelta(hours=4))
-        how("nyc_taxi", {"dag": made, "run_id": run, "reason": reason})
+        run_of = SimpleNamespace(start_date=STARTED, logical_date=self.logical_date)
+        how("nyc_taxi", {"dag": made, "run_id": run, "reason": reason, "dag_run": run_of})
+
+    def checks(self) -> None:
+        notifications.tell_open(self.history("nyc_taxi"), "nyc_taxi", {})
 
     def recovers(self, name: str = "nyc_taxi") -> None:
         note = notifications.compose(Event.RECOVERY, "nyc_taxi", "consumer", "healthy again", ("d", "r2"))
@@ -136,12 +159,13 @@ def test_a_killed_worker_is_told_without_its_reason(world: World) -> None:
 
 
 def test_hourly_runs_that_find_the_same_tell_once_and_their_end_once(world: World) -> None:
-    finding = failed(ErrorCode.RECONCILIATION_FINDING, "gap 3=[1,2)")
     for run in ("r1", "r2"):
+        text = f"raw.nyc_taxi: 1 findings: offsets-missing: {run} offsets are in neither table: 0=[1,2)"
+        finding = failed(ErrorCode.RECONCILIATION_FINDING, text)
         world.fails("verify_table", "nyc_taxi_reconciliation", finding, run=run)
         world.run_ends("nyc_taxi_reconciliation", "task_failure", run)
     assert len(Recorder.sent) == 1
-    other = failed(ErrorCode.RECONCILIATION_FINDING, "gap 4=[1,2)")
+    other = failed(ErrorCode.RECONCILIATION_FINDING, "raw.nyc_taxi: 1 findings: main-moved: to 5")
     world.fails("verify_table", "nyc_taxi_reconciliation", other, run="r3")
     for run in ("r4", "r5"):
         world.run_ends("nyc_taxi_reconciliation", "success", run, notifications.run_succeeded)
@@ -186,7 +210,7 @@ def test_a_notifier_that_fails_repeats_no_other(world: World) -> None:
     Recorder.failing.clear()
     for _ in range(2):
         world.fails("consumer", "nyc_taxi_stream")
-        world.fails("validate", "nyc_taxi_load")
+        world.checks()
     assert [name for name, _ in Recorder.sent] == ["a", "a", "b", "b"]
 
 
@@ -258,7 +282,173 @@ def test_an_invalid_file_is_logged_by_a_callback(world: World, caplog: pytest.Lo
 def test_what_was_told_is_in_the_history(world: World) -> None:
     world.fails("consumer", "nyc_taxi_stream")
     world.fails("validate", "nyc_taxi_load")
-    for kind, event in ((NOTIFIED, "alert"), (NOTIFIED_RUN, "failure")):
-        document = world.history("nyc_taxi").latest(kind)
+    kept = world.history("nyc_taxi")
+    (of_run,) = map(kept.get, kept.keys("runs/r1/notified-nyc_taxi_load-failure-"))
+    for document, event in ((kept.latest(NOTIFIED), "alert"), (of_run, "failure")):
         assert document is not None
         assert (document["event"], document["run"], len(document["delivered"])) == (event, "r1", 1)
+
+
+def test_a_risk_is_told_again_after_another_health(world: World) -> None:
+    lagging = failed(ErrorCode.HEALTH_LAGGING, "its lag grows")
+    for error in (lagging, RISK, lagging, RISK, RISK):
+        world.fails("consumer", "nyc_taxi_stream", error)
+    assert [text.split()[2] for text in Recorder.messages()] == ["SLU-601", "SLU-602", "SLU-601", "SLU-602"]
+
+
+def test_a_decision_ends_a_risk_that_was_told(world: World) -> None:
+    asked = notifications.compose(Event.DECISION, "nyc_taxi", "consumer", "it flaps", ("d", "q1"))
+    for _ in range(2):
+        world.fails("consumer", "nyc_taxi_stream")
+        notifications.tell(world.history("nyc_taxi"), asked, "decision q1", {})
+    assert len(Recorder.sent) == 3
+
+
+def test_overdue_maintenance_mutes_no_outage_and_its_success_ends_it(world: World) -> None:
+    overdue = failed(ErrorCode.MAINTENANCE_OVERDUE, "no run was complete")
+    for error in (overdue, overdue, RISK):
+        world.fails("consumer", "nyc_taxi_stream", error)
+    world.recovers()
+    for error in (overdue, RISK):
+        world.fails("consumer", "nyc_taxi_stream", error)
+    world.run_ends("nyc_taxi_maintenance", "success", how=notifications.run_succeeded)
+    world.fails("consumer", "nyc_taxi_stream", overdue)
+    assert [text.split(": ")[1][:7] for text in Recorder.messages()] == [
+        "SLU-511", "SLU-602", "healthy", "SLU-602", "succeed", "SLU-511",
+    ]  # fmt: skip
+
+
+def test_a_ledger_that_cannot_be_written_gives_one_message_and_then_has_it(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.is_full = True
+    before = None
+    for number in range(4):
+        world.fails("consumer", "nyc_taxi_stream", run=f"r{number}", before=before)
+        before = SimpleNamespace(run_id=f"r{number}", state="failed")
+    assert len(Recorder.sent) == 1
+    assert "S3 denies the put" in caplog.text
+    world.is_full = False
+    world.fails("consumer", "nyc_taxi_stream", run="r4", before=before)
+    world.fails("consumer", "nyc_taxi_stream", run="r5")
+    assert len(Recorder.sent) == 1
+    assert world.history("nyc_taxi").latest(NOTIFIED)
+
+
+def test_a_killed_worker_keeps_no_xcom(world: World) -> None:
+    """The DAG processor takes none."""
+    world.is_full = True
+    world.fails("consumer", "nyc_taxi_stream", None)
+    assert (len(Recorder.sent), world.xcoms) == (1, {})
+
+
+def test_who_gives_no_answer_is_called_once_more(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[int] = []
+    world.configure(rule())
+    Recorder.hanging["a"] = threading.Event()
+    monkeypatch.setattr(delivery.deliver, "__defaults__", (0.05,))
+    monkeypatch.setattr(Recorder, "__init__", _counted(called))
+    for number in range(4):
+        world.fails("consumer", "nyc_taxi_stream", run=f"r{number}")
+        world.fails("validate", "nyc_taxi_load")
+        if number < 2:
+            try:
+                world.checks()
+            except NotDelivered:
+                continue
+    assert len(called) == 4
+    Recorder.hanging.pop("a").set()
+    world.recovers()
+    assert Recorder.messages() == ["nyc_taxi consumer: healthy again"]
+
+
+def _counted(called: list[int]) -> Any:
+    original = Recorder.__init__
+
+    def made(self: Recorder, **given: Any) -> None:
+        called.append(1)
+        original(self, **given)
+
+    return made
+
+
+def test_a_clock_that_was_ahead_hides_no_later_record(world: World) -> None:
+    kept = world.history("nyc_taxi")
+    (rule_id,) = [one.id for one in notifications.rules_for("nyc_taxi")]
+    ahead = datetime.now(UTC) + timedelta(days=365)
+    kept.record_run(NOTIFIED, {"told": {rule_id: ["SLU-602"]}}, ahead)
+    for _ in range(2):
+        world.recovers()
+    for _ in range(2):
+        world.fails("consumer", "nyc_taxi_stream")
+    assert len(Recorder.sent) == 2
+
+
+def test_a_rule_for_a_stream_that_is_gone_mutes_no_other(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.configure(rule("b", 'streams = ["gone"]') + rule("a"))
+    world.fails("consumer", "nyc_taxi_stream")
+    assert [name for name, _ in Recorder.sent] == ["a"]
+    assert "'gone' is unknown" in caplog.text
+
+
+def test_an_error_page_that_cannot_be_read_hides_no_alert(
+    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from sluice.model import remedies
+
+    (tmp_path / "errors.md").write_bytes(b"\xff\xfe")
+    monkeypatch.setattr(remedies, "FILE", tmp_path / "errors.md")
+    remedies._fixes.cache_clear()
+    world.fails("consumer", "nyc_taxi_stream")
+    remedies._fixes.cache_clear()
+    assert len(Recorder.sent) == 1
+
+
+def test_without_the_ledger_a_run_without_a_date_tells_nothing(world: World) -> None:
+    """Airflow may answer any run as the one before it."""
+    world.away, world.logical_date = True, None
+    world.fails("consumer", "nyc_taxi_stream", before=SimpleNamespace(run_id="r0", state="success"))
+    assert Recorder.sent == []
+    world.away = False
+    world.fails("consumer", "nyc_taxi_stream")
+    assert len(Recorder.sent) == 1
+
+
+def test_what_was_told_of_a_run_is_one_request_however_long_it_waits(world: World) -> None:
+    for number in range(20):
+        world.fails("validate", "nyc_taxi_load", run=f"r{number}")
+    before = world.memory.requests.total()
+    world.fails("validate", "nyc_taxi_load", run="r3")
+    assert (len(Recorder.sent), world.memory.requests.total() - before) == (20, 1)
+
+
+def test_a_failed_load_is_told_without_the_ledger(world: World) -> None:
+    world.away = True
+    world.fails("validate", "nyc_taxi_load")
+    world.run_ends("nyc_taxi_load", "task_failure")
+    assert len(Recorder.sent) == 1
+
+
+def test_what_was_not_told_of_a_run_is_told_by_later_checks_oldest_first(world: World) -> None:
+    Recorder.failing["a"] = ConnectionRefusedError(111, "refused")
+    for number in range(7):
+        world.fails(
+            "validate",
+            "nyc_taxi_load",
+            failed(ErrorCode.LOAD_NOT_VERIFIED, f"{number} gaps"),
+            run=f"r{number}",
+        )
+    kept = world.history("nyc_taxi")
+    assert notifications.is_told(kept, "nyc_taxi")
+    with raising(NotDelivered, "refused"):
+        world.checks()
+    Recorder.failing.clear()
+    world.checks()
+    assert [text.split()[-2] for text in Recorder.messages()] == list("01234")
+    for _ in range(2):
+        world.checks()
+    assert [text.split()[-2] for text in Recorder.messages()] == list("0123456")
+    assert not notifications.is_told(kept, "nyc_taxi")
+    assert len(kept.newest(UNDELIVERED, 10)) == 7, "the ledger is written once"

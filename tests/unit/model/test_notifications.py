@@ -6,7 +6,14 @@ import pytest
 
 from sluice.model.error_codes import ErrorCode
 from sluice.model.health.status import Health
-from sluice.model.notifications import Notification, after, due, has_recovered, notification
+from sluice.model.notifications import (
+    Notification,
+    after,
+    due,
+    has_recovered,
+    notification,
+    scheduled_condition,
+)
 from sluice.model.pages import answer_page, run_page, stream_page
 from sluice.model.remedies import fix
 from sluice.model.spec.notifications import Event, Rule
@@ -28,7 +35,7 @@ def test_each_condition_of_an_outage_is_told_once_and_then_its_end() -> None:
         rules = due(RULES, told, condition)
         told = after(RULES, told, condition, rules)
         seen.append(len(rules))
-    assert seen == [0, 2, 0, 2, 0, 2, 0, 2]
+    assert seen == [0, 2, 0, 2, 2, 2, 0, 2], "another health came between"
 
 
 def test_a_rule_that_failed_is_due_again_and_no_other() -> None:
@@ -52,12 +59,39 @@ def test_only_what_works_has_recovered(health: Health) -> None:
     assert not (works and health in ALERTING)
 
 
+@pytest.mark.parametrize("condition", ["SLU-512", "SLU-602"])
+def test_a_late_run_ends_no_health(condition: str) -> None:
+    told = after(RULES, {MAIL.id: ["SLU-602"]}, condition, due([MAIL], {MAIL.id: ["SLU-602"]}, condition))
+    assert "SLU-602" in told[MAIL.id]
+
+
+def test_a_suspension_names_the_dag_of_its_stream() -> None:
+    code = next(code for code in ErrorCode if code.name == "HEALTH_FENCED")
+    assert "Find the second process" in note(f"{code.value} x").remedy
+
+
+def test_who_gives_no_answer_twice_counts_as_told() -> None:
+    told = after([MAIL], {}, "SLU-602", [], [MAIL])
+    assert due([MAIL], told, "SLU-602") == due([MAIL], told, "") == [MAIL]
+    told = after([MAIL], told, "SLU-602", [], [MAIL])
+    assert due([MAIL], told, "SLU-602") == []
+
+
+def test_a_finding_is_the_same_with_other_numbers() -> None:
+    one, other = (
+        scheduled_condition("verify_table", f"SLU-430 raw.x: 2 findings: main-moved: {n}; range-wrong: {n}")
+        for n in (1, 2)
+    )
+    assert one == other == "verify_table: SLU-430 main-moved range-wrong"
+
+
 def test_a_notification_has_the_line_the_links_and_the_way_out() -> None:
     made = note("SLU-602 the consumer of nyc_taxi is data at risk: 5 records")
+    see = "data at risk (docs/operating.md#data-at-risk) (docs/errors.md, SLU-602)"
     assert made.text.splitlines() == [
         "nyc_taxi consumer: SLU-602 the consumer of nyc_taxi is data at risk: 5 records",
         "",
-        "Fix: data at risk (docs/operating.md#data-at-risk) (docs/errors.md, SLU-602)",
+        f"Fix: Make the stream publish, and raise the topic's retention.ms at once. See {see}",
         "See: http://a/l",
         "Stream: http://a/p",
     ]

@@ -14,6 +14,7 @@ from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput, Task
 
 from sluice.clients.errors import Unreachable
 from sluice.clients.ledger import History
+from sluice.hooks import notifications
 from sluice.model.spec.ledger import run_key
 from sluice.model.verification.change_plan import Action, ChangePlan, ChangeResult, Reverted
 from sluice.model.verification.changes import KEEP_IDS, Changes
@@ -135,6 +136,8 @@ def test_who_may_answer_is_told_once_of_the_open_question(
     for _ in range(2):
         with pytest.raises(TaskAwaitingInput):
             world.run(ApproveChangeOperator)
+        kept = History(world.memory.as_client(), "s3://w/ledger", "nyc_taxi")
+        notifications.tell_open(kept, "nyc_taxi", {})
     ((_, text),) = Recorder.sent
     for part in ("revert: change 7 rows", "/runs/r/tasks/step/required_actions", "who may"):
         assert part in text

@@ -156,10 +156,12 @@ class World(Runtime):
     @property
     def hook(self) -> Any:
         def history(name: str) -> History:
+            if name == f"{STREAM}.maintenance":
+                return History(self.memory.as_client(), "s3://w/ledger", name)
             assert name == history_name(STREAM, self.component)
             return self.kept
 
-        return SimpleNamespace(runtime=self, history=history, observer=self.observer)
+        return SimpleNamespace(runtime=self, history=history, brief_history=history, observer=self.observer)
 
     def operator(self) -> SuperviseOperator:
         made = SuperviseOperator(task_id=self.component, stream=STREAM, component=self.component)

@@ -4,7 +4,7 @@ tell."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,15 +14,17 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from sluice.clients.errors import Unreachable
 from sluice.hooks import notifications
+from sluice.hooks.delivery import NotDelivered
 from sluice.model.health.heartbeat import HeartbeatState
 from sluice.model.health.sample import ProcessState
 from sluice.model.spec.ledger import NOTIFIED
+from sluice.model.spec.notifications import Event
 from sluice.operators.supervise import REQUEST, decision_dag_id
 from sluice.triggers import health
 from tests.support import notifier
 from tests.support.notifier import Recorder, rule
 from tests.support.raising import raising
-from tests.unit.operators.test_supervise import STREAM, World
+from tests.unit.operators.test_supervise import SPEC, STREAM, World
 
 SILENT = HeartbeatState.CONNECTING
 
@@ -38,13 +40,20 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     health._settled.clear()
 
 
+@pytest.fixture
+def consumer(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    made = World(component="consumer")
+    monkeypatch.setattr(notifications, "PlatformHook", lambda: made.hook)
+    return made
+
+
 def airflow(world: World) -> str:
     """A check as Airflow carries it through, with the callback of its failure."""
     try:
         return world.supervise()
     except AirflowFailException as error:
         task = SimpleNamespace(
-            task_id="producer", dag_id=f"{STREAM}_stream", stream=STREAM, component="producer"
+            task_id=world.component, dag_id=f"{STREAM}_stream", stream=STREAM, component=world.component
         )
         ti = SimpleNamespace(get_previous_ti=lambda: None)
         notifications.task_failed({"task": task, "ti": ti, "run_id": "r", "exception": error})
@@ -177,3 +186,34 @@ def test_an_open_request_that_was_not_told_is_told_by_the_next_check(world: Worl
     newest = world.kept.latest(NOTIFIED)
     assert newest is not None
     assert newest["event"] == "decision"
+
+
+def test_a_consumer_that_is_well_again_is_told_though_its_maintenance_is_overdue(consumer: World) -> None:
+    note = notifications.compose(Event.ALERT, STREAM, "consumer", "SLU-602 at risk", ("d", "r0"))
+    notifications.tell(consumer.kept, note, "SLU-602", {})
+    ended = datetime.now(UTC) - 3 * timedelta(hours=SPEC.maintenance.schedule_hours, minutes=1)
+    consumer.kept.record_maintenance(ended, "r")
+    for _ in range(3):
+        assert airflow(consumer).startswith("SLU-511")
+    assert [text.split(": ")[1].split()[0] for text in Recorder.messages()] == ["SLU-602", "idle", "SLU-511"]
+    notifications.tell(consumer.kept, note, "SLU-602", {})
+    assert len(Recorder.sent) == 4
+
+
+@pytest.mark.parametrize("is_well", [True, False])
+def test_the_next_check_tells_of_a_load_that_could_not_be_told(consumer: World, is_well: bool) -> None:
+    Recorder.failing["a"] = TimeoutError("timed out")
+    note = notifications.compose(Event.FAILURE, STREAM, "load validate", "SLU-401 2 gaps", ("load", "r7"))
+    with raising(NotDelivered, "timed out"):
+        notifications.tell_of_run(lambda: consumer.kept, note, None, {})
+    if is_well:
+        with raising(AirflowFailException, "SLU-241", "timed out"):
+            consumer.supervise()
+    else:
+        consumer.away["process"] = Unreachable("supervisord is away")
+        assert airflow(consumer).startswith("SLU-6")
+    Recorder.failing.clear()
+    airflow(consumer)
+    assert Recorder.messages()[0] == f"{STREAM} load validate: SLU-401 2 gaps"
+    airflow(consumer)
+    assert [text for text in Recorder.messages() if "validate" in text] == Recorder.messages()[:1]

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from sluice.clients.errors import Unreachable
+from sluice.hooks import notifications
 from sluice.hooks.platform import PlatformHook
 from sluice.triggers import deadline
 from sluice.triggers.deadline import missed
+from tests.support import notifier
+from tests.support.notifier import Recorder, rule
 from tests.support.supervision import events, history
 
 DEADLINE = datetime(2026, 1, 1, 12, 6, tzinfo=UTC)
@@ -35,6 +40,8 @@ class Hook:
     def history(self, stream: str) -> Any:
         assert stream == "nyc_taxi"
         return self.kept
+
+    brief_history = history
 
 
 def call(kept: Any, given: dict[str, Any]) -> str:
@@ -71,6 +78,28 @@ def test_what_cannot_be_recorded_is_raised() -> None:
 
     with pytest.raises(Unreachable):
         call(Away(), context())
+
+
+def test_it_is_told_once_while_the_history_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Away:
+        def history(self, name: str) -> Any:
+            raise Unreachable("S3 is away")
+
+        brief_history = history
+
+    notifier.configure(tmp_path, monkeypatch, rule())
+    for hook, calls in ((Away(), 3), (Hook(history()), 2)):
+        monkeypatch.setattr(notifications, "PlatformHook", lambda hook=hook: hook)
+        monkeypatch.setattr(deadline, "PlatformHook", lambda hook=hook: hook)
+        for _ in range(calls):
+            with nullcontext() if isinstance(hook, Hook) else pytest.raises(Unreachable):
+                asyncio.run(missed(stream="nyc_taxi", context=context()))
+    assert [text[:40] for text in Recorder.messages()] == [
+        "nyc_taxi supervision: SLU-512 supervision"[:40]
+    ] * 2
+    Recorder.clear()
 
 
 def test_airflow_can_call_it() -> None:

@@ -15,6 +15,7 @@ A backfill's run has several loads; its documents are under ``<run_id>#<number>`
     runs/<run_id, quoted>/change-approval.json  a person's answer about a change; later: change-approval-<n>
     runs/<run_id, quoted>/decision.json     the answer about a component, later ones: decision-<n>
     runs/<run_id, quoted>/change-proof.json the result of `verify_change`, if it passed
+    runs/<run_id, quoted>/notified-<dag>-<event>-<start>.json  what a person was told of a run
     runs/<run_id, quoted>/findings-<task>.json  what a run of reconciliation found that later ones do not
     runs/<run_id, quoted>/compaction.json   date and snapshots, pinned by the first attempt of a compaction
     runs/<run_id, quoted>/compaction-attempt-<n>.json   before its Spark job is started
@@ -26,8 +27,9 @@ A backfill's run has several loads; its documents are under ``<run_id>#<number>`
     history/maintenance/<countdown>-<moment>-complete.json  a complete run of maintenance
     history/reconciled_<what>/<countdown>-<moment>-run.json  what a step of reconciliation found: offsets,
                                                         table, files
-    history/notified/<countdown>-<moment>-run.json  what a person was told of an outage; of a run:
-                                                    notified_run
+    history/notified/<countdown>-<moment>-run.json  what a person was told of an outage
+    history/undelivered/<countdown>-<moment>-run.json   what a person was not told of a run: its notifier
+                                                    failed; told later: delivered
     history/<kind>/<countdown>-<moment>-<suffix>.json   the stream's events; the newest sorts first
 """
 
@@ -59,8 +61,9 @@ EVENTS = (
     "recovered",
     "deadline_missed",
 )
-# Kinds of the records of notifications: of a component's or a scheduled DAG's outage, and of a run.
-NOTIFIED, NOTIFIED_RUN = "notified", "notified_run"
+# Kinds of the records of notifications: of a component's or a scheduled DAG's outage; of a run what was not
+# delivered, and under the same moment that nothing is left to deliver of it.
+NOTIFIED, UNDELIVERED, DELIVERED = "notified", "undelivered", "delivered"
 # UTC, to the microsecond, of one width: texts sort by time.
 _MOMENT = "%Y%m%dT%H%M%S.%fZ"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -98,7 +101,8 @@ def verified_of(key: str) -> tuple[str, int] | None:
 
 def run_key(run_id: str, name: str) -> str:
     """``name``: plan, produced, baseline, reconciliation, proof, proof-<snapshot>, audit, change,
-    change-approval, change-proof, decision, findings-<task>, compaction, or one of
+    change-approval, change-proof, decision, notified-<dag>-<event>-<start>, findings-<task>,
+    compaction, or one of
     :mod:`sluice.hooks.compaction_runs`."""
     # Run ids contain ":" and "+".
     return f"runs/{quote(run_id, safe='')}/{name}.json"
