@@ -87,8 +87,8 @@ def request(stream: str, about: str, message: object, run: tuple[str, str], task
 
 
 def is_told(history: History, stream: str) -> bool:
-    """Whether a person was told of an outage and not of its end, or not of a run that failed. Two requests,
-    none without rules."""
+    """Whether a person was told of an outage and not of its end, or not of a run that failed. A few
+    requests, none without rules."""
     rules = rules_for(stream)
     if not rules:
         return False
@@ -376,12 +376,12 @@ def _before(context: Mapping[str, Any]) -> Any:
 
 def _remembered(context: Mapping[str, Any], history: History, told: Told) -> Told:
     """What the run before told and could not record, if that is newer than ``told``."""
-    before = _before(context)
+    before = None if IN_PROCESSOR in context else _before(context)
     if before is None:
         return told
     ti = context["ti"]
     try:
-        kept = ti.xcom_pull(task_ids=ti.task_id, key=_memory(history), run_id=before.run_id)
+        kept = ti.xcom_pull(task_ids=ti.task_id, key=_memory(history), run_id=before.run_id, map_indexes=-1)
     except AirflowRuntimeError as error:
         log.warning("what the run before told is unknown: %s", error)
         return told

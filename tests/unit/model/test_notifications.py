@@ -65,7 +65,7 @@ def test_a_late_run_ends_no_health(condition: str) -> None:
     assert "SLU-602" in told[MAIL.id]
 
 
-def test_a_suspension_names_the_dag_of_its_stream() -> None:
+def test_a_health_has_the_way_out_of_its_guide() -> None:
     code = next(code for code in ErrorCode if code.name == "HEALTH_FENCED")
     assert "Find the second process" in note(f"{code.value} x").remedy
 
