@@ -451,4 +451,4 @@ def test_what_was_not_told_of_a_run_is_told_by_later_checks_oldest_first(world: 
         world.checks()
     assert [text.split()[-2] for text in Recorder.messages()] == list("0123456")
     assert not notifications.is_told(kept, "nyc_taxi")
-    assert len(kept.newest(UNDELIVERED, 10)) == 7, "the ledger is written once"
+    assert len(kept.newest_keys(UNDELIVERED, 10)) == 7, "the ledger is written once"
