@@ -62,6 +62,8 @@ class DecisionRequest:
         # Too large a time is an OverflowError, or the C library's OSError.
         except (KeyError, TypeError, ValueError, OverflowError, OSError) as error:
             raise _no_request(str(error)) from error
+        if self.component not in step.spec.components:
+            raise _no_request(f"{step.spec.name} has no component {self.component[:MAX_CHARACTERS]!r}")
         step.component = self.component
         run_id, asked = context["run_id"], step.history.at("decision_requested", self.at)
         event = next((event for event in asked if event.get("run") == run_id), None)

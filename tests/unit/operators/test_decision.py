@@ -129,6 +129,11 @@ def test_a_run_that_supervision_did_not_trigger_says_so() -> None:
         Step(RequestDecisionOperator).operator.execute(context())
 
 
+def test_a_component_that_the_stream_has_not_is_no_request() -> None:
+    with raising(AirflowFailException, "SLU-104", "'x/y'", "only supervision"):
+        Step(RequestDecisionOperator).operator.execute(context(conf={**conf(), "component": "x/y"}))
+
+
 @pytest.mark.parametrize("requested_at", [1e20, -1e20, float("inf"), float("nan"), 4e9, 0, -1, "now", None])
 def test_a_time_that_is_none_is_no_request(requested_at: Any) -> None:
     step = Step(RequestDecisionOperator)
