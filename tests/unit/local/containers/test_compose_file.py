@@ -88,6 +88,8 @@ def test_networks_that_lead_out_are_for_the_page_the_feeds_and_notifiers() -> No
         # Where tasks, and the callbacks of runs, call notifiers.
         "airflow-scheduler": {"notifications"},
         "airflow-dag-processor": {"notifications"},
+        # Missed deadlines are told there.
+        "airflow-triggerer": {"notifications"},
     }
     assert SERVICES["configure"]["network_mode"] == "none"
 
