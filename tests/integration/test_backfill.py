@@ -44,7 +44,7 @@ def test_months_of_files_with_a_scheduler_and_a_worker_killed_and_a_late_file(un
     first = producer_of(rig, set())
     signal_all([psutil.Process(int(rig.process(SCHEDULER)["pid"]))], signal.SIGKILL)
     second = producer_of(rig, {first.pid})
-    signal_all(worker_of(rig, second), signal.SIGKILL)
+    signal_all(worker_of(second), signal.SIGKILL)
 
     states = finish(rig)
     assert states.pop(EMPTY) == "failed"
@@ -167,8 +167,11 @@ def producer_of(rig: Rig, known: set[int]) -> psutil.Process:
     return found[0]
 
 
-def worker_of(rig: Rig, job: psutil.Process) -> list[psutil.Process]:
-    """The worker whose task runs the job, with all below it, in the scheduler that runs now."""
-    scheduler = int(rig.process(SCHEDULER)["pid"])
-    (worker,) = [one for one in job.parents() if one.ppid() == scheduler]
-    return process_tree(worker.pid)
+def worker_of(job: psutil.Process) -> list[psutil.Process]:
+    """The executor's worker whose task runs the job, with all below it.
+
+    By its title, not by the scheduler's pid: that is 0 while supervisord starts the scheduler again, as is
+    the parent's of process 1.
+    """
+    workers = [one for one in job.parents() if "LocalExecutor: " in " ".join(one.cmdline())]
+    return process_tree(workers[-1].pid)

@@ -15,6 +15,7 @@ import pytest
 
 from local.base import UsageError
 from local.drills import catalog_faults, command, drill, query_faults
+from local.drills.consumer_faults import process_tree
 from local.drills.drill import POLL_SECONDS, DrillContext, Failed
 from local.stack.stack import Stack
 from sluice.clients.errors import Unreachable
@@ -325,3 +326,10 @@ def test_at_once_supervision_is_triggered_when_it_is_not_at_work(
     made.injected_at = 0.0
     made.trigger_check()
     assert len(asked) == triggered, "no fault is injected yet"
+
+
+def test_no_drill_and_no_test_signals_all_of_the_machine() -> None:
+    """The parent of process 1 is 0, which is also the pid of a program that is not running."""
+    with pytest.raises(ValueError, match="process 1"):
+        process_tree(1)
+    assert process_tree(0) == []
