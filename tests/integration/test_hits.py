@@ -139,7 +139,7 @@ def check_the_page(course: Course) -> None:
             expect(page.get_by_text(name).first).to_be_visible(timeout=60_000)
         browser.screenshot(page, "isp-hits-queries")
     with httpx.Client(base_url=root, timeout=30, trust_env=False) as client:
-        token = client.post("/auth/token", json=login).raise_for_status().json()["access_token"]
+        token = course.stack.secrets["metrics"]
         metrics = client.get("/sluice/metrics", headers={"Authorization": f"Bearer {token}"})
     assert metrics.status_code == 200
     counted = {
@@ -149,3 +149,6 @@ def check_the_page(course: Course) -> None:
         if sample.name == "sluice_query_input_rows_total" and sample.labels["stream"] == SPEC.name
     }
     assert names <= set(counted)
+    # The watch of the API server sees the stream's processes too.
+    labels = f'{{component="queries",stream="{SPEC.name}"}}'
+    assert f"sluice_component_last_observed_timestamp_seconds{labels}" in metrics.text
