@@ -248,7 +248,7 @@ class Feeding:
             consumer.close()
 
 
-def wait_for(what: str, is_so: Callable[[], object], seconds: float = 30, pause: float = 0.1) -> None:
+def wait_for(what: str, is_so: Callable[[], object], seconds: float = 120, pause: float = 0.1) -> None:
     deadline = time.monotonic() + seconds
     while not is_so():
         assert time.monotonic() < deadline, f"not in {seconds:g} s: {what}"
