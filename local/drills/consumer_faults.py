@@ -33,8 +33,8 @@ TRIES = 12
 
 
 def process_tree(pid: int) -> list[psutil.Process]:
-    """A process and its descendants; empty if it has ended. Raises ValueError for the first process: whoever
-    signals its descendants ends the machine."""
+    """A process and its descendants; empty if it has ended. Raises ValueError for the first process:
+    to signal its descendants is to end the machine."""
     if pid == 1:
         raise ValueError("process 1 is no process of a stack")
     try:

@@ -12,6 +12,7 @@ from sluice.clients.lake.catalog import Commit
 from sluice.model.health.sample import Sample
 from sluice.model.health.status import NEEDS_DECISION, RESTARTABLE, WELL, no_action
 from sluice.model.messages import summarize
+from sluice.model.spec.ledger import event_details
 from sluice.model.spec.stream import CONSUMER, Component, StreamSpec
 
 
@@ -181,12 +182,7 @@ def format_event(event: dict[str, Any] | None, now: float) -> str:
     words = [kind]
     if kind == "health":
         words.append(str(event["health"]))
-    if kind == "decision":
-        words.append(str(event["choice"]))
-    if kind == "recovered":
-        words.append(f"in {event['seconds']:.0f} s")
-    if event.get("who"):
-        words.append(f"by {event['who']}")
+    words += event_details(event)
     return f"{' '.join(words)}, {format_age(now, datetime.fromisoformat(str(event['at'])).timestamp())}"
 
 

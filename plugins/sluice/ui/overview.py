@@ -21,7 +21,7 @@ SEVERITIES = ("error", "recovering", "suspended", "none", "ok")
 # An observation older than this is not current: three cycles.
 CURRENT_SECONDS = 30.0
 OFF = "off"
-# Wrong also of a stream that nobody uses now.
+# Wrong also of a stream that is not used now.
 LOSSES = frozenset({Health.DATA_AT_RISK, Health.DATA_LOST, Health.TOPIC_RECREATED})
 
 
@@ -41,7 +41,6 @@ class Load:
 class ComponentView:
     """One line. ``severity``: of SEVERITIES; ``is_current``: False if it was not observed lately."""
 
-    stream: str
     name: str
     health: str
     severity: str
@@ -59,7 +58,6 @@ class ComponentView:
     behind: str = UNKNOWN
     until_loss: str = UNKNOWN
     rate: float | None = None
-    arrivals: float | None = None
     batch_at: float | None = None
     batch_rows: int | None = None
     batch_seconds: float | None = None
@@ -94,8 +92,8 @@ class Overview:
     invalid: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def decisions(self) -> list[tuple[str, OpenDecision]]:
-        return [(stream.name, decision) for stream in self.streams for decision in stream.decisions]
+    def decisions(self) -> list[OpenDecision]:
+        return [decision for stream in self.streams for decision in stream.decisions]
 
     @property
     def suspended(self) -> list[ComponentView]:
@@ -158,7 +156,6 @@ def component_view(spec: StreamSpec, name: str, live: Live, now: float, is_pause
     is_consumer = name == CONSUMER
     behind = seconds_behind(live.points) if is_consumer and live.lag is not None else None
     return ComponentView(
-        stream=spec.name,
         name=name,
         health=health,
         severity=_severity(health, name, is_known, is_stale),
@@ -175,7 +172,6 @@ def component_view(spec: StreamSpec, name: str, live: Live, now: float, is_pause
         behind=_behind(behind) if behind else UNKNOWN,
         until_loss=_until_loss(spec, live) if is_consumer else UNKNOWN,
         rate=report.rate if report else None,
-        arrivals=report.arrivals if report else None,
         batch_at=batch.published_at / 1000 if batch else None,
         batch_rows=batch.rows if batch else None,
         batch_seconds=batch.seconds if batch else None,

@@ -1,4 +1,4 @@
-"""Who may see a stream: whoever may read its DAGs in Airflow, by Airflow's own auth manager."""
+"""Who may see a stream: each user who may read its DAGs in Airflow, by Airflow's own auth manager."""
 
 from __future__ import annotations
 

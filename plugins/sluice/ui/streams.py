@@ -17,7 +17,7 @@ from markupsafe import Markup
 from sluice.clients.errors import ClientError
 from sluice.model.health.guide import GUIDES
 from sluice.model.spec.config import ConfigError
-from sluice.model.spec.ledger import Document
+from sluice.model.spec.ledger import Document, event_details
 from sluice.model.spec.stream import ALL_STREAMS, CONSUMER, Declared, StreamSpec
 from sluice.runtime.watched import CHART_SECONDS
 from sluice.ui import formats, navigation
@@ -161,14 +161,8 @@ def _events(spec: StreamSpec, data: Sources) -> tuple[list[dict[str, Any]], str]
 def _title(event: Document) -> str:
     """``healthy``, ``restart by schedule``, ``decision Restart it by ada``."""
     kind = str(event["kind"])
-    words = [str(event["health"]) if kind == "health" else kind.replace("_", " ")]
-    if kind == "decision":
-        words.append(str(event["choice"]))
-    if kind == "recovered":
-        words.append(f"in {event['seconds']:.0f} s")
-    if event.get("who"):
-        words.append(f"by {event['who']}")
-    return " ".join(words)
+    title = str(event["health"]) if kind == "health" else kind.replace("_", " ")
+    return " ".join([title, *event_details(event)])
 
 
 def _time(at: float, now: float) -> Markup:

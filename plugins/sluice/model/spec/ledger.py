@@ -163,3 +163,15 @@ def moment_of(key: str) -> datetime | None:
 def is_ascending(key: str) -> bool:
     """Whether an earlier version wrote the event: its key sorts by time, behind all newer events."""
     return re.search(r"history/[^/]+/\d{17}-", key) is None
+
+
+def event_details(event: Document) -> list[str]:
+    """What a line says of an event after its kind: ``Restart it``, ``in 8 s``, ``by ada``."""
+    words = []
+    if event["kind"] == "decision":
+        words.append(str(event["choice"]))
+    if event["kind"] == "recovered":
+        words.append(f"in {event['seconds']:.0f} s")
+    if event.get("who"):
+        words.append(f"by {event['who']}")
+    return words
