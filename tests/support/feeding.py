@@ -121,10 +121,11 @@ class Thread:
         producer.run_until(self._stop)
 
     def ends(self, seconds: float = 20) -> BaseException | None:
-        """What it failed by, once it has ended by itself."""
+        """What it failed by, once it has ended by itself; that is no failure of the test's any more."""
         self._thread.join(seconds)
         assert not self._thread.is_alive(), f"it has not ended in {seconds:g} s"
-        return self.failure
+        failure, self.failure = self.failure, None
+        return failure
 
     def end(self) -> None:
         """Stop it; raises what it failed by."""
@@ -141,6 +142,8 @@ class Feeding:
     def __init__(self, services: Services, folder: Path, url: str, declared: dict[str, int]) -> None:
         self.services = services
         self._folder, self._url = folder, url
+        self._started: list[StreamingQueryRun] = []
+        self._threads: list[Thread] = []
         services.make_topic(TOPIC, PARTITIONS)
         assert self.count() == 0
         services.postgres()
@@ -157,8 +160,6 @@ class Feeding:
             "PYTHONPATH": f"{REPO}:{REPO / 'plugins'}",
             "PYTHONFAULTHANDLER": "1",
         }
-        self._started: list[StreamingQueryRun] = []
-        self._threads: list[Thread] = []
 
     def start(self) -> StreamingQueryRun:
         command = [sys.executable, *SPEC.component("producer").arguments]
@@ -181,8 +182,7 @@ class Feeding:
             if running.process.poll() is None:
                 running.kill()
         for thread in self._threads:
-            if thread.failure is None:
-                thread.end()
+            thread.end()
 
     def admin(self) -> AdminClient:
         return AdminClient({**self.services.kafka, "log_level": 0})
@@ -231,8 +231,11 @@ class Feeding:
     def count(self) -> int:
         """How many records the topic holds.
 
-        Asked again for 30 s: a new or restarted broker may answer before its partitions have leaders.
+        Asked again for 30 s: a new or restarted broker may answer before its partitions have leaders. Raises
+        what a producer in a thread failed by unless :meth:`Thread.ends` told of it: no record would come.
         """
+        for failed in (thread.failure for thread in self._threads if thread.failure is not None):
+            raise failed
         consumer = Consumer({**self.services.kafka, "group.id": "sluice-reader-test", "log_level": 0})
         places = [TopicPartition(TOPIC, partition) for partition in range(PARTITIONS)]
         deadline = time.monotonic() + 30

@@ -89,11 +89,11 @@ class Lock:
     def _wait(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
         while (state := self._connection.poll()) != extensions.POLL_OK:
+            # Not select.select(): it refuses descriptors from 1024 on.
+            ready = select.poll()
+            ready.register(
+                self._connection, select.POLLIN if state == extensions.POLL_READ else select.POLLOUT
+            )
             left = deadline - time.monotonic()
-            ready: tuple[list[Any], list[Any], list[Any]] = ([], [], [])
-            if left > 0:
-                reading = [self._connection] if state == extensions.POLL_READ else []
-                writing = [self._connection] if state == extensions.POLL_WRITE else []
-                ready = select.select(reading, writing, [], left)
-            if not any(ready):
+            if left <= 0 or not ready.poll(left * 1000):
                 raise TimeoutError(f"PostgreSQL did not answer within {seconds:g} s")
