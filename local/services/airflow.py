@@ -25,15 +25,36 @@ COMPONENTS: Mapping[str, tuple[tuple[str, ...], str]] = {
 }
 
 _LOCAL_SETTINGS = '''\
-"""Written with the configuration. Imports the Spark operators in the processes that tasks are forked from.
+"""Written with the configuration.
 
-Otherwise every task would import them (and kubernetes) itself: 4.7 s each. No other command needs them.
+Imports the Spark operators in the processes that tasks are forked from; otherwise every task would import
+them (and kubernetes) itself: 4.7 s each. No other command needs them.
+
+Ends the executor's workers with their scheduler. They are forked from it and hold its connection to the
+database open: after a kill -9, PostgreSQL would keep its transaction, and the locks in it, as long as one of
+them lives, and the next scheduler would start no task.
 """
 
+import ctypes
+import os
+import signal
 import sys
 
 if len(sys.argv) > 1 and sys.argv[1] in ("scheduler", "dag-processor"):
     import airflow.providers.apache.spark.operators.spark_submit  # noqa: F401
+
+if len(sys.argv) > 1 and sys.argv[1] == "scheduler":
+    SCHEDULER = os.getpid()
+    PR_SET_PDEATHSIG = 1
+    _libc = ctypes.CDLL(None, use_errno=True)
+
+    def _end_with_parent():
+        # A worker ignores SIGTERM, with the scheduler's handler. A task ends its job when it gets one.
+        number = signal.SIGKILL if os.getppid() == SCHEDULER else signal.SIGTERM
+        if _libc.prctl(PR_SET_PDEATHSIG, number) != 0:
+            raise OSError(ctypes.get_errno(), "prctl")
+
+    os.register_at_fork(after_in_child=_end_with_parent)
 '''
 
 
@@ -106,7 +127,7 @@ def _drills(context: Context) -> dict[str, str]:
 
 
 def files(context: Context) -> dict[Path, str]:
-    """The operator's password, the imports of _LOCAL_SETTINGS and an empty airflow.cfg."""
+    """The operator's password, _LOCAL_SETTINGS and an empty airflow.cfg."""
     home = context.home.airflow
     return {
         # Before the first start: otherwise Airflow would generate a password and print it into a log.

@@ -42,7 +42,12 @@ def test_months_of_files_with_a_scheduler_and_a_worker_killed_and_a_late_file(un
         put(rig, f"{month}.csv", number)
     backfill(rig, "--max-active-runs", "2")
     first = producer_of(rig, set())
-    signal_all([psutil.Process(int(rig.process(SCHEDULER)["pid"]))], signal.SIGKILL)
+    scheduler = psutil.Process(int(rig.process(SCHEDULER)["pid"]))
+    workers = scheduler.children()
+    assert workers
+    signal_all([scheduler], signal.SIGKILL)
+    # Else they would keep its transaction open, with the locks in it: the next scheduler would start no task.
+    assert psutil.wait_procs(workers, 20)[1] == []
     second = producer_of(rig, {first.pid})
     signal_all(worker_of(second), signal.SIGKILL)
 
