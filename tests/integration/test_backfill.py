@@ -49,7 +49,7 @@ def test_months_of_files_with_a_scheduler_and_a_worker_killed_and_a_late_file(un
     # Else they would keep its transaction open, with the locks in it: the next scheduler would start no task.
     assert psutil.wait_procs(workers, 20)[1] == []
     second = producer_of(rig, {first.pid})
-    signal_all(worker_of(second), signal.SIGKILL)
+    signal_all(process_tree(workers_of(second)[-1].pid), signal.SIGKILL)
 
     states = finish(rig)
     assert states.pop(EMPTY) == "failed"
@@ -153,13 +153,20 @@ def sources_of(rig: Rig, short: Any) -> list[dict[str, Any]]:
 
 
 def producer_of(rig: Rig, known: set[int]) -> psutil.Process:
-    """The Spark job of an interval, as soon as there is one that is not known."""
+    """The Spark job of an interval, as soon as there is one that is not known and that a worker's task runs.
+
+    Those of a killed scheduler's workers end a moment later.
+    """
     found: list[psutil.Process] = []
 
     def there() -> bool:
         for process in stack_processes(rig.stack.home.id):
             try:
                 command = process.cmdline()
+                workers = workers_of(process)
+                parent = workers[-1].parent() if workers else None
+                if parent is None or "scheduler" not in parent.cmdline():
+                    continue
             except psutil.NoSuchProcess:
                 continue
             is_jvm = "org.apache.spark.deploy.SparkSubmit" in command and LAUNCHER not in command
@@ -172,11 +179,10 @@ def producer_of(rig: Rig, known: set[int]) -> psutil.Process:
     return found[0]
 
 
-def worker_of(job: psutil.Process) -> list[psutil.Process]:
-    """The executor's worker whose task runs the job, with all below it.
+def workers_of(job: psutil.Process) -> list[psutil.Process]:
+    """The executor's worker whose task runs the job, and what runs that worker's task.
 
     By its title, not by the scheduler's pid: that is 0 while supervisord starts the scheduler again, as is
     the parent's of process 1.
     """
-    workers = [one for one in job.parents() if "LocalExecutor: " in " ".join(one.cmdline())]
-    return process_tree(workers[-1].pid)
+    return [one for one in job.parents() if "LocalExecutor: " in " ".join(one.cmdline())]
