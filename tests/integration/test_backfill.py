@@ -24,7 +24,7 @@ MONTHS = ["2019-01", "2019-02", "2019-03", "2019-04"]
 EMPTY = "2019-05"
 ROWS = 150
 SCHEDULER = "airflow-scheduler"
-SECONDS = 420
+SECONDS = 600
 
 
 @pytest.fixture
@@ -35,6 +35,7 @@ def unpaused(rig: Rig) -> Iterator[Rig]:
     rig.airflow.pause(DAG)
 
 
+@pytest.mark.timeout(1500)
 def test_months_of_files_with_a_scheduler_and_a_worker_killed_and_a_late_file(unpaused: Rig) -> None:
     rig = unpaused
     rig.ensure_stream()
