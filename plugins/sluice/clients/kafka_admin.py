@@ -105,12 +105,12 @@ class KafkaAdmin:
         """
         before = self.find(topic.name)
         created = before is None and self._create(topic)
-        has = before or self._await(topic.name, 1)
+        has = before or self.wait_for_partitions(topic.name, 1)
         check_not_shrinking(topic, has)
         grown = has.partitions < topic.partitions
         if grown:
             self._grow(topic)
-        self._await(topic.name, topic.partitions)
+        self.wait_for_partitions(topic.name, topic.partitions)
         return TopicDiff(
             topic=topic.name,
             created=created,
@@ -162,7 +162,7 @@ class KafkaAdmin:
 
     def retention_ms(self, topic: str) -> int | None:
         """The age in ms at which retention may delete a record; None if age deletes none."""
-        config = self._config(topic)
+        config = self.config(topic)
         age = int(config.get("retention.ms") or -1)
         deletes = "delete" in (config.get("cleanup.policy") or "delete").split(",")
         return age if deletes and age >= 0 else None
@@ -235,7 +235,7 @@ class KafkaAdmin:
         )
 
     def _configure(self, topic: Topic) -> dict[str, tuple[str | None, str]]:
-        changed = config_diff(topic.config, self._config(topic.name)) if topic.config else {}
+        changed = config_diff(topic.config, self.config(topic.name)) if topic.config else {}
         if changed:
             entries = [
                 ConfigEntry(name, new, incremental_operation=AlterConfigOpType.SET)
@@ -248,7 +248,8 @@ class KafkaAdmin:
             )
         return changed
 
-    def _config(self, topic: str) -> dict[str, str | None]:
+    def config(self, topic: str) -> dict[str, str | None]:
+        """The topic's configs, the broker's defaults among them."""
         resource = ConfigResource(ResourceType.TOPIC, topic)
         found = self._results(
             f"configs of topic {topic!r}",
@@ -256,7 +257,7 @@ class KafkaAdmin:
         )
         return {name: entry.value for config in found.values() for name, entry in config.items()}
 
-    def _await(self, topic: str, partitions: int) -> TopicDescription:
+    def wait_for_partitions(self, topic: str, partitions: int) -> TopicDescription:
         """Wait until brokers report at least ``partitions``: metadata propagates after the answer."""
         found = wait_for(
             lambda: self.find(topic),

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
     from sluice.clients.kafka_admin import KafkaAdmin
+    from sluice.clients.kafka_topics import KafkaTopics
     from sluice.clients.lake.catalog import Lake
     from sluice.clients.ledger import History, Ledger
     from sluice.clients.objects import Bucket
@@ -45,6 +46,15 @@ class PlatformHook(BaseHook):
         from sluice.clients.kafka_admin import KafkaAdmin
 
         return KafkaAdmin(self.platform.kafka)
+
+    @cached_property
+    def topics(self) -> KafkaAdmin | KafkaTopics:
+        """What provisions topics: the brokers, or with [strimzi] in the platform file its operator."""
+        if self.platform.strimzi is None:
+            return self.kafka
+        from sluice.clients.kafka_topics import KafkaTopics
+
+        return KafkaTopics(self.platform.strimzi, self.kafka)
 
     @cached_property
     def lake(self) -> Lake:

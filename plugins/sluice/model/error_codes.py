@@ -31,6 +31,7 @@ class ErrorCode(StrEnum):
     KAFKA_PERMISSION = "SLU-202", "Kafka permission denied"
     TOPIC_NOT_FOUND = "SLU-203", "Topic not found"
     TOPIC_MISMATCH = "SLU-204", "Topic differs from the declaration"
+    TOPIC_NOT_READY = "SLU-205", "KafkaTopic not ready"
     S3_UNREACHABLE = "SLU-211", "S3 unreachable"
     S3_PERMISSION = "SLU-212", "S3 permission denied"
     OBJECT_NOT_FOUND = "SLU-213", "Object not found"
@@ -42,6 +43,8 @@ class ErrorCode(StrEnum):
     DATABASE_REFUSED = "SLU-232", "Database of a sink refused the request"
     DATABASE_TABLE = "SLU-233", "Table of a sink missing or different"
     NOT_DELIVERED = "SLU-241", "Notification not delivered"
+    KUBERNETES_UNREACHABLE = "SLU-251", "Kubernetes unreachable"
+    KUBERNETES_REFUSED = "SLU-252", "Kubernetes refused the request"
     REQUEST_REFUSED = "SLU-290", "Request refused"
     # Sources and records.
     CORRUPT_OBJECT = "SLU-302", "Corrupt object"

@@ -166,6 +166,18 @@ class Supervisor:
 
 
 @dataclass(frozen=True)
+class Strimzi:
+    """The Kafka resource ``cluster`` in ``namespace``, whose topics are KafkaTopic resources.
+
+    ``kubeconfig``: path of a file; by default the service account of the pod.
+    """
+
+    namespace: str
+    cluster: str
+    kubeconfig: str = ""
+
+
+@dataclass(frozen=True)
 class Metrics:
     """The bearer token by which Prometheus may read the metrics of all streams."""
 
@@ -184,6 +196,7 @@ class Platform:
     checkpoints: Checkpoints
     supervisor: Supervisor | None = None
     metrics: Metrics | None = None
+    strimzi: Strimzi | None = None
     feeds: dict[str, str] = field(default_factory=dict)
 
 

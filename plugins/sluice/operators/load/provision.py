@@ -43,9 +43,9 @@ class ProvisionTopicOperator(StreamOperator):
     fails_if = "it would shrink"
 
     def work(self, context: Context) -> dict[str, Any]:
-        kafka = self.platform_hook.kafka
-        diff = kafka.provision(with_timestamp_bounds(self.spec.topic))
-        for changed in (diff, kafka.provision(PROGRESS_TOPIC)):
+        topics = self.platform_hook.topics
+        diff = topics.provision(with_timestamp_bounds(self.spec.topic))
+        for changed in (diff, topics.provision(PROGRESS_TOPIC)):
             self.log.info("%s", changed.message())
         if not is_interval(self):
             # Of an interval, its plan's own.
@@ -95,6 +95,6 @@ class ProvisionSinksOperator(StreamOperator):
                 return f"{sink.name}: {made}{changed}"
             case SinkKind.KAFKA:
                 topic = Topic(sink.topic, sink.partitions, self.spec.topic.replication_factor, COMPACTED)
-                return f"{sink.name}: {self.platform_hook.kafka.provision(topic).message()}"
+                return f"{sink.name}: {self.platform_hook.topics.provision(topic).message()}"
             case _:
                 return f"{sink.name}: nothing to create"

@@ -28,7 +28,7 @@ def test_a_load_s_topic_gets_the_bounds_beside_what_is_declared(monkeypatch: pyt
 
     monkeypatch.setattr(inventory, "record_before", lambda *_: None)
     step = ProvisionTopicOperator(task_id="provision_topic", stream="nyc_taxi")
-    step.__dict__["platform_hook"] = SimpleNamespace(kafka=SimpleNamespace(provision=note), lake=None)
+    step.__dict__["platform_hook"] = SimpleNamespace(topics=SimpleNamespace(provision=note), lake=None)
     step.__dict__["ledger"] = None
     step.work(given(run_id="r"))
     declared = step.spec.topic

@@ -1,0 +1,232 @@
+"""Topics of a Kafka that Strimzi manages: applied as KafkaTopic resources, which its operator reconciles.
+
+The operator would undo changes that are made to the broker directly.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from sluice.clients.errors import ClientError, Refused, Unreachable
+from sluice.clients.kafka_admin import KafkaAdmin, TopicDiff, check_not_shrinking, config_diff
+from sluice.io.retry import wait_for
+from sluice.model import strimzi
+from sluice.model.error_codes import ErrorCode
+from sluice.model.spec.config import ConfigError
+from sluice.model.spec.platform import Strimzi
+from sluice.model.strimzi import TopicState, TopicStatus
+
+if TYPE_CHECKING:
+    from kubernetes.client import CustomObjectsApi
+
+    from sluice.model.spec.stream import Topic
+
+T = TypeVar("T")
+# To connect, and for an answer.
+REQUEST_SECONDS = (5.0, 15.0)
+# The operator reconciles a change at once, and all topics every two minutes.
+READY_SECONDS = 150.0
+POLL_SECONDS = 1.0
+_NOT_READY = ErrorCode.TOPIC_NOT_READY
+APPLY = "application/apply-patch+yaml"
+
+
+class KafkaTopics:
+    """Provisions as KafkaAdmin does. ``kafka``: reads from the broker what became of a resource.
+
+    Raises Unreachable if the API server does not answer or the operator does not finish in
+    ``ready_seconds``, Refused for what a retry does not change, ConfigError for an unreadable kubeconfig.
+    """
+
+    def __init__(self, config: Strimzi, kafka: KafkaAdmin, ready_seconds: float = READY_SECONDS) -> None:
+        self._config = config
+        self._kafka = kafka
+        self._ready_seconds = ready_seconds
+        self._api = connect(config)
+
+    def provision(self, topic: Topic) -> TopicDiff:
+        """Apply the topic's resource, wait until it is ready, compare the broker with it. Idempotent.
+
+        Changes nothing if partitions would have to be removed or replicas moved.
+        """
+        before = self._kafka.find(topic.name)
+        if before is not None:
+            check_not_shrinking(topic, before)
+        had = self._kafka.config(topic.name) if before else {}
+        self._check_resource(topic)
+        self._await_ready(topic, self._apply(topic))
+        # Metadata of new partitions reaches all brokers a moment after the resource is ready.
+        after = self._kafka.wait_for_partitions(topic.name, topic.partitions)
+        check_not_shrinking(topic, after)
+        drift = config_diff(topic.config, self._kafka.config(topic.name))
+        if drift:
+            found = ", ".join(f"{name} is {has}, not {wants}" for name, (has, wants) in sorted(drift.items()))
+            raise Refused(
+                f"topic {topic.name!r}: {self._where(topic)} is Ready and the broker differs: {found}. Fix: "
+                "see the topic operator's log; a config may be overridden there",
+                ErrorCode.TOPIC_MISMATCH,
+            )
+        grown = before is not None and before.partitions < topic.partitions
+        return TopicDiff(
+            topic=topic.name,
+            created=before is None,
+            partitions=(before.partitions, topic.partitions) if before and grown else None,
+            config=config_diff(topic.config, had) if before else {},
+        )
+
+    def _check_resource(self, topic: Topic) -> None:
+        """Raise Refused if the resource has more partitions, or is that of another topic or cluster."""
+        found = self._find(topic)
+        if found is None:
+            return
+        spec, labels = found.get("spec") or {}, found["metadata"].get("labels") or {}
+        has = (spec.get("topicName") or found["metadata"]["name"], labels.get(strimzi.CLUSTER_LABEL))
+        wants = (topic.name, self._config.cluster)
+        if has != wants:
+            raise Refused(
+                f"{self._where(topic)} is topic {has[0]!r} of cluster {has[1]!r}; the stream wants "
+                f"{wants[0]!r} of {wants[1]!r}. Fix: correct [strimzi] in the platform file, or "
+                "remove that resource",
+                ErrorCode.TOPIC_MISMATCH,
+            )
+        if int(spec.get("partitions") or 0) > topic.partitions:
+            raise Refused(
+                f"{self._where(topic)} has {spec['partitions']} partitions and the stream wants "
+                f"{topic.partitions}; Kafka cannot remove partitions. Fix: set partitions = "
+                f"{spec['partitions']} in stream.toml, or name another topic",
+                ErrorCode.TOPIC_MISMATCH,
+            )
+
+    def _find(self, topic: Topic) -> dict[str, Any] | None:
+        arguments = (strimzi.GROUP, strimzi.VERSION, self._config.namespace, strimzi.PLURAL)
+
+        def listed() -> Any:
+            # Not by `get`: that does not tell a missing resource from a missing kind.
+            selected = f"metadata.name={strimzi.resource_name(topic.name)}"
+            return self._api.list_namespaced_custom_object(
+                *arguments, field_selector=selected, _request_timeout=REQUEST_SECONDS
+            )["items"]
+
+        found = self._ask(topic, listed)
+        return found[0] if found else None
+
+    def _apply(self, topic: Topic) -> dict[str, Any]:
+        """Server-side apply. Not forced: a field that another manager owns with another value is an error."""
+        body = strimzi.kafka_topic(topic, self._config.namespace, self._config.cluster)
+
+        def apply() -> Any:
+            return self._api.patch_namespaced_custom_object(
+                strimzi.GROUP,
+                strimzi.VERSION,
+                self._config.namespace,
+                strimzi.PLURAL,
+                body["metadata"]["name"],
+                body,
+                field_manager=strimzi.FIELD_MANAGER,
+                field_validation="Strict",
+                _content_type=APPLY,
+                _request_timeout=REQUEST_SECONDS,
+            )
+
+        # The client decodes no answer with status 201, which an apply has that creates the resource.
+        applied = self._ask(topic, apply) or self._find(topic)
+        if applied is None:
+            raise Refused(f"{self._where(topic)} was deleted meanwhile. Fix: clear this task", _NOT_READY)
+        return dict(applied)
+
+    def _await_ready(self, topic: Topic, applied: dict[str, Any]) -> None:
+        generation = int(applied["metadata"]["generation"])
+        last = TopicStatus(TopicState.WAITING)
+
+        def look() -> TopicStatus:
+            nonlocal last
+            try:
+                found = self._find(topic)
+            except ClientError as error:
+                # The API server may restart meanwhile, and knows no rights in its first moment.
+                last = TopicStatus(TopicState.WAITING, str(error))
+                return last
+            if found is None or int(found["metadata"]["generation"]) < generation:
+                last = TopicStatus(TopicState.FAILED, "it was deleted meanwhile. Fix: clear this task")
+            else:
+                last = strimzi.topic_status(found)
+            return last
+
+        wait_for(look, self._ready_seconds, POLL_SECONDS, lambda status: status.state != TopicState.WAITING)
+        if last.state is TopicState.FAILED:
+            raise Refused(f"{self._where(topic)}: {last.reason}", _NOT_READY)
+        if last.state is TopicState.WAITING:
+            raise Unreachable(
+                f"{self._where(topic)} is not Ready after {self._ready_seconds:g} s: {last.reason}. Fix: "
+                "see the topic operator's log",
+                _NOT_READY,
+            )
+
+    def _where(self, topic: Topic) -> str:
+        return f"{strimzi.KIND} {self._config.namespace}/{strimzi.resource_name(topic.name)}"
+
+    def _ask(self, topic: Topic, request: Callable[[], T]) -> T:
+        from kubernetes.client import ApiException
+        from urllib3.exceptions import HTTPError
+
+        try:
+            return request()
+        except ApiException as error:
+            _raise(self._where(topic), error)
+        except HTTPError as error:
+            raise Unreachable(
+                f"{self._where(topic)}: Kubernetes at {self._host} does not answer: {error}",
+                ErrorCode.KUBERNETES_UNREACHABLE,
+            ) from error
+
+    @property
+    def _host(self) -> str:
+        return str(self._api.api_client.configuration.host)
+
+
+def connect(config: Strimzi) -> CustomObjectsApi:
+    """By the kubeconfig of ``config``, or the service account of the pod. Raises ConfigError."""
+    # Half a second to import, and only for a Kafka of Strimzi's.
+    from kubernetes import client
+    from kubernetes import config as configs
+
+    found = client.Configuration()
+    # urllib3's own retries would multiply the deadlines.
+    found.retries = 0
+    try:
+        if config.kubeconfig:
+            configs.load_kube_config(config.kubeconfig, client_configuration=found)
+        else:
+            configs.load_incluster_config(client_configuration=found)
+    except (configs.ConfigException, OSError) as error:
+        where = config.kubeconfig or "the service account of this pod"
+        raise ConfigError(
+            f"[strimzi] of the platform file: {where}: {error}. Fix: set kubeconfig to a readable file, or "
+            "run in a pod with a service account"
+        ) from error
+    return client.CustomObjectsApi(client.ApiClient(found))
+
+
+# Wrong login, missing right, missing kind or namespace, field of another manager, invalid value.
+_FIXES = {
+    401: "correct the kubeconfig's login",
+    403: "apply k8s/base/role-kafka-topics.yaml, and bind it to this login",
+    404: "install Strimzi's custom resource definitions, and correct the namespace in [strimzi]",
+    409: "remove that field from the other manager's manifest, or declare its value in stream.toml",
+    400: "correct stream.toml",
+    422: "correct stream.toml",
+}
+
+
+def _raise(where: str, error: Any) -> NoReturn:
+    """An answer of the API server as a client error."""
+    try:
+        said = str(json.loads(error.body)["message"])
+    except (TypeError, ValueError, KeyError):
+        said = str(error.reason)
+    message = f"{where}: Kubernetes says {error.status}: {said}"
+    if error.status not in _FIXES:
+        raise Unreachable(message, ErrorCode.KUBERNETES_UNREACHABLE) from error
+    raise Refused(f"{message}. Fix: {_FIXES[error.status]}", ErrorCode.KUBERNETES_REFUSED) from error
