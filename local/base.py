@@ -105,6 +105,7 @@ COMMANDS = {
     "test": "`make check`, then the tests on real services; ARGS as above",
     "test-all": "`make test` with every drill and the exhaustive tests",
     "lint": "the checks of `make check` without the tests",
+    "k8s-check": "the manifests and the code for Kubernetes, against a real API server",
     "compose-env": 'write .env for docker compose, with generated passwords: ARGS="cluster erasure spark"',
     "compose-test": "build the images, run the stack in Docker, break it, and check the load",
     "bench": "measure Sluice and other ways, in turns: SCALE=0.1 WORKLOAD=one_batch for a look",

@@ -24,7 +24,8 @@ UNIT = ("tests/unit", "tests/protocol", "tests/dags")
 # Longest first: groups start in the order of the folders and files.
 SLOW = ("tests/integration", "tests/drills", "tests/spark", "tests/browser", "tests/services")
 COMPOSE = ("tests/compose",)
-COMMANDS = ("lint", "check", "test", "test-all", "compose-test")
+K8S = ("tests/k8s",)
+COMMANDS = ("lint", "check", "test", "test-all", "k8s-check", "compose-test")
 LINTERS: Sequence[tuple[str, tuple[str, ...]]] = (
     ("ruff check", ("ruff", "check", ".")),
     ("ruff format", ("ruff", "format", "--check", ".")),
@@ -64,6 +65,8 @@ def stages(command: str, arguments: Sequence[str]) -> list[Stage]:
     """The stages of a command, in order. ``arguments`` go to every pytest; paths among them select tests."""
     if command == "compose-test":
         return _containers(arguments)
+    if command == "k8s-check":
+        return _control_plane(arguments)
     found = [Stage(name, command) for name, command in LINTERS]
     chosen = () if command == "test-all" else ("-m", "not exhaustive")
     # Groups keep their order: by default xdist starts with the group of the most tests.
@@ -74,8 +77,12 @@ def stages(command: str, arguments: Sequence[str]) -> list[Stage]:
     if command in ("test", "test-all"):
         found += _pytest("slow", SLOW, (*spread, *chosen), arguments)
     if command == "test-all":
-        found += _containers(arguments)
+        found += [*_control_plane(arguments), *_containers(arguments)]
     return found
+
+
+def _control_plane(arguments: Sequence[str]) -> list[Stage]:
+    return _pytest("k8s", K8S, ("-v",), arguments)
 
 
 def _containers(arguments: Sequence[str]) -> list[Stage]:

@@ -58,6 +58,7 @@ ARCHITECTURE, OPERATING, REFERENCE, ERRORS, ADDING, OWN_SYSTEMS, TESTING, DAGS, 
         "docker",
     )
 )
+KUBERNETES = REPO / "docs" / "kubernetes.md"
 BENCH = REPO / "bench" / "README.md"
 PAGES = [
     README,
@@ -72,10 +73,11 @@ PAGES = [
     STORED,
     DEVELOPING,
     DOCKER,
+    KUBERNETES,
     BENCH,
 ]
 EXAMPLE = REPO / "docs" / "platform.example.toml"
-VERB = re.compile(r"\bmake (?!it (?:writable|one of))([a-z][a-z-]*)")
+VERB = re.compile(r"\bmake (?!it (?:writable|one of))([a-z][a-z0-9-]*)")
 VARIABLE = re.compile(r"(?<![A-Z_])SLUICE_[A-Z_]*[A-Z]")
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 

@@ -14,7 +14,8 @@ from local.checks import LINTERS, REPO, SLOW, UNIT, Stage, main, stages
 
 FAST = [name for name, _ in LINTERS] + ["unit tests"]
 WHOLE = [*FAST, "slow tests"]
-EVERYTHING = [*WHOLE, "compose tests"]
+WITHOUT_DOCKER = [*WHOLE, "k8s tests"]
+EVERYTHING = [*WITHOUT_DOCKER, "compose tests"]
 
 
 def names(command: str) -> list[str]:
@@ -48,6 +49,7 @@ class Runner:
         ("check", FAST),
         ("test", WHOLE),
         ("test-all", EVERYTHING),
+        ("k8s-check", ["k8s tests"]),
         ("compose-test", ["compose tests"]),
     ],
 )
@@ -145,7 +147,7 @@ def test_without_docker_all_but_the_containers_runs_and_the_end_is_not_green(
     monkeypatch.delenv("ARGS", raising=False)
     runner = Runner()
     assert main("test-all", run=runner) == 1
-    assert runner.names == WHOLE
+    assert runner.names == WITHOUT_DOCKER
     [told] = [line for line in rows(capsys) if line.startswith("NOT RUN")]
     assert told.startswith("NOT RUN compose tests: ")
     assert reason in told

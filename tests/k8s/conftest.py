@@ -1,0 +1,49 @@
+"""One control plane for all tests of this folder, with Strimzi's kinds and the base of k8s/."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from local.base import REPO
+from local.stack.stack import wait_until
+from sluice.model import strimzi
+from tests.k8s import artifacts
+from tests.k8s.control_plane import ControlPlane
+from tests.support.services import Services
+
+NAMESPACE = "sluice"
+
+
+@pytest.fixture(scope="session")
+def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    artifacts.ensure()
+    found = ControlPlane(tmp_path_factory.mktemp("control-plane"))
+    try:
+        found.up()
+        crds = sorted(artifacts.crds().path.glob("*.yaml"))
+        # Too large for an annotation, which a client-side apply would add.
+        done = found.kubectl("apply", "--server-side", *(f"--filename={path}" for path in crds))
+        assert done.returncode == 0, done.stderr
+        done = found.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+        assert done.returncode == 0, done.stderr
+        wait_until("Strimzi's kinds", lambda: is_served(found), 60, 0.2)
+        done = found.kubectl("apply", "--server-side", "-k", str(REPO / "k8s" / "base"))
+        assert done.returncode == 0, done.stderr
+        yield found
+    finally:
+        found.down()
+
+
+def is_served(plane: ControlPlane) -> bool:
+    """Established is not served yet: the API server answers 404 or 429 for some moments."""
+    kinds = [f"{plural}.{strimzi.GROUP}" for plural in artifacts.KINDS]
+    return all(plane.kubectl("get", kind, "--all-namespaces").returncode == 0 for kind in kinds)
+
+
+@pytest.fixture(scope="session")
+def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
+    services = Services(tmp_path_factory.mktemp("services"))
+    yield services
+    services.stop()
