@@ -1,5 +1,5 @@
-"""What the tests of this folder need, made once and kept in the cache: the programs of a Kubernetes control
-plane, compiled from their Go modules, and Strimzi's custom resource definitions, generated from its jars."""
+"""What the tests of this folder need, made once and kept in the cache: Kubernetes' programs, compiled from
+their Go modules, and Strimzi's custom resource definitions, generated from its jars."""
 
 from __future__ import annotations
 
@@ -17,8 +17,14 @@ from local.setup.bootstrap import ensure_tools, java_home
 from local.setup.cache import Artifact, cleanup, fingerprint, jars, locked
 
 HERE = Path(__file__).resolve().parent
-SOURCES = HERE / "kube"
-PROGRAMS = ("etcd", "kube-apiserver", "kubectl")
+# A Go module each: its binary has the folder's name.
+SOURCES = HERE / "go"
+MODULES = ("kube", "coredns", "pause")
+# Names of kube's binary, which is the program that it is called by.
+PROGRAMS = (
+    *("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"),
+    *("kubelet", "kube-proxy", "kubectl"),
+)
 # Where the programs read their version; without it kubectl calls itself v0.0.0.
 VERSION = "k8s.io/component-base/version"
 # The `go` line of go.mod.
@@ -37,8 +43,8 @@ MODEL = "io.strimzi.api.kafka.model"
 
 
 def binaries() -> Artifact:
-    """etcd, kube-apiserver and kubectl."""
-    inputs = (SOURCES / name for name in ("go.mod", "go.sum", "main.go"))
+    """PROGRAMS, coredns and pause."""
+    inputs = (path for path in sorted(SOURCES.glob("*/*")) if path.is_file())
     key = fingerprint(*(file.read_bytes() for file in inputs), os.uname().machine)
     return Artifact(cache(), "kube", key, hashed=False)
 
@@ -50,7 +56,7 @@ def crds() -> Artifact:
 
 
 def ensure() -> None:
-    """Make what is missing: about 12 minutes on 2 cores the first time. Raises SetupError."""
+    """Make what is missing: about 14 minutes on 2 cores the first time. Raises SetupError."""
     wanted = (binaries(), jars("strimzi"), crds())
     if all(artifact.damage() is None for artifact in wanted):
         return
@@ -60,7 +66,7 @@ def ensure() -> None:
         cleanup(cache())
         work.mkdir(exist_ok=True)
         makers: dict[str, Maker] = {
-            "Kubernetes' control plane, compiled once": _compile,
+            "Kubernetes, compiled once": _compile,
             "Strimzi's jars": partial(build.make_jar_set, "strimzi", java_home()),
             "Strimzi's custom resource definitions": _generate,
         }
@@ -73,15 +79,16 @@ def ensure() -> None:
 
 def _compile(folder: Path, work: Path, step: Step) -> None:
     folder.mkdir(parents=True)
-    lines = [line.split() for line in (SOURCES / "go.mod").read_text().splitlines()]
+    lines = [line.split() for line in (SOURCES / "kube" / "go.mod").read_text().splitlines()]
     (version,) = [words[1] for words in lines if words[:1] == ["k8s.io/kubernetes"] and len(words) == 2]
     major, minor, _ = version.removeprefix("v").split(".")
     stamps = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
     flags = " ".join(["-s -w", *(f"-X {VERSION}.{name}={value}" for name, value in stamps.items())])
     log = work / "kube.log"
     go = build.go(work, step, log, GO_NEEDED)
-    command: list[str | Path] = [go, "build", "-v", "-ldflags", flags, "-o", folder / "kube", "."]
-    shell.run(command, step, log, build.go_environment(work), cwd=SOURCES)
+    for name in MODULES:
+        command: list[str | Path] = [go, "build", "-v", "-ldflags", flags, "-o", folder / name, "."]
+        shell.run(command, step, log, build.go_environment(work), cwd=SOURCES / name)
     for name in PROGRAMS:
         (folder / name).symlink_to("kube")
 

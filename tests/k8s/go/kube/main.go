@@ -1,7 +1,8 @@
-// A Kubernetes control plane and its command line in one binary: argv[0] selects the program.
+// Kubernetes in one binary: etcd, the control plane, a node's two daemons and kubectl; argv[0] selects the program.
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,6 +17,10 @@ import (
 
 	kubectl "k8s.io/kubectl/pkg/cmd"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
+	controllers "k8s.io/kubernetes/cmd/kube-controller-manager/app"
+	proxy "k8s.io/kubernetes/cmd/kube-proxy/app"
+	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
+	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
 func main() {
@@ -26,10 +31,18 @@ func main() {
 		return
 	case "kube-apiserver":
 		command = apiserver.NewAPIServerCommand()
+	case "kube-controller-manager":
+		command = controllers.NewControllerManagerCommand()
+	case "kube-scheduler":
+		command = scheduler.NewSchedulerCommand()
+	case "kubelet":
+		command = kubelet.NewKubeletCommand(context.Background())
+	case "kube-proxy":
+		command = proxy.NewProxyCommand()
 	case "kubectl":
 		command = kubectl.NewDefaultKubectlCommand()
 	default:
-		fmt.Fprintf(os.Stderr, "%q is none of etcd, kube-apiserver, kubectl\n", name)
+		fmt.Fprintf(os.Stderr, "%q is no program of Kubernetes\n", name)
 		os.Exit(2)
 	}
 	os.Exit(cli.Run(command))
