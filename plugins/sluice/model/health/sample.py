@@ -25,6 +25,24 @@ class ProcessState(StrEnum):
     UNKNOWN = "unknown"
 
 
+class Problem(StrEnum):
+    """What keeps a process from running, or from its executors, outside of the process; of a cluster's
+    runtime. Each is a Health of the same value."""
+
+    # Its node does not answer.
+    NODE_LOST = "node lost"
+    # The kernel killed it at its memory limit.
+    OUT_OF_MEMORY = "out of memory"
+    # Its image cannot be pulled.
+    IMAGE_MISSING = "image missing"
+    # The namespace's quota has no room for it.
+    QUOTA_EXCEEDED = "quota exceeded"
+    # No node has room for it.
+    UNSCHEDULABLE = "unschedulable"
+    # It runs, and another pod of a higher priority took an executor's place.
+    EXECUTOR_PREEMPTED = "executor preempted"
+
+
 # Clocks of the component, its runtime and the observer may differ by this much.
 CLOCK_SLACK_SECONDS = 2.0
 ALIVE = frozenset({ProcessState.STARTING, ProcessState.RUNNING})
@@ -51,7 +69,8 @@ class ProcessStatus(JsonRecord):
 
     ``pid`` and ``since`` (its start): of the component, not of the parent process that restarts it.
     ``restarts``: starts by the runtime itself since the last start on request, oldest first, the newest 20;
-    ``last_exit``: since then, too. ``restart_at``: of the next restart, in BACKOFF.
+    ``last_exit``: since then, too. ``restart_at``: of the next restart, in BACKOFF. ``problem``: None if
+    nothing outside of the process is wrong; ``description`` then says more of it.
     """
 
     program: str
@@ -63,6 +82,7 @@ class ProcessStatus(JsonRecord):
     restarts: tuple[float, ...] = ()
     last_exit: ProcessExit | None = None
     restart_at: float | None = None
+    problem: Problem | None = None
 
     @property
     def is_alive(self) -> bool:
