@@ -19,7 +19,8 @@ from sluice.io.kafka import topic_offsets
 from sluice.model.health.sample import ProcessStatus
 from sluice.model.spec.stream import StreamSpec
 from sluice.model.writers import epoch_of
-from sluice.runtime.supervisord import SupervisorRuntime
+from sluice.runtime.base import Runtime
+from sluice.runtime.opened import open_runtime
 
 PUBLISH_SECONDS = 180.0
 
@@ -99,8 +100,8 @@ class StreamUnderTest:
         return self._runtime.status(program or self.spec.program)
 
     @cached_property
-    def _runtime(self) -> SupervisorRuntime:
-        return SupervisorRuntime.open(self.stack.platform("airflow"))
+    def _runtime(self) -> Runtime:
+        return open_runtime(self.stack.platform("airflow"))
 
     def stop_stream(self) -> None:
         """Through supervisord, without Airflow."""

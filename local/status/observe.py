@@ -22,7 +22,7 @@ from sluice.model.spec.config import ConfigError
 from sluice.model.spec.ledger import EVENTS, history_name
 from sluice.model.spec.stream import CONSUMER, Component, StreamSpec
 from sluice.runtime.observer import Observer
-from sluice.runtime.supervisord import SupervisorRuntime
+from sluice.runtime.opened import open_runtime
 
 
 class Unavailable(str):
@@ -96,7 +96,7 @@ def _sample(stack: Stack, spec: StreamSpec, component: Component) -> Sample:
     return Observer(
         KafkaAdmin(platform.kafka, timeout=REQUEST_SECONDS),
         lambda: stack.lake("airflow"),
-        SupervisorRuntime.open(platform, REQUEST_SECONDS),
+        open_runtime(platform, REQUEST_SECONDS),
         spec,
         component.name,
     ).observe(time.time())

@@ -19,6 +19,7 @@ from local.services import kafka as brokers
 from sluice.clients.errors import Refused, Unreachable
 from sluice.clients.kafka_admin import KafkaAdmin
 from sluice.clients.kafka_topics import KafkaTopics
+from sluice.clients.kubernetes import FIELD_MANAGER
 from sluice.model import strimzi
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.config import ConfigError
@@ -95,7 +96,7 @@ def test_a_topic_is_created_stays_grows_and_gets_another_config(world: World) ->
     }
     assert before["metadata"]["labels"] == {strimzi.CLUSTER_LABEL: CLUSTER}
     assert {one["manager"] for one in before["metadata"]["managedFields"] if "subresource" not in one} == {
-        strimzi.FIELD_MANAGER
+        FIELD_MANAGER
     }
     assert topics.provision(topic).is_empty
     assert world.resource(topic.name)["metadata"]["generation"] == before["metadata"]["generation"]

@@ -5,32 +5,33 @@ The operator would undo changes that are made to the broker directly.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from sluice.clients.errors import ClientError, Refused, Unreachable
 from sluice.clients.kafka_admin import KafkaAdmin, TopicDiff, check_not_shrinking, config_diff
+from sluice.clients.kubernetes import APPLY, FIELD_MANAGER, REQUEST_SECONDS, KubernetesApi
 from sluice.io.retry import wait_for
 from sluice.model import strimzi
 from sluice.model.error_codes import ErrorCode
-from sluice.model.spec.config import ConfigError
 from sluice.model.spec.platform import Strimzi
 from sluice.model.strimzi import TopicState, TopicStatus
 
 if TYPE_CHECKING:
-    from kubernetes.client import CustomObjectsApi
-
     from sluice.model.spec.stream import Topic
 
-T = TypeVar("T")
-# To connect, and for an answer.
-REQUEST_SECONDS = (5.0, 15.0)
 # The operator reconciles a change at once, and all topics every two minutes.
 READY_SECONDS = 150.0
 POLL_SECONDS = 1.0
 _NOT_READY = ErrorCode.TOPIC_NOT_READY
-APPLY = "application/apply-patch+yaml"
+# Wrong login, missing right, missing kind or namespace, field of another manager, invalid value.
+_FIXES = {
+    401: "correct the kubeconfig's login",
+    403: "apply k8s/base/role-kafka-topics.yaml, and bind it to this login",
+    404: "install Strimzi's custom resource definitions, and correct the namespace in [strimzi]",
+    409: "remove that field from the other manager's manifest, or declare its value in stream.toml",
+    400: "correct stream.toml",
+    422: "correct stream.toml",
+}
 
 
 class KafkaTopics:
@@ -44,7 +45,10 @@ class KafkaTopics:
         self._config = config
         self._kafka = kafka
         self._ready_seconds = ready_seconds
-        self._api = connect(config)
+        from kubernetes.client import CustomObjectsApi
+
+        self._kubernetes = KubernetesApi(config.kubeconfig, "strimzi", _FIXES)
+        self._api = CustomObjectsApi(self._kubernetes.client)
 
     def provision(self, topic: Topic) -> TopicDiff:
         """Apply the topic's resource, wait until it is ready, compare the broker with it. Idempotent.
@@ -109,7 +113,7 @@ class KafkaTopics:
                 *arguments, field_selector=selected, _request_timeout=REQUEST_SECONDS
             )["items"]
 
-        found = self._ask(topic, listed)
+        found = self._kubernetes.ask(self._where(topic), listed)
         return found[0] if found else None
 
     def _apply(self, topic: Topic) -> dict[str, Any]:
@@ -124,14 +128,14 @@ class KafkaTopics:
                 strimzi.PLURAL,
                 body["metadata"]["name"],
                 body,
-                field_manager=strimzi.FIELD_MANAGER,
+                field_manager=FIELD_MANAGER,
                 field_validation="Strict",
                 _content_type=APPLY,
                 _request_timeout=REQUEST_SECONDS,
             )
 
         # The client decodes no answer with status 201, which an apply has that creates the resource.
-        applied = self._ask(topic, apply) or self._find(topic)
+        applied = self._kubernetes.ask(self._where(topic), apply) or self._find(topic)
         if applied is None:
             raise Refused(f"{self._where(topic)} was deleted meanwhile. Fix: clear this task", _NOT_READY)
         return dict(applied)
@@ -166,67 +170,3 @@ class KafkaTopics:
 
     def _where(self, topic: Topic) -> str:
         return f"{strimzi.KIND} {self._config.namespace}/{strimzi.resource_name(topic.name)}"
-
-    def _ask(self, topic: Topic, request: Callable[[], T]) -> T:
-        from kubernetes.client import ApiException
-        from urllib3.exceptions import HTTPError
-
-        try:
-            return request()
-        except ApiException as error:
-            _raise(self._where(topic), error)
-        except HTTPError as error:
-            raise Unreachable(
-                f"{self._where(topic)}: Kubernetes at {self._host} does not answer: {error}",
-                ErrorCode.KUBERNETES_UNREACHABLE,
-            ) from error
-
-    @property
-    def _host(self) -> str:
-        return str(self._api.api_client.configuration.host)
-
-
-def connect(config: Strimzi) -> CustomObjectsApi:
-    """By the kubeconfig of ``config``, or the service account of the pod. Raises ConfigError."""
-    # Half a second to import, and only for a Kafka of Strimzi's.
-    from kubernetes import client
-    from kubernetes import config as configs
-
-    found = client.Configuration()
-    # urllib3's own retries would multiply the deadlines.
-    found.retries = 0
-    try:
-        if config.kubeconfig:
-            configs.load_kube_config(config.kubeconfig, client_configuration=found)
-        else:
-            configs.load_incluster_config(client_configuration=found)
-    except (configs.ConfigException, OSError) as error:
-        where = config.kubeconfig or "the service account of this pod"
-        raise ConfigError(
-            f"[strimzi] of the platform file: {where}: {error}. Fix: set kubeconfig to a readable file, or "
-            "run in a pod with a service account"
-        ) from error
-    return client.CustomObjectsApi(client.ApiClient(found))
-
-
-# Wrong login, missing right, missing kind or namespace, field of another manager, invalid value.
-_FIXES = {
-    401: "correct the kubeconfig's login",
-    403: "apply k8s/base/role-kafka-topics.yaml, and bind it to this login",
-    404: "install Strimzi's custom resource definitions, and correct the namespace in [strimzi]",
-    409: "remove that field from the other manager's manifest, or declare its value in stream.toml",
-    400: "correct stream.toml",
-    422: "correct stream.toml",
-}
-
-
-def _raise(where: str, error: Any) -> NoReturn:
-    """An answer of the API server as a client error."""
-    try:
-        said = str(json.loads(error.body)["message"])
-    except (TypeError, ValueError, KeyError):
-        said = str(error.reason)
-    message = f"{where}: Kubernetes says {error.status}: {said}"
-    if error.status not in _FIXES:
-        raise Unreachable(message, ErrorCode.KUBERNETES_UNREACHABLE) from error
-    raise Refused(f"{message}. Fix: {_FIXES[error.status]}", ErrorCode.KUBERNETES_REFUSED) from error

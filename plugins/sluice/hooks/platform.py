@@ -112,10 +112,10 @@ class PlatformHook(BaseHook):
 
     @cached_property
     def runtime(self) -> Runtime:
-        """The machine's supervisord."""
-        from sluice.runtime.supervisord import SupervisorRuntime
+        """The machine's supervisord, or the cluster's Kubernetes."""
+        from sluice.runtime.opened import open_runtime
 
-        return SupervisorRuntime.open(self.platform)
+        return open_runtime(self.platform)
 
     def close(self) -> None:
         """Close what holds connections."""

@@ -15,8 +15,6 @@ from typing import Any
 from sluice.model.spec.stream import BROKER_DEFAULT, Topic
 
 GROUP, VERSION, PLURAL, KIND = "kafka.strimzi.io", "v1", "kafkatopics", "KafkaTopic"
-# Of the fields that Sluice sets, in metadata.managedFields.
-FIELD_MANAGER = "sluice"
 CLUSTER_LABEL = "strimzi.io/cluster"
 MANAGED = "strimzi.io/managed"
 PAUSED = "strimzi.io/pause-reconciliation"

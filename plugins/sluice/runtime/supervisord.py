@@ -24,8 +24,7 @@ from sluice.clients.errors import Missing, Refused, Unreachable
 from sluice.io.retry import wait_for
 from sluice.model.health.sample import ALIVE, ENDED, ProcessExit, ProcessState, ProcessStatus
 from sluice.model.messages import failure_reason
-from sluice.model.spec.config import ConfigError
-from sluice.model.spec.platform import Platform, Supervisor
+from sluice.model.spec.platform import Supervisor
 from sluice.runtime.base import Runtime
 
 T = TypeVar("T")
@@ -65,15 +64,6 @@ class SupervisorRuntime(Runtime):
     ) -> None:
         self.url = config.url
         self._rpc: Any = rpc or connect(config, timeout)
-
-    @classmethod
-    def open(cls, platform: Platform, timeout: float = TIMEOUT_SECONDS) -> SupervisorRuntime:
-        if platform.supervisor is None:
-            raise ConfigError(
-                f"the platform file of role {platform.role!r} has no [supervisor], so no stream can be "
-                "observed or started. Fix: add url, username and password"
-            )
-        return cls(platform.supervisor, timeout)
 
     def status(self, program: str) -> ProcessStatus:
         info = self._ask(program, lambda: self._rpc.getProcessInfo(program))

@@ -94,7 +94,7 @@ def open_clients(platform: Platform) -> Clients:
     from sluice.clients.lake.catalog import Lake
     from sluice.clients.ledger import History, Ledger
     from sluice.io.s3 import connect
-    from sluice.runtime.supervisord import SupervisorRuntime
+    from sluice.runtime.opened import open_runtime
 
     lake, s3 = cache(lambda: Lake.open(platform)), connect(platform.s3, **QUICK)
 
@@ -105,7 +105,7 @@ def open_clients(platform: Platform) -> Clients:
         table = lake().table(spec.table)
         return [one.batch for one in BatchLog(table, Ledger(s3, table.location(), FOLDER)).newest(limit)]
 
-    return Clients(KafkaAdmin(platform.kafka), lake, SupervisorRuntime.open(platform), history, batches)
+    return Clients(KafkaAdmin(platform.kafka), lake, open_runtime(platform), history, batches)
 
 
 class Sources:
@@ -229,9 +229,9 @@ class Sources:
         """The last lines of the log of the component's process."""
 
         def load() -> list[str]:
-            from sluice.runtime.supervisord import SupervisorRuntime
+            from sluice.runtime.opened import open_runtime
 
-            return SupervisorRuntime.open(self._platform).tail(spec.component(component).program, LOG_BYTES)
+            return open_runtime(self._platform).tail(spec.component(component).program, LOG_BYTES)
 
         return self._get(("log", spec.component(component).program), load, LOG_SECONDS)
 

@@ -41,7 +41,7 @@ TAIL_FACTOR = 2
 def run(name: str) -> int:
     """Produce for stream ``name`` until SIGTERM or SIGINT; returns the exit code.
 
-    0: ended as asked. 76: another producer runs, or may run. 1: any other failure.
+    143: ended as asked. 76: another producer runs, or may run. 1: any other failure.
     """
     # httpx logs every request; the client below logs more of each.
     logging.getLogger("httpx").setLevel(logging.WARNING)

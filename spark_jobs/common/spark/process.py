@@ -86,14 +86,15 @@ def log_to_stderr() -> None:
 def run_process(name: str, work: Callable[[threading.Event], None]) -> int:
     """Run ``work`` until it ends, or until SIGTERM or SIGINT set its event; return the exit code.
 
-    ``work`` returns soon after the event is set. 0: it returned. 76: it raised Fenced. 78: it raised
-    ConfigError or Unrecoverable. 1: it raised anything else, or the parent process ended. The log's last line
-    is then the :func:`failure_line`.
+    ``work`` returns soon after the event is set. 143: it returned after SIGTERM. 0: it returned otherwise.
+    76: it raised Fenced. 78: it raised ConfigError or Unrecoverable. 1: it raised anything else, or its
+    parent ended. The log's last line is then the :func:`failure_line`.
     """
     log_to_stderr()
-    stop = threading.Event()
+    stop, received = threading.Event(), list[int]()
 
     def request_stop(signum: int, frame: FrameType | None) -> None:
+        received.append(signum)
         stop.set()
 
     # Before the JVM starts: it would install its own handlers in a process that has none.
@@ -113,7 +114,7 @@ def run_process(name: str, work: Callable[[threading.Event], None]) -> int:
         return exits.CONFIGURATION if isinstance(known(error), ConfigError | Unrecoverable) else 1
     if stop.is_set():
         log.info("stopped on request")
-    return 0
+    return exits.STOPPED if signal.SIGTERM in received else 0
 
 
 def _check_parent() -> None:

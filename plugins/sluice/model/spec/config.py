@@ -137,10 +137,19 @@ def read(variable: str, name: str, needed: str, environ: Mapping[str, str] | Non
         raise ConfigError(f"{variable} is not set. Fix: set it to the folder that holds {name}.toml")
     path = Path(folder) / f"{name}.toml"
     try:
-        if path.stat().st_mode & 0o077:
+        if _is_open(path.stat()):
             raise ConfigError(
                 f"{path}: other users may read it and it holds passwords. Fix: chmod 600 {path}"
             )
         return str(path), path.read_text()
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}; {needed}") from error
+
+
+def _is_open(found: os.stat_result) -> bool:
+    """Whether users other than the reader may read a file, or change it.
+
+    Kubernetes mounts a Secret as root's, readable for the pod's group, in which only its user is.
+    """
+    is_mounted = found.st_uid == 0 != os.getuid() and found.st_gid in os.getgroups()
+    return bool(found.st_mode & (0o037 if is_mounted else 0o077))

@@ -21,6 +21,7 @@ KEYS = (
     *("supervision.lag_window_seconds", "supervision.retention_margin_seconds"),
     *("supervision.max_restarts", "supervision.restart_window_seconds"),
     "supervision.shutdown_grace_seconds",
+    "cluster.*",
 )
 
 

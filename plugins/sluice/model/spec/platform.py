@@ -178,6 +178,25 @@ class Strimzi:
 
 
 @dataclass(frozen=True)
+class Kubernetes:
+    """Where components and Spark jobs run as pods, instead of under supervisord.
+
+    ``image``: of all of them. ``mode``: "native", or "operator" for clusters with the Spark operator.
+    ``overrides``: a ConfigMap with an ``overrides.toml`` for the streams ("": none). ``kubeconfig``: path of
+    a file; by default the service account of the pod.
+    """
+
+    namespace: str
+    image: str
+    mode: str = "native"
+    overrides: str = ""
+    kubeconfig: str = ""
+
+
+MODES = ("native", "operator")
+
+
+@dataclass(frozen=True)
 class Metrics:
     """The bearer token by which Prometheus may read the metrics of all streams."""
 
@@ -197,6 +216,7 @@ class Platform:
     supervisor: Supervisor | None = None
     metrics: Metrics | None = None
     strimzi: Strimzi | None = None
+    kubernetes: Kubernetes | None = None
     feeds: dict[str, str] = field(default_factory=dict)
 
 
@@ -214,6 +234,10 @@ def parse(text: str, where: str) -> Platform:
     if platform.metrics and len(platform.metrics.token) < MIN_TOKEN:
         raise ConfigError(
             f"{where}: metrics token is shorter than {MIN_TOKEN} characters. Fix: write a random one"
+        )
+    if platform.kubernetes and platform.kubernetes.mode not in MODES:
+        raise ConfigError(
+            f"{where}: kubernetes mode is {platform.kubernetes.mode!r}. Fix: use {' or '.join(MODES)}"
         )
     for stream, url in platform.feeds.items():
         if not url.startswith(("http://", "https://")):

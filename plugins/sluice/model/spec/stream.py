@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from sluice.model.spec import backfill as backfill_spec
+from sluice.model.spec import cluster as cluster_spec
 from sluice.model.spec import overrides
 from sluice.model.spec import query as query_spec
 from sluice.model.spec import schema as table_schema
 from sluice.model.spec.backfill import Backfill
+from sluice.model.spec.cluster import Cluster
 from sluice.model.spec.config import IDENTIFIER, ConfigError, build, toml
 from sluice.model.spec.generator import Generator
 from sluice.model.spec.maintenance import Maintenance
@@ -167,6 +169,7 @@ class StreamSpec:
     supervision: Supervision = field(default_factory=Supervision)
     maintenance: Maintenance = field(default_factory=Maintenance)
     backfill: Backfill | None = None
+    cluster: Cluster = field(default_factory=Cluster)
 
     @property
     def label(self) -> str:
@@ -298,6 +301,7 @@ def parse(text: str, where: str, overriding: Mapping[str, Any] | None = None, of
                 "sender whose clock is ahead would move the watermark. Fix: write "
                 f'"{TIMESTAMP_TYPE}" = "{LOG_APPEND_TIME}" below [topic.config]'
             )
+    cluster_spec.check(spec.cluster, where)
     if spec.backfill:
         if spec.source is not SourceType.CSV:
             raise ConfigError(

@@ -1,0 +1,262 @@
+"""A component as a Job of one pod, which Kubernetes restarts; and what the Job and its pods say of it.
+
+Jobs and pods are the API's JSON (``kubectl get -o json``); their times become seconds since 1970.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sluice.model import exits
+from sluice.model.health.sample import Problem, ProcessExit, ProcessState, ProcessStatus
+from sluice.model.kubernetes.pods import CONTAINER, PodJob, pod_spec
+from sluice.model.messages import failure_reason
+from sluice.model.spec.config import ConfigError
+from sluice.model.spec.platform import Kubernetes
+from sluice.model.spec.stream import Component, StreamSpec
+
+# Kubernetes' delay before the n-th restart: 10 s, doubled each time, 360 s at most. It never resets while the
+# Job lives, so a later restart is left to supervision, which makes a new Job.
+FIRST_DELAY, MAX_DELAY, LONG_DELAY = 10.0, 360.0, 60.0
+RESTARTS_KEPT = 20
+# A pod that is being deleted and still there so long after its grace is on a node that does not answer.
+LOST_SECONDS = 30.0
+# Reasons of a waiting container whose image is not there.
+NO_IMAGE = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
+# Spark takes 47 for the prefix of its executors' names: the pod's, which is the Job's and 6 characters.
+MAX_NAME = 41
+Object = Mapping[str, Any]
+
+
+def job_name(component: Component, spec: StreamSpec) -> str:
+    """Injective: names of streams have no dash, of components neither. Raises ConfigError for a long one."""
+    name = f"{spec.name.replace('_', '-')}-{component.name}"
+    if len(name) > MAX_NAME:
+        raise ConfigError(
+            f"stream {spec.name!r}: the name of its Job, {name}, has more than {MAX_NAME} characters. "
+            "Fix: give it a shorter name"
+        )
+    return name
+
+
+def component_job(spec: StreamSpec, component: Component, config: Kubernetes) -> dict[str, Any]:
+    """The Job that keeps ``component`` running. Its pod is replaced when it has ended, never beside it."""
+    job = PodJob(spec, component.name)
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": job_name(component, spec),
+            "namespace": config.namespace,
+            "labels": job.labels,
+        },
+        "spec": {
+            # Supervision counts restarts.
+            "backoffLimit": 2_147_483_647,
+            "podReplacementPolicy": "Failed",
+            "podFailurePolicy": {
+                "rules": [
+                    {
+                        "action": "FailJob",
+                        "onExitCodes": {
+                            "containerName": CONTAINER,
+                            "operator": "In",
+                            "values": sorted(exits.FINAL),
+                        },
+                    },
+                    # Evicted, preempted, drained: no failure of its own.
+                    {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]},
+                ]
+            },
+            "template": {"metadata": {"labels": job.labels}, "spec": pod_spec(job, config)},
+        },
+    }
+
+
+@dataclass(frozen=True)
+class Observed:
+    """``job``: None without one; ``pods``: of it, in any order; ``events``: about it and its pods and
+    executors, as (reason, message), newest last; ``now``: when it was observed."""
+
+    job: Object | None
+    pods: Sequence[Object]
+    events: Sequence[tuple[str, str]]
+    now: float
+
+
+def process_status(program: str, seen: Observed) -> ProcessStatus:
+    """The component's status. ``since``: start of the newest pod's container, whatever it does now."""
+    if seen.job is None:
+        return ProcessStatus(program, ProcessState.STOPPED, description="it has no Job")
+    pods = [Pod(pod) for pod in sorted(seen.pods, key=lambda pod: pod["metadata"]["creationTimestamp"])]
+    newest = pods[-1] if pods else None
+    state, description, problem = _state(seen, newest)
+    ended = [pod.exit for pod in pods if pod.exit]
+    last_exit = ended[-1] if ended else None
+    restarts = _restarts(seen.job, pods)
+    return ProcessStatus(
+        program=program,
+        state=state,
+        since=newest.started if newest else None,
+        exit_status=last_exit.code if last_exit else None,
+        description=description,
+        restarts=restarts,
+        last_exit=last_exit if restarts or state is not ProcessState.RUNNING else None,
+        restart_at=_restart_at(seen.job, pods) if state is ProcessState.BACKOFF else None,
+        problem=problem,
+    )
+
+
+class Pod:
+    """A pod of a Job, as far as it matters here."""
+
+    def __init__(self, data: Object) -> None:
+        self.data = data
+        self.name = str(data["metadata"]["name"])
+        self.phase = str(data["status"].get("phase", "Unknown"))
+        self.deleted = _seconds(data["metadata"].get("deletionTimestamp"))
+        statuses = data["status"].get("containerStatuses") or []
+        container: Object = next((one for one in statuses if one["name"] == CONTAINER), {})
+        states: Object = container.get("state") or {}
+        self.waiting: Object = states.get("waiting") or {}
+        self.running: Object | None = states.get("running")
+        self.terminated: Object | None = states.get("terminated")
+        self.started = _seconds((self.running or self.terminated or {}).get("startedAt"))
+
+    @property
+    def is_over(self) -> bool:
+        return self.phase in ("Succeeded", "Failed")
+
+    @property
+    def exit(self) -> ProcessExit | None:
+        if self.terminated is None:
+            return None
+        at = _seconds(self.terminated.get("finishedAt")) or 0.0
+        return ProcessExit(at, int(self.terminated["exitCode"]), max(at - (self.started or at), 0.0))
+
+    def condition(self, kind: str) -> Object:
+        conditions = self.data["status"].get("conditions") or []
+        return next((one for one in conditions if one["type"] == kind), {})
+
+    def is_lost(self, now: float) -> bool:
+        """Its node does not answer: the container runs, and the control plane calls the pod not ready; or
+        its deletion is overdue."""
+        if self.is_over:
+            return False
+        if self.deleted is not None:
+            return now > self.deleted + LOST_SECONDS
+        ready, containers = self.condition("Ready"), self.condition("ContainersReady")
+        return ready.get("status") == "False" and containers.get("status") == "True"
+
+
+State = tuple[ProcessState, str, Problem | None]
+
+
+def _state(seen: Observed, pod: Pod | None) -> State:
+    assert seen.job is not None  # noqa: S101
+    if failed := _failed(seen.job):
+        return _failed_state(failed, pod)
+    is_suspended = bool(seen.job["spec"].get("suspend"))
+    if pod is None or pod.is_over:
+        if is_suspended:
+            return ProcessState.STOPPED, "its Job is suspended", None
+        return _between(seen, pod)
+    if pod.is_lost(seen.now):
+        where = pod.data["spec"].get("nodeName", "unknown")
+        text = f"pod {pod.name}: node {where} does not answer"
+        return (ProcessState.STOPPING if pod.deleted else ProcessState.RUNNING), text, Problem.NODE_LOST
+    if pod.deleted is not None or is_suspended:
+        return ProcessState.STOPPING, f"pod {pod.name} is ending", None
+    if pod.running is not None:
+        return _running(seen, pod)
+    return _pending(pod)
+
+
+def _running(seen: Observed, pod: Pod) -> State:
+    preempted = [text for reason, text in seen.events if reason == "Preempted"]
+    if preempted:
+        return ProcessState.RUNNING, f"pod {pod.name}; {preempted[-1]}", Problem.EXECUTOR_PREEMPTED
+    return ProcessState.RUNNING, f"pod {pod.name}", None
+
+
+def _pending(pod: Pod) -> State:
+    reason, said = pod.waiting.get("reason", ""), pod.waiting.get("message", "")
+    if reason in NO_IMAGE:
+        image = pod.data["spec"]["containers"][0]["image"]
+        text = f"pod {pod.name}: image {image} cannot be pulled: {said or reason}"
+        return ProcessState.STARTING, text, Problem.IMAGE_MISSING
+    scheduled = pod.condition("PodScheduled")
+    if scheduled.get("reason") == "Unschedulable":
+        text = f"pod {pod.name} has no node: {scheduled.get('message', '')}"
+        return ProcessState.STARTING, text, Problem.UNSCHEDULABLE
+    detail = f": {reason} {said}".rstrip() if reason else ""
+    return ProcessState.STARTING, f"pod {pod.name} is starting{detail}", None
+
+
+def _between(seen: Observed, pod: Pod | None) -> State:
+    """The Job has no pod now: it makes one, or waits before it does."""
+    created = [text for reason, text in seen.events if reason == "FailedCreate"]
+    if created:
+        problem = Problem.QUOTA_EXCEEDED if "exceeded quota" in created[-1] else None
+        return ProcessState.BACKOFF, created[-1], problem
+    if pod is None:
+        return ProcessState.STARTING, "its Job makes a pod", None
+    problem = Problem.OUT_OF_MEMORY if _is_out_of_memory(pod) else None
+    text = _ended_text(pod)
+    assert seen.job is not None  # noqa: S101
+    if _restart_at(seen.job, [pod]) - seen.now > LONG_DELAY:
+        return ProcessState.EXITED, f"{text}; Kubernetes would wait long before it restarts it", problem
+    return ProcessState.BACKOFF, text, problem
+
+
+def _failed_state(condition: Object, pod: Pod | None) -> State:
+    if pod is None or pod.exit is None:
+        return ProcessState.FATAL, f"its Job failed: {condition.get('message', '')}", None
+    message = str((pod.terminated or {}).get("message") or "")
+    reason = failure_reason(message.splitlines()) if message else f"pod {pod.name}"
+    return ProcessState.EXITED, reason, Problem.OUT_OF_MEMORY if _is_out_of_memory(pod) else None
+
+
+def _is_out_of_memory(pod: Pod) -> bool:
+    return (pod.terminated or {}).get("reason") == "OOMKilled"
+
+
+def _ended_text(pod: Pod) -> str:
+    if _is_out_of_memory(pod):
+        limit = pod.data["spec"]["containers"][0]["resources"]["limits"]["memory"]
+        return f"pod {pod.name} was killed at its memory limit of {limit}"
+    disruption = pod.condition("DisruptionTarget")
+    if disruption.get("status") == "True":
+        said = disruption.get("message") or disruption.get("reason")
+        return f"pod {pod.name} was removed by Kubernetes: {said}"
+    return f"pod {pod.name} ended"
+
+
+def _failed(job: Object) -> Object | None:
+    """The condition by which the Job is over; complete, too, is not what a component should be."""
+    conditions = job.get("status", {}).get("conditions") or []
+    over = (one for one in conditions if one["type"] in ("Failed", "Complete") and one["status"] == "True")
+    return next(over, None)
+
+
+def _restarts(job: Object, pods: Sequence[Pod]) -> tuple[float, ...]:
+    """Starts of the pods but the Job's first one, which may have been deleted."""
+    status = job.get("status", {})
+    made = int(status.get("failed") or 0) + int(status.get("succeeded") or 0) + int(status.get("active") or 0)
+    is_first_there = made <= len(pods)
+    starts = [pod.started for pod in pods[1 if is_first_there else 0 :]]
+    return tuple(start for start in starts if start is not None)[-RESTARTS_KEPT:]
+
+
+def _restart_at(job: Object, pods: Sequence[Pod]) -> float:
+    ends = [pod.exit.at for pod in pods if pod.exit]
+    failed = max(int(job.get("status", {}).get("failed") or 0), 1)
+    wait = min(FIRST_DELAY * 2.0 ** min(failed - 1, 10), MAX_DELAY)
+    return (ends[-1] if ends else 0.0) + wait
+
+
+def _seconds(text: str | None) -> float | None:
+    return datetime.fromisoformat(text).timestamp() if text else None

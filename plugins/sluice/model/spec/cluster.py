@@ -1,0 +1,55 @@
+"""What the pods of a stream's Spark jobs get on a cluster: section ``[cluster]`` of stream.toml."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass
+
+from sluice.model.spec.config import ConfigError
+
+_MEMORY = re.compile(r"([1-9]\d*)([mg])")
+_CPU = re.compile(r"\d+(\.\d{1,3})?|\d+m")
+# Of the container beside a JVM's heap: its own buffers and threads, and Python.
+OVERHEAD, LEAST_OVERHEAD_MB, PYTHON_MB = 0.4, 384, 512
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """``executors``: of each Spark job; with 0 its driver does the work, on ``driver_cores``.
+
+    Memory is a JVM's heap, in ``m`` or ``g`` (MiB, GiB); its container has ``container_mb`` of it.
+    ``driver_requests``, ``executor_requests``: processors that a pod reserves, as Kubernetes writes them; it
+    may use as many as its cores.
+    """
+
+    executors: int = 0
+    driver_cores: int = 2
+    driver_memory: str = "1g"
+    driver_requests: str = "500m"
+    executor_cores: int = 1
+    executor_memory: str = "1g"
+    executor_requests: str = "500m"
+
+
+def memory_mb(heap: str) -> int:
+    """MiB of ``512m`` or ``2g``. Raises ValueError for another text."""
+    if not (found := _MEMORY.fullmatch(heap)):
+        raise ValueError(f"memory {heap!r}: write it as 512m or 2g")
+    return int(found[1]) * (1024 if found[2] == "g" else 1)
+
+
+def container_mb(heap: str) -> int:
+    """Memory limit, in MiB, of the container of a JVM with this heap and the Python beside it."""
+    size = memory_mb(heap)
+    return size + max(int(size * OVERHEAD), LEAST_OVERHEAD_MB) + PYTHON_MB
+
+
+def check(cluster: Cluster, where: str) -> None:
+    """Raises ConfigError naming ``where``, the key and the value."""
+    for name, value in asdict(cluster).items():
+        if isinstance(value, int) and value < (0 if name == "executors" else 1):
+            raise ConfigError(f"{where}: cluster {name} is {value}; it must be at least 1, executors 0")
+        if name.endswith("_memory") and not _MEMORY.fullmatch(value):
+            raise ConfigError(f"{where}: cluster {name} is {value!r}. Fix: write it as 512m or 2g")
+        if name.endswith("_requests") and not _CPU.fullmatch(value):
+            raise ConfigError(f"{where}: cluster {name} is {value!r}. Fix: write it as 500m or 1.5")

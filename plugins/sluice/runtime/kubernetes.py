@@ -1,0 +1,200 @@
+"""The runtime on a Kubernetes cluster without operators: a Job of one pod per component.
+
+Kubernetes restarts what ends. A stop suspends the Job, so that its pod is not replaced; a start makes a new
+Job, from the declaration as it is then.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+from typing import Any
+
+from sluice.clients.errors import Missing, Unreachable
+from sluice.clients.kubernetes import FIELD_MANAGER, Conflict, KubernetesApi, NotFound
+from sluice.io.retry import wait_for
+from sluice.model.error_codes import ErrorCode
+from sluice.model.health.sample import ENDED, Problem, ProcessState, ProcessStatus
+from sluice.model.kubernetes.jobs import Observed, Pod, component_job, job_name, process_status
+from sluice.model.kubernetes.pods import CONTAINER
+from sluice.model.spec import stream as streams
+from sluice.model.spec.platform import Kubernetes
+from sluice.model.spec.stream import Component, StreamSpec
+from sluice.runtime.base import Runtime
+
+TIMEOUT_SECONDS = 10.0
+# After the grace, until a pod and its Job must be gone.
+HARD_SECONDS = 30.0
+# Events about older states say nothing of now.
+EVENT_SECONDS = 600.0
+# Of a log's line, to ask for lines.
+LINE_BYTES = 100
+_FIXES = {
+    400: "see the message",
+    401: "correct the kubeconfig's login",
+    403: "apply k8s/base, and bind its roles to this login",
+    404: "apply k8s/base, and correct the namespace in [kubernetes]",
+    409: "none: another request was first",
+    422: "correct [cluster] in stream.toml, and [kubernetes] in the platform file",
+}
+
+
+class KubernetesRuntime(Runtime):
+    """Jobs in the namespace of ``config``; each request has ``timeout`` seconds."""
+
+    def __init__(self, config: Kubernetes, timeout: float = TIMEOUT_SECONDS) -> None:
+        """Raises ConfigError for a kubeconfig that cannot be read."""
+        from kubernetes.client import BatchV1Api, CoreV1Api
+
+        self._config = config
+        self._api = KubernetesApi(config.kubeconfig, "kubernetes", _FIXES)
+        self._batch, self._core = BatchV1Api(self._api.client), CoreV1Api(self._api.client)
+        self._options = {"namespace": config.namespace, "_request_timeout": timeout}
+
+    def status(self, program: str) -> ProcessStatus:
+        return process_status(program, self._observe(*_declared(program)))
+
+    def start(self, program: str) -> bool:
+        spec, component = _declared(program)
+        status = self.status(program)
+        if status.state is ProcessState.STOPPING:
+            raise Unreachable(f"{status.message()} and cannot be started before it has ended; start it again")
+        if status.state not in ENDED:
+            return False
+        name = job_name(component, spec)
+        self._remove(name)
+        body = component_job(spec, component, self._config)
+        try:
+            self._ask(name, self._batch.create_namespaced_job, body=body, field_manager=FIELD_MANAGER)
+        except Conflict:
+            return False  # a concurrent start was first
+        return True
+
+    def stop(self, program: str, grace: float, instance: str | None = None) -> ProcessStatus:
+        began = time.monotonic()
+        spec, component = _declared(program)
+        name, status = job_name(component, spec), self.status(program)
+        if instance not in (None, status.identity) or status.state in ENDED:
+            return status
+        body = {"spec": {"suspend": True}}
+        self._ask(name, self._batch.patch_namespaced_job, name=name, body=body, field_manager=FIELD_MANAGER)
+        # 0 would remove the pod from the API before its process has ended.
+        self._delete_pods(name, max(int(grace), 1))
+        status = self._wait(program, grace + HARD_SECONDS)
+        if status.problem is Problem.NODE_LOST:
+            # No kubelet confirms its end. If its process lives on, its epoch is not the newest.
+            self._delete_pods(name, 0)
+            status = self._wait(program, HARD_SECONDS)
+        if status.state not in ENDED:
+            raise Unreachable(
+                f"{status.message()}, {time.monotonic() - began:.0f} s after the stop request. "
+                "Fix: see the pod's events and its node"
+            )
+        return status
+
+    def tail(self, program: str, size: int = 8192) -> list[str]:
+        spec, component = _declared(program)
+        pods = [Pod(data) for data in self._pods(job_name(component, spec))]
+        started = [pod for pod in pods if pod.started is not None]
+        if not started:
+            return []
+        newest = max(started, key=lambda pod: pod.started or 0.0)
+        try:
+            text = self._ask(
+                newest.name,
+                self._core.read_namespaced_pod_log,
+                name=newest.name,
+                container=CONTAINER,
+                tail_lines=max(size // LINE_BYTES, 1),
+            )
+        except NotFound:
+            return []  # it was removed meanwhile
+        return [line for line in str(text)[-size:].splitlines() if line.strip()]
+
+    def _observe(self, spec: StreamSpec, component: Component) -> Observed:
+        name, now = job_name(component, spec), time.time()
+        try:
+            job = self._json(name, self._batch.read_namespaced_job, name=name)
+        except NotFound:
+            return Observed(None, (), (), now)
+        pods = self._pods(name)
+        running = [pod for pod in map(Pod, pods) if pod.running is not None and pod.deleted is None]
+        events: list[tuple[str, str]] = []
+        if not running:
+            events = self._events(f"involvedObject.kind=Job,involvedObject.name={name}", now)
+        elif spec.cluster.executors:
+            of_executors = [f"{pod.name}-exec-" for pod in running]
+            events = self._events("reason=Preempted", now, tuple(of_executors))
+        return Observed(job, pods, events, now)
+
+    def _pods(self, job: str) -> list[dict[str, Any]]:
+        selector = f"batch.kubernetes.io/job-name={job}"
+        found = self._json(job, self._core.list_namespaced_pod, label_selector=selector)
+        return list(found["items"])
+
+    def _events(self, selector: str, now: float, names: tuple[str, ...] = ("",)) -> list[tuple[str, str]]:
+        """(reason, message), oldest first, of objects whose names begin with one of ``names``."""
+        found = self._json("its events", self._core.list_namespaced_event, field_selector=selector)["items"]
+        dated = [(_moment(event), event) for event in found]
+        return [
+            (str(event.get("reason", "")), str(event.get("message", "")))
+            for at, event in sorted(dated, key=lambda pair: pair[0])
+            if now - at < EVENT_SECONDS and str(event["involvedObject"].get("name", "")).startswith(names)
+        ]
+
+    def _remove(self, name: str) -> None:
+        """Delete the Job with its pods, and wait until it is gone."""
+        options = {"propagationPolicy": "Foreground", "gracePeriodSeconds": 1}
+        try:
+            self._ask(name, self._batch.delete_namespaced_job, name=name, body=options)
+        except NotFound:
+            return
+        if not wait_for(lambda: self._is_gone(name), HARD_SECONDS):
+            raise Unreachable(
+                f"Job {name} is not gone {HARD_SECONDS:.0f} s after its deletion. Fix: see its finalizers",
+                ErrorCode.KUBERNETES_UNREACHABLE,
+            )
+
+    def _is_gone(self, name: str) -> bool:
+        try:
+            self._ask(name, self._batch.read_namespaced_job, name=name)
+        except NotFound:
+            return True
+        return False
+
+    def _delete_pods(self, job: str, grace: int) -> None:
+        for pod in map(Pod, self._pods(job)):
+            if pod.is_over:
+                continue
+            try:
+                options = {"gracePeriodSeconds": grace}
+                self._ask(pod.name, self._core.delete_namespaced_pod, name=pod.name, body=options)
+            except NotFound:
+                continue  # it was faster
+
+    def _wait(self, program: str, seconds: float) -> ProcessStatus:
+        return wait_for(
+            lambda: self.status(program),
+            seconds,
+            is_done=lambda status: status.state in ENDED or status.problem is Problem.NODE_LOST,
+        )
+
+    def _json(self, where: str, request: Any, **arguments: Any) -> Any:
+        return self._api.json(self._ask(where, request, **arguments))
+
+    def _ask(self, where: str, request: Any, **arguments: Any) -> Any:
+        label = f"{self._config.namespace}/{where}"
+        return self._api.ask(label, lambda: request(**self._options, **arguments))
+
+
+def _declared(program: str) -> tuple[StreamSpec, Component]:
+    for spec in streams.load_all():
+        for component in spec.components.values():
+            if component.program == program:
+                return spec, component
+    raise Missing(f"no declared stream has program {program!r}. Fix: check SLUICE_STREAMS")
+
+
+def _moment(event: dict[str, Any]) -> float:
+    text = event.get("lastTimestamp") or event.get("eventTime") or event["metadata"]["creationTimestamp"]
+    return datetime.fromisoformat(text).timestamp()

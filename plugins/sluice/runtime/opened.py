@@ -1,0 +1,31 @@
+"""The runtime that a platform file names."""
+
+from __future__ import annotations
+
+from sluice.model.spec.config import ConfigError
+from sluice.model.spec.platform import Platform
+from sluice.runtime.base import Runtime
+
+TIMEOUT_SECONDS = 10.0
+
+
+def open_runtime(platform: Platform, timeout: float = TIMEOUT_SECONDS) -> Runtime:
+    """``timeout``: of each request, in seconds. Raises ConfigError if the file names none, or two."""
+    if platform.kubernetes and platform.supervisor:
+        raise ConfigError(
+            f"the platform file of role {platform.role!r} has [kubernetes] and [supervisor]. Fix: keep one"
+        )
+    # Their libraries take a second to import.
+    if platform.kubernetes:
+        from sluice.runtime.kubernetes import KubernetesRuntime
+
+        return KubernetesRuntime(platform.kubernetes, timeout)
+    if platform.supervisor:
+        from sluice.runtime.supervisord import SupervisorRuntime
+
+        return SupervisorRuntime(platform.supervisor, timeout)
+    raise ConfigError(
+        f"the platform file of role {platform.role!r} has neither [supervisor] nor [kubernetes], so no "
+        "stream can be observed or started. Fix: add [supervisor] with url, username and password, or "
+        "[kubernetes] with namespace and image"
+    )
