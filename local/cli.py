@@ -45,6 +45,10 @@ def _main(arguments: list[str]) -> int:
         return checks.python(rest)
     if options.command == "bench":
         return checks.bench(rest)
+    if options.command == "k8s-render":
+        from local.kubernetes import command as kubernetes
+
+        return kubernetes.main([*checks.arguments_given(), *rest])
     if options.command in checks.COMMANDS:
         return checks.main(options.command, rest)
     if rest and options.command not in WITH_OPTIONS:

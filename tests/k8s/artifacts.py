@@ -1,8 +1,9 @@
 """What the tests of this folder need, made once and kept in the cache: Kubernetes' programs, compiled from
-their Go modules, and Strimzi's custom resource definitions, generated from its jars."""
+their Go modules, and the custom resource definitions of Strimzi (from its jars) and of the Spark operator."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from local.progress import ProgressDisplay, Step
 from local.setup import build
 from local.setup.bootstrap import ensure_tools, java_home
 from local.setup.cache import Artifact, cleanup, fingerprint, jars, locked
+from tests.k8s import spark_crds
 
 HERE = Path(__file__).resolve().parent
 # A Go module each: its binary has the folder's name.
@@ -30,6 +32,7 @@ VERSION = "k8s.io/component-base/version"
 # The `go` line of go.mod.
 GO_NEEDED = (1, 26)
 JAVA = HERE / "java.txt"
+SPARK_API = HERE / "spark-api.txt"
 # Plural of the kind -> its class in Strimzi's API.
 KINDS = {
     "kafkas": "kafka.Kafka",
@@ -55,9 +58,16 @@ def crds() -> Artifact:
     return Artifact(cache(), "strimzi-crds", key, hashed=True)
 
 
+def spark_kinds() -> Artifact:
+    """`<plural>.json` of each of spark_crds.KINDS."""
+    code = Path(str(spark_crds.__file__)).read_bytes()
+    key = fingerprint(SPARK_API.read_bytes(), code, Path(__file__).read_bytes())
+    return Artifact(cache(), "spark-crds", key, hashed=True)
+
+
 def ensure() -> None:
     """Make what is missing: about 14 minutes on 2 cores the first time. Raises SetupError."""
-    wanted = (binaries(), jars("strimzi"), crds())
+    wanted = (binaries(), jars("strimzi"), crds(), spark_kinds())
     if all(artifact.damage() is None for artifact in wanted):
         return
     ensure_tools()
@@ -69,6 +79,7 @@ def ensure() -> None:
             "Kubernetes, compiled once": _compile,
             "Strimzi's jars": partial(build.make_jar_set, "strimzi", java_home()),
             "Strimzi's custom resource definitions": _generate,
+            "the Spark operator's custom resource definitions": _derive,
         }
         for artifact, (title, make) in zip(wanted, makers.items(), strict=True):
             if artifact.damage() is not None:
@@ -104,3 +115,14 @@ def _generate(folder: Path, work: Path, step: Step) -> None:
     versions = ("--api-versions", "v1", "--storage-version", "v1", "--yaml")
     main = "io.strimzi.crdgenerator.CrdGenerator"
     shell.run([java, "-cp", class_path, main, *options, *versions, *kinds], step, log)
+
+
+def _derive(folder: Path, work: Path, step: Step) -> None:
+    folder.mkdir(parents=True)
+    log, output = work / "spark-crds.log", work / "spark-schemas.json"
+    environment = build.temporary_environment(SPARK_API, work / "spark-env", step, log)
+    shell.run([environment / "bin" / "python", "-c", spark_crds.PRINT_SCHEMAS, output], step, log)
+    schemas = json.loads(output.read_text())
+    for kind in spark_crds.KINDS:
+        definition = spark_crds.definition(kind, schemas)
+        (folder / f"{definition['spec']['names']['plural']}.json").write_text(json.dumps(definition))

@@ -1,4 +1,4 @@
-"""One control plane for all tests of this folder, with Strimzi's kinds and the base of k8s/."""
+"""One control plane for all tests of this folder, with the operators' kinds and the base of k8s/."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from local.base import REPO
 from local.stack.stack import wait_until
 from sluice.model import strimzi
-from tests.k8s import artifacts
+from tests.k8s import artifacts, spark_crds
 from tests.k8s.control_plane import ControlPlane
 from tests.support.services import Services
 
@@ -22,13 +22,14 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
     found = ControlPlane(tmp_path_factory.mktemp("control-plane"))
     try:
         found.up()
-        crds = sorted(artifacts.crds().path.glob("*.yaml"))
+        folders = (artifacts.crds().path, artifacts.spark_kinds().path)
+        crds = [path for folder in folders for path in sorted(folder.glob("[!.]*"))]
         # Too large for an annotation, which a client-side apply would add.
         done = found.kubectl("apply", "--server-side", *(f"--filename={path}" for path in crds))
         assert done.returncode == 0, done.stderr
         done = found.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
         assert done.returncode == 0, done.stderr
-        wait_until("Strimzi's kinds", lambda: is_served(found), 60, 0.2)
+        wait_until("the operators' kinds", lambda: is_served(found), 60, 0.2)
         done = found.kubectl("apply", "--server-side", "-k", str(REPO / "k8s" / "base"))
         assert done.returncode == 0, done.stderr
         yield found
@@ -39,6 +40,7 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
 def is_served(plane: ControlPlane) -> bool:
     """Established is not served yet: the API server answers 404 or 429 for some moments."""
     kinds = [f"{plural}.{strimzi.GROUP}" for plural in artifacts.KINDS]
+    kinds += [f"{kind}.{spark_crds.GROUP}" for kind in spark_crds.KINDS]
     return all(plane.kubectl("get", kind, "--all-namespaces").returncode == 0 for kind in kinds)
 
 

@@ -1,0 +1,1 @@
+"""Resources of a cluster that depend on an installation's streams: printed for `kubectl apply`."""
