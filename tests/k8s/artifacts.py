@@ -65,27 +65,44 @@ def spark_kinds() -> Artifact:
     return Artifact(cache(), "spark-crds", key, hashed=True)
 
 
-def ensure() -> None:
-    """Make what is missing: about 14 minutes on 2 cores the first time. Raises SetupError."""
-    wanted = (binaries(), jars("strimzi"), crds(), spark_kinds())
-    if all(artifact.damage() is None for artifact in wanted):
+# Title of its step, artifact, and what makes it.
+Wanted = tuple[str, Artifact, Maker]
+
+
+def kubernetes() -> Wanted:
+    return "Kubernetes, compiled once", binaries(), _compile
+
+
+def strimzi() -> list[Wanted]:
+    """Strimzi's jars, and its custom resource definitions."""
+    return [
+        ("Strimzi's jars", jars("strimzi"), _fetch_jars),
+        ("Strimzi's custom resource definitions", crds(), _generate),
+    ]
+
+
+def spark_operator() -> Wanted:
+    return "the Spark operator's custom resource definitions", spark_kinds(), _derive
+
+
+def ensure(*wanted: Wanted) -> None:
+    """Make what is missing; Kubernetes takes about 14 minutes on 2 cores, once. Raises SetupError."""
+    if all(artifact.damage() is None for _, artifact, _ in wanted):
         return
     ensure_tools()
     work = cache() / "work-kube"
     with ProgressDisplay() as board, locked(cache(), board.say):
         cleanup(cache())
         work.mkdir(exist_ok=True)
-        makers: dict[str, Maker] = {
-            "Kubernetes, compiled once": _compile,
-            "Strimzi's jars": partial(build.make_jar_set, "strimzi", java_home()),
-            "Strimzi's custom resource definitions": _generate,
-            "the Spark operator's custom resource definitions": _derive,
-        }
-        for artifact, (title, make) in zip(wanted, makers.items(), strict=True):
+        for title, artifact, make in wanted:
             if artifact.damage() is not None:
                 with board.step(title) as step:
                     artifact.ensure(partial(make, work=work, step=step), board.say)
         shutil.rmtree(work)
+
+
+def _fetch_jars(folder: Path, work: Path, step: Step) -> None:
+    build.make_jar_set("strimzi", java_home(), folder, work, step)
 
 
 def _compile(folder: Path, work: Path, step: Step) -> None:

@@ -18,7 +18,7 @@ NAMESPACE = "sluice"
 
 @pytest.fixture(scope="session")
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    artifacts.ensure()
+    artifacts.ensure(artifacts.kubernetes(), *artifacts.strimzi(), artifacts.spark_operator())
     found = ControlPlane(tmp_path_factory.mktemp("control-plane"))
     try:
         found.up()

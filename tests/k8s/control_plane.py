@@ -1,6 +1,7 @@
 """A Kubernetes control plane on free ports of loopback: etcd and the API server, with no controllers.
 
-Nothing it stores is acted on: a pod stays Pending, a namespace that is deleted stays Terminating.
+Nothing it stores is acted on: a pod stays Pending, a namespace that is deleted stays Terminating. With
+controllers, and in a network of its own, it is part of cluster.node.Node.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from kubernetes import client, config
 from urllib3.exceptions import HTTPError
 
 from local.runtime.context import with_parent
-from local.runtime.ports import free_ports, free_range
+from local.runtime.ports import HOST, free_ports, free_range
 from tests.k8s import artifacts
 
 START_SECONDS = 60.0
@@ -32,15 +33,21 @@ ISSUER = "https://kubernetes.default.svc"
 
 
 class ControlPlane:
-    """`folder`: a new one, for keys, logs and etcd's data; about 400 MB of memory."""
+    """`folder`: a new one, for keys, logs and etcd's data; about 400 MB of memory.
 
-    def __init__(self, folder: Path) -> None:
+    `address`: the API server's. `names`: other addresses and names that its clients use.
+    """
+
+    services = "10.96.0.0/16"
+
+    def __init__(self, folder: Path, address: str = HOST, names: Sequence[str] = ()) -> None:
         self.folder = folder
+        self.address = address
         self.kubeconfig = folder / "kubeconfig"
         self._binaries = artifacts.binaries().path
         self._etcd, self._peers, self._port = free_ports(3, set(), free_range(os.environ))
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._keys = Keys(folder)
+        self._keys = Keys(folder, [address, *names])
         self.kubeconfig.write_text(yaml.safe_dump(self.kubeconfig_of(self._keys.admin())))
         self.kubeconfig.chmod(0o600)
 
@@ -60,7 +67,8 @@ class ControlPlane:
         self._start(
             "kube-apiserver",
             f"--etcd-servers=http://127.0.0.1:{self._etcd}",
-            *("--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", f"--secure-port={self._port}"),
+            *(f"--bind-address={self.address}", f"--advertise-address={self.address}"),
+            f"--secure-port={self._port}",
             *(
                 f"--tls-cert-file={self._keys.path('api.crt')}",
                 f"--client-ca-file={self._keys.path('ca.crt')}",
@@ -69,16 +77,14 @@ class ControlPlane:
             f"--service-account-issuer={ISSUER}",
             f"--service-account-key-file={self._keys.path('accounts.pub')}",
             f"--service-account-signing-key-file={self._keys.path('accounts.key')}",
-            *("--service-cluster-ip-range=10.96.0.0/16", "--authorization-mode=RBAC"),
-            # Without a controller no service account would get what this plugin asks of every pod.
-            *("--disable-admission-plugins=ServiceAccount", "--endpoint-reconciler-type=none"),
+            *(f"--service-cluster-ip-range={self.services}", "--authorization-mode=RBAC"),
+            *self._api_server_options(),
         )
-        deadline = time.monotonic() + START_SECONDS
-        while not self._is_ready():
-            log = (self.folder / "kube-apiserver.log").read_text(errors="replace")[-2000:]
-            assert self._processes["kube-apiserver"].poll() is None, f"the API server has ended: {log}"
-            assert time.monotonic() < deadline, f"the API server is not ready: {log}"
-            time.sleep(0.1)
+        self._wait_for("kube-apiserver", self._is_ready)
+
+    def _api_server_options(self) -> list[str]:
+        # Without a controller no service account would get what this plugin asks of every pod.
+        return ["--disable-admission-plugins=ServiceAccount", "--endpoint-reconciler-type=none"]
 
     def crash_api_server(self) -> None:
         self._end("kube-apiserver", signal.SIGKILL)
@@ -97,7 +103,7 @@ class ControlPlane:
 
     def kubeconfig_of(self, user: dict[str, str]) -> dict[str, Any]:
         """``user``: a token, or the paths of a certificate and its key."""
-        server = {"server": f"https://127.0.0.1:{self._port}"}
+        server = {"server": f"https://{self.address}:{self._port}"}
         return {
             "apiVersion": "v1",
             "kind": "Config",
@@ -112,14 +118,14 @@ class ControlPlane:
             "current-context": "test",
         }
 
-    def kubectl(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def kubectl(self, *arguments: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:
         """As a person calls it; its exit code is the caller's to check."""
         environment = os.environ | {
             "KUBECONFIG": str(self.kubeconfig),
             "KUBECACHEDIR": str(self.folder / "kubectl"),
         }
         command = [str(self._binaries / "kubectl"), *arguments]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=seconds)
 
     def _is_ready(self) -> bool:
         try:
@@ -129,10 +135,24 @@ class ControlPlane:
             return False
         return self.kubectl("get", "--raw", "/readyz").returncode == 0
 
+    def _command(self, name: str) -> list[str | Path]:
+        """What starts the program."""
+        return [self._binaries / name]
+
     def _start(self, name: str, *options: str) -> None:
         with (self.folder / f"{name}.log").open("ab") as log:
-            command = with_parent(self._binaries / name, *options)
+            # KILL: with TERM the API server would wait for an etcd that has ended before it.
+            command = with_parent(*self._command(name), *options, signal="KILL")
             self._processes[name] = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder)
+
+    def _wait_for(self, name: str, is_ready: Callable[[], bool], seconds: float = START_SECONDS) -> None:
+        """Wait for a program; an AssertionError ends with its log."""
+        deadline = time.monotonic() + seconds
+        while not is_ready():
+            log = (self.folder / f"{name}.log").read_text(errors="replace")[-2000:]
+            assert self._processes[name].poll() is None, f"{name} has ended: {log}"
+            assert time.monotonic() < deadline, f"{name} is not ready: {log}"
+            time.sleep(0.1)
 
     def _end(self, name: str, number: signal.Signals) -> None:
         process = self._processes.pop(name)
@@ -145,15 +165,18 @@ class ControlPlane:
 
 
 class Keys:
-    """A certificate authority, the API server's certificate, an administrator's, and keys for tokens."""
+    """A certificate authority, the API server's certificate, an administrator's, and keys for tokens.
 
-    def __init__(self, folder: Path) -> None:
+    `hosts`: the API server's addresses and names.
+    """
+
+    def __init__(self, folder: Path, hosts: Sequence[str]) -> None:
         self._folder = folder
         self._ca_key, authority = _key(), _name("test-ca")
         self._ca = self._certificate(authority, authority, self._ca_key, [x509.BasicConstraints(True, None)])
         self._write("ca.crt", self._ca.public_bytes(serialization.Encoding.PEM))
-        hosts = [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("localhost")]
-        self._leaf("api", _name("kube-apiserver"), ExtendedKeyUsageOID.SERVER_AUTH, hosts)
+        names = [_host(text) for text in hosts]
+        self._leaf("api", _name("kube-apiserver"), ExtendedKeyUsageOID.SERVER_AUTH, names)
         self._leaf("admin", _name("admin", "system:masters"), ExtendedKeyUsageOID.CLIENT_AUTH, [])
         accounts = _key()
         self._write("accounts.key", _pem(accounts))
@@ -217,6 +240,13 @@ def _key() -> rsa.RSAPrivateKey:
 def _pem(key: rsa.RSAPrivateKey) -> bytes:
     pem, pkcs8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
     return key.private_bytes(pem, pkcs8, serialization.NoEncryption())
+
+
+def _host(text: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(text))
+    except ValueError:
+        return x509.DNSName(text)
 
 
 def _name(common: str, organization: str = "") -> x509.Name:

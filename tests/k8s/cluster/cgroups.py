@@ -1,0 +1,82 @@
+"""The cgroups of a node's containers: below one of its own in each hierarchy."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+
+from local.stack.stack import wait_until
+
+ROOT = Path("/sys/fs/cgroup")
+# The kubelet asks for these.
+CONTROLLERS = ("cpu", "cpuset", "memory", "pids")
+END_SECONDS = 20.0
+
+
+def missing() -> str | None:
+    """Why the kubelet could not run here; None if it can."""
+    absent = [name for name in CONTROLLERS if name not in _controllers()]
+    if absent:
+        return (
+            f"cgroup controllers {', '.join(absent)} are missing below {ROOT}. "
+            "Fix: run it on a machine, or in a container with --privileged --cgroupns=host"
+        )
+    return None
+
+
+def create(name: str) -> None:
+    for hierarchy in _hierarchies("cgroup"):
+        (hierarchy / name).mkdir()
+    if _is_version_2():
+        (ROOT / name).mkdir()
+        # A group has the controllers that its parent gives; the root gives them to all, as for any container.
+        for group in (ROOT, ROOT / name):
+            (group / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in CONTROLLERS))
+
+
+def remove(name: str) -> None:
+    """With all below, when their processes have ended."""
+    wait_until(f"the end of cgroup {name}", lambda: _is_removed(name), END_SECONDS, 0.1)
+
+
+def leftovers() -> set[str]:
+    """Names of the groups whose node is gone: the link of the same name is."""
+    return {path.name for path in existing("sluice*")} - set(psutil.net_if_addrs())
+
+
+def existing(name: str) -> list[Path]:
+    """Those of the name, which may be a pattern."""
+    return sorted(path for hierarchy in _hierarchies("cgroup", "cgroup2") for path in hierarchy.glob(name))
+
+
+def _is_removed(name: str) -> bool:
+    for group in existing(name):
+        below = [path for path in group.rglob("*") if path.is_dir()]
+        for path in (*sorted(below, reverse=True), group):
+            try:
+                path.rmdir()
+            except OSError as error:
+                # A process is ending.
+                if error.errno != errno.EBUSY:
+                    raise
+    return not existing(name)
+
+
+def _is_version_2() -> bool:
+    return (ROOT / "cgroup.controllers").exists()
+
+
+def _controllers() -> set[str]:
+    if _is_version_2():
+        return set((ROOT / "cgroup.controllers").read_text().split())
+    return {name for name in CONTROLLERS if (ROOT / name).is_dir()}
+
+
+def _hierarchies(*kinds: str) -> Iterator[Path]:
+    """Those of version 1 are one per group of controllers."""
+    for mount in psutil.disk_partitions(all=True):
+        if mount.fstype in kinds:
+            yield Path(mount.mountpoint)
