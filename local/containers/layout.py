@@ -80,8 +80,8 @@ def context(
 def volumes(stack: Context, chosen: frozenset[str]) -> list[Volume]:
     """The volumes of all services of these profiles."""
     documents = roles.documents(stack.home, stack.network, stack.secrets)
-    made = [_postgres(stack), _minio(stack, "erasure" in chosen), _streams(stack, documents)]
-    made += [_kafka(stack, number) for number in range(1, len(stack.network.nodes) + 1)]
+    made = [postgres_volume(stack), minio_volume(stack, "erasure" in chosen), _streams(stack, documents)]
+    made += [kafka_volume(stack, number) for number in range(1, len(stack.network.nodes) + 1)]
     submitting = replace(stack, spark_master=SPARK_MASTER) if SPARK in chosen else stack
     made += _airflow(submitting, documents)
     if SPARK in chosen:
@@ -89,7 +89,8 @@ def volumes(stack: Context, chosen: frozenset[str]) -> list[Volume]:
     return made
 
 
-def _postgres(stack: Context) -> Volume:
+def postgres_volume(stack: Context, clients: str = "samenet") -> Volume:
+    """`clients`: the addresses that may connect, as pg_hba.conf has them; with a password only."""
     target = postgres.Installation(Path("/usr/lib/postgresql/15/bin"), stack.home.data, None)
     access, password = stack.home.conf / "pg_hba.conf", stack.home.conf / "initdb.password"
     part = target.data.with_name("postgres.part")
@@ -105,22 +106,21 @@ def _postgres(stack: Context) -> Volume:
     return Volume(
         "postgres",
         {
-            # Only from the networks that it is in, and only with a password.
-            access: "host all all samenet scram-sha-256\n",
+            access: f"host all all {clients} scram-sha-256\n",
             password: stack.secrets["postgres_admin"],
         },
         {"postgres": script(postgres.program(stack, target, hba_file=str(access), jit="off"), once)},
     )
 
 
-def _kafka(stack: Context, number: int) -> Volume:
+def kafka_volume(stack: Context, number: int) -> Volume:
     node = replace(stack, network=replace(stack.network, node=number))
     once = Once(kafka.formatted(node), (kafka.formatting(node),))
     name = node.network.nodes[number - 1]
     return Volume(name, kafka.files(node), {"kafka": script(kafka.program(node), once)})
 
 
-def _minio(stack: Context, erasure: bool) -> Volume:
+def minio_volume(stack: Context, erasure: bool = False) -> Volume:
     drives = [stack.home.data / f"drive-{number}" for number in range(1, DRIVES + 1)] if erasure else []
     return Volume("minio", {}, {"minio": script(minio.program(stack, drives))})
 
@@ -131,8 +131,8 @@ def _airflow(stack: Context, documents: Mapping[str, roles.Document]) -> list[Vo
     scheduler = {"airflow-scheduler": scripts.pop("airflow-scheduler")}
     files, tasks = airflow.files(stack) | notifications.files(stack), ("airflow", *JOBS, "maintenance")
     return [
-        Volume("airflow", files | _platform(stack, documents, ("airflow",)), scripts),
-        Volume("scheduler", files | streams.files(stack) | _platform(stack, documents, tasks), scheduler),
+        Volume("airflow", files | platform(stack, documents, ("airflow",)), scripts),
+        Volume("scheduler", files | streams.files(stack) | platform(stack, documents, tasks), scheduler),
     ]
 
 
@@ -149,7 +149,7 @@ def _streams(stack: Context, documents: Mapping[str, roles.Document]) -> Volume:
     daemon = Program("streams", command, stack.environment(), priority=50, directory=stack.home.root)
     return Volume(
         "streams",
-        {conf: text} | streams.files(stack) | _platform(stack, documents, JOBS),
+        {conf: text} | streams.files(stack) | platform(stack, documents, JOBS),
         {"streams": script(daemon)},
     )
 
@@ -174,12 +174,12 @@ def _spark(stack: Context, documents: Mapping[str, roles.Document]) -> Volume:
     return Volume(
         SPARK,
         # An executor's Python opens S3 and Kafka itself.
-        streams.files(stack) | _platform(stack, documents, JOBS),
+        streams.files(stack) | platform(stack, documents, JOBS),
         {program.name: script(program) for program in daemons},
     )
 
 
-def _platform(
+def platform(
     stack: Context, documents: Mapping[str, roles.Document], chosen: Sequence[str]
 ) -> dict[Path, str]:
     return roles.files(stack.home.platform, {role: documents[role] for role in chosen})
@@ -201,5 +201,5 @@ def script(program: Program, once: Once | None = None) -> str:
     if once is not None:
         steps = " && ".join(shlex.join(command) for command in once.commands)
         lines.append(f"if [ ! -e {shlex.quote(str(once.made))} ]; then {steps}; fi")
-    lines.append(f"exec {shlex.join(program.command)}")
+    lines.append(f'exec {shlex.join(program.command)} "$@"')
     return "\n".join(lines) + "\n"

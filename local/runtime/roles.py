@@ -17,6 +17,8 @@ from sluice.model.spec.stream import PROGRESS_TOPIC
 
 WAREHOUSE = "warehouse"
 SOURCE = "source"
+# Of checkpoints, where no volume is shared.
+CHECKPOINTS = "checkpoints"
 
 
 @dataclass(frozen=True)
@@ -76,8 +78,11 @@ _LIST = ["s3:ListBucket", "s3:GetBucketLocation"]
 _VERSIONS = ["s3:ListBucketVersions", "s3:GetBucketVersioning", "s3:ListBucketMultipartUploads"]
 
 
-def s3_policies() -> dict[str, dict[str, Any]]:
-    """One policy per role. Only ``maintenance`` may delete, and only current versions of tables' files."""
+def s3_policies(checkpoints: bool = False) -> dict[str, dict[str, Any]]:
+    """One policy per role. Only ``maintenance`` may delete, and only current versions of tables' files; and,
+    with ``checkpoints`` in their bucket, ``consumer`` old ones."""
+    written = [*_READ, *_WRITE, "s3:DeleteObject"]
+    kept = [(_LIST, [CHECKPOINTS]), (written, [f"{CHECKPOINTS}/*"])] if checkpoints else []
     ledger, lake = f"{WAREHOUSE}/ledger/*", f"{WAREHOUSE}/lake/*"
     # The files of queries: the prefixes of sinks begin with files/.
     files = f"{WAREHOUSE}/files/*"
@@ -97,6 +102,7 @@ def s3_policies() -> dict[str, dict[str, Any]]:
             (_READ + _WRITE, [lake, files]),
             # The plans of changes.
             (_READ, [f"{WAREHOUSE}/ledger/*/change.json"]),
+            *kept,
         ),
         "reader": _policy((_LIST, [WAREHOUSE]), (_READ, [lake, files])),
         # Airflow reads and decides; not loaded/, the tables' record of loaded rows.

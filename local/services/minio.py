@@ -16,7 +16,7 @@ from minio.credentials import StaticProvider
 from minio.minioadmin import MinioAdmin
 
 from local.runtime.context import Context, with_parent
-from local.runtime.roles import SOURCE, WAREHOUSE, s3_policies
+from local.runtime.roles import CHECKPOINTS, SOURCE, WAREHOUSE, s3_policies
 from local.runtime.supervisord import Program
 from sluice.io.s3 import connect
 from sluice.model.spec.platform import S3
@@ -78,19 +78,21 @@ def admin_s3(context: Context) -> S3Client:
     return connect(S3(ROOT_USER, context.secrets["minio_root"], url(context), path_style=True))
 
 
-def provision(context: Context, users: dict[str, tuple[str, str]]) -> None:
+def provision(context: Context, users: dict[str, tuple[str, str]], checkpoints: bool = False) -> None:
     """Create versioned buckets, and each role's user with its policy; idempotent.
 
-    `users`: role → (access key, secret key). Raises MinioAdminException or ClientError on refusal.
+    `users`: role → (access key, secret key). `checkpoints`: with a bucket for them, not versioned. Raises
+    MinioAdminException or ClientError on refusal.
     """
     client = admin_s3(context)
-    for bucket in (WAREHOUSE, SOURCE):
+    for bucket in (WAREHOUSE, SOURCE, *([CHECKPOINTS] if checkpoints else [])):
         try:
             client.create_bucket(Bucket=bucket)
         except ClientError as error:
             if error.response["Error"]["Code"] != "BucketAlreadyOwnedByYou":
                 raise
-        client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+        if bucket != CHECKPOINTS:
+            client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
     client.put_bucket_lifecycle_configuration(
         Bucket=WAREHOUSE, LifecycleConfiguration={"Rules": [_REMOVED_FILES]}
     )
@@ -99,7 +101,7 @@ def provision(context: Context, users: dict[str, tuple[str, str]]) -> None:
         credentials=StaticProvider(ROOT_USER, context.secrets["minio_root"]),
         secure=False,
     )
-    for role, policy in s3_policies().items():
+    for role, policy in s3_policies(checkpoints).items():
         access_key, secret_key = users[role]
         admin.policy_add(f"sluice-{role}", policy=policy)
         admin.user_add(access_key, secret_key)

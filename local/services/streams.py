@@ -65,7 +65,6 @@ def _on_cluster(context: Context) -> dict[str, str]:
     return {
         "spark.driver.host": context.network.host(TASKS),
         "spark.driver.bindAddress": context.network.bind,
-        "spark.executor.extraClassPath": spark_class_path(context.python_env, context.spark_jars),
         "spark.authenticate": "true",
         "spark.authenticate.secret": context.secrets["spark"],
         "spark.network.crypto.enabled": "true",
@@ -77,6 +76,7 @@ def spark_defaults(context: Context) -> str:
     settings = {
         **(_on_cluster(context) if context.spark_master.startswith("spark://") else _LOOPBACK),
         "spark.driver.extraClassPath": spark_class_path(context.python_env, context.spark_jars),
+        "spark.executor.extraClassPath": spark_class_path(context.python_env, context.spark_jars),
         "spark.driver.memory": "1g",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.clients.errors import ClientError, Refused, Unreachable
 from sluice.clients.kafka_admin import KafkaAdmin, TopicDiff, check_not_shrinking, config_diff
-from sluice.clients.kubernetes import APPLY, FIELD_MANAGER, REQUEST_SECONDS, KubernetesApi
+from sluice.clients.kubernetes import REQUEST_SECONDS, KubernetesApi
 from sluice.io.retry import wait_for
 from sluice.model import strimzi
 from sluice.model.error_codes import ErrorCode
@@ -117,25 +117,17 @@ class KafkaTopics:
         return found[0] if found else None
 
     def _apply(self, topic: Topic) -> dict[str, Any]:
-        """Server-side apply. Not forced: a field that another manager owns with another value is an error."""
         body = strimzi.kafka_topic(topic, self._config.namespace, self._config.cluster)
-
-        def apply() -> Any:
-            return self._api.patch_namespaced_custom_object(
-                strimzi.GROUP,
-                strimzi.VERSION,
-                self._config.namespace,
-                strimzi.PLURAL,
-                body["metadata"]["name"],
-                body,
-                field_manager=FIELD_MANAGER,
-                field_validation="Strict",
-                _content_type=APPLY,
-                _request_timeout=REQUEST_SECONDS,
-            )
-
-        # The client decodes no answer with status 201, which an apply has that creates the resource.
-        applied = self._kubernetes.ask(self._where(topic), apply) or self._find(topic)
+        applied = self._kubernetes.apply(
+            self._where(topic),
+            self._api.patch_namespaced_custom_object,
+            group=strimzi.GROUP,
+            version=strimzi.VERSION,
+            namespace=self._config.namespace,
+            plural=strimzi.PLURAL,
+            name=body["metadata"]["name"],
+            body=body,
+        ) or self._find(topic)
         if applied is None:
             raise Refused(f"{self._where(topic)} was deleted meanwhile. Fix: clear this task", _NOT_READY)
         return dict(applied)

@@ -52,6 +52,17 @@ class KubernetesApi:
                 ErrorCode.KUBERNETES_UNREACHABLE,
             ) from error
 
+    def apply(self, where: str, patch: Callable[..., T], **arguments: Any) -> T:
+        """Server-side apply by a ``patch_…`` of the client. Not forced: another manager's field with another
+        value is an error. None for a new object: the client decodes no answer of status 201."""
+        options = {
+            "field_manager": FIELD_MANAGER,
+            "field_validation": "Strict",
+            "_content_type": APPLY,
+            "_request_timeout": REQUEST_SECONDS,
+        }
+        return self.ask(where, lambda: patch(**arguments, **options))
+
     def json(self, answer: Any) -> Any:
         """An answer of the typed API as the API's JSON."""
         return self.client.sanitize_for_serialization(answer)

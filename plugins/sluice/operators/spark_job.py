@@ -1,4 +1,4 @@
-"""A bounded Spark job as a step over a stream."""
+"""A bounded Spark job as a step over a stream: by spark-submit, or on a Kubernetes cluster in a pod."""
 
 from __future__ import annotations
 
@@ -15,11 +15,15 @@ from sluice.hooks.failures import failed, failed_attempt
 from sluice.hooks.platform import StreamMixin
 from sluice.model.environment import child_environment, withheld
 from sluice.model.error_codes import PERMANENT, ErrorCode, code_in
+from sluice.model.kubernetes.pods import SPARK_JOB, PodJob
 from sluice.model.messages import failure_reason
 from sluice.model.spec.stream import ENTRY_POINT
 
 if TYPE_CHECKING:
+    from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
     from airflow.sdk import Context
+
+    from sluice.model.spec.platform import Kubernetes
 
 
 class SubmitHook(SparkSubmitHook):
@@ -41,7 +45,8 @@ def _with_child_environment(command: Sequence[str]) -> list[str]:
 
 
 class SparkJobOperator(StreamMixin, SparkSubmitOperator):
-    """Base: :meth:`submit` runs ``job`` of ``spark_jobs/__main__.py`` by the connection ``conn_id``.
+    """Base: :meth:`submit` runs ``job`` of ``spark_jobs/__main__.py`` by the connection ``conn_id``, or, with
+    [kubernetes] in the platform file, in a pod.
 
     ``durable`` is off: in cluster mode the provider would reuse the result of a job from before a *clear*,
     but the ledger decides what is left to do. argv has no secret: a job reads its own role's platform file.
@@ -56,15 +61,21 @@ class SparkJobOperator(StreamMixin, SparkSubmitOperator):
         self.stream = stream
         self.job = job
         self.submitted: dict[str, str] = {"stream": stream, "job": job}
+        self._pod: KubernetesPodOperator | None = None
+
+    @property
+    def cluster(self) -> Kubernetes | None:
+        """Where the job runs in a pod."""
+        return self.platform_hook.platform.kubernetes
 
     def submit(self, context: Context, options: Sequence[str]) -> None:
         """Run the job to its end. Raises with its log's reason, without retries if that is permanent."""
-        # The provider takes an unknown connection for a YARN cluster.
-        connections.get(self._conn_id)
-        self.application = str(ENTRY_POINT)
-        self.application_args = [self.job, self.stream, *options]
+        cluster = self.cluster
         try:
-            super().execute(context)
+            if cluster is None:
+                self._submit(context, options)
+            else:
+                self._run_pod(context, options, cluster)
         # Its text is the end of the job's log, which the task's log has already (so `from None`). In cluster
         # deploy mode the provider raises RuntimeError for a driver that failed.
         except (AirflowException, RuntimeError) as error:
@@ -74,6 +85,22 @@ class SparkJobOperator(StreamMixin, SparkSubmitOperator):
             text = reason.removeprefix(code).lstrip()
             raise fail(code, f"the {self.job} of stream {self.stream!r} failed: {text}") from None
 
+    def _submit(self, context: Context, options: Sequence[str]) -> None:
+        # The provider takes an unknown connection for a YARN cluster.
+        connections.get(self._conn_id)
+        self.application = str(ENTRY_POINT)
+        self.application_args = [self.job, self.stream, *options]
+        super().execute(context)
+
+    def _run_pod(self, context: Context, options: Sequence[str], cluster: Kubernetes) -> None:
+        # Half a second to import, and only on a cluster.
+        from sluice.operators.job_pod import job_pod
+
+        job = PodJob(self.spec, self.job, tuple(options), SPARK_JOB, self.conf or {})
+        self._pod = job_pod(self.task_id, job, cluster)
+        # Not `execute`, which Airflow keeps for tasks of their own.
+        self._pod.execute_sync(context)
+
     def _get_hook(self) -> SparkSubmitHook:
         hook = super()._get_hook()
         # The provider's operator has no parameter for it.
@@ -81,6 +108,8 @@ class SparkJobOperator(StreamMixin, SparkSubmitOperator):
         return hook
 
     def on_kill(self) -> None:
+        if self._pod is not None:
+            self._pod.on_kill()
         # Before the submit the provider would search for a connection.
         if self._hook is not None:
             super().on_kill()

@@ -7,7 +7,7 @@ PodSecurity's profile ``restricted``, with a read-only root file system.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sluice.model.spec.cluster import container_mb, memory_mb
@@ -48,13 +48,14 @@ _SMALL = {"cpu": "100m", "memory": "256Mi"}
 class PodJob:
     """``job`` of ``spark_jobs/__main__.py`` for stream ``spec``, with its further ``options``.
 
-    ``label``: its value of ROLE_LABEL.
+    ``label``: its value of ROLE_LABEL. ``conf``: further configuration of Spark; no value has a space.
     """
 
     spec: StreamSpec
     job: str
     options: tuple[str, ...] = ()
     label: str = STREAM
+    conf: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def role(self) -> str:
@@ -203,7 +204,7 @@ def settings(job: PodJob, config: Kubernetes) -> dict[str, str]:
     """Spark's configuration of the driver, beside the image's spark-defaults.conf; ``$(POD_NAME)`` and
     ``$(POD_IP)`` are for Kubernetes to replace."""
     cluster = job.spec.cluster
-    memory = {"spark.driver.memory": cluster.driver_memory}
+    memory = {**job.conf, "spark.driver.memory": cluster.driver_memory}
     if not cluster.executors:
         return memory | {"spark.master": f"local[{cluster.driver_cores}]"}
     prefix, labels = "spark.kubernetes.executor", job.labels | {ROLE_LABEL: EXECUTOR}
@@ -226,6 +227,12 @@ def settings(job: PodJob, config: Kubernetes) -> dict[str, str]:
         f"{prefix}.podNamePrefix": "$(POD_NAME)",
         f"{prefix}.request.cores": cluster.executor_requests,
         f"{prefix}.limit.cores": str(cluster.executor_cores),
+        # The image has Spark's configuration.
+        f"{prefix}.disableConfigMap": "true",
+        # None was made, and asking for them takes more rights.
+        "spark.kubernetes.driver.service.deleteOnTermination": "false",
+        "spark.kubernetes.driver.ownPersistentVolumeClaim": "false",
+        "spark.kubernetes.driver.reusePersistentVolumeClaim": "false",
         f"{prefix}.podTemplateFile": f"{TEMPLATES}/executor-{job.role}.yaml",
         **{f"{prefix}.label.{name}": value for name, value in labels.items()},
     }

@@ -1,0 +1,147 @@
+"""The stack in pods of a Kubernetes cluster (k8s/overlays): what each Secret has, from the embedded stack's
+code.
+
+Pods have no volume in common: `configure` writes each one's files into a Secret; `docker/start` copies them.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+
+from local.containers import layout
+from local.containers.layout import Volume, script
+from local.containers.stack import ContainerStack
+from local.runtime import notifications, roles
+from local.runtime.context import Context
+from local.runtime.supervisord import Program
+from local.services import airflow, minio
+from sluice.clients.kubernetes import KubernetesApi
+from sluice.model.kubernetes.pods import CONNECTIONS_SECRET, PART_OF, SPARK_SECRET, platform_secret
+from sluice.model.spec.config import dump
+from sluice.model.spec.platform import ROLES
+
+# Set in the pods that have all passwords.
+NAMESPACE_VARIABLE, IMAGE_VARIABLE = "SLUICE_NAMESPACE", "SLUICE_JOBS_IMAGE"
+OVERRIDES_VARIABLE = "SLUICE_OVERRIDES_MAP"
+# Where the scheduler finds the pod of a task.
+POD_TEMPLATE = "/etc/sluice/airflow/pod-template.yaml"
+# Until Airflow's database is provisioned and migrated.
+MIGRATION_SECONDS = 600
+_FIXES = {
+    401: "see the pod's service account",
+    403: "apply k8s/base/role-configure.yaml",
+    404: "apply the overlay, which has the namespace",
+    409: "remove the Secret, or what else manages it",
+    422: "see the message",
+}
+
+
+class ClusterStack(ContainerStack):
+    """As a pod with the passwords sees it."""
+
+    @property
+    def namespace(self) -> str:
+        return self._environ[NAMESPACE_VARIABLE]
+
+    @cached_property
+    def context(self) -> Context:
+        found = super().context
+        settings = {
+            "CORE__EXECUTOR": "KubernetesExecutor",
+            "CORE__PARALLELISM": "16",
+            "KUBERNETES_EXECUTOR__NAMESPACE": self.namespace,
+            "KUBERNETES_EXECUTOR__POD_TEMPLATE_FILE": POD_TEMPLATE,
+            "KUBERNETES_EXECUTOR__DELETE_WORKER_PODS": "True",
+        }
+        return replace(found, airflow_settings={**found.airflow_settings, **settings})
+
+    def platform_documents(self) -> dict[str, roles.Document]:
+        documents = roles.documents(self.home, self.context.network, self.secrets)
+        for document in documents.values():
+            document["checkpoints"] = {"root": f"s3a://{roles.CHECKPOINTS}"}
+        del documents["airflow"]["supervisor"]
+        documents["airflow"]["kubernetes"] = {
+            "namespace": self.namespace,
+            "image": self._environ[IMAGE_VARIABLE],
+            "overrides": self._environ.get(OVERRIDES_VARIABLE, ""),
+        }
+        return documents
+
+    def provisioning(self) -> dict[str, Callable[[], None]]:
+        users = {role: (f"sluice-{role}", self.secrets[f"minio_{role}"]) for role in ROLES}
+        made = super().provisioning()
+        made["minio"] = lambda: minio.provision(self.context, users, checkpoints=True)
+        return made
+
+    def secrets_of_pods(self) -> dict[str, dict[str, str]]:
+        """Name of a Secret -> key -> text."""
+        stack, documents = self.context, self.platform_documents()
+        volumes = [
+            layout.postgres_volume(stack, "all"),
+            layout.kafka_volume(stack, 1),
+            layout.minio_volume(stack),
+            *_airflow(stack, documents),
+        ]
+        made = {f"sluice-{volume.name}": _keys(volume) for volume in volumes}
+        for role in layout.JOBS:
+            text = dump(documents[role])
+            made[platform_secret(role)] = {f"{role}.toml": text, SPARK_SECRET: self.secrets["spark"]}
+        # Of Strimzi's users (local/kubernetes/users.py).
+        made["sluice-kafka-passwords"] = {role: self.secrets[f"kafka_{role}"] for role in ROLES}
+        # Airflow's tasks fill it.
+        made[CONNECTIONS_SECRET] = {}
+        return made
+
+
+def _airflow(stack: Context, documents: Mapping[str, roles.Document]) -> list[Volume]:
+    """Of Airflow's components, and of the pods of its tasks, which also delete files."""
+    files = airflow.files(stack) | notifications.files(stack)
+    environment, command = airflow.environment(stack), str(stack.python_env / "bin" / "airflow")
+    wait = ("db", "check-migrations", "--migration-wait-timeout", str(MIGRATION_SECONDS))
+
+    def program(name: str, words: Sequence[str]) -> Program:
+        return Program(name, words, environment, priority=60, directory=stack.home.root)
+
+    components = [*airflow.programs(stack), program("airflow-wait", [command, *wait])]
+    return [
+        Volume(
+            "airflow",
+            files | layout.platform(stack, documents, ("airflow",)),
+            {one.name: script(one) for one in components},
+        ),
+        Volume(
+            "task",
+            files | layout.platform(stack, documents, ("airflow", "maintenance")),
+            # The executor gives the command.
+            {"airflow-task": script(program("airflow-task", ["env"]))},
+        ),
+    ]
+
+
+def _keys(volume: Volume) -> dict[str, str]:
+    files = {path.relative_to(layout.HOME.root): text for path, text in volume.files.items()}
+    files |= {Path("start", name): text for name, text in volume.scripts.items()}
+    return {str(path).replace("/", "__"): text for path, text in files.items()}
+
+
+def configure(stack: ClusterStack) -> int:
+    """Write the Secrets of all pods; no pod gets another's passwords. Idempotent."""
+    from kubernetes.client import CoreV1Api
+
+    api = KubernetesApi("", "kubernetes", _FIXES)
+    core = CoreV1Api(api.client)
+    for name, keys in stack.secrets_of_pods().items():
+        body = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": name, "labels": dict(PART_OF)},
+            "data": {key: base64.b64encode(text.encode()).decode() for key, text in keys.items()},
+        }
+        where = f"Secret {stack.namespace}/{name}"
+        api.apply(where, core.patch_namespaced_secret, name=name, namespace=stack.namespace, body=body)
+        print(f"Secret {name}: {len(keys)} files")
+    return 0
