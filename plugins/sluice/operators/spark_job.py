@@ -71,6 +71,9 @@ class SparkJobOperator(StreamMixin, SparkSubmitOperator):
     def submit(self, context: Context, options: Sequence[str]) -> None:
         """Run the job to its end. Raises with its log's reason, without retries if that is permanent."""
         cluster = self.cluster
+        if cluster is None:
+            # The provider takes an unknown connection for a YARN cluster.
+            connections.get(self._conn_id)
         try:
             if cluster is None:
                 self._submit(context, options)
@@ -86,8 +89,6 @@ class SparkJobOperator(StreamMixin, SparkSubmitOperator):
             raise fail(code, f"the {self.job} of stream {self.stream!r} failed: {text}") from None
 
     def _submit(self, context: Context, options: Sequence[str]) -> None:
-        # The provider takes an unknown connection for a YARN cluster.
-        connections.get(self._conn_id)
         self.application = str(ENTRY_POINT)
         self.application_args = [self.job, self.stream, *options]
         super().execute(context)

@@ -207,7 +207,8 @@ def _between(seen: Observed, pod: Pod | None) -> State:
     problem = Problem.OUT_OF_MEMORY if _is_out_of_memory(pod) else None
     text = _ended_text(pod)
     assert seen.job is not None  # noqa: S101
-    if _restart_at(seen.job, [pod]) - seen.now > LONG_DELAY:
+    restart_at = _restart_at(seen.job, [pod])
+    if restart_at is not None and restart_at - seen.now > LONG_DELAY:
         return ProcessState.EXITED, f"{text}; Kubernetes would wait long before it restarts it", problem
     return ProcessState.BACKOFF, text, problem
 
@@ -251,11 +252,12 @@ def _restarts(job: Object, pods: Sequence[Pod]) -> tuple[float, ...]:
     return tuple(start for start in starts if start is not None)[-RESTARTS_KEPT:]
 
 
-def _restart_at(job: Object, pods: Sequence[Pod]) -> float:
+def _restart_at(job: Object, pods: Sequence[Pod]) -> float | None:
+    """When Kubernetes replaces the newest pod; None if no pod has ended."""
     ends = [pod.exit.at for pod in pods if pod.exit]
     failed = max(int(job.get("status", {}).get("failed") or 0), 1)
     wait = min(FIRST_DELAY * 2.0 ** min(failed - 1, 10), MAX_DELAY)
-    return (ends[-1] if ends else 0.0) + wait
+    return ends[-1] + wait if ends else None
 
 
 def _seconds(text: str | None) -> float | None:
