@@ -12,6 +12,10 @@ ALERTING = frozenset(
         Health.TOPIC_RECREATED,
         Health.FENCED,
         Health.SOURCE_UNAVAILABLE,
+        Health.IMAGE_MISSING,
+        Health.QUOTA_EXCEEDED,
+        Health.UNSCHEDULABLE,
+        Health.EXECUTOR_PREEMPTED,
         Health.UNKNOWN,
     }
 )

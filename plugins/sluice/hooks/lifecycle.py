@@ -153,8 +153,9 @@ class Lifecycle:
             now,
         )
         if process.state not in ENDED:
-            # A stuck process does not end gracefully.
-            grace = 0 if assessed.health is Health.STALLED else self.spec.supervision.shutdown_grace_seconds
+            # A stuck process does not end gracefully, and a lost node hears of no stop.
+            is_stuck = assessed.health in (Health.STALLED, Health.NODE_LOST)
+            grace = 0 if is_stuck else self.spec.supervision.shutdown_grace_seconds
             self.runtime.stop(self.component.program, grace, process.identity)
         # A stop takes up to a minute, in which a person may have suspended it.
         if not request.requested and (suspended := self._suspended(process)):

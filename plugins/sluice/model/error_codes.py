@@ -90,6 +90,10 @@ class ErrorCode(StrEnum):
     HEALTH_FENCED = "SLU-605", "Health: fenced"
     HEALTH_SOURCE_UNAVAILABLE = "SLU-606", "Health: source unavailable"
     HEALTH_UNKNOWN = "SLU-607", "Health: unknown"
+    HEALTH_IMAGE_MISSING = "SLU-608", "Health: image missing"
+    HEALTH_QUOTA_EXCEEDED = "SLU-609", "Health: quota exceeded"
+    HEALTH_UNSCHEDULABLE = "SLU-610", "Health: unschedulable"
+    HEALTH_EXECUTOR_PREEMPTED = "SLU-611", "Health: executor preempted"
     # Queries and sinks.
     SINK_WRITE_FAILED = "SLU-701", "Sink write failed"
     PARTIAL_SNAPSHOT_READ = "SLU-702", "Query read a part of a snapshot"

@@ -16,7 +16,7 @@ from sluice.hooks.failures import failed, final_failures, table
 from sluice.hooks.lifecycle import request_from
 from sluice.hooks.observation import Observation
 from sluice.model.error_codes import ErrorCode, code_of, with_code
-from sluice.model.health.sample import Sample
+from sluice.model.health.sample import ProcessState, Sample
 from sluice.model.health.status import (
     ALL,
     MAINTENANCE_OVERDUE,
@@ -164,11 +164,14 @@ class SuperviseOperator(ActingOperator):
         assessed, action = observation.report, action_for(context["params"], self.component)
         newest, before = observation.samples[-1], observation.before
         if action is Action.CHECK:
+            is_restartable = assessed.health in RESTARTABLE
             if assessed.health in NEEDS_DECISION or (
-                assessed.health in RESTARTABLE and newest.process and newest.process.is_misconfigured
+                is_restartable and newest.process and newest.process.is_misconfigured
             ):
                 self._request_decision(context, assessed)
-            elif assessed.health in RESTARTABLE:
+            elif newest.process and newest.process.state is ProcessState.BACKOFF and is_restartable:
+                self.log.info("left to its runtime, which restarts it: %s", assessed.message)
+            elif is_restartable:
                 request = request_from(context, assessed.message, requested=False)
                 self.wait_for_recovery(self.lifecycle.restart(request, assessed), before)
             elif assessed.health not in no_action(self.component):

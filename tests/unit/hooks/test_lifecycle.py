@@ -79,7 +79,8 @@ def test_a_dead_process_is_started_and_that_is_recorded_first(kept: Kept) -> Non
 
 
 @pytest.mark.parametrize(
-    ("health", "grace"), [(Health.STALLED, 0), (Health.FLAPPING, 20), (Health.HEALTHY, 20)]
+    ("health", "grace"),
+    [(Health.STALLED, 0), (Health.NODE_LOST, 0), (Health.FLAPPING, 20), (Health.HEALTHY, 20)],
 )
 def test_what_hangs_is_killed_and_what_works_may_finish(kept: Kept, health: Health, grace: float) -> None:
     made, runtime = lifecycle(kept, S.RUNNING)

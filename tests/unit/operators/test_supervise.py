@@ -19,7 +19,7 @@ from sluice.clients.lake.catalog import Lake
 from sluice.clients.ledger import History
 from sluice.model import exits
 from sluice.model.health.heartbeat import Heartbeat, HeartbeatState
-from sluice.model.health.sample import Position, ProcessExit, ProcessStatus
+from sluice.model.health.sample import Position, Problem, ProcessExit, ProcessStatus
 from sluice.model.health.sample import ProcessState as S
 from sluice.model.health.status import WELL, Health
 from sluice.model.spec import stream
@@ -400,6 +400,36 @@ def test_a_source_that_does_not_answer_is_red_and_not_restarted(producer: World)
     producer.heard = producer.heartbeat(1, state=HeartbeatState.CONNECTING, since=75)
     producer.red("producer", "wiki_changes", "source unavailable", "75 s")
     assert (producer.did, producer.happened) == ([], ["health source unavailable"])
+
+
+def test_a_missing_image_is_red_and_not_restarted(producer: World) -> None:
+    said = "x/jobs:1: not found"
+    producer.process = replace(
+        producer.process, state=S.STARTING, description=said, problem=Problem.IMAGE_MISSING
+    )
+    producer.red("SLU-608", "producer", "wiki_changes", "image missing", said)
+    assert (producer.did, producer.happened) == ([], ["health image missing"])
+
+
+@pytest.mark.parametrize(
+    ("state", "problem"), [(S.RUNNING, Problem.NODE_LOST), (S.EXITED, Problem.OUT_OF_MEMORY)]
+)
+def test_what_a_cluster_took_is_restarted(state: S, problem: Problem) -> None:
+    world = World(state)
+    world.process = replace(world.process, problem=problem)
+    assert world.supervise() == problem
+    assert world.did == (["stop 0", "start"] if state is S.RUNNING else ["start"])
+
+
+def test_what_its_runtime_restarts_is_left_to_it(ended: World) -> None:
+    ended.process = replace(
+        ended.process,
+        state=S.BACKOFF,
+        last_exit=ProcessExit(ended.now - 10, 137, 3.0),
+        problem=Problem.OUT_OF_MEMORY,
+    )
+    assert ended.supervise() == "out of memory"
+    assert (ended.did, ended.happened) == ([], ["health out of memory"])
 
 
 def test_overdue_maintenance_is_red_though_the_consumer_is_well() -> None:

@@ -6,7 +6,15 @@ from collections.abc import Callable, Sequence
 
 from sluice.model.health.heartbeat import HEARTBEAT_INTERVAL, NO_INPUT, Heartbeat, HeartbeatState
 from sluice.model.health.sample import CLOCK_SLACK_SECONDS, ProcessState, Sample
-from sluice.model.health.status import Health, HealthReport, RestartHistory, Rules, unknown, unknown_reasons
+from sluice.model.health.status import (
+    Health,
+    HealthReport,
+    RestartHistory,
+    Rules,
+    problem_of,
+    unknown,
+    unknown_reasons,
+)
 from sluice.model.spec.stream import Supervision
 
 # A living component gives a heartbeat between two samples this many seconds apart.
@@ -16,9 +24,9 @@ CONFIRM_SECONDS = HEARTBEAT_INTERVAL + 1
 def assess_component(samples: Sequence[Sample], policy: Supervision, history: RestartHistory) -> HealthReport:
     """Health at the newest of ``samples`` (oldest first; not empty)."""
     now = samples[-1]
-    reasons = unknown_reasons(now)
-    if now.process is not None and now.process.is_alive and now.process.since is None:
-        reasons.append(f"{now.process.message()}: its runtime does not know its start time")
+    reasons, process = unknown_reasons(now), now.process
+    if process and process.is_alive and process.since is None and not problem_of(process):
+        reasons.append(f"{process.message()}: its runtime does not know its start time")
     if reasons:
         return unknown(now, reasons)
     return _Component(samples, policy, history).assess()
@@ -27,6 +35,7 @@ def assess_component(samples: Sequence[Sample], policy: Supervision, history: Re
 class _Component(Rules):
     def __init__(self, samples: Sequence[Sample], policy: Supervision, history: RestartHistory) -> None:
         super().__init__(samples[-1], policy, history)
+        self.samples = samples
         self.heartbeat = self.now.heartbeat
         # Samples of this instance, as dead or alive as it is now.
         self.earlier = [
@@ -42,6 +51,7 @@ class _Component(Rules):
     def rules(self) -> Sequence[Callable[[], HealthReport | None]]:
         return (
             self._suspended,
+            self._has_problem,
             self.keeps_ending,
             self._ended,
             self._clock,
@@ -56,15 +66,18 @@ class _Component(Rules):
             Health.SUSPENDED, f"suspended {self.history.suspended}; {self.process.message()}", True
         )
 
+    def _has_problem(self) -> HealthReport | None:
+        return None if self._replacement() else self.has_problem()
+
     def _ended(self) -> HealthReport | None:
         if self.process.is_alive:
             return None
-        ended = self.ended()
-        if self.heartbeat is not None and any(_at(s.heartbeat) < self.heartbeat.at for s in self.earlier):
+        ended, other = self.ended(), self._replacement()
+        if other is not None:
             # A new instance would only wait for that one.
-            other = f"process {self.heartbeat.pid}, is active: {self._activity(self.heartbeat)}"
-            return self.say(Health.FENCED, f"{ended}; another instance, {other}", True)
-        message = f"{ended}; {self._last_heartbeat()}"
+            message = f"another instance, process {other.pid}, is active: {self._activity(other)}"
+            return self.say(Health.FENCED, f"{ended}; {message}", True)
+        message = f"{ended}; {self.context()}"
         if self.process.state is ProcessState.BACKOFF:
             return self.say(Health.STARTING, message, False)
         return self.unhealthy(Health.DOWN, message, self._is_confirmed())
@@ -88,7 +101,7 @@ class _Component(Rules):
         message = f"{self.process.message()}, no heartbeat {age:.0f} s after its start"
         if age < timeout:
             return self.say(Health.STARTING, message, False)
-        message = f"{message} (startup timeout {timeout} s); {self._last_heartbeat()}"
+        message = f"{message} (startup timeout {timeout} s); {self.context()}"
         return self.unhealthy(Health.STALLED, message, self._is_confirmed())
 
     def _alive(self) -> HealthReport | None:
@@ -106,13 +119,23 @@ class _Component(Rules):
             message = f"{process}, {source}; it keeps retrying, and no restart helps"
             return self.say(Health.SOURCE_UNAVAILABLE, message, True)
         health = Health.IDLE if heartbeat.state in NO_INPUT else Health.HEALTHY
-        return self.say(health, f"{process}: {activity}", True)
+        return self.say(health, f"{process}: {activity}{self.remark()}", True)
 
     def _is_confirmed(self) -> bool:
         return any(
             self.now.at - s.at >= CONFIRM_SECONDS and _at(s.heartbeat) == _at(self.heartbeat)
             for s in self.earlier
         )
+
+    def confirmed(self, shows: Callable[[Sample], bool]) -> bool:
+        return any(self.now.at - s.at >= CONFIRM_SECONDS and shows(s) for s in self.samples[:-1])
+
+    def _replacement(self) -> Heartbeat | None:
+        """The newest heartbeat, if it came after this instance had ended."""
+        if self.process.is_alive or self.heartbeat is None:
+            return None
+        is_newer = any(_at(sample.heartbeat) < self.heartbeat.at for sample in self.earlier)
+        return self.heartbeat if is_newer else None
 
     def _own_heartbeat(self) -> Heartbeat | None:
         heartbeat, since = self.heartbeat, self.process.since or 0.0
@@ -121,7 +144,7 @@ class _Component(Rules):
         # A runtime elsewhere may not know the id that the process has for itself.
         return heartbeat if self.process.pid in (None, heartbeat.pid) else None
 
-    def _last_heartbeat(self) -> str:
+    def context(self) -> str:
         if self.heartbeat is None:
             return "there never was a heartbeat"
         age, activity = self.now.at - self.heartbeat.at, self._activity(self.heartbeat)

@@ -44,6 +44,7 @@ class _Consumer(Rules):
             self._suspended,
             self._recreated,
             self._lost,
+            self.has_problem,
             self.keeps_ending,
             self._ended,
             self._no_writer,
@@ -181,6 +182,12 @@ class _Consumer(Rules):
         risk = f"; {self.timeline.risk}" if self.timeline.risk else ""
         return self.unhealthy(health, f"{message}{risk}", is_final)
 
+    def confirmed(self, shows: Callable[[Sample], bool]) -> bool:
+        return self.timeline.confirmed(shows)
+
+    def context(self) -> str:
+        return "; ".join(filter(None, [self._waiting(), self.timeline.risk]))
+
     def _is_recent(self) -> bool:
         return self.timeline.is_recent(self.timeline.stall_timeout / 2)
 
@@ -191,9 +198,10 @@ class _Consumer(Rules):
         timeline = self.timeline
         writer = "no writer" if timeline.epoch is None else f"writer epoch {timeline.epoch}"
         if timeline.rates is None:
-            return f"{writer}; {self.process.message()}"
+            return f"{writer}; {self.process.message()}{self.remark()}"
         arriving, publishing = timeline.rates
-        return f"{arriving:.0f} records/s arrive, {publishing:.0f} records/s are published by {writer}"
+        speed = f"{arriving:.0f} records/s arrive, {publishing:.0f} records/s are published by {writer}"
+        return f"{speed}{self.remark()}"
 
     def say(self, health: Health, message: str, is_final: bool) -> HealthReport:
         timeline = self.timeline

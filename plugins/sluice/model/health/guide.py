@@ -65,6 +65,32 @@ GUIDES: Mapping[Health, Guide] = {
         "The process works, and its feed does not answer.",
         "Check that the feed works and can be reached; no restart helps.",
     ),
+    Health.NODE_LOST: Guide(
+        "Its node in the cluster does not answer. Supervision starts it again, elsewhere.",
+        "Repair the node, or delete it from the cluster.",
+    ),
+    Health.OUT_OF_MEMORY: Guide(
+        "It was killed at its memory limit. Kubernetes or supervision starts it again.",
+        "Raise driver_memory under [cluster] in its stream.toml, then trigger {stream}_stream with action "
+        "restart.",
+    ),
+    Health.IMAGE_MISSING: Guide(
+        "The cluster cannot pull its image.",
+        "Push the image, or correct image under [kubernetes] in airflow.toml; then trigger {stream}_stream "
+        "with action restart.",
+    ),
+    Health.QUOTA_EXCEEDED: Guide(
+        "The namespace's quota has no room for it.",
+        "Raise the ResourceQuota, or lower its requests.",
+    ),
+    Health.UNSCHEDULABLE: Guide(
+        "No node of the cluster has room for it.",
+        "Add nodes, or lower its requests.",
+    ),
+    Health.EXECUTOR_PREEMPTED: Guide(
+        "It makes no progress: pods of a higher priority took the place of its executors.",
+        "Add nodes, or give its pods a higher priority class.",
+    ),
     Health.UNKNOWN: Guide(
         "A system did not answer, or the observation was too short to tell.",
         "The message names the system: check that it runs, and its rights.",

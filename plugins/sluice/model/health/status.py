@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from sluice.model.health.sample import ProcessState, ProcessStatus, Sample
+from sluice.model import exits
+from sluice.model.health.sample import ENDED, Problem, ProcessState, ProcessStatus, Sample
 from sluice.model.json_record import JsonRecord
 from sluice.model.messages import summarize
 from sluice.model.spec.stream import CONSUMER, Supervision
@@ -50,6 +51,13 @@ class Health(StrEnum):
     FENCED = "fenced"
     # The process is alive, and its source has not answered for the stall timeout.
     SOURCE_UNAVAILABLE = "source unavailable"
+    # Each Problem of the process, while it is the cause (``problem_of``).
+    NODE_LOST = "node lost"
+    OUT_OF_MEMORY = "out of memory"
+    IMAGE_MISSING = "image missing"
+    QUOTA_EXCEEDED = "quota exceeded"
+    UNSCHEDULABLE = "unschedulable"
+    EXECUTOR_PREEMPTED = "executor preempted"
     # A system did not answer, or it was not observed for long enough.
     UNKNOWN = "unknown"
 
@@ -58,9 +66,29 @@ WELL = frozenset({Health.HEALTHY, Health.IDLE, Health.CATCHING_UP, Health.STARTI
 NO_ACTION = WELL | {Health.SUSPENDED}
 # Of a report's details: why a person has to look at the stream's maintenance, though its consumer is well.
 MAINTENANCE_OVERDUE = "maintenance_overdue"
-RESTARTABLE = frozenset({Health.STALLED, Health.DOWN})
+RESTARTABLE = frozenset({Health.STALLED, Health.DOWN, Health.NODE_LOST, Health.OUT_OF_MEMORY})
 # Restarts did not help: a person decides.
 NEEDS_DECISION = frozenset({Health.FLAPPING})
+
+_NOT_STARTED = ENDED | {ProcessState.STARTING, ProcessState.BACKOFF}
+# Problem -> states of the process in which it is the health, however the stream is. Of a lost node the state
+# is the last one that was heard of. A process that starts again after it was killed at its memory limit is
+# what it is now. With executors preempted a process may still make progress (``Rules.unhealthy``).
+_COUNTS_IN: Mapping[Problem, frozenset[ProcessState]] = {
+    Problem.NODE_LOST: frozenset(ProcessState),
+    Problem.OUT_OF_MEMORY: _NOT_STARTED - {ProcessState.STARTING},
+    Problem.IMAGE_MISSING: _NOT_STARTED,
+    Problem.QUOTA_EXCEEDED: _NOT_STARTED,
+    Problem.UNSCHEDULABLE: _NOT_STARTED,
+    Problem.EXECUTOR_PREEMPTED: frozenset(),
+}
+
+
+def problem_of(process: ProcessStatus) -> Problem | None:
+    """The problem that is the process's health. None after an end that says more: fenced, misconfigured."""
+    if process.problem is None or (process.state in ENDED and process.exit_status in exits.FINAL):
+        return None
+    return process.problem if process.state in _COUNTS_IN[process.problem] else None
 
 
 def no_action(component: str) -> frozenset[Health]:
@@ -124,6 +152,14 @@ class Rules(ABC):
     def rules(self) -> Sequence[Callable[[], HealthReport | None]]: ...
 
     @abstractmethod
+    def confirmed(self, shows: Callable[[Sample], bool]) -> bool:
+        """Whether an earlier sample, taken long enough before the newest, shows it too."""
+
+    @abstractmethod
+    def context(self) -> str:
+        """What waits, or what the component did last."""
+
+    @abstractmethod
     def say(self, health: Health, message: str, is_final: bool) -> HealthReport: ...
 
     def assess(self) -> HealthReport:
@@ -137,8 +173,32 @@ class Rules(ABC):
         """End of the process that is down, and its next restart."""
         process = self.process
         how = process.last_exit or f"exit status {process.exit_status}"
-        again = f"; the runtime restarts it in {max((process.restart_at or 0) - self.now.at, 0):.0f} s"
-        return f"{process.message()}, {how}{again if process.state is ProcessState.BACKOFF else ''}"
+        message = f"{process.message()}, {how}"
+        if process.state is not ProcessState.BACKOFF:
+            return message
+        wait = "" if process.restart_at is None else f" in {max(process.restart_at - self.now.at, 0):.0f} s"
+        return f"{message}; the runtime restarts it{wait}"
+
+    def has_problem(self) -> HealthReport | None:
+        """A problem outside of the process; final only if an earlier sample shows it too, because a pod that
+        was just created may have no node yet."""
+        problem, state = problem_of(self.process), self.process.state
+        if problem is None:
+            return None
+        health = Health(problem.value)
+        is_down = state in ENDED or state is ProcessState.BACKOFF
+        message = f"{self.ended() if is_down else self.process.message()}; {self.context()}"
+        is_final = self.confirmed(self._has_same_problem)
+        if health not in RESTARTABLE:
+            return self.say(health, message, is_final)
+        return self.unhealthy(health, message, is_final and state is not ProcessState.BACKOFF)
+
+    def _has_same_problem(self, earlier: Sample) -> bool:
+        before = earlier.process
+        return before is not None and (before.problem, before.identity) == (
+            self.process.problem,
+            self.process.identity,
+        )
 
     def keeps_ending(self) -> HealthReport | None:
         """Flapping although the runtime restarts it: a new instance counts as working only after the startup
@@ -149,12 +209,20 @@ class Rules(ABC):
             return None
         if self.process.state is ProcessState.BACKOFF:
             return self.unhealthy(Health.DOWN, self.ended(), False)
-        before = (
-            f"{self.process.message()} for {age:.0f} s; before that it ended with {self.process.last_exit}"
-        )
-        return self.unhealthy(Health.DOWN, before, False) if is_new else None
+        cause = f" ({self.process.problem})" if self.process.problem is Problem.OUT_OF_MEMORY else ""
+        before = f"before that it ended with {self.process.last_exit}{cause}"
+        message = f"{self.process.message()} for {age:.0f} s; {before}"
+        return self.unhealthy(Health.DOWN, message, False) if is_new else None
+
+    def remark(self) -> str:
+        """Of a process that makes progress with fewer executors."""
+        problem = self.process.problem
+        return f"; {problem}" if problem is Problem.EXECUTOR_PREEMPTED else ""
 
     def unhealthy(self, health: Health, message: str, is_final: bool) -> HealthReport:
+        if health is Health.STALLED and self.process.problem is Problem.EXECUTOR_PREEMPTED:
+            # The next instance would get no executor either.
+            return self.say(Health.EXECUTOR_PREEMPTED, message, is_final)
         if self.is_flapping:
             message = (
                 f"{health.value}: {message}; restarted {len(self.restarts)} times within "

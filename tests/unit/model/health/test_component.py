@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sluice.model.health.component import CONFIRM_SECONDS, assess_component
 from sluice.model.health.heartbeat import HEARTBEAT_INTERVAL, Heartbeat
 from sluice.model.health.heartbeat import HeartbeatState as State
-from sluice.model.health.sample import ProcessExit, ProcessStatus, Sample
+from sluice.model.health.sample import Problem, ProcessExit, ProcessStatus, Sample
 from sluice.model.health.sample import ProcessState as S
 from sluice.model.health.status import WELL, Health, HealthReport, RestartHistory
 from sluice.model.spec.stream import Supervision
@@ -206,6 +206,7 @@ processes = st.none() | st.builds(
     st.none() | st.integers(0, 255),
     restarts=st.lists(st.floats(NOW - 500, NOW), max_size=5).map(tuple),
     last_exit=st.none() | st.just(EXIT),
+    problem=st.none() | st.sampled_from(Problem),
 )
 known = st.builds(
     RestartHistory, st.lists(st.floats(NOW - 5000, NOW), max_size=5), st.none() | st.just("by ada")

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sluice.model.health.consumer import assess_consumer
-from sluice.model.health.sample import Position, ProcessState, ProcessStatus, Sample
+from sluice.model.health.sample import Position, Problem, ProcessState, ProcessStatus, Sample
 from sluice.model.health.status import (
     NEEDS_DECISION,
     NO_ACTION,
@@ -960,10 +960,10 @@ def test_verdicts(case: str) -> None:
 
 
 def test_every_verdict_has_a_case_and_one_consequence() -> None:
-    # What a consumer reads from is Kafka: cut off is for parts that ask somebody else (test_tending).
-    assert {case.split(":")[0] for case in CASES} == {
-        health.value for health in {*Health} - {V.SOURCE_UNAVAILABLE}
-    }
+    # What a consumer reads from is Kafka: cut off is for parts that ask somebody else (test_tending); what a
+    # cluster says is in test_problems.
+    elsewhere = {V.SOURCE_UNAVAILABLE.value, *(problem.value for problem in Problem)}
+    assert {case.split(":")[0] for case in CASES} == {health.value for health in Health} - elsewhere
     parts = [NO_ACTION, RESTARTABLE, NEEDS_DECISION, ALERTING]
     assert sum(map(len, parts)) == len(Health)
     assert frozenset().union(*parts) == frozenset(Health)
@@ -1062,6 +1062,7 @@ processes = st.builds(
     st.none() | st.integers(1, 3),
     st.none() | moments,
     st.none() | st.sampled_from([0, 1, 76]),
+    problem=st.none() | st.sampled_from(Problem),
 )
 positions = st.builds(
     Position,
