@@ -180,7 +180,9 @@ def test_of_the_consumer_what_became_of_its_records_comes_first() -> None:
 
 @components
 def test_a_lost_node_counts_though_there_was_progress(component: str) -> None:
-    report = twice(component, process(P.NODE_LOST, S.RUNNING), published=main(), heartbeat=heartbeat(1))
+    seen = process(P.NODE_LOST, S.RUNNING)
+    before = sample(seen, 10, published=main(50), heartbeat=heartbeat(11))
+    report = found(component, before, sample(seen, published=main(), heartbeat=heartbeat(1)))
     assert (report.health, report.is_final) == (Health.NODE_LOST, True)
 
 
