@@ -185,12 +185,12 @@ class Rules(ABC):
         problem, state = problem_of(self.process), self.process.state
         if problem is None:
             return None
-        health = Health(problem.value)
+        health, is_final = Health(problem.value), self.confirmed(self._has_same_problem)
+        if health not in RESTARTABLE:
+            # How an earlier instance ended is not its cause.
+            return self.say(health, f"{self.process.message()}; {self.context()}", is_final)
         is_down = state in ENDED or state is ProcessState.BACKOFF
         message = f"{self.ended() if is_down else self.process.message()}; {self.context()}"
-        is_final = self.confirmed(self._has_same_problem)
-        if health not in RESTARTABLE:
-            return self.say(health, message, is_final)
         return self.unhealthy(health, message, is_final and state is not ProcessState.BACKOFF)
 
     def _has_same_problem(self, earlier: Sample) -> bool:
