@@ -25,7 +25,8 @@ def assess_component(samples: Sequence[Sample], policy: Supervision, history: Re
     """Health at the newest of ``samples`` (oldest first; not empty)."""
     now = samples[-1]
     reasons, process = unknown_reasons(now), now.process
-    if process and process.is_alive and process.since is None and not problem_of(process):
+    is_running = process is not None and process.state is ProcessState.RUNNING
+    if process and is_running and process.since is None and not problem_of(process):
         reasons.append(f"{process.message()}: its runtime does not know its start time")
     if reasons:
         return unknown(now, reasons)
@@ -97,7 +98,7 @@ class _Component(Rules):
         if self._own_heartbeat() is not None:
             return None
         timeout = self.policy.startup_timeout_seconds
-        age = max(self.now.at - (self.process.since or 0.0), 0.0)
+        age = self._age()
         message = f"{self.process.message()}, no heartbeat {age:.0f} s after its start"
         if age < timeout:
             return self.say(Health.STARTING, message, False)
@@ -137,9 +138,14 @@ class _Component(Rules):
         is_newer = any(_at(sample.heartbeat) < self.heartbeat.at for sample in self.earlier)
         return self.heartbeat if is_newer else None
 
+    def _age(self) -> float:
+        """Seconds since its start; of one that its runtime has not started yet, since the first sample."""
+        first = min((sample.at for sample in self.earlier), default=self.now.at)
+        return max(self.now.at - (first if self.process.since is None else self.process.since), 0.0)
+
     def _own_heartbeat(self) -> Heartbeat | None:
-        heartbeat, since = self.heartbeat, self.process.since or 0.0
-        if heartbeat is None or heartbeat.at < since - CLOCK_SLACK_SECONDS:
+        heartbeat, since = self.heartbeat, self.process.since
+        if heartbeat is None or since is None or heartbeat.at < since - CLOCK_SLACK_SECONDS:
             return None
         # A runtime elsewhere may not know the id that the process has for itself.
         return heartbeat if self.process.pid in (None, heartbeat.pid) else None

@@ -203,7 +203,7 @@ class Rules(ABC):
     def keeps_ending(self) -> HealthReport | None:
         """Flapping although the runtime restarts it: a new instance counts as working only after the startup
         timeout."""
-        age = self.now.at - (self.process.since or 0.0)
+        age = self.now.at - (self.now.at if self.process.since is None else self.process.since)
         is_new = self.process.is_alive and age < self.policy.startup_timeout_seconds
         if self.process.last_exit is None or not self.is_flapping:
             return None

@@ -9,6 +9,7 @@ from typing import Any
 from sluice.model.health import retention
 from sluice.model.health.sample import (
     CLOCK_SLACK_SECONDS,
+    ProcessState,
     ProcessStatus,
     Sample,
     latest,
@@ -133,7 +134,8 @@ class Timeline:
             return True
         since, known = sample.process.since, sample.published
         if known is None or since is None:
-            return known is not None
+            # A process without a start time may run; one that is STARTING has not started yet.
+            return known is not None and sample.process.state is not ProcessState.STARTING
         if known.acquired_at is None:
             # The snapshot has expired: normal for a process that runs for long.
             return sample.at - since >= self.policy.startup_timeout_seconds

@@ -189,9 +189,25 @@ def test_a_lost_node_counts_though_there_was_progress(component: str) -> None:
 
 @pytest.mark.parametrize("problem", ALERTED)
 def test_a_pod_without_a_node_has_no_start_time(problem: Problem) -> None:
-    seen = process(problem, S.STARTING, since=None)
-    assert twice("producer", seen).health.value == problem.value
-    assert twice("producer", replace(seen, problem=None)).health is Health.UNKNOWN
+    assert twice("producer", process(problem, S.STARTING, since=None)).health.value == problem.value
+
+
+@components
+@pytest.mark.parametrize("ends", [100, 900], ids=["all is published", "records wait"])
+def test_a_pod_that_has_not_started_is_starting_for_as_long_as_that_may_take(
+    component: str, ends: int
+) -> None:
+    seen = process(None, S.STARTING, since=None)
+    samples = [
+        sample(seen, ago, ends={0: ends}, published=main(), heartbeat=heartbeat(ago + 1))
+        for ago in (95, 50, 10, 0)
+    ]
+    report = found(component, *samples[1:])
+    assert (report.health, report.is_final) == (Health.STARTING, False), report.message
+    assert " 50 s after its start" in report.message
+    assert found(component, *samples).health is Health.STALLED
+    looping = [replace(one, process=replace(seen, last_exit=KILLED)) for one in samples]
+    assert found(component, *looping, history=THREE).message.startswith("down: stream-x is STARTING")
 
 
 # What runs again after it was killed at its memory limit.
