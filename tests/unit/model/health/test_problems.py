@@ -117,9 +117,7 @@ def test_only_the_same_problem_of_the_same_instance_confirms_it(component: str, 
 @components
 @pytest.mark.parametrize("state", [S.EXITED, S.BACKOFF])
 @pytest.mark.parametrize("problem", RESTARTED)
-def test_after_too_many_restarts_it_flaps_and_the_problem_is_said(
-    component: str, problem: Problem, state: S
-) -> None:
+def test_after_too_many_restarts_it_flaps(component: str, problem: Problem, state: S) -> None:
     seen = process(problem, state, last_exit=KILLED, restart_at=NOW + 20)
     report = twice(component, seen, THREE)
     again = "; the runtime restarts it in 20 s" if state is S.BACKOFF else ""
@@ -194,9 +192,7 @@ def test_a_pod_without_a_node_has_no_start_time(problem: Problem) -> None:
 
 @components
 @pytest.mark.parametrize("ends", [100, 900], ids=["all is published", "records wait"])
-def test_a_pod_that_has_not_started_is_starting_for_as_long_as_that_may_take(
-    component: str, ends: int
-) -> None:
+def test_a_pod_that_has_not_started_yet_is_starting(component: str, ends: int) -> None:
     seen = process(None, S.STARTING, since=None)
     samples = [
         sample(seen, ago, ends={0: ends}, published=main(), heartbeat=heartbeat(ago + 1))
@@ -270,9 +266,6 @@ def test_with_fewer_executors_it_is_a_remark(problem: Problem | None) -> None:
 def test_what_ended_without_executors_is_started_again(component: str) -> None:
     report = twice(component, process(P.EXECUTOR_PREEMPTED))
     assert (report.health, report.is_final) == (Health.DOWN, True)
-
-
-# After a restart, and through JSON.
 
 
 @components
