@@ -7,6 +7,7 @@ Pods have no volume in common: `configure` writes each one's files into a Secret
 from __future__ import annotations
 
 import base64
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -17,6 +18,7 @@ from local.containers.layout import Volume, script
 from local.containers.stack import ContainerStack
 from local.runtime import notifications, roles
 from local.runtime.context import Context
+from local.runtime.home import StackDir
 from local.runtime.supervisord import Program
 from local.services import airflow, minio
 from sluice.clients.kubernetes import KubernetesApi
@@ -27,6 +29,8 @@ from sluice.model.spec.platform import ROLES
 # Set in the pods that have all passwords.
 NAMESPACE_VARIABLE, IMAGE_VARIABLE = "SLUICE_NAMESPACE", "SLUICE_JOBS_IMAGE"
 OVERRIDES_VARIABLE = "SLUICE_OVERRIDES_MAP"
+# Secret `sluice-passwords`, which a person makes (`make k8s-render ARGS=passwords`).
+PASSWORDS = Path("/etc/sluice/passwords/sluice")
 # Where the scheduler finds the pod of a task.
 POD_TEMPLATE = "/etc/sluice/airflow/pod-template.yaml"
 # Until Airflow's database is provisioned and migrated.
@@ -42,6 +46,11 @@ _FIXES = {
 
 class ClusterStack(ContainerStack):
     """As a pod with the passwords sees it."""
+
+    home = StackDir(layout.HOME.root, is_mounted=True)
+
+    def __init__(self, secrets: Path = PASSWORDS, environ: Mapping[str, str] = os.environ) -> None:
+        super().__init__(secrets, environ)
 
     @property
     def namespace(self) -> str:

@@ -1,17 +1,24 @@
-"""`make k8s-render ARGS="users"`: YAML for `kubectl apply --server-side -f -`."""
+"""`make k8s-render ARGS="users"`: YAML for `kubectl apply --server-side -f -`.
+
+`passwords` is for `kubectl create -f -`, which refuses to replace what is there.
+"""
 
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Callable, Sequence
 
 import yaml
 
 from local.kubernetes.users import Resource, kafka_users
+from local.runtime.home import complete_secrets
 from local.services import streams
 from sluice.model.spec import stream
 
 NAMESPACE, CLUSTER = "sluice", "kafka"
+# With the passwords of all services, for the pods that configure and provision them.
+PASSWORDS = "sluice-passwords"
 
 
 def users(options: argparse.Namespace) -> list[Resource]:
@@ -19,7 +26,22 @@ def users(options: argparse.Namespace) -> list[Resource]:
     return kafka_users(topics, streams.result_topics(), options.namespace, options.cluster)
 
 
-RENDERERS: dict[str, Callable[[argparse.Namespace], list[Resource]]] = {"users": users}
+def passwords(options: argparse.Namespace) -> list[Resource]:
+    """New ones at each call: the data can be opened with those of their time only."""
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": PASSWORDS, "namespace": options.namespace},
+            "stringData": {"sluice": json.dumps(complete_secrets({}))},
+        }
+    ]
+
+
+RENDERERS: dict[str, Callable[[argparse.Namespace], list[Resource]]] = {
+    "passwords": passwords,
+    "users": users,
+}
 
 
 def main(arguments: Sequence[str]) -> int:

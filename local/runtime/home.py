@@ -28,11 +28,11 @@ class StackDir:
     """Folders of one stack, all private to the user (mode 700).
 
     `id`: 12 hex digits that distinguish its processes and data from another stack's. `connections`: the
-    exported Airflow connections.
+    exported Airflow connections. `is_mounted`: the root is a pod's own volume, which belongs to root.
     """
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, root: Path, is_mounted: bool = False) -> None:
+        self.root, self.is_mounted = root, is_mounted
         self.id = hashlib.sha256(str(root).encode()).hexdigest()[:12]
         self.conf, self.logs, self.data = root / "conf", root / "logs", root / "data"
         self.platform, self.connections = root / "platform", root / "connections"
@@ -45,7 +45,8 @@ class StackDir:
         try:
             for folder in (*folders, self.checkpoints, self.airflow, self.tmp):
                 folder.mkdir(parents=True, exist_ok=True)
-                folder.chmod(0o700)
+                if folder != self.root or not self.is_mounted:
+                    folder.chmod(0o700)
         except OSError as error:
             raise UsageError(
                 f"{error.filename}: {error.strerror}. Fix: set SLUICE_HOME to a writable folder"
