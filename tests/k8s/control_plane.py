@@ -78,6 +78,8 @@ class ControlPlane:
             f"--service-account-key-file={self._keys.path('accounts.pub')}",
             f"--service-account-signing-key-file={self._keys.path('accounts.key')}",
             *(f"--service-cluster-ip-range={self.services}", "--authorization-mode=RBAC"),
+            # As clusters have it: the namespace is what refuses privileged pods.
+            "--allow-privileged=true",
             *self._api_server_options(),
         )
         self._wait_for("kube-apiserver", self._is_ready)

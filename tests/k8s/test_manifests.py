@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from local.base import REPO
+from local.kubernetes import command
+from tests.k8s import manifests
 from tests.k8s.control_plane import ControlPlane
+from tests.k8s.manifests import COMPONENT, K8S, OVERLAYS, Pod
 
 BASE = REPO / "k8s" / "base"
 BAD = sorted((Path(__file__).parent / "bad_examples").glob("*.yaml"))
 EXPECTED = "# Rejected: "
+DRY = ("apply", "--server-side", "--validate=strict", "--dry-run=server")
+# The project's own, of a version; or another's, by its digest.
+IMAGE = re.compile(r"sluice/[a-z]+:(?!latest)[\w.-]+|[\w./:-]+@sha256:[0-9a-f]{64}")
+each_overlay = pytest.mark.parametrize("name", OVERLAYS)
 
 
 def test_the_base_is_accepted_as_it_is_written_and_applying_it_again_changes_nothing(
@@ -25,22 +36,149 @@ def test_the_base_is_accepted_as_it_is_written_and_applying_it_again_changes_not
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
 
 
-def test_each_file_of_the_base_is_one_resource_and_is_applied() -> None:
-    listed = yaml.safe_load((BASE / "kustomization.yaml").read_text())["resources"]
-    files = sorted(path.name for path in BASE.glob("*.yaml") if path.name != "kustomization.yaml")
-    assert sorted(listed) == files
-    for name in files:
-        (document,) = yaml.safe_load_all((BASE / name).read_text())
-        kind, meta = document["kind"].lower(), document["metadata"]
-        assert name == f"{kind}.yaml" or name == f"{kind}-{meta['name'].removeprefix('sluice-')}.yaml"
+@each_overlay
+def test_an_overlay_is_accepted_without_a_warning(control_plane: ControlPlane, name: str) -> None:
+    done = control_plane.kubectl(*DRY, "-k", str(K8S / "overlays" / name))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(done.stdout.splitlines()) == len(manifests.overlay(control_plane, name))
+
+
+def test_each_file_is_one_resource_and_is_applied() -> None:
+    folders = [path.parent for path in sorted(K8S.rglob("kustomization.yaml"))]
+    assert BASE in folders
+    for folder in folders:
+        kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
+        listed = [path for path in kustomization.get("resources", ()) if path.endswith(".yaml")]
+        patches = [patch["path"] for patch in kustomization.get("patches", ())]
+        files = sorted(path.name for path in folder.glob("*.yaml") if path.name != "kustomization.yaml")
+        assert sorted(listed + patches) == files, folder
+        for name in listed:
+            (document,) = yaml.safe_load_all((folder / name).read_text())
+            kind, meta = document["kind"].lower(), document["metadata"]
+            assert name in (f"{kind}.yaml", f"{kind}-{meta['name'].removeprefix('sluice-')}.yaml"), folder
+
+
+@each_overlay
+def test_passwords_are_in_no_overlay(control_plane: ControlPlane, name: str) -> None:
+    kinds = {resource["kind"] for resource in manifests.overlay(control_plane, name)}
+    assert "Secret" not in kinds
+    assert "Namespace" in kinds
+
+
+def overlay_pods(control_plane: ControlPlane, name: str) -> list[Pod]:
+    found = list(manifests.pods(manifests.overlay(control_plane, name)))
+    assert found
+    return found
+
+
+@each_overlay
+def test_images_are_pinned(control_plane: ControlPlane, name: str) -> None:
+    for pod in overlay_pods(control_plane, name):
+        for container in pod.containers:
+            assert IMAGE.fullmatch(container["image"]), f"{pod.where}: {container['image']}"
+
+
+@each_overlay
+def test_every_container_has_requests_and_limits(control_plane: ControlPlane, name: str) -> None:
+    for pod in overlay_pods(control_plane, name):
+        for container in pod.containers:
+            where, resources = f"{pod.where}, {container['name']}", container["resources"]
+            assert resources["requests"].keys() >= {"cpu", "memory"}, where
+            assert resources["limits"].keys() >= {"cpu", "memory"}, where
+            # More memory than it asked for can be taken from it at any time.
+            assert resources["requests"]["memory"] == resources["limits"]["memory"], where
+
+
+@each_overlay
+def test_every_pod_satisfies_the_namespace_s_profile(
+    control_plane: ControlPlane, tmp_path: Path, name: str
+) -> None:
+    specs = {pod.where: pod.spec for pod in overlay_pods(control_plane, name)}
+    assert_admitted(control_plane, tmp_path, specs)
+
+
+def test_the_pods_of_airflow_s_chart_satisfy_the_namespace_s_profile(
+    control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    values = manifests.helm_values("airflow")
+    contexts, image = values["securityContexts"], values["images"]["airflow"]
+    specs = {}
+    for part in ("apiServer", "scheduler", "dagProcessor", "triggerer"):
+        container = {
+            "name": part.lower(),
+            "image": f"{image['repository']}:{image['tag']}",
+            "resources": values[part]["resources"],
+            "securityContext": contexts["containers"],
+            "volumeMounts": values["volumeMounts"],
+        }
+        assert IMAGE.fullmatch(container["image"])
+        specs[part] = {
+            "securityContext": contexts["pod"],
+            "volumes": values["volumes"],
+            "containers": [container],
+        }
+    assert_admitted(control_plane, tmp_path, specs)
+
+
+def assert_admitted(control_plane: ControlPlane, folder: Path, specs: Mapping[str, dict[str, Any]]) -> None:
+    """``specs``: of pods, by a name for the message."""
+    items = [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": re.sub(r"[^a-z0-9]+", "-", name.lower()), "namespace": "sluice"},
+            "spec": spec,
+        }
+        for name, spec in specs.items()
+    ]
+    path = folder / "pods.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    done = control_plane.kubectl(*DRY, "-f", str(path))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(done.stdout.splitlines()) == len(specs)
+
+
+@each_overlay
+def test_each_network_policy_and_budget_selects_pods(control_plane: ControlPlane, name: str) -> None:
+    resources = manifests.overlay(control_plane, name)
+    labels = manifests.labels(resources, name)
+    policies = [one for one in resources if one["kind"] == "NetworkPolicy"]
+    for policy in policies:
+        selector = policy["spec"]["podSelector"]
+        assert any(manifests.matches(selector, found) for found in labels), policy["metadata"]["name"]
+    for budget in (one for one in resources if one["kind"] == "PodDisruptionBudget"):
+        selector = budget["spec"]["selector"]
+        assert any(manifests.matches(selector, found) for found in labels), budget["metadata"]["name"]
+
+
+def test_network_policies_name_no_component_that_is_nowhere(control_plane: ControlPlane) -> None:
+    known, named = set[str](), set[str]()
+    for name in OVERLAYS:
+        resources = manifests.overlay(control_plane, name)
+        known |= {found[COMPONENT] for found in manifests.labels(resources, name) if COMPONENT in found}
+        for policy in (one for one in resources if one["kind"] == "NetworkPolicy"):
+            named |= manifests.selected(policy["spec"]["podSelector"])
+            rules = [*policy["spec"].get("ingress", ()), *policy["spec"].get("egress", ())]
+            for peer in (peer for rule in rules for peer in (*rule.get("from", ()), *rule.get("to", ()))):
+                named |= manifests.selected(peer.get("podSelector", {}))
+    assert named <= known
+
+
+def test_the_users_of_kafka_are_accepted(
+    control_plane: ControlPlane, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.main(["users"]) == 0
+    path = tmp_path / "users.yaml"
+    path.write_text(capsys.readouterr().out)
+    done = control_plane.kubectl(*DRY, "-f", str(path))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(done.stdout.splitlines()) == 4
 
 
 @pytest.mark.parametrize("path", BAD, ids=lambda path: path.stem)
 def test_a_bad_example_is_rejected_with_its_reason(control_plane: ControlPlane, path: Path) -> None:
     said = path.read_text().splitlines()[0]
     assert said.startswith(EXPECTED)
-    done = control_plane.kubectl(
-        "apply", "--server-side", "--validate=strict", "--dry-run=server", "-f", str(path)
-    )
+    done = control_plane.kubectl(*DRY, "-f", str(path))
     assert done.returncode != 0, done.stdout
     assert said.removeprefix(EXPECTED) in done.stderr
