@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import yaml
 
 from local.base import REPO
 from sluice.model import strimzi
+from sluice.model.kubernetes import pods as pods_model
+from sluice.model.kubernetes.jobs import component_job
+from sluice.model.kubernetes.pods import SPARK_JOB, PodJob, executor_template, pod_spec
+from sluice.model.spec import stream
+from sluice.model.spec.cluster import Cluster
+from sluice.model.spec.platform import Kubernetes
 from tests.k8s.control_plane import ControlPlane
 
 K8S = REPO / "k8s"
 OVERLAYS = sorted(path.name for path in (K8S / "overlays").iterdir())
 COMPONENT = "app.kubernetes.io/component"
-# Pods that are rendered by code, or by Airflow's executor from its template.
-RENDERED = ("stream", "spark-job", "spark-executor", "airflow-task")
 # The overlay whose Airflow is Helm's.
 WITH_HELM = "prod"
+# Key of a ConfigMap: the pod of Airflow's tasks.
+POD_TEMPLATE = "pod-template.yaml"
+NAMESPACE, IMAGE = "sluice", "sluice/spark:1"
 Resource = dict[str, Any]
 
 
@@ -53,7 +60,9 @@ def pods(resources: list[Resource]) -> Iterator[Pod]:
         spec, where = resource.get("spec", {}), f"{resource['kind']} {resource['metadata']['name']}"
         if resource["kind"] == "CronJob":
             spec = spec["jobTemplate"]["spec"]
-        if resource["kind"] == "Kafka":
+        if POD_TEMPLATE in resource.get("data", {}):
+            yield task_pod(resource["data"][POD_TEMPLATE])
+        elif resource["kind"] == "Kafka":
             yield from strimzi_pods(where, resource, resources)
         elif "containers" in spec.get("template", {}).get("spec", {}):
             yield Pod(where, spec["template"]["metadata"]["labels"], spec["template"]["spec"])
@@ -92,14 +101,67 @@ def strimzi_pod(
     return Pod(where, pod["metadata"]["labels"], spec)
 
 
-def labels(resources: list[Resource], name: str) -> list[Mapping[str, str]]:
-    """Of all pods that an installation of the overlay has."""
-    found = [pod.labels for pod in pods(resources)]
-    found += [{COMPONENT: component} for component in RENDERED]
-    if name == WITH_HELM:
-        values = helm_values("airflow")
-        found += [part["labels"] for part in values.values() if isinstance(part, dict) and "labels" in part]
-    return found
+def task_pod(template: str) -> Pod:
+    """As Airflow's executor makes it of its template."""
+    pod = yaml.safe_load(template)
+    return Pod("a task", pod["metadata"]["labels"], pod["spec"])
+
+
+def helm_pods() -> Iterator[Pod]:
+    """Of Airflow's chart, as far as its values say."""
+    values = helm_values("airflow")
+    contexts, image = values["securityContexts"], values["images"]["airflow"]
+    for name in ("apiServer", "scheduler", "dagProcessor", "triggerer"):
+        part = values[name]
+        container = {
+            "name": name.lower(),
+            "image": f"{image['repository']}:{image['tag']}",
+            "resources": part["resources"],
+            "securityContext": contexts["containers"],
+            "volumeMounts": [*values["volumeMounts"], *part.get("extraVolumeMounts", ())],
+        }
+        spec = {
+            "securityContext": contexts["pod"],
+            "volumes": [*values["volumes"], *part.get("extraVolumes", ())],
+            "containers": [container],
+            "initContainers": part.get("extraInitContainers", []),
+        }
+        yield Pod(f"chart {name}", values["labels"] | part["labels"], spec)
+    yield task_pod(values["podTemplate"])
+
+
+def rendered_pods() -> Iterator[Pod]:
+    """Of the streams' jobs, with executors, and of those."""
+    config = Kubernetes(NAMESPACE, IMAGE, overrides="sluice-overrides")
+    for declared in stream.load_all():
+        spec = replace(declared, cluster=Cluster(executors=2))
+        for component in spec.components.values():
+            template = component_job(spec, component, config)["spec"]["template"]
+            where = f"{spec.name} {component.name}"
+            yield Pod(where, template["metadata"]["labels"], template["spec"])
+        job = PodJob(spec, "compact", label=SPARK_JOB)
+        yield Pod(f"{spec.name} {job.job}", job.labels, pod_spec(job, config))
+        settings = pods_model.settings(job, config)
+        yield Pod(f"{spec.name} executor", executor_labels(settings), executor_spec(job.role))
+
+
+def executor_labels(settings: Mapping[str, str]) -> dict[str, str]:
+    prefix = "spark.kubernetes.executor.label."
+    return {key.removeprefix(prefix): value for key, value in settings.items() if key.startswith(prefix)}
+
+
+def executor_spec(role: str) -> Resource:
+    """With what Spark adds: its image, and requests and limits of its settings."""
+    spec = executor_template(role)["spec"]
+    sizes = {"cpu": "1", "memory": "1Gi"}
+    spec["containers"][0] |= {"image": IMAGE, "resources": {"requests": sizes, "limits": sizes}}
+    return dict(spec)
+
+
+def installed_pods(plane: ControlPlane, name: str) -> list[Pod]:
+    """All that an installation of the overlay has."""
+    found = [*pods(overlay(plane, name)), *rendered_pods()]
+    return [*found, *helm_pods()] if name == WITH_HELM else found
 
 
 def matches(selector: Resource, found: Mapping[str, str]) -> bool:
@@ -117,3 +179,27 @@ def selected(selector: Resource) -> set[str]:
     for one in selector.get("matchExpressions", ()):
         named |= set(one["values"])
     return named
+
+
+def selectors(policy: Resource) -> Iterator[Resource]:
+    """Of its own pods, and of their peers."""
+    yield policy["spec"]["podSelector"]
+    rules = [*policy["spec"].get("ingress", ()), *policy["spec"].get("egress", ())]
+    for rule in rules:
+        for peer in (*rule.get("from", ()), *rule.get("to", ())):
+            yield peer.get("podSelector", {})
+
+
+def secret_names(found: Any) -> Iterator[str]:
+    """The Secrets that resources, pods or a chart's values refer to, at any depth."""
+    if isinstance(found, list):
+        for one in found:
+            yield from secret_names(one)
+    elif isinstance(found, dict):
+        for key, value in found.items():
+            if key.lower().endswith("secretname"):
+                yield value
+            elif key in ("secret", "secretKeyRef") and "name" in value:
+                yield value["name"]
+            else:
+                yield from secret_names(value)

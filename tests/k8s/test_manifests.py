@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 from collections.abc import Mapping
@@ -13,11 +14,14 @@ import yaml
 
 from local.base import REPO
 from local.kubernetes import command
+from sluice.model.kubernetes.pods import CONNECTIONS_SECRET
+from sluice.model.spec import overrides, stream
 from tests.k8s import manifests
 from tests.k8s.control_plane import ControlPlane
-from tests.k8s.manifests import COMPONENT, K8S, OVERLAYS, Pod
+from tests.k8s.manifests import COMPONENT, K8S, OVERLAYS
 
 BASE = REPO / "k8s" / "base"
+DOCS = REPO / "docs" / "kubernetes.md"
 BAD = sorted((Path(__file__).parent / "bad_examples").glob("*.yaml"))
 EXPECTED = "# Rejected: "
 DRY = ("apply", "--server-side", "--validate=strict", "--dry-run=server")
@@ -65,22 +69,16 @@ def test_passwords_are_in_no_overlay(control_plane: ControlPlane, name: str) -> 
     assert "Namespace" in kinds
 
 
-def overlay_pods(control_plane: ControlPlane, name: str) -> list[Pod]:
-    found = list(manifests.pods(manifests.overlay(control_plane, name)))
-    assert found
-    return found
-
-
 @each_overlay
 def test_images_are_pinned(control_plane: ControlPlane, name: str) -> None:
-    for pod in overlay_pods(control_plane, name):
+    for pod in manifests.installed_pods(control_plane, name):
         for container in pod.containers:
             assert IMAGE.fullmatch(container["image"]), f"{pod.where}: {container['image']}"
 
 
 @each_overlay
 def test_every_container_has_requests_and_limits(control_plane: ControlPlane, name: str) -> None:
-    for pod in overlay_pods(control_plane, name):
+    for pod in manifests.installed_pods(control_plane, name):
         for container in pod.containers:
             where, resources = f"{pod.where}, {container['name']}", container["resources"]
             assert resources["requests"].keys() >= {"cpu", "memory"}, where
@@ -93,30 +91,7 @@ def test_every_container_has_requests_and_limits(control_plane: ControlPlane, na
 def test_every_pod_satisfies_the_namespace_s_profile(
     control_plane: ControlPlane, tmp_path: Path, name: str
 ) -> None:
-    specs = {pod.where: pod.spec for pod in overlay_pods(control_plane, name)}
-    assert_admitted(control_plane, tmp_path, specs)
-
-
-def test_the_pods_of_airflow_s_chart_satisfy_the_namespace_s_profile(
-    control_plane: ControlPlane, tmp_path: Path
-) -> None:
-    values = manifests.helm_values("airflow")
-    contexts, image = values["securityContexts"], values["images"]["airflow"]
-    specs = {}
-    for part in ("apiServer", "scheduler", "dagProcessor", "triggerer"):
-        container = {
-            "name": part.lower(),
-            "image": f"{image['repository']}:{image['tag']}",
-            "resources": values[part]["resources"],
-            "securityContext": contexts["containers"],
-            "volumeMounts": values["volumeMounts"],
-        }
-        assert IMAGE.fullmatch(container["image"])
-        specs[part] = {
-            "securityContext": contexts["pod"],
-            "volumes": values["volumes"],
-            "containers": [container],
-        }
+    specs = {pod.where: pod.spec for pod in manifests.installed_pods(control_plane, name)}
     assert_admitted(control_plane, tmp_path, specs)
 
 
@@ -140,27 +115,21 @@ def assert_admitted(control_plane: ControlPlane, folder: Path, specs: Mapping[st
 
 @each_overlay
 def test_each_network_policy_and_budget_selects_pods(control_plane: ControlPlane, name: str) -> None:
-    resources = manifests.overlay(control_plane, name)
-    labels = manifests.labels(resources, name)
-    policies = [one for one in resources if one["kind"] == "NetworkPolicy"]
-    for policy in policies:
-        selector = policy["spec"]["podSelector"]
-        assert any(manifests.matches(selector, found) for found in labels), policy["metadata"]["name"]
-    for budget in (one for one in resources if one["kind"] == "PodDisruptionBudget"):
-        selector = budget["spec"]["selector"]
-        assert any(manifests.matches(selector, found) for found in labels), budget["metadata"]["name"]
+    labels = [pod.labels for pod in manifests.installed_pods(control_plane, name)]
+    keys = {"NetworkPolicy": "podSelector", "PodDisruptionBudget": "selector"}
+    for resource in manifests.overlay(control_plane, name):
+        if resource["kind"] in keys:
+            selector = resource["spec"][keys[resource["kind"]]]
+            assert any(manifests.matches(selector, found) for found in labels), resource["metadata"]["name"]
 
 
 def test_network_policies_name_no_component_that_is_nowhere(control_plane: ControlPlane) -> None:
     known, named = set[str](), set[str]()
     for name in OVERLAYS:
-        resources = manifests.overlay(control_plane, name)
-        known |= {found[COMPONENT] for found in manifests.labels(resources, name) if COMPONENT in found}
-        for policy in (one for one in resources if one["kind"] == "NetworkPolicy"):
-            named |= manifests.selected(policy["spec"]["podSelector"])
-            rules = [*policy["spec"].get("ingress", ()), *policy["spec"].get("egress", ())]
-            for peer in (peer for rule in rules for peer in (*rule.get("from", ()), *rule.get("to", ()))):
-                named |= manifests.selected(peer.get("podSelector", {}))
+        known |= {pod.labels[COMPONENT] for pod in manifests.installed_pods(control_plane, name)}
+        for policy in manifests.overlay(control_plane, name):
+            if policy["kind"] == "NetworkPolicy":
+                named |= {word for one in manifests.selectors(policy) for word in manifests.selected(one)}
     assert named <= known
 
 
@@ -173,6 +142,20 @@ def test_the_users_of_kafka_are_accepted(
     done = control_plane.kubectl(*DRY, "-f", str(path))
     assert (done.returncode, done.stderr) == (0, "")
     assert len(done.stdout.splitlines()) == 4
+
+
+def test_the_docs_list_the_secrets_of_prod(control_plane: ControlPlane) -> None:
+    users = command.users(argparse.Namespace(namespace="sluice", cluster="kafka"))
+    pods = [pod.spec for pod in manifests.installed_pods(control_plane, "prod")]
+    used = set(manifests.secret_names([manifests.helm_values("airflow"), users, pods]))
+    section = DOCS.read_text().split("| Secret | keys |")[1].split("\n\n")[0]
+    assert used == set(re.findall(r"`(sluice-[a-z-]+)`", section)) | {CONNECTIONS_SECRET}
+
+
+def test_prod_has_an_executor_per_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(overrides.VARIABLE, str(K8S / "overlays" / "prod" / "overrides.toml"))
+    spec = stream.load("nyc_taxi")
+    assert spec.cluster.executors == spec.topic.partitions == 10
 
 
 @pytest.mark.parametrize("path", BAD, ids=lambda path: path.stem)

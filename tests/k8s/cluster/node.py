@@ -172,7 +172,7 @@ class Node(ControlPlane):
     def _api_server_options(self) -> list[str]:
         key, certificate = self._keys.path("admin.key"), self._keys.path("admin.crt")
         return [
-            *("--allow-privileged=true", "--kubelet-preferred-address-types=InternalIP"),
+            "--kubelet-preferred-address-types=InternalIP",
             *(f"--kubelet-client-certificate={certificate}", f"--kubelet-client-key={key}"),
         ]
 
