@@ -26,7 +26,7 @@ COMPONENT = "app.kubernetes.io/component"
 WITH_HELM = "prod"
 # Key of a ConfigMap: the pod of Airflow's tasks.
 POD_TEMPLATE = "pod-template.yaml"
-NAMESPACE, IMAGE = "sluice", "sluice/spark:1"
+NAMESPACE, IMAGE = "sluice", "sluice/jobs:0.1.0"
 Resource = dict[str, Any]
 
 
@@ -41,6 +41,10 @@ class Pod:
     @property
     def containers(self) -> list[Resource]:
         return [*self.spec.get("initContainers", ()), *self.spec["containers"]]
+
+    @property
+    def ports(self) -> set[int]:
+        return {port["containerPort"] for one in self.spec["containers"] for port in one.get("ports", ())}
 
 
 @functools.cache
@@ -65,7 +69,10 @@ def pods(resources: list[Resource]) -> Iterator[Pod]:
         elif resource["kind"] == "Kafka":
             yield from strimzi_pods(where, resource, resources)
         elif "containers" in spec.get("template", {}).get("spec", {}):
-            yield Pod(where, spec["template"]["metadata"]["labels"], spec["template"]["spec"])
+            template, claims = spec["template"], spec.get("volumeClaimTemplates", ())
+            volumes = [{"name": one["metadata"]["name"], "emptyDir": {}} for one in claims]
+            claimed = {"volumes": [*template["spec"].get("volumes", ()), *volumes]}
+            yield Pod(where, template["metadata"]["labels"], template["spec"] | claimed)
 
 
 def strimzi_pods(where: str, kafka: Resource, resources: list[Resource]) -> Iterator[Pod]:
@@ -120,6 +127,8 @@ def helm_pods() -> Iterator[Pod]:
             "securityContext": contexts["containers"],
             "volumeMounts": [*values["volumeMounts"], *part.get("extraVolumeMounts", ())],
         }
+        if name in values["ports"]:
+            container["ports"] = [{"containerPort": values["ports"][name]}]
         spec = {
             "securityContext": contexts["pod"],
             "volumes": [*values["volumes"], *part.get("extraVolumes", ())],

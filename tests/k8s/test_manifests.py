@@ -54,12 +54,15 @@ def test_each_file_is_one_resource_and_is_applied() -> None:
         kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
         listed = [path for path in kustomization.get("resources", ()) if path.endswith(".yaml")]
         patches = [patch["path"] for patch in kustomization.get("patches", ())]
+        made = [name for one in kustomization.get("configMapGenerator", ()) for name in one["files"]]
         files = sorted(path.name for path in folder.glob("*.yaml") if path.name != "kustomization.yaml")
-        assert sorted(listed + patches) == files, folder
+        assert sorted(listed + patches + [name for name in made if name.endswith(".yaml")]) == files, folder
         for name in listed:
             (document,) = yaml.safe_load_all((folder / name).read_text())
             kind, meta = document["kind"].lower(), document["metadata"]
-            assert name in (f"{kind}.yaml", f"{kind}-{meta['name'].removeprefix('sluice-')}.yaml"), folder
+            short = meta["name"].removeprefix("sluice-")
+            names = (short, short.removeprefix(f"{folder.name}-"))
+            assert name in (f"{kind}.yaml", *(f"{kind}-{one}.yaml" for one in names)), folder
 
 
 @each_overlay
@@ -121,6 +124,20 @@ def test_each_network_policy_and_budget_selects_pods(control_plane: ControlPlane
         if resource["kind"] in keys:
             selector = resource["spec"][keys[resource["kind"]]]
             assert any(manifests.matches(selector, found) for found in labels), resource["metadata"]["name"]
+
+
+@each_overlay
+def test_network_policies_open_ports_of_the_pods_that_they_select(
+    control_plane: ControlPlane, name: str
+) -> None:
+    pods = manifests.installed_pods(control_plane, name)
+    for policy in manifests.overlay(control_plane, name):
+        if policy["kind"] != "NetworkPolicy":
+            continue
+        rules = policy["spec"].get("ingress", ())
+        opened = {port["port"] for rule in rules for port in rule.get("ports", ())}
+        chosen = [pod for pod in pods if manifests.matches(policy["spec"]["podSelector"], pod.labels)]
+        assert opened <= {port for pod in chosen for port in pod.ports}, policy["metadata"]["name"]
 
 
 def test_network_policies_name_no_component_that_is_nowhere(control_plane: ControlPlane) -> None:
