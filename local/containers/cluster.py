@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
-from local.containers import layout
+from local.containers import layout, strimzi
 from local.containers.layout import Volume, script
 from local.containers.stack import ContainerStack
 from local.runtime import notifications, roles
@@ -56,6 +56,11 @@ class ClusterStack(ContainerStack):
     def namespace(self) -> str:
         return self._environ[NAMESPACE_VARIABLE]
 
+    @property
+    def strimzi(self) -> str:
+        """The name of Strimzi's Kafka resource; empty if Kafka is the plain pod."""
+        return self._environ.get(strimzi.VARIABLE, "")
+
     @cached_property
     def context(self) -> Context:
         found = super().context
@@ -78,27 +83,35 @@ class ClusterStack(ContainerStack):
             "image": self._environ[IMAGE_VARIABLE],
             "overrides": self._environ.get(OVERRIDES_VARIABLE, ""),
         }
+        if self.strimzi:
+            strimzi.connect(documents, self.home.platform, self.namespace, self.strimzi)
         return documents
 
     def provisioning(self) -> dict[str, Callable[[], None]]:
         users = {role: (f"sluice-{role}", self.secrets[f"minio_{role}"]) for role in ROLES}
         made = super().provisioning()
         made["minio"] = lambda: minio.provision(self.context, users, checkpoints=True)
+        if self.strimzi:
+            # Its users are KafkaUsers (make k8s-render).
+            del made["kafka"]
         return made
 
-    def secrets_of_pods(self) -> dict[str, dict[str, str]]:
-        """Name of a Secret -> key -> text."""
+    def secrets_of_pods(self, authority: str = "") -> dict[str, dict[str, str]]:
+        """Name of a Secret -> key -> text. ``authority``: of Strimzi's certificates."""
         stack, documents = self.context, self.platform_documents()
         volumes = [
             layout.postgres_volume(stack, "all"),
-            layout.kafka_volume(stack, 1),
             layout.minio_volume(stack),
-            *_airflow(stack, documents),
+            *_airflow(stack, documents, authority),
         ]
+        if not self.strimzi:
+            volumes.append(layout.kafka_volume(stack, 1))
         made = {f"sluice-{volume.name}": _keys(volume) for volume in volumes}
         for role in layout.JOBS:
             text = dump(documents[role])
             made[platform_secret(role)] = {f"{role}.toml": text, SPARK_SECRET: self.secrets["spark"]}
+            if authority:
+                made[platform_secret(role)][strimzi.AUTHORITY] = authority
         # Of Strimzi's users (local/kubernetes/users.py).
         made["sluice-kafka-passwords"] = {role: self.secrets[f"kafka_{role}"] for role in ROLES}
         # Airflow's tasks fill it.
@@ -106,9 +119,11 @@ class ClusterStack(ContainerStack):
         return made
 
 
-def _airflow(stack: Context, documents: Mapping[str, roles.Document]) -> list[Volume]:
+def _airflow(stack: Context, documents: Mapping[str, roles.Document], authority: str) -> list[Volume]:
     """Of Airflow's components, and of the pods of its tasks, which also delete files."""
     files = airflow.files(stack) | notifications.files(stack)
+    if authority:
+        files |= {stack.home.platform / strimzi.AUTHORITY: authority}
     environment, command = airflow.environment(stack), str(stack.python_env / "bin" / "airflow")
     wait = ("db", "check-migrations", "--migration-wait-timeout", str(MIGRATION_SECONDS))
 
@@ -143,7 +158,8 @@ def configure(stack: ClusterStack) -> int:
 
     api = KubernetesApi("", "kubernetes", _FIXES)
     core = CoreV1Api(api.client)
-    for name, keys in stack.secrets_of_pods().items():
+    authority = strimzi.authority(api, core, stack.namespace, stack.strimzi) if stack.strimzi else ""
+    for name, keys in stack.secrets_of_pods(authority).items():
         body = {
             "apiVersion": "v1",
             "kind": "Secret",

@@ -1,0 +1,67 @@
+"""`configure` of overlay `dev` waits for the authority that Strimzi makes, with the rights of the overlay."""
+
+from __future__ import annotations
+
+import base64
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from kubernetes import client
+
+from local.base import UnhealthyService
+from local.containers import strimzi
+from sluice.clients.errors import Refused
+from sluice.clients.kubernetes import KubernetesApi
+from tests.k8s.control_plane import ControlPlane
+from tests.k8s.manifests import K8S, NAMESPACE
+from tests.support.raising import raising
+
+PEM = "-----BEGIN CERTIFICATE-----\n"
+NAME = "kafka-cluster-ca-cert"
+ACCOUNT = "sluice-configure"
+
+
+@pytest.fixture
+def api(control_plane: ControlPlane, tmp_path: Path) -> Iterator[KubernetesApi]:
+    """As the service account of `configure`."""
+    for name in ("role", "rolebinding"):
+        path = K8S / "overlays" / "dev" / f"{name}-kafka-authority.yaml"
+        done = control_plane.kubectl("apply", "--server-side", "-f", str(path))
+        assert done.returncode == 0, done.stderr
+    core = client.CoreV1Api(control_plane.api())
+    request = {"spec": {"audiences": [], "expirationSeconds": 3600}}
+    token = core.create_namespaced_service_account_token(ACCOUNT, NAMESPACE, request).status.token
+    path = tmp_path / "kubeconfig"
+    path.touch(mode=0o600)
+    path.write_text(yaml.safe_dump(control_plane.kubeconfig_of({"token": token})))
+    yield KubernetesApi(str(path), "kubernetes", {403: "apply the overlay", 404: "wait"})
+    control_plane.kubectl("delete", "secret", NAME, "--namespace", NAMESPACE, "--ignore-not-found")
+
+
+def create(control_plane: ControlPlane, name: str) -> None:
+    data = {"ca.crt": base64.b64encode(PEM.encode()).decode()}
+    body = {"metadata": {"name": name}, "data": data}
+    client.CoreV1Api(control_plane.api()).create_namespaced_secret(NAMESPACE, body)
+
+
+def test_it_is_waited_for(control_plane: ControlPlane, api: KubernetesApi) -> None:
+    later = threading.Timer(1.5, create, (control_plane, NAME))
+    later.start()
+    try:
+        core = client.CoreV1Api(api.client)
+        assert strimzi.authority(api, core, NAMESPACE, "kafka", 30) == PEM
+    finally:
+        later.join()
+
+
+def test_one_that_strimzi_never_makes_is_named(api: KubernetesApi) -> None:
+    with raising(UnhealthyService, f"{NAMESPACE}/{NAME}", "missing after 2 s", "install its operator"):
+        strimzi.authority(api, client.CoreV1Api(api.client), NAMESPACE, "kafka", 2)
+
+
+def test_no_other_secret_can_be_read(control_plane: ControlPlane, api: KubernetesApi) -> None:
+    with raising(Refused, "403", "other-cluster-ca-cert"):
+        strimzi.authority(api, client.CoreV1Api(api.client), NAMESPACE, "other", 2)
