@@ -182,3 +182,17 @@ def test_a_bad_example_is_rejected_with_its_reason(control_plane: ControlPlane, 
     done = control_plane.kubectl(*DRY, "-f", str(path))
     assert done.returncode != 0, done.stdout
     assert said.removeprefix(EXPECTED) in done.stderr
+
+
+def test_a_spark_application_is_accepted_when_what_the_example_lacks_is_added(
+    control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    application = yaml.safe_load((BAD[0].parent / "spark-application-without-type.yaml").read_text())
+    application["spec"]["type"] = "Python"
+    schedule = {"schedule": "@daily", "template": application["spec"]}
+    scheduled = application | {"kind": "ScheduledSparkApplication", "spec": schedule}
+    path = tmp_path / "applications.yaml"
+    path.write_text(yaml.safe_dump_all([application, scheduled]))
+    done = control_plane.kubectl(*DRY, "-f", str(path))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(done.stdout.splitlines()) == 2
