@@ -22,13 +22,15 @@ from local.runtime.home import StackDir
 from local.runtime.supervisord import Program
 from local.services import airflow, minio
 from sluice.clients.kubernetes import KubernetesApi
+from sluice.model.kubernetes import pods
 from sluice.model.kubernetes.pods import CONNECTIONS_SECRET, PART_OF, SPARK_SECRET, platform_secret
 from sluice.model.spec.config import dump
 from sluice.model.spec.platform import ROLES
 
 # Set in the pods that have all passwords.
 NAMESPACE_VARIABLE, IMAGE_VARIABLE = "SLUICE_NAMESPACE", "SLUICE_JOBS_IMAGE"
-OVERRIDES_VARIABLE = "SLUICE_OVERRIDES_MAP"
+# A ConfigMap of the overlay: the installation's own values for the streams. Airflow's pods mount it too.
+OVERRIDES_MAP = "sluice-overrides"
 # Secret `sluice-passwords`, which a person makes (`make k8s-render ARGS=passwords`).
 PASSWORDS = Path("/etc/sluice/passwords/sluice")
 # Where the scheduler finds the pod of a task.
@@ -67,11 +69,15 @@ class ClusterStack(ContainerStack):
         settings = {
             "CORE__EXECUTOR": "KubernetesExecutor",
             "CORE__PARALLELISM": "16",
+            # The image has the plugin as a package.
+            "CORE__PLUGINS_FOLDER": str(self.home.airflow / "plugins"),
             "KUBERNETES_EXECUTOR__NAMESPACE": self.namespace,
             "KUBERNETES_EXECUTOR__POD_TEMPLATE_FILE": POD_TEMPLATE,
             "KUBERNETES_EXECUTOR__DELETE_WORKER_PODS": "True",
         }
-        return replace(found, airflow_settings={**found.airflow_settings, **settings})
+        return replace(
+            found, airflow_settings={**found.airflow_settings, **settings}, overrides=pods.OVERRIDES
+        )
 
     def platform_documents(self) -> dict[str, roles.Document]:
         documents = roles.documents(self.home, self.context.network, self.secrets)
@@ -81,7 +87,7 @@ class ClusterStack(ContainerStack):
         documents["airflow"]["kubernetes"] = {
             "namespace": self.namespace,
             "image": self._environ[IMAGE_VARIABLE],
-            "overrides": self._environ.get(OVERRIDES_VARIABLE, ""),
+            "overrides": OVERRIDES_MAP,
         }
         if self.strimzi:
             strimzi.connect(documents, self.home.platform, self.namespace, self.strimzi)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Any
 
 from sluice.model.spec.cluster import container_mb, memory_mb
@@ -22,7 +23,7 @@ USER = 10001
 HOME = "/var/lib/sluice"
 PLATFORM, CONNECTIONS = f"{HOME}/platform", f"{HOME}/connections"
 SCRATCH, TMP = f"{HOME}/tmp", "/tmp"  # noqa: S108
-OVERRIDES = "/etc/sluice/overrides.toml"
+OVERRIDES = "/etc/sluice/overrides/overrides.toml"
 # Of executors, by role: the image has them, from `executor_template`.
 TEMPLATES = f"{HOME}/conf/spark"
 # Secret with the exported Airflow connections of JDBC sinks, `<connection>.toml` each.
@@ -85,7 +86,7 @@ def pod_spec(job: PodJob, config: Kubernetes) -> dict[str, Any]:
     volumes = _volumes(job.role, connections=True)
     if config.overrides:
         overrides = {"name": "overrides", "configMap": {"name": config.overrides}}
-        volumes.append((overrides, {"mountPath": OVERRIDES, "subPath": "overrides.toml", "readOnly": True}))
+        volumes.append((overrides, {"mountPath": str(PurePosixPath(OVERRIDES).parent), "readOnly": True}))
     return {
         "serviceAccountName": SERVICE_ACCOUNT,
         # Only a driver with executors speaks to the API server.
