@@ -26,9 +26,11 @@ import psutil
 from local.base import UsageError, cache, exit_code
 from local.stack.stack import wait_until
 from tests.k8s import artifacts
-from tests.k8s.cluster.node import Node, ctr_command, make_volume, running_node
+from tests.k8s.cluster.node import Node, ctr_command, make_volume
+from tests.k8s.cluster.running import running_node
 
-START_SECONDS = 300.0
+# With Kubernetes to compile.
+START_SECONDS = 1800.0
 END_SECONDS = 60.0
 
 

@@ -42,14 +42,9 @@ def remove(name: str) -> None:
     wait_until(f"the end of cgroup {name}", lambda: _is_removed(name), END_SECONDS, 0.1)
 
 
-def leftovers() -> set[str]:
-    """Names of the groups whose node is gone: the link of the same name is."""
-    return {path.name for path in existing("sluice*")} - set(psutil.net_if_addrs())
-
-
 def existing(name: str) -> list[Path]:
-    """Those of the name, which may be a pattern."""
-    return sorted(path for hierarchy in _hierarchies("cgroup", "cgroup2") for path in hierarchy.glob(name))
+    found = (hierarchy / name for hierarchy in _hierarchies("cgroup", "cgroup2"))
+    return [path for path in found if path.exists()]
 
 
 def _is_removed(name: str) -> bool:

@@ -49,8 +49,8 @@ def write_archive(path: Path, name: str, root: Path, entrypoint: Sequence[str] =
 def _of_root(member: tarfile.TarInfo) -> tarfile.TarInfo:
     member.uid = member.gid = 0
     member.uname = member.gname = ""
-    # The archive's folder is private; a container of another user reads its root.
-    member.mode = 0o755 if member.isdir() else member.mode
+    if member.name == ".":
+        member.mode = 0o755  # also where this process makes private folders
     return member
 
 
@@ -68,6 +68,7 @@ def write_busybox(path: Path) -> None:
     root = path.with_suffix("")
     for name in ("bin", "etc", "tmp"):
         (root / name).mkdir(parents=True)
+    (root / "tmp").chmod(0o1777)
     shutil.copy2(packages.packages().path / "bin" / "busybox", root / "bin")
     for name in ("sh", "cat", "echo", "httpd", "id", "nslookup", "sleep", "tail", "wget"):
         (root / "bin" / name).symlink_to("busybox")

@@ -21,7 +21,7 @@ NETWORK = ("--net",)
 ALL = ("--net", "--mount", "--pid")
 # The second number of the blocks 10.x.0.0/16 from which a node takes its addresses.
 BLOCKS = range(244, 252)
-END_SECONDS = 20.0
+START_SECONDS = END_SECONDS = 20.0
 
 
 def output(*command: str | Path) -> str:
@@ -99,10 +99,15 @@ class Namespaces:
             *("--propagation", "private", first),
             signal="KILL",
         )
+        self._log = log
         with log.open("ab") as file:
             self._unshare = subprocess.Popen(command, stdout=file, stderr=file)
-        self._log = log
-        wait_until("the node's namespaces", lambda: self._has_started(first.name), 30, 0.05)
+        try:
+            wait_until("the node's namespaces", lambda: self._has_started(first.name), START_SECONDS, 0.05)
+        except BaseException:
+            self._unshare.kill()
+            self._unshare.wait()
+            raise
         (self.first,) = psutil.Process(self._unshare.pid).children()
 
     def _has_started(self, name: str) -> bool:
@@ -135,9 +140,14 @@ class Namespaces:
 
     def end(self) -> None:
         """The first process, and with it all others."""
-        if self.first.is_running():
-            self.first.kill()
+        self.first.kill()
         self._unshare.wait(END_SECONDS)
+
+
+def disconnect(link: str) -> None:
+    """Remove the link and its routes, if it is there."""
+    if link in psutil.net_if_addrs():
+        output("ip", "link", "delete", link)
 
 
 def enter(first: int, kinds: tuple[str, ...]) -> list[str]:

@@ -1,8 +1,8 @@
 """A real cluster of one node, as root; this machine reaches its pods, services and API server.
 
 - Network, mounts and processes are its own (namespaces.py): no port, rule or mount of the machine changes.
-  If the process that started it dies, in any way, the kernel ends all of it; the next start removes the
-  cgroups that are left then.
+  If the process that started it dies, in any way, the kernel ends all of it; what is left then, the next
+  start removes (running.py).
 - The network is closed: pods reach each other and this machine, and no one else. Images come from
   `import_image` only; give them a tag that is not `latest`, or `imagePullPolicy: IfNotPresent`.
 - The image store stays in the cache between runs: an import of 2 GB takes a minute, of an image that is there
@@ -14,23 +14,20 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import string
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import yaml
 from kubernetes import client
 
-from local.base import SetupError, cache
-from tests.k8s import artifacts
+from local.base import SetupError, cache, fail, locked
 from tests.k8s.cluster import cgroups, images, packages
-from tests.k8s.cluster.namespaces import ALL, NETWORK, Addresses, Namespaces, enter, output
+from tests.k8s.cluster.namespaces import ALL, NETWORK, Addresses, Namespaces, disconnect, enter, output
 from tests.k8s.control_plane import ControlPlane
 
 HERE = Path(__file__).resolve().parent
@@ -52,29 +49,6 @@ SYSCTLS = {
 }
 
 
-def missing() -> str | None:
-    """Why no node can run here; None if one can."""
-    if os.geteuid() != 0:
-        return "the node needs root, for namespaces, mounts and cgroups. Fix: sudo make k8s-test"
-    return packages.missing() or cgroups.missing()
-
-
-@contextmanager
-def running_node() -> Iterator[Node]:
-    """In a folder of its own, which is removed with it. Raises SetupError if none can run here."""
-    reason = missing()
-    if reason is not None:
-        raise SetupError(reason)
-    artifacts.ensure(artifacts.kubernetes(), packages.wanted())
-    with tempfile.TemporaryDirectory(prefix="sluice-k8s-") as folder:
-        node = Node(Path(folder))
-        try:
-            node.up()
-            yield node
-        finally:
-            node.down()
-
-
 class Node(ControlPlane):
     """`folder`: a new one, for keys, logs, volumes and state; about 1 GB of memory."""
 
@@ -83,24 +57,23 @@ class Node(ControlPlane):
         names = (self.addresses.api_service, "kubernetes.default.svc")
         super().__init__(folder, self.addresses.node, names)
         self.services = self.addresses.services
-        self._namespaces: Namespaces | None = None
-
-    @property
-    def namespaces(self) -> Namespaces:
-        assert self._namespaces is not None, "the node is not up"
-        return self._namespaces
+        # What `down` does, the last first.
+        self._ends = ExitStack()
 
     def up(self) -> None:
-        """Start it; a failure leaves what `down` ends."""
+        """Start it; after a failure `down` ends what has started."""
         for name in ("kubelet", "log", "sysctl", "store"):
             (self.folder / name).mkdir()
-        self._namespaces = Namespaces(self._binaries / "pause", self.folder / "namespaces.log")
+        store = self._open_store()
+        self._ends.callback(cgroups.remove, self.addresses.link)
+        self._ends.callback(disconnect, self.addresses.link)
+        self.namespaces = Namespaces(self._binaries / "pause", self.folder / "namespaces.log")
+        self._ends.callback(self.namespaces.end)
+        self._ends.callback(self._kill)
         (self.folder / "first.pid").write_text(str(self.namespaces.first.pid))
         self.namespaces.connect(self.addresses)
-        for leftover in cgroups.leftovers():
-            cgroups.remove(leftover)
         cgroups.create(self.addresses.link)
-        self._mount()
+        self._mount(store)
         super().up()
         self._start_controllers()
         self._start_containerd()
@@ -108,15 +81,8 @@ class Node(ControlPlane):
         self._start_dns()
 
     def down(self) -> None:
-        """End it: the kernel kills all that runs in it."""
-        if self._namespaces is not None:
-            self._namespaces.end()
-        for process in self._processes.values():
-            process.kill()
-            process.wait()
-        self._processes.clear()
-        cgroups.remove(self.addresses.link)
-        self._store.close()
+        """End it, and wait until nothing of it is left on the machine."""
+        self._ends.close()
 
     def ctr(self, *arguments: str) -> str:
         """containerd's own command."""
@@ -129,7 +95,14 @@ class Node(ControlPlane):
     def volume(self, name: str, size: str) -> None:
         client.CoreV1Api(self.api()).create_persistent_volume(make_volume(self.folder, name, size))
 
-    def _mount(self) -> None:
+    def _kill(self) -> None:
+        """The daemons' are nsenter's: they themselves end with the namespaces."""
+        for process in self._processes.values():
+            process.kill()
+            process.wait()
+        self._processes.clear()
+
+    def _mount(self, store: Path) -> None:
         """Own folders in place of the machine's that the daemons write to."""
         run = self.namespaces.run
         # Mounts that a container makes are to be seen by others.
@@ -139,7 +112,7 @@ class Node(ControlPlane):
         places = {
             self.folder / "kubelet": "/var/lib/kubelet",
             self.folder / "log": "/var/log",
-            self._open_store(): "/var/lib/containerd",
+            store: "/var/lib/containerd",
         }
         for source, target in places.items():
             run("mount", "--bind", "-o", "X-mount.mkdir", source, target)
@@ -153,9 +126,9 @@ class Node(ControlPlane):
         """The store of the cache, or if another node has it, an empty one."""
         kept = cache() / "node-images"
         kept.mkdir(parents=True, exist_ok=True)
-        self._store = (cache() / "node-images.lock").open("w")
+        lock = cache() / "node-images.lock"
         try:
-            fcntl.flock(self._store, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._ends.enter_context(locked(lock, partial(fail, BlockingIOError("another node has it"))))
         except BlockingIOError:
             return self.folder / "store"
         return kept
