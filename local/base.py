@@ -106,6 +106,7 @@ COMMANDS = {
     "test-all": "`make test` with every drill and the exhaustive tests",
     "lint": "the checks of `make check` without the tests",
     "k8s-check": "the manifests and the code for Kubernetes, against a real API server",
+    "k8s-test": "a cluster of one node on this machine, and what runs on it; as root",
     "k8s-render": 'print a cluster\'s resources of the declared streams: ARGS="users"',
     "compose-env": 'write .env for docker compose, with generated passwords: ARGS="cluster erasure spark"',
     "compose-test": "build the images, run the stack in Docker, break it, and check the load",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -25,7 +26,8 @@ UNIT = ("tests/unit", "tests/protocol", "tests/dags")
 SLOW = ("tests/integration", "tests/drills", "tests/spark", "tests/browser", "tests/services")
 COMPOSE = ("tests/compose",)
 K8S = ("tests/k8s",)
-COMMANDS = ("lint", "check", "test", "test-all", "k8s-check", "compose-test")
+CLUSTER = ("tests/k8s/cluster",)
+COMMANDS = ("lint", "check", "test", "test-all", "k8s-check", "k8s-test", "compose-test")
 LINTERS: Sequence[tuple[str, tuple[str, ...]]] = (
     ("ruff check", ("ruff", "check", ".")),
     ("ruff format", ("ruff", "format", "--check", ".")),
@@ -48,6 +50,37 @@ def docker_missing() -> str | None:
     return None
 
 
+CGROUPS = Path("/sys/fs/cgroup")
+# The kubelet asks for these.
+CONTROLLERS = ("cpu", "cpuset", "memory", "pids")
+
+
+def node_missing() -> str | None:
+    """Why no node of a cluster can be run here; None if one can."""
+    if os.geteuid() != 0:
+        return "a node needs root, for namespaces and cgroups. Fix: sudo make k8s-test"
+    if shutil.which("apt-get") is None:
+        return "a node's programs are Debian's packages, apt-get is missing. Fix: use Debian 12 or newer"
+    for program, package in (("unshare", "util-linux"), ("ip", "iproute2"), ("sysctl", "procps")):
+        if shutil.which(program) is None:
+            return f"a node needs {program}. Fix: apt-get install -y {package}"
+    absent = [name for name in CONTROLLERS if name not in _cgroup_controllers()]
+    if absent:
+        return (
+            f"a node needs the cgroup controllers {', '.join(absent)} below {CGROUPS}. "
+            "Fix: in a container, run that with --privileged --cgroupns=host"
+        )
+    return None
+
+
+def _cgroup_controllers() -> set[str]:
+    """Of version 2 those that a file lists, of version 1 a folder each."""
+    listed = CGROUPS / "cgroup.controllers"
+    if listed.exists():
+        return set(listed.read_text().split())
+    return {path.name for path in CGROUPS.glob("*/")}
+
+
 @dataclass(frozen=True)
 class Stage:
     """A name, a command of the environment's programs, and the exit codes that count as passed.
@@ -67,6 +100,8 @@ def stages(command: str, arguments: Sequence[str]) -> list[Stage]:
         return _containers(arguments)
     if command == "k8s-check":
         return _control_plane(arguments)
+    if command == "k8s-test":
+        return _cluster(arguments)
     found = [Stage(name, command) for name, command in LINTERS]
     chosen = () if command == "test-all" else ("-m", "not exhaustive")
     # Groups keep their order: by default xdist starts with the group of the most tests.
@@ -77,12 +112,18 @@ def stages(command: str, arguments: Sequence[str]) -> list[Stage]:
     if command in ("test", "test-all"):
         found += _pytest("slow", SLOW, (*spread, *chosen), arguments)
     if command == "test-all":
-        found += [*_control_plane(arguments), *_containers(arguments)]
+        found += [*_control_plane(arguments), *_cluster(arguments), *_containers(arguments)]
     return found
 
 
 def _control_plane(arguments: Sequence[str]) -> list[Stage]:
-    return _pytest("k8s", K8S, ("-v",), arguments)
+    return _pytest("k8s", K8S, ("-v",), arguments, without=CLUSTER)
+
+
+def _cluster(arguments: Sequence[str]) -> list[Stage]:
+    # Docker builds the images that run there.
+    found = _pytest("cluster", CLUSTER, ("-v",), arguments)
+    return [replace(stage, missing=lambda: node_missing() or docker_missing()) for stage in found]
 
 
 def _containers(arguments: Sequence[str]) -> list[Stage]:
@@ -92,17 +133,26 @@ def _containers(arguments: Sequence[str]) -> list[Stage]:
 
 
 def _pytest(
-    name: str, folders: Sequence[str], options: Sequence[str], arguments: Sequence[str]
+    name: str,
+    folders: Sequence[str],
+    options: Sequence[str],
+    arguments: Sequence[str],
+    without: Sequence[str] = (),
 ) -> list[Stage]:
+    """``without``: folders below the others that belong to another stage."""
     paths = [text for text in arguments if text.startswith("tests/")]
     words = [text for text in arguments if text not in paths]
-    below = [path for path in paths if path.startswith(tuple(folders))]
+    below = [
+        path for path in paths if path.startswith(tuple(folders)) and not path.startswith(tuple(without))
+    ]
     if paths and not below:
         return []
     reports = ("--durations=25", "--durations-min=1", f"--junitxml={REPORTS / name}.xml")
     # Arguments may select tests of one stage only.
     passed = (0, NO_TEST) if arguments else (0,)
-    return [Stage(f"{name} tests", ("pytest", *(below or folders), *options, *reports, *words), passed)]
+    ignored = [f"--ignore={folder}" for folder in without]
+    command = ("pytest", *(below or folders), *ignored, *options, *reports, *words)
+    return [Stage(f"{name} tests", command, passed)]
 
 
 def run(stage: Stage) -> int:

@@ -8,32 +8,19 @@ from pathlib import Path
 
 import psutil
 
+from local.checks import CGROUPS, CONTROLLERS
 from local.stack.stack import wait_until
 
-ROOT = Path("/sys/fs/cgroup")
-# The kubelet asks for these.
-CONTROLLERS = ("cpu", "cpuset", "memory", "pids")
 END_SECONDS = 20.0
-
-
-def missing() -> str | None:
-    """Why the kubelet could not run here; None if it can."""
-    absent = [name for name in CONTROLLERS if name not in _controllers()]
-    if absent:
-        return (
-            f"cgroup controllers {', '.join(absent)} are missing below {ROOT}. "
-            "Fix: run it on a machine, or in a container with --privileged --cgroupns=host"
-        )
-    return None
 
 
 def create(name: str) -> None:
     for hierarchy in _hierarchies("cgroup"):
         (hierarchy / name).mkdir()
     if _is_version_2():
-        (ROOT / name).mkdir()
+        (CGROUPS / name).mkdir()
         # A group has the controllers that its parent gives; the root gives them to all, as for any container.
-        for group in (ROOT, ROOT / name):
+        for group in (CGROUPS, CGROUPS / name):
             (group / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in CONTROLLERS))
 
 
@@ -61,13 +48,7 @@ def _is_removed(name: str) -> bool:
 
 
 def _is_version_2() -> bool:
-    return (ROOT / "cgroup.controllers").exists()
-
-
-def _controllers() -> set[str]:
-    if _is_version_2():
-        return set((ROOT / "cgroup.controllers").read_text().split())
-    return {name for name in CONTROLLERS if (ROOT / name).is_dir()}
+    return (CGROUPS / "cgroup.controllers").exists()
 
 
 def _hierarchies(*kinds: str) -> Iterator[Path]:

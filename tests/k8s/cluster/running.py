@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from local.base import SetupError, fail, locked
+from local.checks import node_missing
 from tests.k8s import artifacts
 from tests.k8s.cluster import cgroups, packages
 from tests.k8s.cluster.namespaces import disconnect
@@ -26,17 +26,10 @@ LINK = "link"
 IS_RUNNING = BlockingIOError("the node runs")
 
 
-def missing() -> str | None:
-    """Why no node can run here; None if one can."""
-    if os.geteuid() != 0:
-        return "the node needs root, for namespaces, mounts and cgroups. Fix: sudo make k8s-test"
-    return packages.missing() or cgroups.missing()
-
-
 @contextmanager
 def running_node() -> Iterator[Node]:
     """Raises SetupError if none can run here."""
-    reason = missing()
+    reason = node_missing()
     if reason is not None:
         raise SetupError(reason)
     artifacts.ensure(artifacts.kubernetes(), packages.wanted())

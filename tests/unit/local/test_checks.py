@@ -15,7 +15,7 @@ from local.checks import LINTERS, REPO, SLOW, UNIT, Stage, main, stages
 FAST = [name for name, _ in LINTERS] + ["unit tests"]
 WHOLE = [*FAST, "slow tests"]
 WITHOUT_DOCKER = [*WHOLE, "k8s tests"]
-EVERYTHING = [*WITHOUT_DOCKER, "compose tests"]
+EVERYTHING = [*WITHOUT_DOCKER, "cluster tests", "compose tests"]
 
 
 def names(command: str) -> list[str]:
@@ -50,6 +50,7 @@ class Runner:
         ("test", WHOLE),
         ("test-all", EVERYTHING),
         ("k8s-check", ["k8s tests"]),
+        ("k8s-test", ["cluster tests"]),
         ("compose-test", ["compose tests"]),
     ],
 )
@@ -85,6 +86,9 @@ def test_arguments_reach_every_pytest_and_may_choose_none(command: str) -> None:
         ("test", ["tests/spark/test_feed.py::test_x"], ["slow tests"]),
         ("test", ["tests/spark", "tests/dags"], ["unit tests", "slow tests"]),
         ("check", ["tests/spark"], []),
+        ("k8s-check", ["tests/k8s/test_manifests.py"], ["k8s tests"]),
+        ("k8s-check", ["tests/k8s/cluster/test_node.py"], []),
+        ("k8s-test", ["tests/k8s/cluster/test_node.py"], ["cluster tests"]),
     ],
 )
 def test_paths_among_the_arguments_say_what_is_run(
@@ -148,10 +152,56 @@ def test_without_docker_all_but_the_containers_runs_and_the_end_is_not_green(
     runner = Runner()
     assert main("test-all", run=runner) == 1
     assert runner.names == WITHOUT_DOCKER
-    [told] = [line for line in rows(capsys) if line.startswith("NOT RUN")]
+    cluster, told = [line for line in rows(capsys) if line.startswith("NOT RUN")]
+    assert cluster.startswith("NOT RUN cluster tests: ")
     assert told.startswith("NOT RUN compose tests: ")
     assert reason in told
     assert "Fix: install Docker" in told
+
+
+def test_a_check_of_kubernetes_needs_no_node() -> None:
+    [stage] = pytests("k8s-check")
+    assert f"--ignore={checks.CLUSTER[0]}" in stage.command
+    assert stage.missing() is None
+
+
+@pytest.mark.parametrize(
+    ("user", "programs", "controllers", "reason"),
+    [
+        (1000, "apt-get unshare ip sysctl", "cpu cpuset memory pids", "root, for namespaces"),
+        (0, "", "cpu cpuset memory pids", "apt-get is missing"),
+        (0, "apt-get unshare sysctl", "cpu cpuset memory pids", "needs ip. Fix: apt-get install -y iproute2"),
+        (0, "apt-get unshare ip sysctl", "cpu memory", "controllers cpuset, pids"),
+        (0, "apt-get unshare ip sysctl", "cpu cpuset memory pids", "docker"),
+    ],
+)
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_machine_that_cannot_run_a_node_says_why(
+    user: int,
+    programs: str,
+    controllers: str,
+    reason: str,
+    version: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in programs.split():
+        (tmp_path / name).touch(mode=0o755)
+    groups = tmp_path / "cgroup"
+    groups.mkdir()
+    if version == 2:
+        (groups / "cgroup.controllers").write_text(f"{controllers}\n")
+    else:
+        for name in controllers.split():
+            (groups / name).mkdir()
+    monkeypatch.setattr(checks, "CGROUPS", groups)
+    monkeypatch.setattr(checks.os, "geteuid", lambda: user)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    [stage] = pytests("k8s-test")
+    said = stage.missing()
+    assert said is not None
+    assert reason in said
+    assert "Fix: " in said
 
 
 def test_a_daemon_that_answers_lets_the_containers_run(monkeypatch: pytest.MonkeyPatch) -> None:
