@@ -11,6 +11,7 @@ from tests.k8s.cluster import images
 
 Manifest = dict[str, Any]
 SECONDS = 60.0
+ENDED = ("Succeeded", "Failed")
 
 
 def pod_spec(script: str, **container: Any) -> Manifest:
@@ -43,12 +44,18 @@ class Objects:
         self.core = client.CoreV1Api(api)
         self.batch = client.BatchV1Api(api)
 
-    def run(self, name: str, spec: Manifest) -> Any:
+    def run(self, name: str, spec: Manifest) -> None:
         self.core.create_namespaced_pod(self.namespace, pod(name, spec))
 
     def wait_for_phase(self, name: str, phase: str) -> Any:
-        """Give the pod in that phase; a TimeoutError says what it is in."""
-        wait_until(f"phase {phase} of pod {name}", lambda: self.pod(name).status.phase == phase, SECONDS, 0.2)
+        """Give the pod in that phase. An AssertionError tells the status of one that ended otherwise."""
+
+        def is_reached() -> bool:
+            status = self.pod(name).status
+            assert status.phase == phase or status.phase not in ENDED, f"pod {name}: {status}"
+            return bool(status.phase == phase)
+
+        wait_until(f"phase {phase} of pod {name}", is_reached, SECONDS, 0.2)
         return self.pod(name)
 
     def pod(self, name: str) -> Any:
