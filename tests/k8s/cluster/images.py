@@ -54,6 +54,28 @@ def _of_root(member: tarfile.TarInfo) -> tarfile.TarInfo:
     return member
 
 
+def names_of(archive: Path) -> dict[str, str]:
+    """Full name of each image in it -> the id of its content."""
+    with tarfile.open(archive) as tar:
+        file = tar.extractfile("manifest.json")
+        assert file is not None
+        listed = json.load(file)
+    found: dict[str, str] = {}
+    for image in listed:
+        # `ID.json`, or `blobs/sha256/ID` of newer versions of Docker.
+        digest = Path(image["Config"]).name.removesuffix(".json")
+        found |= {_full(name): f"sha256:{digest}" for name in image["RepoTags"]}
+    return found
+
+
+def _full(name: str) -> str:
+    """As containerd calls it: with a registry, which is what has a dot or a port."""
+    first, slash, _ = name.partition("/")
+    if not slash:
+        return f"docker.io/library/{name}"
+    return name if "." in first or ":" in first else f"docker.io/{name}"
+
+
 def write_program(path: Path, name: str, program: str) -> None:
     """An image of one of Kubernetes' programs, which are static."""
     root = path.with_suffix("")
@@ -63,14 +85,15 @@ def write_program(path: Path, name: str, program: str) -> None:
     shutil.rmtree(root)
 
 
-def write_busybox(path: Path) -> None:
-    """BUSYBOX: a shell, and small versions of the usual programs."""
+def write_busybox(path: Path, name: str = BUSYBOX, note: str = "") -> None:
+    """A shell, and small versions of the usual programs; `note`: the content of /etc/note."""
     root = path.with_suffix("")
-    for name in ("bin", "etc", "tmp"):
-        (root / name).mkdir(parents=True)
+    for folder in ("bin", "etc", "tmp"):
+        (root / folder).mkdir(parents=True)
+    (root / "etc" / "note").write_text(note)
     (root / "tmp").chmod(0o1777)
     shutil.copy2(packages.packages().path / "bin" / "busybox", root / "bin")
-    for name in ("sh", "cat", "echo", "httpd", "id", "nslookup", "sleep", "tail", "wget"):
-        (root / "bin" / name).symlink_to("busybox")
-    write_archive(path, BUSYBOX, root, ["/bin/sh", "-c"])
+    for program in ("sh", "cat", "httpd", "id", "sleep", "tail", "wget"):
+        (root / "bin" / program).symlink_to("busybox")
+    write_archive(path, name, root, ["/bin/sh", "-c"])
     shutil.rmtree(root)

@@ -138,6 +138,21 @@ def test_a_quota_is_enforced(node: Node, objects: Objects) -> None:
     core.delete_namespace("with-quota")
 
 
+def test_an_image_whose_content_changes_is_imported_again(
+    node: Node, objects: Objects, tmp_path: Path
+) -> None:
+    name = "changing:1"
+    for note in ("first", "second"):
+        images.write_busybox(tmp_path / f"{note}.tar", name, note)
+    # The third is there, under its id only; the fourth also under its name.
+    for number, note in enumerate(("first", "second", "first", "first")):
+        node.import_image(tmp_path / f"{note}.tar")
+        reader = f"reader-{number}"
+        objects.run(reader, pod_spec("cat /etc/note", image=name))
+        objects.wait_for_phase(reader, "Succeeded")
+        assert objects.log(reader) == note
+
+
 def test_a_claim_is_bound_to_a_volume_of_the_project_s_user(node: Node, objects: Objects) -> None:
     node.volume("of-tests", "1Gi")
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
