@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 
-from local.base import REPO, UsageError, exit_code, usage
+from local.base import REPO, UsageError, exit_code
 
 # These must work at once, and also if an artifact is damaged.
 WITHOUT_SETUP = ("down", "status", "logs", "sql", "batches", "trace", "destroy", "help")
@@ -24,6 +24,8 @@ def main(arguments: list[str]) -> int:
     command = arguments[0] if arguments else "help"
     env_python = environment().path / "bin" / "python"
     if command == "help":
+        from local.commands import usage
+
         print(usage())
         return 0
     if command == "compose-env":

@@ -8,7 +8,8 @@ import subprocess
 import sys
 
 from local import checks
-from local.base import COMMANDS, UsageError, exit_code, usage
+from local.base import UsageError, exit_code
+from local.commands import COMMANDS, usage
 from local.containers import stack as containers
 from local.services import airflow
 from local.stack.stack import Stack

@@ -17,7 +17,7 @@ import pytest
 from fastapi.routing import APIRoute
 
 from local import checks
-from local.base import COMMANDS
+from local.commands import COMMANDS
 from local.demo import run as demos
 from local.drills.command import DRILLS
 from local.runtime import ports, roles

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from local import checks, cli
-from local.base import COMMANDS
 from local.checks import LINTERS, REPO, SLOW, UNIT, Stage, main, stages
+from local.commands import COMMANDS
 
 FAST = [name for name, _ in LINTERS] + ["unit tests"]
 WHOLE = [*FAST, "slow tests"]

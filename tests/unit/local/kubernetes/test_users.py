@@ -110,7 +110,7 @@ def test_the_command_prints_the_users_of_the_declared_streams(capsys: pytest.Cap
     assert topics
 
 
-@pytest.mark.parametrize("arguments", [[], ["passwords"], ["users", "--kafka=x"]])
+@pytest.mark.parametrize("arguments", [[], ["roles"], ["users", "--kafka=x"]])
 def test_another_word_is_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         command.main(arguments)
