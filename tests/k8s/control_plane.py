@@ -91,6 +91,19 @@ class ControlPlane:
     def crash_api_server(self) -> None:
         self._end("kube-apiserver", signal.SIGKILL)
 
+    def up_controllers(self, *names: str) -> None:
+        """Start these controllers of Kubernetes."""
+        self._start(
+            "kube-controller-manager",
+            f"--kubeconfig={self.kubeconfig}",
+            f"--controllers={','.join(names)}",
+            *("--leader-elect=false", "--secure-port=0"),
+            f"--flex-volume-plugin-dir={self.folder / 'plugins'}",
+        )
+
+    def down_controllers(self) -> None:
+        self._end("kube-controller-manager", signal.SIGTERM)
+
     def down(self) -> None:
         """In this order: without etcd the API server would not end."""
         for name in ("kube-apiserver", "etcd"):

@@ -10,7 +10,7 @@ import time
 from datetime import datetime
 from typing import Any
 
-from sluice.clients.errors import Missing, Unreachable
+from sluice.clients.errors import ClientError, Missing, Refused, Unreachable
 from sluice.clients.kubernetes import FIELD_MANAGER, Conflict, KubernetesApi, NotFound
 from sluice.io.retry import wait_for
 from sluice.model.error_codes import ErrorCode
@@ -18,6 +18,7 @@ from sluice.model.health.sample import ENDED, Problem, ProcessState, ProcessStat
 from sluice.model.kubernetes.jobs import Observed, Pod, component_job, job_name, process_status
 from sluice.model.kubernetes.pods import CONTAINER
 from sluice.model.spec import stream as streams
+from sluice.model.spec.config import ConfigError
 from sluice.model.spec.platform import Kubernetes
 from sluice.model.spec.stream import Component, StreamSpec
 from sluice.runtime.base import Runtime
@@ -52,19 +53,21 @@ class KubernetesRuntime(Runtime):
         self._options = {"namespace": config.namespace, "_request_timeout": timeout}
 
     def status(self, program: str) -> ProcessStatus:
-        return process_status(program, self._observe(*_declared(program)))
+        spec, _, name = _declared(program)
+        return process_status(program, self._observe(spec, name))
 
     def start(self, program: str) -> bool:
-        spec, component = _declared(program)
-        status = self.status(program)
+        spec, component, name = _declared(program)
+        seen = self._observe(spec, name)
+        status = process_status(program, seen)
         if status.state is ProcessState.STOPPING:
             raise Unreachable(f"{status.message()} and cannot be started before it has ended; start it again")
         if status.state not in ENDED:
             return False
-        name = job_name(component, spec)
-        self._remove(name)
         body = component_job(spec, component, self._config)
         try:
+            if seen.job is not None:
+                self._remove(name, seen.job["metadata"]["uid"])
             self._ask(name, self._batch.create_namespaced_job, body=body, field_manager=FIELD_MANAGER)
         except Conflict:
             return False  # a concurrent start was first
@@ -72,15 +75,15 @@ class KubernetesRuntime(Runtime):
 
     def stop(self, program: str, grace: float, instance: str | None = None) -> ProcessStatus:
         began = time.monotonic()
-        spec, component = _declared(program)
-        name, status = job_name(component, spec), self.status(program)
-        if instance not in (None, status.identity) or status.state in ENDED:
+        _, _, name = _declared(program)
+        status = self.status(program)
+        if instance not in (None, status.identity):
             return status
-        body = {"spec": {"suspend": True}}
-        self._ask(name, self._batch.patch_namespaced_job, name=name, body=body, field_manager=FIELD_MANAGER)
+        # Also one whose pod has ended: Kubernetes may replace it later.
+        self._suspend(name)
         # 0 would remove the pod from the API before its process has ended.
         self._delete_pods(name, max(int(grace), 1))
-        status = self._wait(program, grace + HARD_SECONDS)
+        status = self._wait(program, grace + HARD_SECONDS, is_lost_enough=True)
         if status.problem is Problem.NODE_LOST:
             # No kubelet confirms its end. If its process lives on, its epoch is not the newest.
             self._delete_pods(name, 0)
@@ -93,38 +96,44 @@ class KubernetesRuntime(Runtime):
         return status
 
     def tail(self, program: str, size: int = 8192) -> list[str]:
-        spec, component = _declared(program)
-        pods = [Pod(data) for data in self._pods(job_name(component, spec))]
+        _, _, name = _declared(program)
+        pods = [Pod(data) for data in self._pods(name)]
         started = [pod for pod in pods if pod.started is not None]
         if not started:
             return []
         newest = max(started, key=lambda pod: pod.started or 0.0)
         try:
-            text = self._ask(
+            answer = self._ask(
                 newest.name,
                 self._core.read_namespaced_pod_log,
                 name=newest.name,
                 container=CONTAINER,
                 tail_lines=max(size // LINE_BYTES, 1),
+                # Else the client takes a log that is JSON for a document.
+                _preload_content=False,
             )
+            text = self._api.ask(newest.name, lambda: answer.data.decode(errors="replace"))
         except NotFound:
             return []  # it was removed meanwhile
-        return [line for line in str(text)[-size:].splitlines() if line.strip()]
+        return [line for line in text[-size:].splitlines() if line.strip()]
 
-    def _observe(self, spec: StreamSpec, component: Component) -> Observed:
-        name, now = job_name(component, spec), time.time()
+    def _observe(self, spec: StreamSpec, name: str) -> Observed:
+        now = time.time()
         try:
             job = self._json(name, self._batch.read_namespaced_job, name=name)
         except NotFound:
-            return Observed(None, (), (), now)
+            return Observed(None, self._pods(name), (), now)
         pods = self._pods(name)
         running = [pod for pod in map(Pod, pods) if pod.running is not None and pod.deleted is None]
         events: list[tuple[str, str]] = []
         if not running:
-            events = self._events(f"involvedObject.kind=Job,involvedObject.name={name}", now)
+            of_job = f"involvedObject.kind=Job,involvedObject.uid={job['metadata']['uid']}"
+            # Those before its newest pod say why there was none then.
+            made = [_moment(pod) for pod in pods]
+            events = self._events(of_job, max([now - EVENT_SECONDS, *made]))
         elif spec.cluster.executors:
             of_executors = [f"{pod.name}-exec-" for pod in running]
-            events = self._events("reason=Preempted", now, tuple(of_executors))
+            events = self._events("reason=Preempted", now - EVENT_SECONDS, tuple(of_executors))
         return Observed(job, pods, events, now)
 
     def _pods(self, job: str) -> list[dict[str, Any]]:
@@ -132,35 +141,44 @@ class KubernetesRuntime(Runtime):
         found = self._json(job, self._core.list_namespaced_pod, label_selector=selector)
         return list(found["items"])
 
-    def _events(self, selector: str, now: float, names: tuple[str, ...] = ("",)) -> list[tuple[str, str]]:
+    def _events(self, selector: str, since: float, names: tuple[str, ...] = ("",)) -> list[tuple[str, str]]:
         """(reason, message), oldest first, of objects whose names begin with one of ``names``."""
         found = self._json("its events", self._core.list_namespaced_event, field_selector=selector)["items"]
         dated = [(_moment(event), event) for event in found]
         return [
             (str(event.get("reason", "")), str(event.get("message", "")))
             for at, event in sorted(dated, key=lambda pair: pair[0])
-            if now - at < EVENT_SECONDS and str(event["involvedObject"].get("name", "")).startswith(names)
+            if at >= since and str(event["involvedObject"].get("name", "")).startswith(names)
         ]
 
-    def _remove(self, name: str) -> None:
-        """Delete the Job with its pods, and wait until it is gone."""
-        options = {"propagationPolicy": "Foreground", "gracePeriodSeconds": 1}
+    def _suspend(self, name: str) -> None:
+        body = {"spec": {"suspend": True}}
+        try:
+            self._ask(
+                name, self._batch.patch_namespaced_job, name=name, body=body, field_manager=FIELD_MANAGER
+            )
+        except NotFound:
+            return  # without a Job no pod is replaced
+
+    def _remove(self, name: str, uid: str) -> None:
+        """Delete this Job with its pods, and wait until it is gone. Raises Conflict if it is another now."""
+        options = {"propagationPolicy": "Foreground", "preconditions": {"uid": uid}}
         try:
             self._ask(name, self._batch.delete_namespaced_job, name=name, body=options)
         except NotFound:
             return
-        if not wait_for(lambda: self._is_gone(name), HARD_SECONDS):
+        if not wait_for(lambda: self._is_gone(name, uid), HARD_SECONDS):
             raise Unreachable(
                 f"Job {name} is not gone {HARD_SECONDS:.0f} s after its deletion. Fix: see its finalizers",
                 ErrorCode.KUBERNETES_UNREACHABLE,
             )
 
-    def _is_gone(self, name: str) -> bool:
+    def _is_gone(self, name: str, uid: str) -> bool:
         try:
-            self._ask(name, self._batch.read_namespaced_job, name=name)
+            job = self._json(name, self._batch.read_namespaced_job, name=name)
         except NotFound:
             return True
-        return False
+        return bool(job["metadata"]["uid"] != uid)
 
     def _delete_pods(self, job: str, grace: int) -> None:
         for pod in map(Pod, self._pods(job)):
@@ -172,12 +190,25 @@ class KubernetesRuntime(Runtime):
             except NotFound:
                 continue  # it was faster
 
-    def _wait(self, program: str, seconds: float) -> ProcessStatus:
-        return wait_for(
-            lambda: self.status(program),
-            seconds,
-            is_done=lambda status: status.state in ENDED or status.problem is Problem.NODE_LOST,
-        )
+    def _wait(self, program: str, seconds: float, is_lost_enough: bool = False) -> ProcessStatus:
+        """Until it has ended, or also until its node is lost."""
+
+        def observe() -> ProcessStatus | ClientError:
+            try:
+                return self.status(program)
+            except ClientError as error:
+                # The API server may restart meanwhile, and knows no rights in its first moment.
+                return error
+
+        def is_done(found: ProcessStatus | ClientError) -> bool:
+            if isinstance(found, ClientError):
+                return False
+            return found.state in ENDED or (is_lost_enough and found.problem is Problem.NODE_LOST)
+
+        found = wait_for(observe, seconds, is_done=is_done)
+        if isinstance(found, ClientError):
+            raise found
+        return found
 
     def _json(self, where: str, request: Any, **arguments: Any) -> Any:
         return self._api.json(self._ask(where, request, **arguments))
@@ -187,14 +218,24 @@ class KubernetesRuntime(Runtime):
         return self._api.ask(label, lambda: request(**self._options, **arguments))
 
 
-def _declared(program: str) -> tuple[StreamSpec, Component]:
-    for spec in streams.load_all():
-        for component in spec.components.values():
-            if component.program == program:
-                return spec, component
-    raise Missing(f"no declared stream has program {program!r}. Fix: check SLUICE_STREAMS")
+def _declared(program: str) -> tuple[StreamSpec, Component, str]:
+    """Its stream, component, and the name of its Job. Other streams may be invalid."""
+    # stream-<name> or stream-<name>-<component>; neither has a dash.
+    name = program.partition("-")[2].partition("-")[0]
+    try:
+        spec = streams.load(name)
+    except ConfigError as error:
+        raise Missing(f"program {program!r} is of no declared stream: {error}", error.code) from error
+    for component in spec.components.values():
+        if component.program == program:
+            try:
+                return spec, component, job_name(component, spec)
+            except ConfigError as error:
+                raise Refused(str(error), error.code) from error
+    raise Missing(f"stream {name!r} has no component with program {program!r}. Fix: see its stream.toml")
 
 
-def _moment(event: dict[str, Any]) -> float:
-    text = event.get("lastTimestamp") or event.get("eventTime") or event["metadata"]["creationTimestamp"]
+def _moment(found: dict[str, Any]) -> float:
+    """Of an event, or when another object was made."""
+    text = found.get("lastTimestamp") or found.get("eventTime") or found["metadata"]["creationTimestamp"]
     return datetime.fromisoformat(text).timestamp()

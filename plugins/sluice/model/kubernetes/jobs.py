@@ -22,8 +22,9 @@ from sluice.model.spec.stream import Component, StreamSpec
 # Job lives, so a later restart is left to supervision, which makes a new Job.
 FIRST_DELAY, MAX_DELAY, LONG_DELAY = 10.0, 360.0, 60.0
 RESTARTS_KEPT = 20
-# A pod that is being deleted and still there so long after its grace is on a node that does not answer.
-LOST_SECONDS = 30.0
+# A pod that is being deleted and still there so long after its grace is on a node that does not answer. Less
+# than a stop waits for.
+LOST_SECONDS = 20.0
 # Reasons of a waiting container whose image is not there.
 NO_IMAGE = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
 # Spark takes 47 for the prefix of its executors' names: the pod's, which is the Job's and 6 characters.
@@ -32,7 +33,12 @@ Object = Mapping[str, Any]
 
 
 def job_name(component: Component, spec: StreamSpec) -> str:
-    """Injective: names of streams have no dash, of components neither. Raises ConfigError for a long one."""
+    """Injective: names of streams have no dash, of components neither. Raises ConfigError for a long one, and
+    for a stream whose name cannot be a label."""
+    if spec.name.endswith("_"):
+        raise ConfigError(
+            f"stream {spec.name!r}: on Kubernetes its name cannot end with an underscore. Fix: rename it"
+        )
     name = f"{spec.name.replace('_', '-')}-{component.name}"
     if len(name) > MAX_NAME:
         raise ConfigError(
@@ -78,8 +84,8 @@ def component_job(spec: StreamSpec, component: Component, config: Kubernetes) ->
 
 @dataclass(frozen=True)
 class Observed:
-    """``job``: None without one; ``pods``: of it, in any order; ``events``: about it and its pods and
-    executors, as (reason, message), newest last; ``now``: when it was observed."""
+    """``job``: None without one; ``pods``: of it, or of a deleted one of its name, in any order; ``events``:
+    about it without a pod, and of executors, as (reason, message), newest last; ``now``: when observed."""
 
     job: Object | None
     pods: Sequence[Object]
@@ -89,14 +95,12 @@ class Observed:
 
 def process_status(program: str, seen: Observed) -> ProcessStatus:
     """The component's status. ``since``: start of the newest pod's container, whatever it does now."""
-    if seen.job is None:
-        return ProcessStatus(program, ProcessState.STOPPED, description="it has no Job")
     pods = [Pod(pod) for pod in sorted(seen.pods, key=lambda pod: pod["metadata"]["creationTimestamp"])]
     newest = pods[-1] if pods else None
     state, description, problem = _state(seen, newest)
     ended = [pod.exit for pod in pods if pod.exit]
     last_exit = ended[-1] if ended else None
-    restarts = _restarts(seen.job, pods)
+    restarts = _restarts(seen.job or {}, pods)
     return ProcessStatus(
         program=program,
         state=state,
@@ -105,7 +109,7 @@ def process_status(program: str, seen: Observed) -> ProcessStatus:
         description=description,
         restarts=restarts,
         last_exit=last_exit if restarts or state is not ProcessState.RUNNING else None,
-        restart_at=_restart_at(seen.job, pods) if state is ProcessState.BACKOFF else None,
+        restart_at=_restart_at(seen.job or {}, pods) if state is ProcessState.BACKOFF else None,
         problem=problem,
     )
 
@@ -134,8 +138,16 @@ class Pod:
     def exit(self) -> ProcessExit | None:
         if self.terminated is None:
             return None
-        at = _seconds(self.terminated.get("finishedAt")) or 0.0
+        # Without its moment where the kubelet has forgotten the container.
+        at = _seconds(self.terminated.get("finishedAt")) or self._changed
         return ProcessExit(at, int(self.terminated["exitCode"]), max(at - (self.started or at), 0.0))
+
+    @property
+    def _changed(self) -> float:
+        """When its newest condition changed."""
+        conditions = self.data["status"].get("conditions") or []
+        moments = [_seconds(one.get("lastTransitionTime")) or 0.0 for one in conditions]
+        return max([_seconds(self.data["metadata"]["creationTimestamp"]) or 0.0, *moments])
 
     def condition(self, kind: str) -> Object:
         conditions = self.data["status"].get("conditions") or []
@@ -146,8 +158,8 @@ class Pod:
         its deletion is overdue."""
         if self.is_over:
             return False
-        if self.deleted is not None:
-            return now > self.deleted + LOST_SECONDS
+        if self.deleted is not None and now > self.deleted + LOST_SECONDS:
+            return True
         ready, containers = self.condition("Ready"), self.condition("ContainersReady")
         return ready.get("status") == "False" and containers.get("status") == "True"
 
@@ -156,23 +168,39 @@ State = tuple[ProcessState, str, Problem | None]
 
 
 def _state(seen: Observed, pod: Pod | None) -> State:
-    assert seen.job is not None  # noqa: S101
-    if failed := _failed(seen.job):
+    if seen.job is None or seen.job["metadata"].get("deletionTimestamp"):
+        return _without_job(seen, pod)
+    if (failed := _failed(seen.job, pod)) is not None:
         return _failed_state(failed, pod)
     is_suspended = bool(seen.job["spec"].get("suspend"))
     if pod is None or pod.is_over:
         if is_suspended:
             return ProcessState.STOPPED, "its Job is suspended", None
-        return _between(seen, pod)
-    if pod.is_lost(seen.now):
-        where = pod.data["spec"].get("nodeName", "unknown")
-        text = f"pod {pod.name}: node {where} does not answer"
-        return (ProcessState.STOPPING if pod.deleted else ProcessState.RUNNING), text, Problem.NODE_LOST
+        return _between(seen.job, seen, pod)
     if pod.deleted is not None or is_suspended:
-        return ProcessState.STOPPING, f"pod {pod.name} is ending", None
+        return _stopping(seen, pod)
+    if pod.is_lost(seen.now):
+        return ProcessState.RUNNING, _lost_text(pod), Problem.NODE_LOST
     if pod.running is not None:
         return _running(seen, pod)
     return _pending(pod)
+
+
+def _without_job(seen: Observed, pod: Pod | None) -> State:
+    """No Job, or one that is being deleted: its pod is not replaced, and may still run."""
+    if pod is None or pod.is_over:
+        return ProcessState.STOPPED, "it has no Job", None
+    return _stopping(seen, pod)
+
+
+def _stopping(seen: Observed, pod: Pod) -> State:
+    if pod.is_lost(seen.now):
+        return ProcessState.STOPPING, _lost_text(pod), Problem.NODE_LOST
+    return ProcessState.STOPPING, f"pod {pod.name} is ending", None
+
+
+def _lost_text(pod: Pod) -> str:
+    return f"pod {pod.name}: node {pod.data['spec'].get('nodeName', 'unknown')} does not answer"
 
 
 def _running(seen: Observed, pod: Pod) -> State:
@@ -196,7 +224,7 @@ def _pending(pod: Pod) -> State:
     return ProcessState.STARTING, f"pod {pod.name} is starting{detail}", None
 
 
-def _between(seen: Observed, pod: Pod | None) -> State:
+def _between(job: Object, seen: Observed, pod: Pod | None) -> State:
     """The Job has no pod now: it makes one, or waits before it does."""
     created = [text for reason, text in seen.events if reason == "FailedCreate"]
     if created:
@@ -206,8 +234,7 @@ def _between(seen: Observed, pod: Pod | None) -> State:
         return ProcessState.STARTING, "its Job makes a pod", None
     problem = Problem.OUT_OF_MEMORY if _is_out_of_memory(pod) else None
     text = _ended_text(pod)
-    assert seen.job is not None  # noqa: S101
-    restart_at = _restart_at(seen.job, [pod])
+    restart_at = _restart_at(job, [pod])
     if restart_at is not None and restart_at - seen.now > LONG_DELAY:
         return ProcessState.EXITED, f"{text}; Kubernetes would wait long before it restarts it", problem
     return ProcessState.BACKOFF, text, problem
@@ -236,8 +263,13 @@ def _ended_text(pod: Pod) -> str:
     return f"pod {pod.name} ended"
 
 
-def _failed(job: Object) -> Object | None:
-    """The condition by which the Job is over; complete, too, is not what a component should be."""
+def _failed(job: Object, pod: Pod | None) -> Object | None:
+    """The condition by which the Job is over; complete, too, is not what a component should be.
+
+    Kubernetes sets it a moment after the pod's end.
+    """
+    if pod is not None and pod.is_over and pod.exit and pod.exit.code in exits.FINAL:
+        return {}
     conditions = job.get("status", {}).get("conditions") or []
     over = (one for one in conditions if one["type"] in ("Failed", "Complete") and one["status"] == "True")
     return next(over, None)

@@ -12,6 +12,9 @@ _CPU = re.compile(r"\d+(\.\d{1,3})?|\d+m")
 # Of the container beside a JVM's heap: its own buffers and threads, and Python.
 OVERHEAD, LEAST_OVERHEAD_MB, PYTHON_MB = 0.4, 384, 512
 
+# With a smaller heap Spark does not start.
+MIN_HEAP_MB = 512
+
 
 @dataclass(frozen=True)
 class Cluster:
@@ -51,5 +54,18 @@ def check(cluster: Cluster, where: str) -> None:
             raise ConfigError(f"{where}: cluster {name} is {value}; it must be at least 1, executors 0")
         if name.endswith("_memory") and not _MEMORY.fullmatch(value):
             raise ConfigError(f"{where}: cluster {name} is {value!r}. Fix: write it as 512m or 2g")
+        if name.endswith("_memory") and memory_mb(value) < MIN_HEAP_MB:
+            raise ConfigError(f"{where}: cluster {name} is {value!r}; Spark needs at least {MIN_HEAP_MB}m")
         if name.endswith("_requests") and not _CPU.fullmatch(value):
             raise ConfigError(f"{where}: cluster {name} is {value!r}. Fix: write it as 500m or 1.5")
+    for role in ("driver", "executor"):
+        requests, cores = getattr(cluster, f"{role}_requests"), getattr(cluster, f"{role}_cores")
+        if not 0 < _processors(requests) <= cores:
+            raise ConfigError(
+                f"{where}: cluster {role}_requests is {requests!r}; it must be more than 0, and at most "
+                f"{role}_cores, {cores}"
+            )
+
+
+def _processors(text: str) -> float:
+    return int(text[:-1]) / 1000 if text.endswith("m") else float(text)

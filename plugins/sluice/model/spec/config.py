@@ -151,5 +151,5 @@ def _is_open(found: os.stat_result) -> bool:
 
     Kubernetes mounts a Secret as root's, readable for the pod's group, in which only its user is.
     """
-    is_mounted = found.st_uid == 0 != os.getuid() and found.st_gid in os.getgroups()
+    is_mounted = found.st_uid == 0 != os.getuid() and found.st_gid in {os.getgid(), *os.getgroups()}
     return bool(found.st_mode & (0o037 if is_mounted else 0o077))
