@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
@@ -16,6 +16,9 @@ from sluice.model.error_codes import ErrorCode
 from sluice.model.spec import connection as databases
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.connection import DIRECTORY_VARIABLE, Database
+
+if TYPE_CHECKING:
+    from sluice.model.spec.platform import Kubernetes
 
 
 def get(name: str) -> Any:
@@ -33,6 +36,20 @@ def get(name: str) -> Any:
 def database(name: str) -> Database:
     """The connection as a sink's database. Raises ConfigError if no sink can write to such a one."""
     return masked(databases.from_connection(get(name), name))
+
+
+def export(connection: str, database: Database, cluster: Kubernetes | None) -> bool:
+    """Write it for the streams' processes; whether it changed. They read it when they start.
+
+    ``cluster``: where they run as pods, which do not see this one's files: it becomes a key of a Secret, and
+    Kubernetes shows a change of it in their mounted files within about a minute.
+    Raises ConfigError, Refused, Unreachable.
+    """
+    if cluster is None:
+        return write_connection_file(connection, database)
+    from sluice.clients.connections_secret import ConnectionsSecret
+
+    return ConnectionsSecret(cluster).put(connection, database.dump())
 
 
 def write_connection_file(connection: str, database: Database) -> bool:

@@ -60,9 +60,9 @@ COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.2"}
 class ProvisionSinksOperator(StreamOperator):
     """Create each sink's table or compacted topic if it is missing; return a line per sink.
 
-    A database's connection is exported to a file that only its user may read, for the stream's process, which
-    runs outside Airflow. Fails, naming the connection, if a database does not answer, refuses, or has another
-    table of that name.
+    A database's connection is exported for the stream's process, which runs outside Airflow: to a file that
+    only its user may read, or on a Kubernetes cluster to a Secret. Fails, naming the connection, if a
+    database does not answer, refuses, or has another table of that name.
     """
 
     does = "creates missing tables and topics of the queries"
@@ -87,11 +87,9 @@ class ProvisionSinksOperator(StreamOperator):
                 database = connections.database(sink.connection)
                 types, key = self.spec.result_types(name), fence_key(self.stream, name)
                 made = databases.provision(database, sink.table, query, types, key)
-                changed = (
-                    " (connection changed)"
-                    if connections.write_connection_file(sink.connection, database)
-                    else ""
-                )
+                cluster = self.platform_hook.platform.kubernetes
+                has_changed = connections.export(sink.connection, database, cluster)
+                changed = " (connection changed)" if has_changed else ""
                 return f"{sink.name}: {made}{changed}"
             case SinkKind.KAFKA:
                 topic = Topic(sink.topic, sink.partitions, self.spec.topic.replication_factor, COMPACTED)

@@ -76,7 +76,9 @@ class World:
 
     def run(self) -> dict[str, Any]:
         made = ProvisionSinksOperator(task_id="provision_sinks", stream="isp_hits")
-        made.__dict__["platform_hook"] = SimpleNamespace(topics=self)
+        made.__dict__["platform_hook"] = SimpleNamespace(
+            topics=self, platform=SimpleNamespace(kubernetes=None)
+        )
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(databases, "provision", self.table)
             return made.work(given())
