@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -352,6 +353,22 @@ def test_a_node_that_does_not_answer_for_a_log_is_said_within_the_deadline(
     # The API server knows of no such node.
     world.core.delete_node(NODE)
     assert world.runtime().tail(PROGRAM) == []
+
+
+def test_runtimes_that_are_opened_again_leave_no_threads_or_sockets(world: World) -> None:
+    config = world.config()
+
+    def count() -> tuple[int, int]:
+        return threading.active_count(), len(list(Path("/proc/self/fd").iterdir()))
+
+    KubernetesRuntime(config).tail(PROGRAM)
+    threads, files = count()
+    for _ in range(30):
+        KubernetesRuntime(config).tail(PROGRAM)
+    after = count()
+    assert after[0] <= threads
+    # The stand-in's client opens one now and then.
+    assert after[1] <= files + 3
 
 
 def test_without_the_rights_of_the_base_nothing_is_done(world: World) -> None:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from sluice.model.kubernetes.pods import PodJob
     from sluice.model.spec.platform import Kubernetes
 
+# Of the pod's name, to which the provider adds 9 characters: Spark takes 47 for the prefix of its executors'
+# names.
+MAX_NAME = 47 - 9
 # Until its container runs: the cluster may have to add a node, and that to pull the image.
 START_SECONDS = 600
 
@@ -28,7 +31,7 @@ def job_pod(task_id: str, job: PodJob, config: Kubernetes) -> KubernetesPodOpera
     """
     pod = {
         "metadata": {
-            "name": f"{job.spec.name.replace('_', '-')}-{job.job}",
+            "name": f"{job.spec.name.replace('_', '-')}-{job.job}"[:MAX_NAME].rstrip("-"),
             "namespace": config.namespace,
             "labels": job.labels,
         },
@@ -45,7 +48,7 @@ def job_pod(task_id: str, job: PodJob, config: Kubernetes) -> KubernetesPodOpera
         log_pod_spec_on_failure=False,
         startup_timeout_seconds=START_SECONDS,
         on_finish_action="delete_pod",
-        reattach_on_restart=True,
+        durable=True,
         get_logs=True,
         do_xcom_push=False,
     )

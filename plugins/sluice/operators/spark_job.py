@@ -10,6 +10,8 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk.exceptions import AirflowException
 
+from sluice.clients.errors import ClientError
+from sluice.clients.kubernetes import KubernetesApi
 from sluice.hooks import connections
 from sluice.hooks.failures import failed, failed_attempt
 from sluice.hooks.platform import StreamMixin
@@ -96,11 +98,16 @@ class SparkJobOperator(StreamMixin, SparkSubmitOperator):
     def _run_pod(self, context: Context, options: Sequence[str], cluster: Kubernetes) -> None:
         # Half a second to import, and only on a cluster.
         from sluice.operators.job_pod import job_pod
+        from sluice.runtime.kubernetes import FIXES
 
         job = PodJob(self.spec, self.job, tuple(options), SPARK_JOB, self.conf or {})
-        self._pod = job_pod(self.task_id, job, cluster)
-        # Not `execute`, which Airflow keeps for tasks of their own.
-        self._pod.execute_sync(context)
+        pod = self._pod = job_pod(self.task_id, job, cluster)
+        api = KubernetesApi(cluster.kubeconfig, "kubernetes", FIXES)
+        try:
+            # Not `execute`, which Airflow keeps for tasks of their own.
+            api.ask(f"{cluster.namespace}/{self.name}", lambda: pod.execute_sync(context))
+        except ClientError as error:
+            raise failed_attempt(error.code, error) from error
 
     def _get_hook(self) -> SparkSubmitHook:
         hook = super()._get_hook()

@@ -30,7 +30,7 @@ HARD_SECONDS = 30.0
 EVENT_SECONDS = 600.0
 # Of a log's line, to ask for lines.
 LINE_BYTES = 100
-_FIXES = {
+FIXES = {
     400: "see the message",
     401: "correct the kubeconfig's login",
     403: "apply k8s/base, and bind its roles to this login",
@@ -48,7 +48,7 @@ class KubernetesRuntime(Runtime):
         from kubernetes.client import BatchV1Api, CoreV1Api
 
         self._config = config
-        self._api = KubernetesApi(config.kubeconfig, "kubernetes", _FIXES)
+        self._api = KubernetesApi(config.kubeconfig, "kubernetes", FIXES)
         self._batch, self._core = BatchV1Api(self._api.client), CoreV1Api(self._api.client)
         self._options = {"namespace": config.namespace, "_request_timeout": timeout}
 

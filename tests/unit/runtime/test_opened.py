@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import yaml
 
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.platform import Kubernetes, Platform, Supervisor, parse
 from sluice.runtime.kubernetes import KubernetesRuntime
 from sluice.runtime.opened import open_runtime
 from sluice.runtime.supervisord import SupervisorRuntime
+from tests.support import kubeconfig
 from tests.support.raising import raising
 
 FILE = """
@@ -51,22 +51,9 @@ def _platform(*sections: str) -> Platform:
     return parse("\n".join([FILE, *sections]), "airflow.toml")
 
 
-def _kubeconfig(folder: Path) -> str:
-    named = {"name": "test"}
-    document = {
-        "current-context": "test",
-        "clusters": [named | {"cluster": {"server": "https://127.0.0.1:9"}}],
-        "users": [named | {"user": {"token": "t"}}],
-        "contexts": [named | {"context": {"cluster": "test", "user": "test"}}],
-    }
-    path = folder / "kubeconfig"
-    path.write_text(yaml.safe_dump(document))
-    return str(path)
-
-
 def test_one_section_names_the_runtime(tmp_path: Path) -> None:
     assert isinstance(open_runtime(_platform(SUPERVISOR)), SupervisorRuntime)
-    configured = f'{KUBERNETES}kubeconfig = "{_kubeconfig(tmp_path)}"\n'
+    configured = f'{KUBERNETES}kubeconfig = "{kubeconfig.write(tmp_path)}"\n'
     assert isinstance(open_runtime(_platform(configured)), KubernetesRuntime)
 
 

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import os
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
-from sluice.model.spec import overrides, platform, stream
+from sluice.model.spec import config, overrides, platform, stream
 from sluice.model.spec.config import ConfigError
 from tests.support.raising import raising
 
@@ -372,3 +373,38 @@ def test_columns_in_spark_ddl_are_not_avro() -> None:
     spec = stream.parse(text, "stream.toml")
     assert not spec.is_avro
     assert spec.partition_by == ["day"]
+
+
+@pytest.mark.parametrize(
+    ("owner", "group", "mode", "is_open"),
+    [
+        # Of the reader: for it alone.
+        (1000, 1000, 0o600, False),
+        (1000, 1000, 0o640, True),
+        (1000, 1000, 0o604, True),
+        # As Kubernetes mounts a Secret: root's, for a group of the reader, who may not change it.
+        (0, 2000, 0o440, False),
+        (0, 1000, 0o640, False),
+        (0, 2000, 0o460, True),
+        (0, 2000, 0o444, True),
+        (0, 2000, 0o442, True),
+        # A group in which the reader is not, and a file of another user.
+        (0, 3000, 0o440, True),
+        (1001, 2000, 0o440, True),
+    ],
+)
+def test_who_else_may_read_a_file(
+    owner: int, group: int, mode: int, is_open: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 1000)
+    monkeypatch.setattr(os, "getgid", lambda: 1000)
+    monkeypatch.setattr(os, "getgroups", lambda: [2000])
+    found = os.stat_result((mode, 0, 0, 1, owner, group, 0, 0, 0, 0))
+    assert config._is_open(found) is is_open
+
+
+def test_root_itself_reads_no_file_that_its_group_may_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 0)
+    monkeypatch.setattr(os, "getgroups", lambda: [0])
+    assert config._is_open(os.stat_result((0o440, 0, 0, 1, 0, 0, 0, 0, 0, 0)))
+    assert not config._is_open(os.stat_result((0o400, 0, 0, 1, 0, 0, 0, 0, 0, 0)))
