@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +12,9 @@ from local.stack.stack import wait_until
 from sluice.model import strimzi
 from tests.k8s import artifacts, spark_crds
 from tests.k8s.control_plane import ControlPlane
+from tests.k8s.kubelet import NODE, LogServer
+from tests.k8s.world import CONTROLLERS, NAMESPACE, World, ignoring_404
 from tests.support.services import Services
-
-NAMESPACE = "sluice"
 
 
 @pytest.fixture(scope="session")
@@ -49,3 +50,37 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
     services = Services(tmp_path_factory.mktemp("services"))
     yield services
     services.stop()
+
+
+@pytest.fixture(scope="module")
+def controllers(control_plane: ControlPlane) -> Iterator[None]:
+    control_plane.up_controllers(*CONTROLLERS)
+    yield
+    control_plane.down_controllers()
+
+
+@pytest.fixture
+def world(control_plane: ControlPlane, controllers: None, tmp_path: Path) -> Iterator[World]:
+    world = World(control_plane, tmp_path)
+    with world.kubelet:
+        yield world
+        world.kubelet.starts, world.kubelet.answers, world.kubelet.obeys = False, True, True
+        world.batch.delete_collection_namespaced_job(NAMESPACE, propagation_policy="Background")
+        for pod in world.kubelet.pods():
+            options = {"gracePeriodSeconds": 0}
+            ignoring_404(world.core.delete_namespaced_pod, pod["metadata"]["name"], NAMESPACE, body=options)
+        wait_until("no pods", lambda: not world.kubelet.pods(), 20, 0.1)
+
+
+@pytest.fixture
+def node(world: World) -> Iterator[LogServer]:
+    server = LogServer(world.plane.folder)
+    with server:
+        status = {
+            "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": server.port}},
+        }
+        world.core.create_node({"metadata": {"name": NODE}})
+        world.core.patch_node_status(NODE, {"status": status})
+        yield server
+        ignoring_404(world.core.delete_node, NODE)

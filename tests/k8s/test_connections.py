@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from kubernetes import client
 
 from sluice.clients.connections_secret import ConnectionsSecret
 from sluice.clients.errors import Refused, Unreachable
@@ -20,34 +18,21 @@ from sluice.hooks import connections
 from sluice.model.kubernetes.pods import CONNECTIONS_SECRET
 from sluice.model.spec import connection
 from sluice.model.spec.connection import Database
-from sluice.model.spec.platform import Kubernetes
-from tests.k8s.conftest import NAMESPACE
 from tests.k8s.control_plane import ControlPlane
+from tests.k8s.world import NAMESPACE, World
 from tests.support.raising import raising
 
 WHERE = Database("postgresql", "db", 5432, "results", "results", "very-secret")
 
 
-class World:
+class Connections(World):
     """The Secret as `local.containers configure` makes it, and the client as the account of tasks."""
-
-    def __init__(self, plane: ControlPlane, folder: Path) -> None:
-        self.plane, self._folder = plane, folder
-        self.core = client.CoreV1Api(plane.api())
-        self.api = KubernetesApi(str(plane.kubeconfig), "kubernetes", {})
 
     def configure(self) -> None:
         body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": CONNECTIONS_SECRET}, "data": {}}
         patch = self.core.patch_namespaced_secret
-        self.api.apply("Secret", patch, name=CONNECTIONS_SECRET, namespace=NAMESPACE, body=body)
-
-    def config(self, account: str = "sluice-airflow", namespace: str = NAMESPACE) -> Kubernetes:
-        request = {"spec": {"audiences": [], "expirationSeconds": 3600}}
-        created = self.core.create_namespaced_service_account_token(account, NAMESPACE, request)
-        path = self._folder / f"{account}.yaml"
-        path.touch(mode=0o600)
-        path.write_text(yaml.safe_dump(self.plane.kubeconfig_of({"token": created.status.token})))
-        return Kubernetes(namespace, "", kubeconfig=str(path))
+        api = KubernetesApi(str(self.plane.kubeconfig), "kubernetes", {})
+        api.apply("Secret", patch, name=CONNECTIONS_SECRET, namespace=NAMESPACE, body=body)
 
     def files(self) -> dict[str, str]:
         """As a pod sees them."""
@@ -56,15 +41,15 @@ class World:
 
 
 @pytest.fixture
-def world(control_plane: ControlPlane, tmp_path: Path) -> Iterator[World]:
-    world = World(control_plane, tmp_path)
+def world(control_plane: ControlPlane, tmp_path: Path) -> Iterator[Connections]:
+    world = Connections(control_plane, tmp_path)
     world.configure()
     yield world
     world.core.delete_namespaced_secret(CONNECTIONS_SECRET, NAMESPACE)
 
 
 def test_a_connection_is_a_file_of_the_secret_and_written_only_if_it_changed(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: Connections, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = world.config()
     assert connections.export("sluice_results", WHERE, config)
@@ -83,7 +68,7 @@ def test_a_connection_is_a_file_of_the_secret_and_written_only_if_it_changed(
     assert "other" in world.files()[name]
 
 
-def test_connections_do_not_remove_each_other_and_configure_removes_none(world: World) -> None:
+def test_connections_do_not_remove_each_other_and_configure_removes_none(world: Connections) -> None:
     secrets = [ConnectionsSecret(world.config()) for _ in range(4)]
     with ThreadPoolExecutor(4) as pool:
         done = [pool.submit(secrets[n % 4].put, f"database_{n}", f"text {n}") for n in range(12)]
@@ -94,7 +79,7 @@ def test_connections_do_not_remove_each_other_and_configure_removes_none(world: 
     assert world.files() == expected
 
 
-def test_no_log_has_the_password(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_log_has_the_password(world: Connections, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     config = world.config()
     caplog.clear()
@@ -108,7 +93,7 @@ def test_no_log_has_the_password(world: World, caplog: pytest.LogCaptureFixture)
     assert coded in caplog.text
 
 
-def test_what_is_missing_is_said_with_its_fix(world: World) -> None:
+def test_what_is_missing_is_said_with_its_fix(world: Connections) -> None:
     config = world.config()
     world.core.delete_namespaced_secret(CONNECTIONS_SECRET, NAMESPACE)
     with raising(Refused, "404", f"{NAMESPACE}/{CONNECTIONS_SECRET}", "make Secret"):
@@ -124,7 +109,7 @@ def test_what_is_missing_is_said_with_its_fix(world: World) -> None:
     world.core.delete_namespaced_service_account("without-secrets", NAMESPACE)
 
 
-def test_an_api_server_that_is_away_is_said(world: World) -> None:
+def test_an_api_server_that_is_away_is_said(world: Connections) -> None:
     secret = ConnectionsSecret(world.config())
     world.plane.crash_api_server()
     try:

@@ -25,9 +25,9 @@ from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.platform import Kafka, Strimzi
 from sluice.model.spec.stream import Topic
-from tests.k8s.conftest import NAMESPACE
 from tests.k8s.control_plane import ControlPlane
 from tests.k8s.topic_operator import TopicOperator, not_ready
+from tests.k8s.world import NAMESPACE
 from tests.support.raising import raising
 from tests.support.services import Services
 

@@ -41,12 +41,16 @@ def job_pod(task_id: str, job: PodJob, config: Kubernetes) -> KubernetesPodOpera
         task_id=task_id,
         full_pod_spec=PodGenerator.deserialize_model_dict(pod),
         base_container_name=CONTAINER,
+        # The platform file alone says how to log in.
+        kubernetes_conn_id=None,
         config_file=config.kubeconfig or None,
         in_cluster=not config.kubeconfig,
         # The end of the log, of which the failure's reason is taken.
         termination_message_policy="FallbackToLogsOnError",
         log_pod_spec_on_failure=False,
         startup_timeout_seconds=START_SECONDS,
+        # The default, 5 s, is longer than a start with the image there.
+        startup_check_interval_seconds=1,
         on_finish_action="delete_pod",
         durable=True,
         get_logs=True,

@@ -102,7 +102,8 @@ class SparkJobOperator(StreamMixin, SparkSubmitOperator):
 
         job = PodJob(self.spec, self.job, tuple(options), SPARK_JOB, self.conf or {})
         pod = self._pod = job_pod(self.task_id, job, cluster)
-        api = KubernetesApi(cluster.kubeconfig, "kubernetes", FIXES)
+        fixes = FIXES | {404: "none, if the pod was deleted: the next attempt makes another"}
+        api = KubernetesApi(cluster.kubeconfig, "kubernetes", fixes)
         try:
             # Not `execute`, which Airflow keeps for tasks of their own.
             api.ask(f"{cluster.namespace}/{self.name}", lambda: pod.execute_sync(context))

@@ -28,6 +28,9 @@ TIMEOUT_SECONDS = 10.0
 HARD_SECONDS = 30.0
 # Events about older states say nothing of now.
 EVENT_SECONDS = 600.0
+# Which Job a pod is of, and what keeps a pod until the Job's controller has counted it.
+UID_LABEL, FINALIZER = "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-tracking"
+STRATEGIC = "application/strategic-merge-patch+json"
 # Of a log's line, to ask for lines.
 LINE_BYTES = 100
 FIXES = {
@@ -86,7 +89,7 @@ class KubernetesRuntime(Runtime):
         status = self._wait(program, grace + HARD_SECONDS, is_lost_enough=True)
         if status.problem is Problem.NODE_LOST:
             # No kubelet confirms its end. If its process lives on, its epoch is not the newest.
-            self._delete_pods(name, 0)
+            self._delete_pods(name, 0, is_forced=True)
             status = self._wait(program, HARD_SECONDS)
         if status.state not in ENDED:
             raise Unreachable(
@@ -118,12 +121,13 @@ class KubernetesRuntime(Runtime):
         return [line for line in text[-size:].splitlines() if line.strip()]
 
     def _observe(self, spec: StreamSpec, name: str) -> Observed:
-        now = time.time()
+        # In this order: a Job that is made meanwhile has none of these pods.
+        now, found = time.time(), self._pods(name)
         try:
             job = self._json(name, self._batch.read_namespaced_job, name=name)
         except NotFound:
-            return Observed(None, self._pods(name), (), now)
-        pods = self._pods(name)
+            return Observed(None, found, (), now)
+        pods = [pod for pod in found if pod["metadata"]["labels"].get(UID_LABEL) == job["metadata"]["uid"]]
         running = [pod for pod in map(Pod, pods) if pod.running is not None and pod.deleted is None]
         events: list[tuple[str, str]] = []
         if not running:
@@ -180,11 +184,16 @@ class KubernetesRuntime(Runtime):
             return True
         return bool(job["metadata"]["uid"] != uid)
 
-    def _delete_pods(self, job: str, grace: int) -> None:
+    def _delete_pods(self, job: str, grace: int, is_forced: bool = False) -> None:
         for pod in map(Pod, self._pods(job)):
             if pod.is_over:
                 continue
             try:
+                if is_forced:
+                    # The Job's controller keeps it until a kubelet says that the pod has ended.
+                    finalizers = {"metadata": {"$deleteFromPrimitiveList/finalizers": [FINALIZER]}}
+                    patch = self._core.patch_namespaced_pod
+                    self._ask(pod.name, patch, name=pod.name, body=finalizers, _content_type=STRATEGIC)
                 options = {"gracePeriodSeconds": grace}
                 self._ask(pod.name, self._core.delete_namespaced_pod, name=pod.name, body=options)
             except NotFound:

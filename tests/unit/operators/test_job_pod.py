@@ -124,7 +124,7 @@ def test_a_pod_that_failed_has_the_code_of_its_log(
     ("failure", "code", "said"),
     [
         (ApiException(status=403, reason="Forbidden"), "SLU-252", "apply k8s/base"),
-        (ApiException(status=404, reason="Not Found"), "SLU-252", "404"),
+        (ApiException(status=404, reason="Not Found"), "SLU-252", "makes another"),
         (ApiException(status=503, reason="Unavailable"), "SLU-251", "503"),
         (ReadTimeoutError(HTTPConnectionPool("h"), "/", "timed out"), "SLU-251", "does not answer"),
     ],
