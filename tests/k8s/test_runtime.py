@@ -117,6 +117,20 @@ def test_a_pod_whose_job_a_person_deletes_ends_before_another_is_started(world: 
     assert not world.kubelet.pods()
 
 
+def test_a_start_that_has_seen_an_older_job_leaves_the_new_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = world.running(), world.runtime()
+    first.stop(PROGRAM, 5)
+    older = second._observe(streams.load("nyc_taxi"), JOB)
+    assert first.start(PROGRAM)
+    before = world.job()["metadata"]["uid"]
+    monkeypatch.setattr(second, "_observe", lambda *_: older)
+    assert not second.start(PROGRAM)
+    assert world.job()["metadata"]["uid"] == before
+    assert "deletionTimestamp" not in world.job()["metadata"]
+
+
 def test_another_instance_is_not_stopped(world: World) -> None:
     runtime = world.running()
     status = runtime.status(PROGRAM)

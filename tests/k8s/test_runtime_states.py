@@ -12,7 +12,7 @@ from sluice.clients.errors import Unreachable
 from sluice.model.health.sample import Problem, ProcessState
 from sluice.runtime import kubernetes as runtimes
 from tests.k8s.kubelet import NODE, LogServer
-from tests.k8s.world import NAMESPACE, PROGRAM, World
+from tests.k8s.world import CONTROLLERS, JOB, NAMESPACE, PROGRAM, World
 from tests.support.raising import raising
 
 
@@ -82,6 +82,26 @@ def test_a_quota_without_room_is_a_problem_until_it_has(world: World) -> None:
     world.kubelet.starts = False
     assert runtime.start(PROGRAM)
     assert runtime.status(PROGRAM).problem is None
+
+
+def test_an_event_of_an_earlier_job_is_none_of_the_new_one(world: World) -> None:
+    # Without its controller the new Job has no pod.
+    world.plane.down_controllers()
+    try:
+        runtime = world.runtime()
+        assert runtime.start(PROGRAM)
+        for uid, problem in (("earlier", None), (world.job()["metadata"]["uid"], Problem.QUOTA_EXCEEDED)):
+            of_job = {"kind": "Job", "name": JOB, "namespace": NAMESPACE, "uid": uid}
+            event = {
+                "metadata": {"generateName": "quota-"},
+                "involvedObject": of_job,
+                "reason": "FailedCreate",
+                "message": "exceeded quota: small",
+            }
+            world.core.create_namespaced_event(NAMESPACE, event)
+            assert runtime.status(PROGRAM).problem is problem
+    finally:
+        world.plane.up_controllers(*CONTROLLERS)
 
 
 def test_the_end_of_the_log_of_the_newest_pod(world: World, node: LogServer) -> None:
