@@ -15,7 +15,7 @@ from sluice.model import exits
 from sluice.model.spec import stream as streams
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.stream import SourceType
-from spark_jobs.common.spark.process import failure_line, needs_traceback
+from spark_jobs.common.spark.process import exit_code, failure_line, needs_traceback
 
 Job = Callable[[str, Sequence[str]], int]
 
@@ -84,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if needs_traceback(line):
             traceback.print_exc()
         print(line, file=sys.stderr)  # noqa: T201
-        return exits.CONFIGURATION if isinstance(error, ConfigError) else 1
+        return exit_code(exits.CONFIGURATION if isinstance(error, ConfigError) else 1, line)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -88,7 +89,7 @@ def run_process(name: str, work: Callable[[threading.Event], None]) -> int:
 
     ``work`` returns soon after the event is set. 143: it returned after SIGTERM. 0: it returned otherwise.
     76: it raised Fenced. 78: it raised ConfigError or Unrecoverable. 1: it raised anything else, or its
-    parent ended. The log's last line is then the :func:`failure_line`.
+    parent ended. The log's last line is then the :func:`failure_line`. See :func:`exit_code` for 76 and 78.
     """
     log_to_stderr()
     stop, received = threading.Event(), list[int]()
@@ -104,17 +105,28 @@ def run_process(name: str, work: Callable[[threading.Event], None]) -> int:
         _check_parent()
         work(stop)
     except Fenced as error:
-        log.error("%s", failure_line(error))
-        return exits.FENCED
+        line = failure_line(error)
+        log.error("%s", line)
+        return exit_code(exits.FENCED, line)
     except Exception as error:
         line = failure_line(error)
         if needs_traceback(line):
             log.exception("%s failed", name)
         log.error("%s", line)
-        return exits.CONFIGURATION if isinstance(known(error), ConfigError | Unrecoverable) else 1
+        is_final = isinstance(known(error), ConfigError | Unrecoverable)
+        return exit_code(exits.CONFIGURATION if is_final else 1, line)
     if stop.is_set():
         log.info("stopped on request")
     return exits.STOPPED if signal.SIGTERM in received else 0
+
+
+def exit_code(code: int, line: str) -> int:
+    """``code``; 0 instead of one of exits.FINAL if exits.TERMINATION_LOG names a file, which then has both."""
+    path = os.environ.get(exits.TERMINATION_LOG)
+    if path is None or code not in exits.FINAL:
+        return code
+    Path(path).write_text(exits.termination_message(code, line), encoding="utf-8")
+    return 0
 
 
 def _check_parent() -> None:

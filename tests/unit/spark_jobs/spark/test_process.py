@@ -7,12 +7,14 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from sluice.model import exits
 from sluice.model.spec.config import ConfigError
 from sluice.model.verification.file_removal import MISSING_FIX
+from spark_jobs.__main__ import main
 from spark_jobs.common.consumer.writer import VerificationFailed
 from spark_jobs.common.spark.process import PARENT_PID, Fenced, Unrecoverable, check_epoch, run_process
 from tests.support.raising import raising
@@ -56,6 +58,77 @@ def test_the_last_line_of_a_log_begins_with_the_code(
     with caplog.at_level(logging.INFO):
         assert run_process("the consumer", work) == exit_code
     assert caplog.messages[-1] == line
+
+
+@pytest.mark.parametrize(
+    ("error", "exit_code", "end"),
+    [
+        (Fenced("epoch 3 is newer"), 0, (exits.FENCED, "SLU-501 Fenced: epoch 3 is newer")),
+        (ConfigError("no key"), 0, (exits.CONFIGURATION, "SLU-101 ConfigError: no key")),
+        (Unrecoverable("gone"), 0, (exits.CONFIGURATION, "SLU-507 Unrecoverable: gone")),
+        # It may pass: the runtime restarts it.
+        (LookupError("no topic"), 1, None),
+        (None, 0, None),
+    ],
+)
+def test_for_a_runtime_that_knows_no_exit_codes_a_final_end_is_a_message_and_0(
+    error: Exception | None,
+    exit_code: int,
+    end: tuple[int, str] | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = tmp_path / "termination-log"
+    path.touch()
+    monkeypatch.setenv(exits.TERMINATION_LOG, str(path))
+
+    def work(stop: threading.Event) -> None:
+        if error is not None:
+            raise error
+
+    assert run_process("the consumer", work) == exit_code
+    assert exits.final_end(path.read_text()) == end
+
+
+def test_a_stop_by_sigterm_is_not_0_for_any_runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Spark operator restarts what failed, and only that: a driver pod that was deleted, too."""
+    path = tmp_path / "termination-log"
+    monkeypatch.setenv(exits.TERMINATION_LOG, str(path))
+
+    def work(stop: threading.Event) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert stop.wait(10)
+
+    assert run_process("the consumer", work) == exits.STOPPED
+    assert not path.exists()
+
+
+def test_a_message_has_room_where_kubernetes_keeps_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "termination-log"
+    monkeypatch.setenv(exits.TERMINATION_LOG, str(path))
+
+    def work(stop: threading.Event) -> None:
+        raise ConfigError("\N{SNOWMAN}" * 5000)
+
+    assert run_process("the consumer", work) == 0
+    assert len(path.read_bytes()) <= 4096
+    found = exits.final_end(path.read_text(encoding="utf-8"))
+    assert found is not None
+    assert found[1].startswith("SLU-101 ConfigError: \N{SNOWMAN}")
+
+
+def test_a_stream_that_is_not_declared_ends_a_component_for_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "termination-log"
+    monkeypatch.setenv(exits.TERMINATION_LOG, str(path))
+    assert main(["consumer", "no_such_stream"]) == 0
+    found = exits.final_end(path.read_text())
+    assert found is not None
+    assert found[0] == exits.CONFIGURATION
+    assert "no_such_stream" in found[1]
 
 
 @pytest.mark.parametrize(
