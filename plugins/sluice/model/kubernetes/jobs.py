@@ -115,20 +115,20 @@ def process_status(program: str, seen: Observed) -> ProcessStatus:
 
 
 class Pod:
-    """A pod of a Job, as far as it matters here."""
+    """A pod and its one ``container`` of ours, as far as it matters here."""
 
-    def __init__(self, data: Object) -> None:
+    def __init__(self, data: Object, container: str = CONTAINER) -> None:
         self.data = data
         self.name = str(data["metadata"]["name"])
         self.phase = str(data["status"].get("phase", "Unknown"))
-        self.deleted = _seconds(data["metadata"].get("deletionTimestamp"))
+        self.deleted = seconds(data["metadata"].get("deletionTimestamp"))
         statuses = data["status"].get("containerStatuses") or []
-        container: Object = next((one for one in statuses if one["name"] == CONTAINER), {})
-        states: Object = container.get("state") or {}
+        found: Object = next((one for one in statuses if one["name"] == container), {})
+        states: Object = found.get("state") or {}
         self.waiting: Object = states.get("waiting") or {}
         self.running: Object | None = states.get("running")
         self.terminated: Object | None = states.get("terminated")
-        self.started = _seconds((self.running or self.terminated or {}).get("startedAt"))
+        self.started = seconds((self.running or self.terminated or {}).get("startedAt"))
 
     @property
     def is_over(self) -> bool:
@@ -139,15 +139,15 @@ class Pod:
         if self.terminated is None:
             return None
         # Without its moment where the kubelet has forgotten the container.
-        at = _seconds(self.terminated.get("finishedAt")) or self._changed
+        at = seconds(self.terminated.get("finishedAt")) or self._changed
         return ProcessExit(at, int(self.terminated["exitCode"]), max(at - (self.started or at), 0.0))
 
     @property
     def _changed(self) -> float:
         """When its newest condition changed."""
         conditions = self.data["status"].get("conditions") or []
-        moments = [_seconds(one.get("lastTransitionTime")) or 0.0 for one in conditions]
-        return max([_seconds(self.data["metadata"]["creationTimestamp"]) or 0.0, *moments])
+        moments = [seconds(one.get("lastTransitionTime")) or 0.0 for one in conditions]
+        return max([seconds(self.data["metadata"]["creationTimestamp"]) or 0.0, *moments])
 
     def condition(self, kind: str) -> Object:
         conditions = self.data["status"].get("conditions") or []
@@ -178,28 +178,28 @@ def _state(seen: Observed, pod: Pod | None) -> State:
             return ProcessState.STOPPED, "its Job is suspended", None
         return _between(seen.job, seen, pod)
     if pod.deleted is not None or is_suspended:
-        return _stopping(seen, pod)
+        return stopping(pod, seen.now)
     if pod.is_lost(seen.now):
-        return ProcessState.RUNNING, _lost_text(pod), Problem.NODE_LOST
+        return ProcessState.RUNNING, lost_text(pod), Problem.NODE_LOST
     if pod.running is not None:
         return _running(seen, pod)
-    return _pending(pod)
+    return pending(pod)
 
 
 def _without_job(seen: Observed, pod: Pod | None) -> State:
     """No Job, or one that is being deleted: its pod is not replaced, and may still run."""
     if pod is None or pod.is_over:
         return ProcessState.STOPPED, "it has no Job", None
-    return _stopping(seen, pod)
+    return stopping(pod, seen.now)
 
 
-def _stopping(seen: Observed, pod: Pod) -> State:
-    if pod.is_lost(seen.now):
-        return ProcessState.STOPPING, _lost_text(pod), Problem.NODE_LOST
+def stopping(pod: Pod, now: float) -> State:
+    if pod.is_lost(now):
+        return ProcessState.STOPPING, lost_text(pod), Problem.NODE_LOST
     return ProcessState.STOPPING, f"pod {pod.name} is ending", None
 
 
-def _lost_text(pod: Pod) -> str:
+def lost_text(pod: Pod) -> str:
     return f"pod {pod.name}: node {pod.data['spec'].get('nodeName', 'unknown')} does not answer"
 
 
@@ -210,7 +210,7 @@ def _running(seen: Observed, pod: Pod) -> State:
     return ProcessState.RUNNING, f"pod {pod.name}", None
 
 
-def _pending(pod: Pod) -> State:
+def pending(pod: Pod) -> State:
     reason, said = pod.waiting.get("reason", ""), pod.waiting.get("message", "")
     if reason in NO_IMAGE:
         image = pod.data["spec"]["containers"][0]["image"]
@@ -232,8 +232,8 @@ def _between(job: Object, seen: Observed, pod: Pod | None) -> State:
         return ProcessState.BACKOFF, created[-1], problem
     if pod is None:
         return ProcessState.STARTING, "its Job makes a pod", None
-    problem = Problem.OUT_OF_MEMORY if _is_out_of_memory(pod) else None
-    text = _ended_text(pod)
+    problem = Problem.OUT_OF_MEMORY if is_out_of_memory(pod) else None
+    text = ended_text(pod)
     restart_at = _restart_at(job, [pod])
     if restart_at is not None and restart_at - seen.now > LONG_DELAY:
         return ProcessState.EXITED, f"{text}; Kubernetes would wait long before it restarts it", problem
@@ -245,15 +245,15 @@ def _failed_state(condition: Object, pod: Pod | None) -> State:
         return ProcessState.FATAL, f"its Job failed: {condition.get('message', '')}", None
     message = str((pod.terminated or {}).get("message") or "")
     reason = failure_reason(message.splitlines()) if message else f"pod {pod.name}"
-    return ProcessState.EXITED, reason, Problem.OUT_OF_MEMORY if _is_out_of_memory(pod) else None
+    return ProcessState.EXITED, reason, Problem.OUT_OF_MEMORY if is_out_of_memory(pod) else None
 
 
-def _is_out_of_memory(pod: Pod) -> bool:
+def is_out_of_memory(pod: Pod) -> bool:
     return (pod.terminated or {}).get("reason") == "OOMKilled"
 
 
-def _ended_text(pod: Pod) -> str:
-    if _is_out_of_memory(pod):
+def ended_text(pod: Pod) -> str:
+    if is_out_of_memory(pod):
         limit = pod.data["spec"]["containers"][0]["resources"]["limits"]["memory"]
         return f"pod {pod.name} was killed at its memory limit of {limit}"
     disruption = pod.condition("DisruptionTarget")
@@ -292,5 +292,5 @@ def _restart_at(job: Object, pods: Sequence[Pod]) -> float | None:
     return ends[-1] + wait if ends else None
 
 
-def _seconds(text: str | None) -> float | None:
+def seconds(text: str | None) -> float | None:
     return datetime.fromisoformat(text).timestamp() if text else None

@@ -39,6 +39,20 @@ STREAM, SPARK_JOB, EXECUTOR = "stream", "spark-job", "spark-executor"
 # Seconds until a pod leaves a node that does not answer; Kubernetes' default is 300.
 NODE_SECONDS = 30
 API_SERVER = "k8s://https://kubernetes.default.svc:443"
+# Spark's, of a driver with executors, whoever makes its pod.
+SPARK_CONF = {
+    "spark.authenticate": "true",
+    "spark.authenticate.secret.file": f"{PLATFORM}/{SPARK_SECRET}",
+    "spark.network.crypto.enabled": "true",
+    # The image has Spark's configuration.
+    "spark.kubernetes.executor.disableConfigMap": "true",
+    # Nothing of the kind is left behind, and asking for it takes more rights.
+    "spark.kubernetes.driver.service.deleteOnTermination": "false",
+    "spark.kubernetes.driver.ownPersistentVolumeClaim": "false",
+    "spark.kubernetes.driver.reusePersistentVolumeClaim": "false",
+}
+# Read by PySpark when it starts its JVM.
+SUBMIT_ARGS = "PYSPARK_SUBMIT_ARGS"
 # Job -> the role whose platform file it reads. Others are the consumer's.
 ROLES = {"producer": "producer"}
 # Of a process without a JVM: a feed's producer.
@@ -105,9 +119,9 @@ def pod_spec(job: PodJob, config: Kubernetes) -> dict[str, Any]:
     }
 
 
-def executor_template(role: str) -> dict[str, Any]:
+def executor_template(role: str, container: str = EXECUTOR) -> dict[str, Any]:
     """What Spark takes the pods of a job's executors from; the rest is ``settings``."""
-    pod = _pod({"name": EXECUTOR}, _volumes(role, connections=False))
+    pod = _pod({"name": container}, _volumes(role, connections=False))
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -193,12 +207,19 @@ def _environment(job: PodJob, config: Kubernetes) -> list[dict[str, Any]]:
     if config.overrides:
         variables.append({"name": "SLUICE_STREAM_OVERRIDES", "value": OVERRIDES})
     if job.has_jvm:
-        words = [
-            word for key, value in settings(job, config).items() for word in ("--conf", f"{key}={value}")
-        ]
-        # Read by PySpark when it starts its JVM; no value has a space.
-        variables.append({"name": "PYSPARK_SUBMIT_ARGS", "value": " ".join([*words, "pyspark-shell"])})
+        variables.append({"name": SUBMIT_ARGS, "value": submit_args(settings(job, config))})
     return variables
+
+
+def submit_args(conf: Mapping[str, str]) -> str:
+    """The value of SUBMIT_ARGS; no value in ``conf`` has a space."""
+    words = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
+    return " ".join([*words, "pyspark-shell"])
+
+
+def overhead_mb(heap: str) -> int:
+    """Of a JVM's container, beside its heap."""
+    return container_mb(heap) - memory_mb(heap)
 
 
 def settings(job: PodJob, config: Kubernetes) -> dict[str, str]:
@@ -209,31 +230,22 @@ def settings(job: PodJob, config: Kubernetes) -> dict[str, str]:
     if not cluster.executors:
         return memory | {"spark.master": f"local[{cluster.driver_cores}]"}
     prefix, labels = "spark.kubernetes.executor", job.labels | {ROLE_LABEL: EXECUTOR}
-    overhead = container_mb(cluster.executor_memory) - memory_mb(cluster.executor_memory)
     return memory | {
+        **SPARK_CONF,
         "spark.master": API_SERVER,
         "spark.driver.host": "$(POD_IP)",
         "spark.driver.bindAddress": "$(POD_IP)",
         "spark.kubernetes.driver.pod.name": "$(POD_NAME)",
         "spark.kubernetes.namespace": config.namespace,
         "spark.kubernetes.container.image": config.image,
-        "spark.authenticate": "true",
-        "spark.authenticate.secret.file": f"{PLATFORM}/{SPARK_SECRET}",
-        "spark.network.crypto.enabled": "true",
         "spark.executor.instances": str(cluster.executors),
         "spark.executor.cores": str(cluster.executor_cores),
         "spark.executor.memory": cluster.executor_memory,
-        "spark.executor.memoryOverhead": f"{overhead}m",
+        "spark.executor.memoryOverhead": f"{overhead_mb(cluster.executor_memory)}m",
         # So that an executor is known by its driver, also when it is gone.
         f"{prefix}.podNamePrefix": "$(POD_NAME)",
         f"{prefix}.request.cores": cluster.executor_requests,
         f"{prefix}.limit.cores": str(cluster.executor_cores),
-        # The image has Spark's configuration.
-        f"{prefix}.disableConfigMap": "true",
-        # None was made, and asking for them takes more rights.
-        "spark.kubernetes.driver.service.deleteOnTermination": "false",
-        "spark.kubernetes.driver.ownPersistentVolumeClaim": "false",
-        "spark.kubernetes.driver.reusePersistentVolumeClaim": "false",
         f"{prefix}.podTemplateFile": f"{TEMPLATES}/executor-{job.role}.yaml",
         **{f"{prefix}.label.{name}": value for name, value in labels.items()},
     }
