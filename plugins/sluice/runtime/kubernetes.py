@@ -7,6 +7,7 @@ Job, from the declaration as it is then.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -46,21 +47,24 @@ FIXES = {
 class KubernetesRuntime(Runtime):
     """Jobs in the namespace of ``config``; each request has ``timeout`` seconds."""
 
+    fixes: Mapping[int, str] = FIXES
+    container = CONTAINER
+
     def __init__(self, config: Kubernetes, timeout: float = TIMEOUT_SECONDS) -> None:
         """Raises ConfigError for a kubeconfig that cannot be read."""
         from kubernetes.client import BatchV1Api, CoreV1Api
 
         self._config = config
-        self._api = KubernetesApi(config.kubeconfig, "kubernetes", FIXES)
+        self._api = KubernetesApi(config.kubeconfig, "kubernetes", self.fixes)
         self._batch, self._core = BatchV1Api(self._api.client), CoreV1Api(self._api.client)
         self._options = {"namespace": config.namespace, "_request_timeout": timeout}
 
     def status(self, program: str) -> ProcessStatus:
-        spec, _, name = _declared(program)
+        spec, _, name = declared(program)
         return process_status(program, self._observe(spec, name))
 
     def start(self, program: str) -> bool:
-        spec, component, name = _declared(program)
+        spec, component, name = declared(program)
         seen = self._observe(spec, name)
         status = process_status(program, seen)
         if status.state is ProcessState.STOPPING:
@@ -78,7 +82,7 @@ class KubernetesRuntime(Runtime):
 
     def stop(self, program: str, grace: float, instance: str | None = None) -> ProcessStatus:
         began = time.monotonic()
-        _, _, name = _declared(program)
+        _, _, name = declared(program)
         status = self.status(program)
         if instance not in (None, status.identity):
             return status
@@ -99,8 +103,8 @@ class KubernetesRuntime(Runtime):
         return status
 
     def tail(self, program: str, size: int = 8192) -> list[str]:
-        _, _, name = _declared(program)
-        pods = [Pod(data) for data in self._pods(name)]
+        _, _, name = declared(program)
+        pods = [Pod(data, self.container) for data in self._pods(name)]
         started = [pod for pod in pods if pod.started is not None]
         if not started:
             return []
@@ -110,7 +114,7 @@ class KubernetesRuntime(Runtime):
                 newest.name,
                 self._core.read_namespaced_pod_log,
                 name=newest.name,
-                container=CONTAINER,
+                container=self.container,
                 tail_lines=max(size // LINE_BYTES, 1),
                 # Else the client takes a log that is JSON for a document.
                 _preload_content=False,
@@ -124,7 +128,7 @@ class KubernetesRuntime(Runtime):
         # In this order: a Job that is made meanwhile has none of these pods.
         now, found = time.time(), self._pods(name)
         try:
-            job = self._json(name, self._batch.read_namespaced_job, name=name)
+            job = self._read(name)
         except NotFound:
             return Observed(None, found, (), now)
         pods = [pod for pod in found if pod["metadata"]["labels"].get(UID_LABEL) == job["metadata"]["uid"]]
@@ -156,11 +160,8 @@ class KubernetesRuntime(Runtime):
         ]
 
     def _suspend(self, name: str) -> None:
-        body = {"spec": {"suspend": True}}
         try:
-            self._ask(
-                name, self._batch.patch_namespaced_job, name=name, body=body, field_manager=FIELD_MANAGER
-            )
+            self._patch(name, {"spec": {"suspend": True}})
         except NotFound:
             return  # without a Job no pod is replaced
 
@@ -168,21 +169,30 @@ class KubernetesRuntime(Runtime):
         """Delete this Job with its pods, and wait until it is gone. Raises Conflict if it is another now."""
         options = {"propagationPolicy": "Foreground", "preconditions": {"uid": uid}}
         try:
-            self._ask(name, self._batch.delete_namespaced_job, name=name, body=options)
+            self._delete(name, options)
         except NotFound:
             return
         if not wait_for(lambda: self._is_gone(name, uid), HARD_SECONDS):
             raise Unreachable(
-                f"Job {name} is not gone {HARD_SECONDS:.0f} s after its deletion. Fix: see its finalizers",
+                f"{name} is not gone {HARD_SECONDS:.0f} s after its deletion. Fix: see its finalizers",
                 ErrorCode.KUBERNETES_UNREACHABLE,
             )
 
     def _is_gone(self, name: str, uid: str) -> bool:
         try:
-            job = self._json(name, self._batch.read_namespaced_job, name=name)
+            found = self._read(name)
         except NotFound:
             return True
-        return bool(job["metadata"]["uid"] != uid)
+        return bool(found["metadata"]["uid"] != uid)
+
+    def _read(self, name: str) -> dict[str, Any]:
+        return dict(self._json(name, self._batch.read_namespaced_job, name=name))
+
+    def _patch(self, name: str, body: dict[str, Any]) -> None:
+        self._ask(name, self._batch.patch_namespaced_job, name=name, body=body, field_manager=FIELD_MANAGER)
+
+    def _delete(self, name: str, options: dict[str, Any]) -> None:
+        self._ask(name, self._batch.delete_namespaced_job, name=name, body=options)
 
     def _delete_pods(self, job: str, grace: int, is_forced: bool = False) -> None:
         for pod in map(Pod, self._pods(job)):
@@ -227,7 +237,7 @@ class KubernetesRuntime(Runtime):
         return self._api.ask(label, lambda: request(**self._options, **arguments))
 
 
-def _declared(program: str) -> tuple[StreamSpec, Component, str]:
+def declared(program: str) -> tuple[StreamSpec, Component, str]:
     """Its stream, component, and the name of its Job. Other streams may be invalid."""
     # stream-<name> or stream-<name>-<component>; neither has a dash.
     name = program.partition("-")[2].partition("-")[0]

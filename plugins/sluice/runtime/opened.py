@@ -18,7 +18,10 @@ def open_runtime(platform: Platform, timeout: float = TIMEOUT_SECONDS) -> Runtim
     # Their libraries take a second to import.
     if platform.kubernetes:
         from sluice.runtime.kubernetes import KubernetesRuntime
+        from sluice.runtime.spark_operator import SparkOperatorRuntime
 
+        if platform.kubernetes.mode == "operator":
+            return SparkOperatorRuntime(platform.kubernetes, timeout)
         return KubernetesRuntime(platform.kubernetes, timeout)
     if platform.supervisor:
         from sluice.runtime.supervisord import SupervisorRuntime

@@ -191,4 +191,4 @@ def _restarts(said: _Said, pod: Pod | None) -> tuple[float, ...]:
     if count < 1 or newest is None or said.created is None:
         return ()
     step = max(newest - said.created, 0.0) / count
-    return tuple(newest - step * before for before in range(count))[:RESTARTS_KEPT][::-1]
+    return tuple(newest - step * before for before in reversed(range(min(count, RESTARTS_KEPT))))
