@@ -24,6 +24,11 @@ MAX_NAME = 47 - 9
 START_SECONDS = 600
 
 
+def pod_name(job: PodJob) -> str:
+    """Without what the provider adds."""
+    return f"{job.spec.name.replace('_', '-')}-{job.job}"[:MAX_NAME].rstrip("-")
+
+
 def job_pod(task_id: str, job: PodJob, config: Kubernetes) -> KubernetesPodOperator:
     """What makes the pod, shows its log, and deletes it when it ended or the task is killed.
 
@@ -31,7 +36,7 @@ def job_pod(task_id: str, job: PodJob, config: Kubernetes) -> KubernetesPodOpera
     """
     pod = {
         "metadata": {
-            "name": f"{job.spec.name.replace('_', '-')}-{job.job}"[:MAX_NAME].rstrip("-"),
+            "name": pod_name(job),
             "namespace": config.namespace,
             "labels": job.labels,
         },

@@ -98,10 +98,12 @@ class SparkJobOperator(StreamMixin, SparkSubmitOperator):
     def _run_pod(self, context: Context, options: Sequence[str], cluster: Kubernetes) -> None:
         # Half a second to import, and only on a cluster.
         from sluice.operators.job_pod import job_pod
+        from sluice.operators.spark_application import job_application_operator
         from sluice.runtime.kubernetes import FIXES
 
         job = PodJob(self.spec, self.job, tuple(options), SPARK_JOB, self.conf or {})
-        pod = self._pod = job_pod(self.task_id, job, cluster)
+        make = job_application_operator if cluster.mode == "operator" else job_pod
+        pod = self._pod = make(self.task_id, job, cluster)
         fixes = FIXES | {404: "none, if the pod was deleted: the next attempt makes another"}
         api = KubernetesApi(cluster.kubeconfig, "kubernetes", fixes)
         try:
