@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.cncf.kubernetes.utils.container import get_container_termination_message
 from airflow.providers.cncf.kubernetes.operators.spark_kubernetes import SparkKubernetesOperator
+from airflow.providers.cncf.kubernetes.utils.container import get_container_termination_message
 from airflow.sdk.exceptions import AirflowException
 from kubernetes.client import ApiException
 

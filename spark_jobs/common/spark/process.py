@@ -121,7 +121,8 @@ def run_process(name: str, work: Callable[[threading.Event], None]) -> int:
 
 
 def exit_code(code: int, line: str) -> int:
-    """``code``; 0 instead of one of exits.FINAL if exits.TERMINATION_LOG names a file, which then has both."""
+    """``code``; 0 instead of one of exits.FINAL if exits.TERMINATION_LOG names a file, which then has both
+    code and line."""
     path = os.environ.get(exits.TERMINATION_LOG)
     if path is None or code not in exits.FINAL:
         return code

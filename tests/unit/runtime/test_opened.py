@@ -10,6 +10,7 @@ from sluice.model.spec.config import ConfigError
 from sluice.model.spec.platform import Kubernetes, Platform, Supervisor, parse
 from sluice.runtime.kubernetes import KubernetesRuntime
 from sluice.runtime.opened import open_runtime
+from sluice.runtime.spark_operator import SparkOperatorRuntime
 from sluice.runtime.supervisord import SupervisorRuntime
 from tests.support import kubeconfig
 from tests.support.raising import raising
@@ -54,7 +55,8 @@ def _platform(*sections: str) -> Platform:
 def test_one_section_names_the_runtime(tmp_path: Path) -> None:
     assert isinstance(open_runtime(_platform(SUPERVISOR)), SupervisorRuntime)
     configured = f'{KUBERNETES}kubeconfig = "{kubeconfig.write(tmp_path)}"\n'
-    assert isinstance(open_runtime(_platform(configured)), KubernetesRuntime)
+    assert type(open_runtime(_platform(configured))) is KubernetesRuntime
+    assert isinstance(open_runtime(_platform(f'{configured}mode = "operator"\n')), SparkOperatorRuntime)
 
 
 def test_two_runtimes_or_none_are_an_error() -> None:

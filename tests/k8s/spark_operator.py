@@ -1,0 +1,86 @@
+"""A stand-in for the Spark operator, which cannot be had here: a test says what it does to one resource."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+from kubernetes import client
+
+from sluice.model.kubernetes.spark_application import DRIVER_CONTAINER, GROUP, PLURAL, VERSION
+from sluice.model.spec.platform import Kubernetes
+from sluice.runtime.spark_operator import SparkOperatorRuntime
+from tests.k8s.conftest import NAMESPACE
+from tests.k8s.control_plane import ControlPlane
+
+ACCOUNT = "sluice-airflow"
+NAME = "nyc-taxi-consumer"
+IMAGE = "registry.test/sluice/jobs:1"
+WHERE = (GROUP, VERSION, NAMESPACE, PLURAL)
+DRIVER = f"{NAME}-driver"
+
+
+class World:
+    """The runtime as the service account of k8s/base, and an administrator who is the operator."""
+
+    def __init__(self, plane: ControlPlane, folder: Path) -> None:
+        self.plane, self._folder = plane, folder
+        api = plane.api()
+        self.custom, self.core = client.CustomObjectsApi(api), client.CoreV1Api(api)
+        self.batch = client.BatchV1Api(api)
+
+    def runtime(self, account: str = ACCOUNT, namespace: str = NAMESPACE) -> SparkOperatorRuntime:
+        request = {"spec": {"audiences": [], "expirationSeconds": 3600}}
+        created = self.core.create_namespaced_service_account_token(account, NAMESPACE, request)
+        path = self._folder / f"{account}.yaml"
+        path.touch(mode=0o600)
+        path.write_text(yaml.safe_dump(self.plane.kubeconfig_of({"token": created.status.token})))
+        return SparkOperatorRuntime(Kubernetes(namespace, IMAGE, "operator", kubeconfig=str(path)))
+
+    def application(self) -> dict[str, Any]:
+        return dict(self.custom.get_namespaced_custom_object(*WHERE, NAME))
+
+    def say(self, state: str, **status: Any) -> None:
+        application = {"state": state, "errorMessage": status.pop("error", "")}
+        body = {"status": {"applicationState": application, "driverInfo": {"podName": DRIVER}, **status}}
+        self.custom.patch_namespaced_custom_object_status(*WHERE, NAME, body)
+
+    def submit(self) -> None:
+        """Make its driver pod, as spark-submit does of the template, and have it run."""
+        spec = self.application()["spec"]
+        pod = spec["driver"]["template"]["spec"]
+        pod["containers"][0] |= {
+            "image": spec["image"],
+            "args": ["driver"],
+            "resources": {"limits": {"memory": "1Gi"}},
+        }
+        self.core.create_namespaced_pod(NAMESPACE, {"metadata": {"name": DRIVER}, "spec": pod})
+        # Otherwise the API server removes a pod at once, which no kubelet has.
+        target = {"apiVersion": "v1", "kind": "Node", "name": "none"}
+        self.core.create_namespaced_pod_binding(
+            DRIVER, NAMESPACE, {"metadata": {"name": DRIVER}, "target": target}, _preload_content=False
+        )
+        self.report("Running", {"running": {"startedAt": now()}})
+        self.say("RUNNING", executionAttempts=1, submissionAttempts=1, lastSubmissionAttemptTime=now())
+
+    def report(self, phase: str, state: dict[str, Any]) -> None:
+        found = {"name": DRIVER_CONTAINER, "image": IMAGE, "imageID": "", "ready": False, "restartCount": 0}
+        body = {"status": {"phase": phase, "containerStatuses": [found | {"state": state}]}}
+        self.core.patch_namespaced_pod_status(DRIVER, NAMESPACE, body)
+
+    def end(self, code: int, message: str = "") -> None:
+        ended = {"exitCode": code, "message": message, "startedAt": now(), "finishedAt": now()}
+        self.report("Failed" if code else "Succeeded", {"terminated": ended})
+
+    def remove_driver(self) -> None:
+        try:
+            self.core.delete_namespaced_pod(DRIVER, NAMESPACE, body={"gracePeriodSeconds": 0})
+        except client.ApiException as error:
+            if error.status != 404:
+                raise
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
