@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import yaml
 
 from local.base import REPO
 from sluice.model import exits
@@ -21,6 +22,7 @@ from sluice.model.kubernetes.spark_application import (
     component_application,
     job_application,
 )
+from sluice.model.spec import overrides
 from sluice.model.spec import stream as streams
 from sluice.model.spec.cluster import Cluster, container_mb, memory_mb
 from sluice.model.spec.platform import Kubernetes
@@ -161,3 +163,15 @@ def test_a_driver_is_reached_by_its_address() -> None:
 def test_further_configuration_of_a_job_is_kept() -> None:
     job = PodJob(TEN, "compact", (), SPARK_JOB, {"spark.a": "b"})
     assert job_application(job, CONFIG, "n")["spec"]["sparkConf"]["spark.a"] == "b"
+
+
+def test_the_example_of_the_docs_is_what_is_applied(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(overrides.VARIABLE, str(REPO / "k8s" / "overlays" / "prod" / "overrides.toml"))
+    text = (REPO / "docs" / "kubernetes.md").read_text()
+    examples = re.findall(r"^```yaml\n(.*?)^```$", text, re.M | re.S)
+    (example,) = [one for one in examples if "kind: SparkApplication" in one]
+    spec, config = streams.load("nyc_taxi"), Kubernetes("sluice", "sluice/jobs:0.1.0", "operator")
+    expected = component_application(spec, spec.components["consumer"], config)
+    for role in ("driver", "executor"):
+        del expected["spec"][role]["template"]
+    assert yaml.safe_load(example) == expected
