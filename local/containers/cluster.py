@@ -29,6 +29,8 @@ from sluice.model.spec.platform import ROLES
 
 # Set in the pods that have all passwords.
 NAMESPACE_VARIABLE, IMAGE_VARIABLE = "SLUICE_NAMESPACE", "SLUICE_JOBS_IMAGE"
+# How components and Spark jobs run: as [kubernetes] of the platform file has it.
+MODE_VARIABLE = "SLUICE_SPARK_MODE"
 # A ConfigMap of the overlay: the installation's own values for the streams. Airflow's pods mount it too.
 OVERRIDES_MAP = "sluice-overrides"
 # Secret `sluice-passwords`, which a person makes (`make k8s-render ARGS=passwords`).
@@ -87,6 +89,7 @@ class ClusterStack(ContainerStack):
         documents["airflow"]["kubernetes"] = {
             "namespace": self.namespace,
             "image": self._environ[IMAGE_VARIABLE],
+            "mode": self._environ.get(MODE_VARIABLE, "native"),
             "overrides": OVERRIDES_MAP,
         }
         if self.strimzi:

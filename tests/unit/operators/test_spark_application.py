@@ -1,4 +1,4 @@
-"""The SparkApplication of a bounded Spark job: what the provider makes of it, how it fails, what it deletes."""
+"""The SparkApplication of a bounded Spark job: what the provider makes of it, and its failures."""
 
 from __future__ import annotations
 

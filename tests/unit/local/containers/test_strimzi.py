@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from local.containers import layout
-from local.containers.cluster import ClusterStack
 from local.runtime.context import Context
-from local.runtime.home import complete_secrets
-from local.runtime.ports import DEFAULTS, Network
 from sluice.model.spec import platform
 from sluice.model.spec.platform import Strimzi
+from tests.support.cluster_stack import FakeArtifacts
 
-SECRETS = complete_secrets({})
 PEM = "-----BEGIN CERTIFICATE-----"
 # Secrets of pods that reach Kafka, and the key of the authority in each.
 CLIENTS = {
@@ -25,22 +19,6 @@ CLIENTS = {
     "sluice-platform-producer": "kafka-ca.crt",
     "sluice-platform-consumer": "kafka-ca.crt",
 }
-
-
-class FakeArtifacts(ClusterStack):
-    """With a context of paths that need not exist."""
-
-    def __init__(self, context: Context, folder: Path, cluster: str) -> None:
-        file = folder / "secrets"
-        file.write_text(json.dumps(SECRETS))
-        given = {"SLUICE_NAMESPACE": "lake", "SLUICE_JOBS_IMAGE": "sluice/jobs:0.1.0"}
-        super().__init__(file, given | {"SLUICE_STRIMZI_CLUSTER": cluster})
-        network = Network(DEFAULTS, bind=layout.ANY, hosts=layout.HOSTS)
-        self._context = replace(context, network=network, secrets=SECRETS, home=layout.HOME)
-
-    @property
-    def context(self) -> Context:
-        return self._context
 
 
 def test_every_role_knows_strimzi_s_kafka(context: Context, tmp_path: Path) -> None:

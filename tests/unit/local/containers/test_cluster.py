@@ -1,0 +1,55 @@
+"""What each pod of a cluster is given: its own passwords, and the way to run components."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from local.runtime.context import Context
+from sluice.model.spec import platform
+from sluice.model.spec.platform import ROLES, Kubernetes
+from tests.support.cluster_stack import SECRETS, FakeArtifacts
+
+AIRFLOW = ("airflow_fernet", "airflow_api_secret", "airflow_jwt", "airflow_operator", "postgres_airflow")
+# Its database is also an Airflow connection.
+TASKS = (*AIRFLOW, "postgres_results", "kafka_airflow", "minio_airflow", "lake_airflow", "metrics")
+# Secret -> the passwords in it, and no other.
+WANTED = {
+    "sluice-postgres": {"postgres_admin"},
+    "sluice-kafka": {"kafka_broker", "kafka_admin", "kafka_cluster", *(f"kafka_{role}" for role in ROLES)},
+    "sluice-minio": {"minio_root"},
+    "sluice-airflow": {*TASKS},
+    "sluice-task": {*TASKS, "kafka_maintenance", "minio_maintenance", "lake_maintenance"},
+    "sluice-platform-producer": {"kafka_producer", "minio_producer", "lake_producer", "spark"},
+    "sluice-platform-consumer": {"kafka_consumer", "minio_consumer", "lake_consumer", "spark"},
+    "sluice-kafka-passwords": {f"kafka_{role}" for role in ROLES},
+    "sluice-connections": set(),
+}
+
+
+def test_no_pod_has_another_s_passwords(context: Context, tmp_path: Path) -> None:
+    made = FakeArtifacts(context, tmp_path).secrets_of_pods()
+    found = {
+        name: {key for key, value in SECRETS.items() if value in "".join(texts.values())}
+        for name, texts in made.items()
+    }
+    assert found == WANTED
+
+
+@pytest.mark.parametrize("mode", ["native", "operator"])
+def test_airflow_is_told_how_components_run(context: Context, tmp_path: Path, mode: str) -> None:
+    made = FakeArtifacts(context, tmp_path, SLUICE_SPARK_MODE=mode).secrets_of_pods()
+    for name in ("sluice-airflow", "sluice-task"):
+        found = platform.parse(made[name]["platform__airflow.toml"], name)
+        assert found.supervisor is None
+        assert found.kubernetes == Kubernetes("lake", "sluice/jobs:0.1.0", mode, "sluice-overrides")
+
+
+def test_checkpoints_are_in_a_bucket_since_pods_have_no_volume_in_common(
+    context: Context, tmp_path: Path
+) -> None:
+    made = FakeArtifacts(context, tmp_path).secrets_of_pods()
+    for role in ("producer", "consumer"):
+        found = platform.parse(made[f"sluice-platform-{role}"][f"{role}.toml"], role)
+        assert found.checkpoints.root == "s3a://checkpoints"
