@@ -123,7 +123,7 @@ def test_overrides_of_the_streams_are_mounted() -> None:
     pod = pod_spec(PodJob(TAXI, "consumer"), replace(CONFIG, overrides="mine"))
     assert _volumes(pod)["overrides"]["configMap"] == {"name": "mine"}
     (mount,) = [one for one in pod["containers"][0]["volumeMounts"] if one["name"] == "overrides"]
-    assert _environment(pod)["SLUICE_STREAM_OVERRIDES"] == mount["mountPath"]
+    assert _environment(pod)["SLUICE_STREAM_OVERRIDES"] == f"{mount['mountPath']}/overrides.toml"
     assert "SLUICE_STREAM_OVERRIDES" not in _environment(pod_spec(PodJob(TAXI, "consumer"), CONFIG))
 
 
