@@ -84,3 +84,38 @@ class World:
 
 def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def submission(application: dict[str, Any], master: str, folder: Path) -> list[str | Path]:
+    """What follows `spark-submit` as the operator calls it (submission.go of 2.4), but for its own labels.
+
+    ``folder``: gets the pod templates.
+    """
+    name, spec = application["metadata"]["name"], application["spec"]
+    conf = {
+        "spark.kubernetes.namespace": application["metadata"]["namespace"],
+        "spark.kubernetes.submission.waitAppCompletion": "false",
+        "spark.kubernetes.container.image": spec["image"],
+        "spark.kubernetes.container.image.pullPolicy": spec["imagePullPolicy"],
+        "spark.kubernetes.driver.pod.name": f"{name}-driver",
+        "spark.executor.instances": str(spec["executor"]["instances"]),
+        **spec["sparkConf"],
+    }
+    for role in ("driver", "executor"):
+        pod, kubernetes = spec[role], f"spark.kubernetes.{role}"
+        template = folder / f"{role}.yaml"
+        template.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Pod", **pod["template"]}))
+        labels = application["metadata"]["labels"] | pod.get("labels", {})
+        conf |= {
+            f"spark.{role}.cores": str(pod["cores"]),
+            f"spark.{role}.memory": pod["memory"],
+            f"spark.{role}.memoryOverhead": pod["memoryOverhead"],
+            f"{kubernetes}.request.cores": pod["coreRequest"],
+            f"{kubernetes}.limit.cores": pod["coreLimit"],
+            f"{kubernetes}.podTemplateFile": str(template),
+            f"{kubernetes}.podTemplateContainerName": f"spark-kubernetes-{role}",
+            **{f"{kubernetes}.label.{key}": value for key, value in labels.items()},
+        }
+    options = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
+    deploy = ["--master", f"k8s://{master}", "--deploy-mode", "cluster", "--name", name]
+    return [*deploy, *options, spec["mainApplicationFile"], *spec["arguments"]]

@@ -3,14 +3,19 @@ what the Spark operator would: driver pods, and the resource's status."""
 
 from __future__ import annotations
 
+import os
+import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyspark
 import pytest
 from kubernetes import client
 
+from local.setup.bootstrap import java_home
 from local.stack.stack import wait_until
 from sluice.clients.errors import Refused, Unreachable
 from sluice.clients.kubernetes import FIELD_MANAGER
@@ -19,16 +24,18 @@ from sluice.model.error_codes import ErrorCode
 from sluice.model.health.sample import Problem, ProcessState
 from sluice.model.kubernetes.pods import SPARK_JOB, PodJob
 from sluice.model.kubernetes.spark_application import (
+    DRIVER_CONTAINER,
     PLURAL,
     component_application,
     job_application,
 )
 from sluice.model.spec import stream as streams
+from sluice.model.spec.cluster import Cluster, container_mb
 from sluice.model.spec.platform import Kubernetes
 from sluice.runtime.spark_operator import SparkOperatorRuntime
 from tests.k8s.conftest import NAMESPACE
 from tests.k8s.control_plane import ControlPlane
-from tests.k8s.spark_operator import DRIVER, IMAGE, NAME, WHERE, World, now
+from tests.k8s.spark_operator import DRIVER, IMAGE, NAME, WHERE, World, now, submission
 from tests.support.raising import raising
 
 PROGRAM = "stream-nyc_taxi"
@@ -125,7 +132,7 @@ def test_a_preempted_executor_is_read_from_the_events(world: World) -> None:
     assert runtime.start(PROGRAM)
     world.submit()
     world.say("RUNNING", executorState={"nyc-taxi-consumer-ab123-exec-1": "FAILED"})
-    for name in ("nyc-taxi-consumer-ab123-exec-1", "another-exec-1"):
+    for name in ("nyc-taxi-consumer-ab123-exec-1", "other-stream-ab123-exec-1"):
         event = {
             "metadata": {"name": name},
             "involvedObject": {"kind": "Pod", "name": name, "namespace": NAMESPACE},
@@ -237,3 +244,38 @@ def test_a_component_without_a_jvm_is_a_job_here_too(world: World) -> None:
     finally:
         world.batch.delete_namespaced_job("wiki-changes-producer", NAMESPACE)
     assert runtime.tail(PROGRAM) == []
+
+
+def test_spark_makes_the_driver_pod_of_the_resource(world: World, tmp_path: Path) -> None:
+    """By spark-submit itself, as the operator runs it: Spark merges templates, arguments and sizes."""
+    spec, component = _taxi()
+    ten = replace(spec, cluster=Cluster(executors=10, driver_memory="2g"))
+    application = component_application(ten, component, Kubernetes(NAMESPACE, IMAGE, "operator"))
+    master = world.plane.kubeconfig_of({})["clusters"][0]["cluster"]["server"]
+    environment = os.environ | {"KUBECONFIG": str(world.plane.kubeconfig), "JAVA_HOME": str(java_home())}
+    program = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    command = [program, *submission(application, master, tmp_path)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    pod = _driver(world)
+    (container,) = pod["spec"]["containers"]
+    assert container["name"] == DRIVER_CONTAINER
+    assert container["args"][:4:2] == ["driver", "/opt/spark/conf/spark.properties"]
+    assert container["args"][3:] == [
+        "--class",
+        "org.apache.spark.deploy.PythonRunner",
+        application["spec"]["mainApplicationFile"],
+        *application["spec"]["arguments"],
+    ]
+    memory = f"{container_mb('2g')}Mi"
+    assert container["resources"]["limits"] == {"cpu": "2", "memory": memory}
+    assert container["resources"]["requests"]["memory"] == memory
+    (expected,) = application["spec"]["driver"]["template"]["spec"]["containers"]
+    assert container["securityContext"] == expected["securityContext"]
+    assert {one["name"] for one in expected["env"]} < {one["name"] for one in container["env"]}
+    # What docker/driver reads, too.
+    assert "SPARK_APPLICATION_ID" in {one["name"] for one in container["env"]}
+    assert pod["spec"]["serviceAccountName"] == "sluice-spark"
+    assert pod["spec"]["terminationGracePeriodSeconds"] == spec.supervision.shutdown_grace_seconds
+    assert application["metadata"]["labels"].items() <= pod["metadata"]["labels"].items()
+    assert pod["metadata"]["labels"]["spark-role"] == "driver"

@@ -64,6 +64,10 @@ def job_application_operator(task_id: str, job: PodJob, config: Kubernetes) -> J
         namespace=config.namespace,
         config_file=config.kubeconfig or None,
         in_cluster=not config.kubeconfig,
+        # The platform file alone says how to log in; the provider's hook takes None.
+        kubernetes_conn_id=None,  # type: ignore[arg-type]
+        # The default, 5 s, is longer than a start with the image there.
+        startup_check_interval_seconds=1,
         log_pod_spec_on_failure=False,
         startup_timeout_seconds=START_SECONDS,
         get_logs=True,

@@ -1,4 +1,4 @@
-"""The SparkApplication of a bounded Spark job: what the provider makes of it, and its failures."""
+"""The SparkApplication of a bounded Spark job: what the provider makes of it, how it fails, what it ends."""
 
 from __future__ import annotations
 
@@ -91,6 +91,7 @@ def test_the_resource_is_ours_with_the_labels_of_its_task(monkeypatch: pytest.Mo
         assert (labels["dag_id"], labels["task_id"]) == ("nyc_taxi_load", "produce")
     assert made["spec"]["restartPolicy"] == {"type": "Never"}
     assert operator.delete_on_termination
+    assert operator.kubernetes_conn_id is None
     assert operator.get_logs
 
 

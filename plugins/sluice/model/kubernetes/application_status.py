@@ -137,11 +137,8 @@ def _over(said: _Said, pod: Pod | None) -> State:
     if pod is None or pod.exit is None:
         reason = failure_reason(said.error.splitlines()) if said.error else "it has no driver pod"
         return ProcessState.FATAL, f"its SparkApplication is {said.state}: {reason}", _problem(said, pod)
-    message = _message(pod)
-    final = exits.final_end(message)
-    if final is not None:
-        return ProcessState.EXITED, final[1], None
-    reason = failure_reason(message.splitlines()) if message else ended_text(pod)
+    lines = _message(pod).splitlines()
+    reason = failure_reason(lines) if lines else ended_text(pod)
     return ProcessState.EXITED, reason, _problem(said, pod)
 
 

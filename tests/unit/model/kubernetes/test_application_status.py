@@ -187,6 +187,14 @@ def test_a_final_end_is_read_from_the_termination_message(code: int, state: str)
     assert found.is_misconfigured is (code == exits.CONFIGURATION)
 
 
+def test_one_that_is_over_stays_so_when_it_is_suspended() -> None:
+    """The operator suspends only what is not over."""
+    for driver in (ended(0, message=exits.termination_message(76, "SLU-501 Fenced")), None):
+        found = status(app("COMPLETED", suspend=True), driver)
+        assert found.state in ENDED
+    assert status(app("FAILED", suspend=True), ended(1)).exit_status == 1
+
+
 def test_an_end_with_0_is_not_restarted_by_the_operator() -> None:
     found = status(app("COMPLETED"), ended(0))
     assert (found.state, found.exit_status) == (S.EXITED, 0)
