@@ -102,10 +102,11 @@ class SparkJobOperator(StreamMixin, SparkSubmitOperator):
         from sluice.runtime.kubernetes import FIXES
 
         job = PodJob(self.spec, self.job, tuple(options), SPARK_JOB, self.conf or {})
-        make = job_application_operator if cluster.mode == "operator" else job_pod
+        make, missing = job_pod, "none, if the pod was deleted: the next attempt makes another"
+        if cluster.mode == "operator":
+            make, missing = job_application_operator, f"install the Spark operator; {missing}"
         pod = self._pod = make(self.task_id, job, cluster)
-        fixes = FIXES | {404: "none, if the pod was deleted: the next attempt makes another"}
-        api = KubernetesApi(cluster.kubeconfig, "kubernetes", fixes)
+        api = KubernetesApi(cluster.kubeconfig, "kubernetes", FIXES | {404: missing})
         try:
             # Not `execute`, which Airflow keeps for tasks of their own.
             api.ask(f"{cluster.namespace}/{self.name}", lambda: pod.execute_sync(context))
