@@ -28,8 +28,10 @@ def main(arguments: list[str]) -> int:
 
         print(usage())
         return 0
-    if command == "compose-env":
-        return _compose_env()
+    if command in ("compose-env", "k8s-render"):
+        code = _without_setup(command, arguments[1:])
+        if code is not None:
+            return code
     if command not in WITHOUT_SETUP:
         tools = bootstrap.ensure_tools()
         done = subprocess.run(
@@ -48,13 +50,21 @@ def main(arguments: list[str]) -> int:
     raise AssertionError("execve does not return")
 
 
-def _compose_env() -> int:
-    """Without set-up: the images contain everything."""
+def _without_setup(command: str, arguments: list[str]) -> int | None:
+    """Generate passwords: the images contain everything else. None if that is not what is asked for."""
     sys.path.insert(0, str(REPO / "plugins"))
     from local.checks import arguments_given
-    from local.containers import env_file
 
-    return env_file.main(arguments_given())
+    given = [*arguments_given(), *arguments]
+    if command == "compose-env":
+        from local.containers import env_file
+
+        return env_file.main(given)
+    if given[:1] == ["passwords"]:
+        from local.kubernetes import passwords
+
+        return passwords.main(given[1:])
+    return None
 
 
 if __name__ == "__main__":

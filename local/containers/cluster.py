@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import base64
 import os
+import re
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -28,13 +30,17 @@ from sluice.model.spec.config import dump
 from sluice.model.spec.platform import ROLES
 
 # Set in the pods that have all passwords.
-NAMESPACE_VARIABLE, IMAGE_VARIABLE = "SLUICE_NAMESPACE", "SLUICE_JOBS_IMAGE"
+NAMESPACE_VARIABLE = "SLUICE_NAMESPACE"
+# Another image of jobs than the one beside Airflow's.
+IMAGE_VARIABLE = "SLUICE_JOBS_IMAGE"
 # How components and Spark jobs run: as [kubernetes] of the platform file has it.
 MODE_VARIABLE = "SLUICE_SPARK_MODE"
 # A ConfigMap of the overlay: the installation's own values for the streams. Airflow's pods mount it too.
 OVERRIDES_MAP = "sluice-overrides"
 # Secret `sluice-passwords`, which a person makes (`make k8s-render ARGS=passwords`).
 PASSWORDS = Path("/etc/sluice/passwords/sluice")
+# One key per role, for Strimzi's users (local/kubernetes/users.py).
+KAFKA_PASSWORDS = "sluice-kafka-passwords"
 # Where the scheduler finds the pod of a task.
 POD_TEMPLATE = "/etc/sluice/airflow/pod-template.yaml"
 # Until Airflow's database is provisioned and migrated.
@@ -60,6 +66,19 @@ class ClusterStack(ContainerStack):
     def namespace(self) -> str:
         return self._environ[NAMESPACE_VARIABLE]
 
+    @cached_property
+    def image(self) -> str:
+        """The one that this pod runs, which is Airflow's: however an overlay has set it."""
+        from kubernetes.client import CoreV1Api
+
+        core, name = CoreV1Api(self.api.client), socket.gethostname()
+        pod = self.api.ask(f"pod {name}", lambda: core.read_namespaced_pod(name, self.namespace))
+        return str(pod.spec.containers[0].image)
+
+    @cached_property
+    def api(self) -> KubernetesApi:
+        return KubernetesApi("", "kubernetes", _FIXES)
+
     @property
     def strimzi(self) -> str:
         """The name of Strimzi's Kafka resource; empty if Kafka is the plain pod."""
@@ -70,7 +89,6 @@ class ClusterStack(ContainerStack):
         found = super().context
         settings = {
             "CORE__EXECUTOR": "KubernetesExecutor",
-            "CORE__PARALLELISM": "16",
             # The image has the plugin as a package.
             "CORE__PLUGINS_FOLDER": str(self.home.airflow / "plugins"),
             "KUBERNETES_EXECUTOR__NAMESPACE": self.namespace,
@@ -81,6 +99,20 @@ class ClusterStack(ContainerStack):
             found, airflow_settings={**found.airflow_settings, **settings}, overrides=pods.OVERRIDES
         )
 
+    def executor_settings(self) -> dict[str, str]:
+        """The image of tasks: a template in a ConfigMap is out of kustomize's reach."""
+        repository, _, tag = self.image.rpartition(":")
+        if not repository or "/" in tag:
+            repository, tag = self.image, "latest"
+        return {
+            "KUBERNETES_EXECUTOR__WORKER_CONTAINER_REPOSITORY": repository,
+            "KUBERNETES_EXECUTOR__WORKER_CONTAINER_TAG": tag,
+        }
+
+    def jobs_image(self) -> str:
+        """`…/airflow:1` is `…/jobs:1`."""
+        return self._environ.get(IMAGE_VARIABLE) or re.sub(r"airflow(?=[^/]*$)", "jobs", self.image)
+
     def platform_documents(self) -> dict[str, roles.Document]:
         documents = roles.documents(self.home, self.context.network, self.secrets)
         for document in documents.values():
@@ -88,13 +120,18 @@ class ClusterStack(ContainerStack):
         del documents["airflow"]["supervisor"]
         documents["airflow"]["kubernetes"] = {
             "namespace": self.namespace,
-            "image": self._environ[IMAGE_VARIABLE],
+            "image": self.jobs_image(),
             "mode": self._environ.get(MODE_VARIABLE, "native"),
             "overrides": OVERRIDES_MAP,
         }
         if self.strimzi:
             strimzi.connect(documents, self.home.platform, self.namespace, self.strimzi)
         return documents
+
+    def advice(self, services: Sequence[str]) -> str:
+        pods = ",".join(services)
+        selector = f"'app.kubernetes.io/component in ({pods})'"
+        return f"kubectl --namespace {self.namespace} describe pod --selector {selector}, then logs"
 
     def provisioning(self) -> dict[str, Callable[[], None]]:
         users = {role: (f"sluice-{role}", self.secrets[f"minio_{role}"]) for role in ROLES}
@@ -107,7 +144,8 @@ class ClusterStack(ContainerStack):
 
     def secrets_of_pods(self, authority: str = "") -> dict[str, dict[str, str]]:
         """Name of a Secret -> key -> text. ``authority``: of Strimzi's certificates."""
-        stack, documents = self.context, self.platform_documents()
+        settings = {**self.context.airflow_settings, **self.executor_settings()}
+        stack, documents = replace(self.context, airflow_settings=settings), self.platform_documents()
         volumes = [
             layout.postgres_volume(stack, "all"),
             layout.minio_volume(stack),
@@ -121,8 +159,7 @@ class ClusterStack(ContainerStack):
             made[platform_secret(role)] = {f"{role}.toml": text, SPARK_SECRET: self.secrets["spark"]}
             if authority:
                 made[platform_secret(role)][strimzi.AUTHORITY] = authority
-        # Of Strimzi's users (local/kubernetes/users.py).
-        made["sluice-kafka-passwords"] = {role: self.secrets[f"kafka_{role}"] for role in ROLES}
+        made[KAFKA_PASSWORDS] = {role: self.secrets[f"kafka_{role}"] for role in ROLES}
         # Airflow's tasks fill it.
         made[CONNECTIONS_SECRET] = {}
         return made
@@ -165,8 +202,7 @@ def configure(stack: ClusterStack) -> int:
     """Write the Secrets of all pods; no pod gets another's passwords. Idempotent."""
     from kubernetes.client import CoreV1Api
 
-    api = KubernetesApi("", "kubernetes", _FIXES)
-    core = CoreV1Api(api.client)
+    api, core = stack.api, CoreV1Api(stack.api.client)
     authority = strimzi.authority(api, core, stack.namespace, stack.strimzi) if stack.strimzi else ""
     for name, keys in stack.secrets_of_pods(authority).items():
         body = {

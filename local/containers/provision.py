@@ -121,7 +121,7 @@ def _provision(name: str, stack: ContainerStack, board: ProgressDisplay, then: C
             return False
         return True
 
-    fix = f"Fix: docker compose ps, docker compose logs {' '.join(stack.services(name))}"
+    fix = f"Fix: {stack.advice(stack.services(name))}"
     with board.step(name) as step:
         if not wait_for(answers, SECONDS, 0.5):
             raise UnhealthyService(f"{name} did not answer within {SECONDS:.0f} s ({reasons[-1]}). {fix}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -83,6 +83,10 @@ class ContainerStack(Systems):
         if name == "kafka":
             return list(self.context.network.nodes)
         return ["minio-erasure" if name == "minio" and "erasure" in self.profiles else name]
+
+    def advice(self, services: Sequence[str]) -> str:
+        """What tells why services do not answer."""
+        return f"docker compose ps, docker compose logs {' '.join(services)}"
 
     def next_steps(self, figures: Path, query: str) -> str:
         return f"Rows: docker compose run --rm -e Q='{query}' tools sql"

@@ -1,24 +1,21 @@
 """`make k8s-render ARGS="users"`: YAML for `kubectl apply --server-side -f -`.
 
-`passwords` is for `kubectl create -f -`, which refuses to replace what is there.
+`passwords` (local.kubernetes.passwords) needs no set-up.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable, Sequence
 
 import yaml
 
+from local.kubernetes.passwords import NAMESPACE
 from local.kubernetes.users import Resource, kafka_users
-from local.runtime.home import complete_secrets
 from local.services import streams
 from sluice.model.spec import stream
 
-NAMESPACE, CLUSTER = "sluice", "kafka"
-# With the passwords of all services, for the pods that configure and provision them.
-PASSWORDS = "sluice-passwords"
+CLUSTER = "kafka"
 
 
 def users(options: argparse.Namespace) -> list[Resource]:
@@ -26,22 +23,7 @@ def users(options: argparse.Namespace) -> list[Resource]:
     return kafka_users(topics, streams.result_topics(), options.namespace, options.cluster)
 
 
-def passwords(options: argparse.Namespace) -> list[Resource]:
-    """New ones at each call: the data can be opened with those of their time only."""
-    return [
-        {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": {"name": PASSWORDS, "namespace": options.namespace},
-            "stringData": {"sluice": json.dumps(complete_secrets({}))},
-        }
-    ]
-
-
-RENDERERS: dict[str, Callable[[argparse.Namespace], list[Resource]]] = {
-    "passwords": passwords,
-    "users": users,
-}
+RENDERERS: dict[str, Callable[[argparse.Namespace], list[Resource]]] = {"users": users}
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -22,10 +22,14 @@ class FakeArtifacts(ClusterStack):
         """``cluster``: name of Strimzi's Kafka resource; empty for the plain pod."""
         file = folder / "secrets"
         file.write_text(json.dumps(SECRETS))
-        given = {"SLUICE_NAMESPACE": "lake", "SLUICE_JOBS_IMAGE": "sluice/jobs:0.1.0"}
+        given = {"SLUICE_NAMESPACE": "lake"}
         super().__init__(file, given | {"SLUICE_STRIMZI_CLUSTER": cluster} | environ)
         network = Network(DEFAULTS, bind=layout.ANY, hosts=layout.HOSTS)
         self._context = replace(context, network=network, secrets=SECRETS, home=layout.HOME)
+
+    @property
+    def image(self) -> str:
+        return self._environ.get("IMAGE", "sluice/airflow:0.1.0")
 
     @property
     def context(self) -> Context:

@@ -21,6 +21,13 @@ FIELD_MANAGER = "sluice"
 APPLY = "application/apply-patch+yaml"
 
 
+# Part of what admission says -> what a person does about it.
+_ADMISSION = {
+    "exceeded quota": "raise the namespace's ResourceQuota, or lower [cluster] in stream.toml",
+    "violates PodSecurity": "none here: report it, with the profile of the namespace",
+}
+
+
 class NotFound(Refused):
     """404: the object is not there, or its kind or namespace is not."""
 
@@ -79,7 +86,17 @@ class KubernetesApi:
             raise Unreachable(message, ErrorCode.KUBERNETES_UNREACHABLE) from error
         kinds: dict[int, type[Refused]] = {404: NotFound, 409: Conflict}
         kind = kinds.get(error.status, Refused)
-        raise kind(f"{message}. Fix: {self._fixes[error.status]}", ErrorCode.KUBERNETES_REFUSED) from error
+        raise kind(
+            f"{message}. Fix: {self._fix(error.status, said)}", ErrorCode.KUBERNETES_REFUSED
+        ) from error
+
+    def _fix(self, status: int, said: str) -> str:
+        # 403 is not only for a missing right: admission refuses with it too.
+        if status == 403:
+            for part, fix in _ADMISSION.items():
+                if part in said:
+                    return fix
+        return self._fixes[status]
 
 
 def connect(kubeconfig: str, section: str) -> ApiClient:

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from sluice.model.spec.platform import Kubernetes
 
 
+# Of the provider's text for a pod that found no node in time.
+_NO_NODE = "took too long to be scheduled"
+
+
 class SubmitHook(SparkSubmitHook):
     """The provider's hook, whose processes get ``child_environment``, not Airflow's."""
 
@@ -64,6 +68,7 @@ class SparkJobOperator(StreamMixin, SparkSubmitOperator):
         self.job = job
         self.submitted: dict[str, str] = {"stream": stream, "job": job}
         self._pod: KubernetesPodOperator | None = None
+        self._is_killed = False
 
     @property
     def cluster(self) -> Kubernetes | None:
@@ -85,6 +90,8 @@ class SparkJobOperator(StreamMixin, SparkSubmitOperator):
         # deploy mode the provider raises RuntimeError for a driver that failed.
         except (AirflowException, RuntimeError) as error:
             reason = failure_reason(str(error).splitlines())
+            if _NO_NODE in reason:
+                reason += ". Fix: see the pod's events above; add nodes, or lower [cluster] in stream.toml"
             code = code_in(reason) or ErrorCode.PROCESS_FAILED
             fail = failed if code in PERMANENT else failed_attempt
             text = reason.removeprefix(code).lstrip()
@@ -112,6 +119,13 @@ class SparkJobOperator(StreamMixin, SparkSubmitOperator):
             api.ask(f"{cluster.namespace}/{self.name}", lambda: pod.execute_sync(context))
         except ClientError as error:
             raise failed_attempt(error.code, error) from error
+        if self._is_killed:
+            # The provider takes the end of a pod that it deleted itself for none.
+            raise failed_attempt(
+                ErrorCode.PROCESS_FAILED,
+                f"the {self.job} of stream {self.stream!r} was ended with this task. Fix: none, the next "
+                "attempt does what is left",
+            )
 
     def _get_hook(self) -> SparkSubmitHook:
         hook = super()._get_hook()
@@ -121,6 +135,7 @@ class SparkJobOperator(StreamMixin, SparkSubmitOperator):
 
     def on_kill(self) -> None:
         if self._pod is not None:
+            self._is_killed = True
             self._pod.on_kill()
         # Before the submit the provider would search for a connection.
         if self._hook is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
@@ -9,7 +10,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
 from kubernetes import client
 
 from local.base import REPO
@@ -73,8 +73,8 @@ class Platform:
         for number in range(VOLUMES):
             self.node.volume(f"volume-{number}", "60Gi")
         self.kubectl("apply", "--filename", str(REPO / "k8s/base/namespace.yaml"))
-        passwords = run(sys.executable, "-m", "local.cli", "k8s-render", "passwords")
-        self.secrets = yaml.safe_load(yaml.safe_load(passwords)["stringData"]["sluice"])
+        passwords = run(sys.executable, "-m", "local", "k8s-render", "passwords")
+        self.secrets = json.loads(json.loads(passwords)["stringData"]["sluice"])
         self._create(passwords)
         self.applied = time.time()
         self.kubectl("apply", "--server-side", "--kustomize", str(OVERLAY))
@@ -103,7 +103,7 @@ class Platform:
 
     def _create(self, text: str) -> None:
         """Not through argv, since it has passwords."""
-        file = self._folder / "passwords.yaml"
+        file = self._folder / "passwords.json"
         file.touch(mode=0o600)
         file.write_text(text)
         self.kubectl("create", "--filename", str(file))

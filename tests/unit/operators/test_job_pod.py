@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -81,6 +82,13 @@ def test_a_pod_and_its_executors_have_names_that_spark_takes() -> None:
     assert len(made.metadata.name) <= 47
 
 
+def refused(said: str) -> ApiException:
+    """As admission answers: with the status of a missing right."""
+    error = ApiException(status=403, reason="Forbidden")
+    error.body = json.dumps({"message": f'pods "x" is forbidden: {said}'})
+    return error
+
+
 class Run:
     """A task on a cluster whose pod fails as the provider says it."""
 
@@ -124,6 +132,8 @@ def test_a_pod_that_failed_has_the_code_of_its_log(
     ("failure", "code", "said"),
     [
         (ApiException(status=403, reason="Forbidden"), "SLU-252", "apply k8s/base"),
+        (refused("exceeded quota: compute"), "SLU-252", "raise the namespace's ResourceQuota"),
+        (refused('violates PodSecurity "restricted:latest"'), "SLU-252", "report it"),
         (ApiException(status=404, reason="Not Found"), "SLU-252", "makes another"),
         (ApiException(status=503, reason="Unavailable"), "SLU-251", "503"),
         (ReadTimeoutError(HTTPConnectionPool("h"), "/", "timed out"), "SLU-251", "does not answer"),
@@ -162,6 +172,26 @@ def test_a_kill_deletes_the_pod(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     pod.__dict__["client"] = SimpleNamespace(delete_namespaced_pod=lambda **given: deleted.append(given))
     run.step.on_kill()
     assert deleted == [{"name": "nyc-taxi-change-1", "namespace": "sluice"}]
+
+
+def test_a_job_that_was_ended_with_its_task_is_no_success(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The provider returns as after a success once it has deleted the pod itself."""
+    run = Run(monkeypatch, tmp_path, None)
+
+    def killed(operator: KubernetesPodOperator, context: object) -> None:
+        run.step.on_kill()
+
+    monkeypatch.setattr(KubernetesPodOperator, "execute_sync", killed)
+    with raising(AirflowException, "SLU-500", "was ended with this task", "the next attempt"):
+        run.step.submit(given(), [])
+
+
+def test_a_pod_without_a_node_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    failure = AirflowException("Pod took too long to be scheduled on the cluster, giving up.")
+    with raising(AirflowException, "took too long to be scheduled", "add nodes, or lower [cluster]"):
+        Run(monkeypatch, tmp_path, failure).step.submit(given(), [])
 
 
 def test_the_login_is_the_platform_files(tmp_path: Path) -> None:

@@ -53,3 +53,31 @@ def test_checkpoints_are_in_a_bucket_since_pods_have_no_volume_in_common(
     for role in ("producer", "consumer"):
         found = platform.parse(made[f"sluice-platform-{role}"][f"{role}.toml"], role)
         assert found.checkpoints.root == "s3a://checkpoints"
+
+
+@pytest.mark.parametrize(
+    ("image", "repository", "tag", "jobs"),
+    [
+        ("sluice/airflow:0.2.0", "sluice/airflow", "0.2.0", "sluice/jobs:0.2.0"),
+        (
+            "host:5000/airflow/airflow-arm",
+            "host:5000/airflow/airflow-arm",
+            "latest",
+            "host:5000/airflow/jobs-arm",
+        ),
+        ("x/airflow@sha256:ab", "x/airflow@sha256", "ab", "x/jobs@sha256:ab"),
+    ],
+)
+def test_tasks_and_jobs_have_the_images_beside_configure_s(
+    context: Context, tmp_path: Path, image: str, repository: str, tag: str, jobs: str
+) -> None:
+    stack = FakeArtifacts(context, tmp_path, IMAGE=image)
+    made = stack.secrets_of_pods()
+    script = made["sluice-airflow"]["start__airflow-scheduler"]
+    prefix = "export AIRFLOW__KUBERNETES_EXECUTOR__WORKER_CONTAINER"
+    assert f"{prefix}_REPOSITORY={repository}\n" in script
+    assert f"{prefix}_TAG={tag}\n" in script
+    # An executor joins them with a colon.
+    assert f"{repository}:{tag}" in (image, f"{image}:latest")
+    assert stack.jobs_image() == jobs
+    assert FakeArtifacts(context, tmp_path, SLUICE_JOBS_IMAGE="mine:1").jobs_image() == "mine:1"
