@@ -37,6 +37,11 @@ IMAGE_VARIABLE = "SLUICE_JOBS_IMAGE"
 MODE_VARIABLE = "SLUICE_SPARK_MODE"
 # A ConfigMap of the overlay: the installation's own values for the streams. Airflow's pods mount it too.
 OVERRIDES_MAP = "sluice-overrides"
+# A task reports to the API server with a token of its own, and asks it for connections.
+NOT_FOR_TASKS = frozenset(
+    f"AIRFLOW__{name}"
+    for name in ("DATABASE__SQL_ALCHEMY_CONN", "CORE__FERNET_KEY", "API__SECRET_KEY", "API_AUTH__JWT_SECRET")
+)
 # Secret `sluice-passwords`, which a person makes (`make k8s-render ARGS=passwords`).
 PASSWORDS = Path("/etc/sluice/passwords/sluice")
 # One key per role, for Strimzi's users (local/kubernetes/users.py).
@@ -118,12 +123,6 @@ class ClusterStack(ContainerStack):
         for document in documents.values():
             document["checkpoints"] = {"root": f"s3a://{roles.CHECKPOINTS}"}
         del documents["airflow"]["supervisor"]
-        documents["airflow"]["kubernetes"] = {
-            "namespace": self.namespace,
-            "image": self.jobs_image(),
-            "mode": self._environ.get(MODE_VARIABLE, "native"),
-            "overrides": OVERRIDES_MAP,
-        }
         if self.strimzi:
             strimzi.connect(documents, self.home.platform, self.namespace, self.strimzi)
         return documents
@@ -132,6 +131,15 @@ class ClusterStack(ContainerStack):
         pods = ",".join(services)
         selector = f"'app.kubernetes.io/component in ({pods})'"
         return f"kubectl --namespace {self.namespace} describe pod --selector {selector}, then logs"
+
+    def kubernetes(self) -> roles.Document:
+        """The section of role airflow's platform file; `provision` does without."""
+        return {
+            "namespace": self.namespace,
+            "image": self.jobs_image(),
+            "mode": self._environ.get(MODE_VARIABLE, "native"),
+            "overrides": OVERRIDES_MAP,
+        }
 
     def provisioning(self) -> dict[str, Callable[[], None]]:
         users = {role: (f"sluice-{role}", self.secrets[f"minio_{role}"]) for role in ROLES}
@@ -146,6 +154,7 @@ class ClusterStack(ContainerStack):
         """Name of a Secret -> key -> text. ``authority``: of Strimzi's certificates."""
         settings = {**self.context.airflow_settings, **self.executor_settings()}
         stack, documents = replace(self.context, airflow_settings=settings), self.platform_documents()
+        documents["airflow"]["kubernetes"] = self.kubernetes()
         volumes = [
             layout.postgres_volume(stack, "all"),
             layout.minio_volume(stack),
@@ -176,6 +185,7 @@ def _airflow(stack: Context, documents: Mapping[str, roles.Document], authority:
     def program(name: str, words: Sequence[str]) -> Program:
         return Program(name, words, environment, priority=60, directory=stack.home.root)
 
+    task = {name: value for name, value in environment.items() if name not in NOT_FOR_TASKS}
     components = [*airflow.programs(stack), program("airflow-wait", [command, *wait])]
     return [
         Volume(
@@ -185,11 +195,16 @@ def _airflow(stack: Context, documents: Mapping[str, roles.Document], authority:
         ),
         Volume(
             "task",
-            files | layout.platform(stack, documents, ("airflow", "maintenance")),
+            _of_tasks(files) | layout.platform(stack, documents, ("airflow", "maintenance")),
             # The executor gives the command.
-            {"airflow-task": script(program("airflow-task", ["env"]))},
+            {"airflow-task": script(replace(program("airflow-task", ["env"]), environment=task))},
         ),
     ]
+
+
+def _of_tasks(files: Mapping[Path, str]) -> dict[Path, str]:
+    """Without the password of Airflow's user."""
+    return {path: text for path, text in files.items() if path.name != "passwords.json"}
 
 
 def _keys(volume: Volume) -> dict[str, str]:

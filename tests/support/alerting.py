@@ -15,6 +15,7 @@ ALERTING = frozenset(
         Health.IMAGE_MISSING,
         Health.QUOTA_EXCEEDED,
         Health.UNSCHEDULABLE,
+        Health.NOT_STARTED,
         Health.EXECUTOR_PREEMPTED,
         Health.UNKNOWN,
     }

@@ -112,22 +112,25 @@ class Lifecycle:
         suspended = self.history.suspended()
         if suspended is None or suspended.get("run") != request.run:
             self.history.record("suspend", request.document(), datetime.now(UTC))
-        process = self._status()
-        if process.state in ENDED:
-            return _nothing(f"{process.message()}, suspended")
-        began = datetime.now(UTC)
+        return self.stop(request)
+
+    def stop(self, request: Request) -> ActionResult:
+        """Stop the process of a suspended component: also if something else has started it since."""
+        process, began = self._status(), datetime.now(UTC)
+        # Also one that has ended: its runtime may restart it later.
         ended = self.runtime.stop(self.component.program, self.spec.supervision.shutdown_grace_seconds)
-        now = datetime.now(UTC)
-        self.history.record(
-            "stop",
-            request.document()
-            | {
-                "identity": process.identity,
-                "exit_status": ended.exit_status,
-                "seconds": round((now - began).total_seconds(), 1),
-            },
-            now,
-        )
+        if process.state not in ENDED:
+            now = datetime.now(UTC)
+            self.history.record(
+                "stop",
+                request.document()
+                | {
+                    "identity": process.identity,
+                    "exit_status": ended.exit_status,
+                    "seconds": round((now - began).total_seconds(), 1),
+                },
+                now,
+            )
         return _nothing(f"{ended.message()}, suspended")
 
     def resume(self, request: Request) -> bool:

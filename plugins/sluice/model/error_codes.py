@@ -94,6 +94,7 @@ class ErrorCode(StrEnum):
     HEALTH_QUOTA_EXCEEDED = "SLU-609", "Health: quota exceeded"
     HEALTH_UNSCHEDULABLE = "SLU-610", "Health: unschedulable"
     HEALTH_EXECUTOR_PREEMPTED = "SLU-611", "Health: executor preempted"
+    HEALTH_NOT_STARTED = "SLU-612", "Health: not started"
     # Queries and sinks.
     SINK_WRITE_FAILED = "SLU-701", "Sink write failed"
     PARTIAL_SNAPSHOT_READ = "SLU-702", "Query read a part of a snapshot"

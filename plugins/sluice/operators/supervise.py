@@ -23,8 +23,10 @@ from sluice.model.health.status import (
     NEEDS_DECISION,
     RESTARTABLE,
     Action,
+    Health,
     HealthReport,
     action_for,
+    must_stop,
     no_action,
 )
 from sluice.model.notifications import has_recovered
@@ -169,8 +171,16 @@ class SuperviseOperator(ActingOperator):
                 is_restartable and newest.process and newest.process.is_misconfigured
             ):
                 self._request_decision(context, assessed)
-            elif newest.process and newest.process.state is ProcessState.BACKOFF and is_restartable:
+            elif (
+                newest.process
+                and newest.process.state is ProcessState.BACKOFF
+                and assessed.health is Health.OUT_OF_MEMORY
+            ):
                 self.log.info("left to its runtime, which restarts it: %s", assessed.message)
+            elif must_stop(assessed.health, newest.process):
+                self.log.warning("it is suspended and runs: %s", assessed.message)
+                request = request_from(context, "it is suspended, and ran", requested=False)
+                self.log.info("%s", self.lifecycle.stop(request).message)
             elif is_restartable:
                 request = request_from(context, assessed.message, requested=False)
                 self.wait_for_recovery(self.lifecycle.restart(request, assessed), before)

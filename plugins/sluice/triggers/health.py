@@ -25,6 +25,7 @@ from sluice.model.health.status import (
     HealthReport,
     RestartHistory,
     action_for,
+    must_stop,
     no_action,
 )
 from sluice.model.spec.config import ConfigError
@@ -90,6 +91,7 @@ class HealthTrigger(StreamTrigger):
             observation = replace(observation, report=await self._with_maintenance(observation.report))
         report = observation.report
         is_well = report.health in no_action(self.component) and MAINTENANCE_OVERDUE not in report.details
+        is_well = is_well and not must_stop(report.health, observation.samples[-1].process)
         if not is_well:
             _settled.pop(history_name(self.stream, self.component), None)
         if is_check and is_well and not await self._must_tell(report.health):

@@ -188,6 +188,15 @@ def test_a_hold_is_recorded_before_the_process_is_ended(kept: Kept) -> None:
     assert suspended.startswith("by ada since 2")
 
 
+@pytest.mark.parametrize("state", [S.EXITED, S.BACKOFF])
+def test_a_hold_reaches_the_runtime_also_of_a_process_that_it_would_restart(kept: Kept, state: S) -> None:
+    """Kubernetes makes another pod minutes later, unless its Job is suspended."""
+    made, runtime = lifecycle(kept, state)
+    made.suspend(PERSON)
+    assert runtime.kept_stopped or [did[0] for did in runtime.did] == ["stop"]
+    assert len(events(kept, "stop")) == (state is S.BACKOFF)
+
+
 def test_holding_again_in_the_same_run_is_one_hold_and_in_another_two(kept: Kept) -> None:
     made, _ = lifecycle(kept, S.EXITED)
     made.suspend(PERSON)

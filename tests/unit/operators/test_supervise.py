@@ -19,7 +19,7 @@ from sluice.clients.lake.catalog import Lake
 from sluice.clients.ledger import History
 from sluice.model import exits
 from sluice.model.health.heartbeat import Heartbeat, HeartbeatState
-from sluice.model.health.sample import Position, Problem, ProcessExit, ProcessStatus
+from sluice.model.health.sample import ENDED, Position, Problem, ProcessExit, ProcessStatus
 from sluice.model.health.sample import ProcessState as S
 from sluice.model.health.status import WELL, Health
 from sluice.model.spec import stream
@@ -504,6 +504,20 @@ def test_stop_suspends_the_component_until_start(world: World) -> None:
     world.supervise(user="ada", action="start")
     assert world.did == ["stop 20", "start"]
     assert world.happened[-3:] == ["resume", "start", "recovered"]
+
+
+@pytest.mark.parametrize("state", [S.RUNNING, S.BACKOFF])
+def test_what_runs_though_it_is_suspended_is_stopped_again(world: World, state: S) -> None:
+    """A start was under way, or a backup of the cluster from before the stop was restored."""
+    world.supervise(user="ada", action="stop", reason="new feed")
+    world.process = replace(world.process, state=state, since=world.now)
+    assert world.supervise() == "suspended"
+    assert world.did == ["stop 20", "stop 20"]
+    assert world.process.state in ENDED
+    *_, again = events(world.kept, "stop")
+    assert (again["who"], again["requested"]) == ("schedule", False)
+    assert world.supervise() == "suspended"
+    assert world.did == ["stop 20", "stop 20"]
 
 
 def test_start_leaves_what_runs_alone(world: World) -> None:

@@ -53,6 +53,7 @@ class _Component(Rules):
         return (
             self._suspended,
             self._has_problem,
+            self.not_started,
             self.keeps_ending,
             self._ended,
             self._clock,
@@ -79,7 +80,7 @@ class _Component(Rules):
             message = f"another instance, process {other.pid}, is active: {self._activity(other)}"
             return self.say(Health.FENCED, f"{ended}; {message}", True)
         message = f"{ended}; {self.context()}"
-        if self.process.state is ProcessState.BACKOFF:
+        if self.is_restarting:
             return self.say(Health.STARTING, message, False)
         return self.unhealthy(Health.DOWN, message, self._is_confirmed())
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sluice.model import exits
 from sluice.model.health.retention import already_deleted, topic_id_changed, topic_truncated
-from sluice.model.health.sample import ProcessState, Sample, ordered
+from sluice.model.health.sample import Sample, ordered
 from sluice.model.health.status import (
     Health,
     HealthReport,
@@ -45,6 +45,7 @@ class _Consumer(Rules):
             self._recreated,
             self._lost,
             self.has_problem,
+            self.not_started,
             self.keeps_ending,
             self._ended,
             self._no_writer,
@@ -95,7 +96,9 @@ class _Consumer(Rules):
             message = f"{ended}: writer epoch {timeline.epoch} is active; {self._waiting()}"
             return self.say(Health.FENCED, message, True)
         message = f"{ended}; {self._waiting()}"
-        if self.process.state is ProcessState.BACKOFF:
+        if self.is_restarting:
+            if self.timeline.risk:
+                return self.say(Health.DATA_AT_RISK, f"{self.timeline.risk}; {message}", True)
             return self.say(Health.STARTING, message, False)
         is_final = timeline.confirmed(
             lambda earlier: (

@@ -87,6 +87,10 @@ GUIDES: Mapping[Health, Guide] = {
         "No node of the cluster has room for it.",
         "Add nodes, or lower its requests.",
     ),
+    Health.NOT_STARTED: Guide(
+        "The cluster does not start its pod.",
+        "The message or the pod's events have the reason: a Secret, a volume or a right is missing.",
+    ),
     Health.EXECUTOR_PREEMPTED: Guide(
         "It makes no progress: pods of a higher priority took the place of its executors.",
         "Add nodes, or give its pods a higher priority class.",

@@ -39,6 +39,8 @@ class Problem(StrEnum):
     QUOTA_EXCEEDED = "quota exceeded"
     # No node has room for it.
     UNSCHEDULABLE = "unschedulable"
+    # Its runtime does not start it, for another reason.
+    NOT_STARTED = "not started"
     # It runs, and another pod of a higher priority took an executor's place.
     EXECUTOR_PREEMPTED = "executor preempted"
 
@@ -70,7 +72,8 @@ class ProcessStatus(JsonRecord):
     ``pid`` and ``since`` (its start): of the component, not of the parent process that restarts it.
     ``restarts``: starts by the runtime itself since the last start on request, oldest first, the newest 20;
     ``last_exit``: since then, too. ``restart_at``: of the next restart, in BACKOFF. ``problem``: None if
-    nothing outside of the process is wrong; ``description`` then says more of it.
+    nothing outside of the process is wrong; ``description`` then says more of it. ``created``: when a runtime
+    made what it has not started yet.
     """
 
     program: str
@@ -83,6 +86,7 @@ class ProcessStatus(JsonRecord):
     last_exit: ProcessExit | None = None
     restart_at: float | None = None
     problem: Problem | None = None
+    created: float | None = None
 
     @property
     def is_alive(self) -> bool:
@@ -98,9 +102,9 @@ class ProcessStatus(JsonRecord):
 
     @property
     def identity(self) -> str:
-        """Instance id: the second of its start, "0" before the first. No pid: a runtime forgets it when the
-        instance ends."""
-        return str(int(self.since or 0))
+        """Instance id: the second of its start, or of its creation before it starts; "0" before the first. No
+        pid: a runtime forgets it when the instance ends."""
+        return str(int(self.since or self.created or 0))
 
     def message(self) -> str:
         detail = f" ({self.description})" if self.description else ""

@@ -57,6 +57,7 @@ class Health(StrEnum):
     IMAGE_MISSING = "image missing"
     QUOTA_EXCEEDED = "quota exceeded"
     UNSCHEDULABLE = "unschedulable"
+    NOT_STARTED = "not started"
     EXECUTOR_PREEMPTED = "executor preempted"
     # A system did not answer, or it was not observed for long enough.
     UNKNOWN = "unknown"
@@ -80,8 +81,12 @@ _COUNTS_IN: Mapping[Problem, frozenset[ProcessState]] = {
     Problem.IMAGE_MISSING: _NOT_STARTED,
     Problem.QUOTA_EXCEEDED: _NOT_STARTED,
     Problem.UNSCHEDULABLE: _NOT_STARTED,
+    Problem.NOT_STARTED: _NOT_STARTED,
     Problem.EXECUTOR_PREEMPTED: frozenset(),
 }
+
+# Of RESTARTABLE.
+_RESTARTABLE_PROBLEMS = frozenset({Problem.NODE_LOST, Problem.OUT_OF_MEMORY})
 
 
 def problem_of(process: ProcessStatus) -> Problem | None:
@@ -95,6 +100,13 @@ def no_action(component: str) -> frozenset[Health]:
     """Statuses that need no action. A component other than the consumer may be replaced by a process that
     this runtime does not know."""
     return NO_ACTION if component == CONSUMER else NO_ACTION | {Health.FENCED}
+
+
+def must_stop(health: Health, process: ProcessStatus | None) -> bool:
+    """Whether it is suspended and runs, or would be restarted: a start was under way when it was suspended,
+    or the runtime was restored to a state from before."""
+    ends = ENDED | {ProcessState.STOPPING, ProcessState.UNKNOWN}
+    return health is Health.SUSPENDED and process is not None and process.state not in ends
 
 
 @dataclass(frozen=True)
@@ -179,12 +191,33 @@ class Rules(ABC):
         wait = "" if process.restart_at is None else f" in {max(process.restart_at - self.now.at, 0):.0f} s"
         return f"{message}; the runtime restarts it{wait}"
 
+    @property
+    def is_restarting(self) -> bool:
+        """In BACKOFF, and its runtime is not late with the restart."""
+        process = self.process
+        due = process.restart_at or (process.last_exit.at if process.last_exit else process.created)
+        late = 0.0 if due is None else self.now.at - due
+        return process.state is ProcessState.BACKOFF and late < self.policy.startup_timeout_seconds
+
+    def not_started(self) -> HealthReport | None:
+        """A cluster has made its pod, and does not start it: another one would not start either."""
+        process, timeout = self.process, self.policy.startup_timeout_seconds
+        if process.state is not ProcessState.STARTING or process.since or process.created is None:
+            return None
+        seconds = self.now.at - process.created
+        if seconds < timeout:
+            return None
+        message = f"{process.message()} for {seconds:.0f} s (startup timeout {timeout} s); {self.context()}"
+        return self.say(Health.NOT_STARTED, message, True)
+
     def has_problem(self) -> HealthReport | None:
         """A problem outside of the process; final only if an earlier sample shows it too, because a pod that
         was just created may have no node yet."""
         problem, state = problem_of(self.process), self.process.state
         if problem is None:
             return None
+        if state is ProcessState.BACKOFF and not self.is_restarting and problem in _RESTARTABLE_PROBLEMS:
+            return None  # down: its runtime does not do what it should
         health, is_final = Health(problem.value), self.confirmed(self._has_same_problem)
         if health not in RESTARTABLE:
             # How an earlier instance ended is not its cause.

@@ -67,6 +67,7 @@ def application_status(program: str, seen: ObservedApplication) -> ProcessStatus
         program=program,
         state=state,
         since=pod.started if pod else None,
+        created=_created(said, pod),
         exit_status=last_exit.code if last_exit else None,
         description=description,
         restarts=restarts,
@@ -74,6 +75,13 @@ def application_status(program: str, seen: ObservedApplication) -> ProcessStatus
         restart_at=said.restart_at if state is ProcessState.BACKOFF else None,
         problem=problem,
     )
+
+
+def _created(said: _Said, pod: Pod | None) -> float | None:
+    """When the driver pod was made, or before the first its resource; None between two pods."""
+    if pod is not None:
+        return seconds(pod.data["metadata"].get("creationTimestamp"))
+    return None if said.submissions else said.created
 
 
 class _Said:

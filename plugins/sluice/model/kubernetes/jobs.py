@@ -105,6 +105,7 @@ def process_status(program: str, seen: Observed) -> ProcessStatus:
         program=program,
         state=state,
         since=newest.started if newest else None,
+        created=_created(seen.job, newest),
         exit_status=last_exit.code if last_exit else None,
         description=description,
         restarts=restarts,
@@ -112,6 +113,20 @@ def process_status(program: str, seen: Observed) -> ProcessStatus:
         restart_at=_restart_at(seen.job or {}, pods) if state is ProcessState.BACKOFF else None,
         problem=problem,
     )
+
+
+def _created(job: Object | None, newest: Pod | None) -> float | None:
+    """When the newest pod was made, or before the first its Job; None between two pods."""
+    made = newest.data if newest else job
+    if made is None or (newest is None and _number_made(made)):
+        return None
+    return seconds(made["metadata"].get("creationTimestamp"))
+
+
+def _number_made(job: Object) -> int:
+    """Pods that the Job has had."""
+    status = job.get("status", {})
+    return sum(int(status.get(name) or 0) for name in ("failed", "succeeded", "active"))
 
 
 class Pod:
@@ -228,8 +243,8 @@ def _between(job: Object, seen: Observed, pod: Pod | None) -> State:
     """The Job has no pod now: it makes one, or waits before it does."""
     created = [text for reason, text in seen.events if reason == "FailedCreate"]
     if created:
-        problem = Problem.QUOTA_EXCEEDED if "exceeded quota" in created[-1] else None
-        return ProcessState.BACKOFF, created[-1], problem
+        refused = Problem.QUOTA_EXCEEDED if "exceeded quota" in created[-1] else Problem.NOT_STARTED
+        return ProcessState.BACKOFF, created[-1], refused
     if pod is None:
         return ProcessState.STARTING, "its Job makes a pod", None
     problem = Problem.OUT_OF_MEMORY if is_out_of_memory(pod) else None
@@ -277,9 +292,7 @@ def _failed(job: Object, pod: Pod | None) -> Object | None:
 
 def _restarts(job: Object, pods: Sequence[Pod]) -> tuple[float, ...]:
     """Starts of the pods but the Job's first one, which may have been deleted."""
-    status = job.get("status", {})
-    made = int(status.get("failed") or 0) + int(status.get("succeeded") or 0) + int(status.get("active") or 0)
-    is_first_there = made <= len(pods)
+    is_first_there = _number_made(job) <= len(pods)
     starts = [pod.started for pod in pods[1 if is_first_there else 0 :]]
     return tuple(start for start in starts if start is not None)[-RESTARTS_KEPT:]
 

@@ -97,7 +97,8 @@ def platform_secret(role: str) -> str:
 
 def pod_spec(job: PodJob, config: Kubernetes) -> dict[str, Any]:
     """The ``spec`` of its pod. Ends within the stream's ``shutdown_grace_seconds`` after SIGTERM."""
-    volumes = _volumes(job.role, connections=True)
+    # Only queries write to databases.
+    volumes = _volumes(job.role, connections=job.job == "queries")
     if config.overrides:
         overrides = {"name": "overrides", "configMap": {"name": config.overrides}}
         volumes.append((overrides, {"mountPath": str(PurePosixPath(OVERRIDES).parent), "readOnly": True}))

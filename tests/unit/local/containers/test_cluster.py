@@ -13,13 +13,13 @@ from tests.support.cluster_stack import SECRETS, FakeArtifacts
 
 AIRFLOW = ("airflow_fernet", "airflow_api_secret", "airflow_jwt", "airflow_operator", "postgres_airflow")
 # Its database is also an Airflow connection.
-TASKS = (*AIRFLOW, "postgres_results", "kafka_airflow", "minio_airflow", "lake_airflow", "metrics")
+TASKS = ("postgres_results", "kafka_airflow", "minio_airflow", "lake_airflow", "metrics")
 # Secret -> the passwords in it, and no other.
 WANTED = {
     "sluice-postgres": {"postgres_admin"},
     "sluice-kafka": {"kafka_broker", "kafka_admin", "kafka_cluster", *(f"kafka_{role}" for role in ROLES)},
     "sluice-minio": {"minio_root"},
-    "sluice-airflow": {*TASKS},
+    "sluice-airflow": {*AIRFLOW, *TASKS},
     "sluice-task": {*TASKS, "kafka_maintenance", "minio_maintenance", "lake_maintenance"},
     "sluice-platform-producer": {"kafka_producer", "minio_producer", "lake_producer", "spark"},
     "sluice-platform-consumer": {"kafka_consumer", "minio_consumer", "lake_consumer", "spark"},

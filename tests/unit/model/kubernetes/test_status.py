@@ -118,7 +118,9 @@ def test_a_quota_without_room() -> None:
     found = status(job(), events=[("FailedCreate", QUOTA)])
     assert (found.state, found.problem, found.description) == (S.BACKOFF, Problem.QUOTA_EXCEEDED, QUOTA)
     other = status(job(), events=[("FailedCreate", QUOTA), ("FailedCreate", "violates PodSecurity")])
-    assert (other.state, other.problem, other.description) == (S.BACKOFF, None, "violates PodSecurity")
+    assert (other.state, other.problem, other.description) == (
+        *(S.BACKOFF, Problem.NOT_STARTED, "violates PodSecurity"),
+    )
     assert status(job(), events=[("SuccessfulCreate", "Created pod: a-1")]).state is S.STARTING
 
 
