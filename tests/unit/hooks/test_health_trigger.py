@@ -133,6 +133,10 @@ class World:
 @pytest.mark.parametrize("health", Health)
 def test_it_ends_the_task_if_there_is_nothing_to_do_and_no_request(health: Health) -> None:
     world = World([report(health, is_final=True)])
+    if health is Health.SUSPENDED:
+        world.fire(Task())
+        assert not world.ended_task, "it runs though it is suspended"
+        world.looking = lambda at: sample(at, ProcessStatus("p", ProcessState.STOPPED))
     world.fire(Task())
     assert world.ended_task is (health in no_action("consumer"))
     world.fire(Task(action="stop"))
