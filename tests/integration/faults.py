@@ -13,6 +13,7 @@ import psutil
 from local.drills.consumer_faults import component_processes, suspend_between_append_and_publish
 from local.runtime.processes import stack_processes
 from local.stack.stack import wait_until
+from sluice.model import exits
 from sluice.model.spec.ledger import run_key
 from sluice.model.spec.stream import ENTRY_POINT
 from tests.integration.rig import SPEC, Rig
@@ -43,7 +44,7 @@ def second_consumer(rig: Rig) -> Iterator[subprocess.Popen[bytes]]:
     finally:
         process.terminate()
         code = process.wait(CONSUMER_SECONDS)
-    assert code == 0
+    assert code == exits.STOPPED
 
 
 class Producers:

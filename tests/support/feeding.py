@@ -21,6 +21,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from local.base import REPO
+from sluice.model import exits
 from sluice.model.spec import overrides, stream
 from spark_jobs.common.feed.event import Source
 from spark_jobs.common.feed.lock import Lock
@@ -85,7 +86,7 @@ class StreamingQueryRun:
 
     def stop(self) -> None:
         self.send(signal.SIGTERM)
-        assert self.ends() == 0, self.log
+        assert self.ends() == exits.STOPPED, self.log
 
     def kill(self) -> None:
         self.process.kill()
