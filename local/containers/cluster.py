@@ -52,7 +52,7 @@ POD_TEMPLATE = "/etc/sluice/airflow/pod-template.yaml"
 MIGRATION_SECONDS = 600
 _FIXES = {
     401: "see the pod's service account",
-    403: "apply k8s/base/role-configure.yaml",
+    403: "apply k8s/components/airflow/role-configure.yaml",
     404: "apply the overlay, which has the namespace",
     409: "remove the Secret, or what else manages it",
     422: "see the message",

@@ -108,7 +108,11 @@ def test_images_are_upgraded_under_a_running_stream(platform: Project) -> None:
     now = ids(platform)
     assert {name for name in now if now[name] != containers[name]} == {"streams", "airflow-scheduler"}
     assert graceful_stops(platform) == stops + 1
-    assert platform.airflow.wait(LOAD, run_id, SECONDS) == "success"
+    state = platform.airflow.wait(LOAD, run_id, SECONDS)
+    for task in platform.airflow.tasks(LOAD, run_id):
+        if task["state"] == "failed":
+            print(*platform.airflow.log(LOAD, run_id, task["task_id"])[-40:], sep="\n")
+    assert state == "success"
     after = platform.demo().figures()
     assert_exact(after)
     assert after["topic_records"] == before["topic_records"] + NEW_ROWS
@@ -146,8 +150,8 @@ def test_only_what_must_talk_can(platform: Project) -> None:
     ]
     assert all(reaches(*one) for one in allowed)
     refused = [
-        ("airflow-dag-processor", "kafka-1", 19092),
-        ("airflow-dag-processor", "minio", 19000),
+        # It tells of runs that timed out, and reads the ledger for that; it starts and stops no stream.
+        ("airflow-dag-processor", "supervisor", 19001),
         ("spark-worker", "postgres", 15432),
         ("kafka-1", "postgres", 15432),
         ("minio-erasure", "streams", 19001),

@@ -27,8 +27,10 @@ ACCOUNT = "sluice-configure"
 @pytest.fixture
 def api(control_plane: ControlPlane, tmp_path: Path) -> Iterator[KubernetesApi]:
     """As the service account of `configure`."""
-    for name in ("role", "rolebinding"):
-        path = K8S / "overlays" / "dev" / f"{name}-kafka-authority.yaml"
+    airflow, dev = K8S / "components" / "airflow", K8S / "overlays" / "dev"
+    rights = [airflow / f"{kind}-configure.yaml" for kind in ("serviceaccount", "role", "rolebinding")]
+    rights += [dev / f"{kind}-kafka-authority.yaml" for kind in ("role", "rolebinding")]
+    for path in rights:
         done = control_plane.kubectl("apply", "--server-side", "-f", str(path))
         assert done.returncode == 0, done.stderr
     core = client.CoreV1Api(control_plane.api())
