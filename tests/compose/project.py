@@ -18,6 +18,7 @@ from local.runtime.ports import choose
 from local.services.airflow import USER
 from local.stack.airflow_api import Airflow, AirflowError
 from local.stack.stack import wait_until
+from tests.support import airflow_calls
 
 LOAD = "nyc_taxi_load"
 # Of all that is waited for: a machine with 2 cores starts 12 containers.
@@ -130,16 +131,7 @@ class Project:
         self.compose("run", "--rm", "-T", *mount, "tools", "put")
 
     def wait_task(self, run_id: str, task: str, states: frozenset[str]) -> None:
-        def there() -> bool:
-            try:
-                tasks = self.airflow.tasks(LOAD, run_id)
-            except AirflowError as error:
-                if error.status != 404:
-                    raise
-                return False
-            return any(one["task_id"] == task and one["state"] in states for one in tasks)
-
-        wait_until(f"{task} of {run_id} is one of {sorted(states)}", there, SECONDS, 0.5)
+        airflow_calls.wait_for_task(self.airflow, LOAD, run_id, task, states, SECONDS)
 
 
 class Demo:

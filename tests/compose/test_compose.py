@@ -14,6 +14,7 @@ import pytest
 from local.demo.taxi import SAMPLE
 from local.stack.stack import wait_until
 from tests.compose.project import LOAD, SECONDS, Project
+from tests.support import airflow_calls
 
 pytestmark = pytest.mark.timeout(2400)
 ROWS = 29_999
@@ -109,9 +110,7 @@ def test_images_are_upgraded_under_a_running_stream(platform: Project) -> None:
     assert {name for name in now if now[name] != containers[name]} == {"streams", "airflow-scheduler"}
     assert graceful_stops(platform) == stops + 1
     state = platform.airflow.wait(LOAD, run_id, SECONDS)
-    for task in platform.airflow.tasks(LOAD, run_id):
-        if task["state"] == "failed":
-            print(*platform.airflow.log(LOAD, run_id, task["task_id"])[-40:], sep="\n")
+    airflow_calls.print_failed(platform.airflow, LOAD, run_id)
     assert state == "success"
     after = platform.demo().figures()
     assert_exact(after)

@@ -32,8 +32,5 @@ def running(stream: StreamUnderTest, dags: Sequence[str]) -> Iterator[None]:
 def assert_success(stream: StreamUnderTest, dag: str, run_id: str, state: str) -> None:
     """The run ended well; prints what failed."""
     tasks = {task["task_id"]: task for task in stream.airflow.tasks(dag, run_id)}
-    for name, task in tasks.items():
-        if task["state"] == "failed":
-            log = stream.airflow.log(dag, run_id, name, int(task["try_number"]))
-            print(f"{run_id} {name} failed:\n" + "\n".join(log)[-4000:])
+    airflow_calls.print_failed(stream.airflow, dag, run_id)
     assert state == "success", {name: task["state"] for name, task in tasks.items()}

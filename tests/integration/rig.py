@@ -111,10 +111,8 @@ class Rig(StreamUnderTest):
     def finish(self, run_id: str, seconds: float = LOAD_SECONDS) -> Run:
         state = self.airflow.wait(DAG, run_id, seconds)
         tasks = {task["task_id"]: task["state"] for task in self.airflow.tasks(DAG, run_id)}
-        run = Run(self, run_id, state, tasks)
-        for task in (name for name, end in tasks.items() if end == "failed"):
-            print(f"{run_id} {task} failed:\n{run.log(task, self.attempts(run_id, task))[-3000:]}")
-        return run
+        airflow_calls.print_failed(self.airflow, DAG, run_id)
+        return Run(self, run_id, state, tasks)
 
     def load(self, **conf: Any) -> Run:
         return self.finish(self.start(**conf))

@@ -76,10 +76,7 @@ def finish(rig: Rig, run_id: str) -> Supervised:
 def wait_for_run(rig: Rig, dag: str, run_id: str) -> str:
     """The state in which a run ends. Prints what Airflow says of its failed tasks."""
     state = rig.airflow.wait(dag, run_id, RUN_SECONDS)
-    for task in rig.airflow.tasks(dag, run_id):
-        if task["state"] == "failed":
-            said = "\n".join(rig.airflow.log(dag, run_id, task["task_id"]))
-            print(f"{run_id} failed: {task}\n{said[-3000:]}")
+    airflow_calls.print_failed(rig.airflow, dag, run_id)
     return state
 
 

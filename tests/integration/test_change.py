@@ -100,8 +100,7 @@ def changed(rig: Rig, **conf: Any) -> Any:
 def finished(rig: Rig, run_id: str) -> Any:
     state = rig.airflow.wait(CHANGE, run_id, SECONDS)
     tasks = {task["task_id"]: task["state"] for task in rig.airflow.tasks(CHANGE, run_id)}
-    for task in (name for name, end in tasks.items() if end == "failed"):
-        print("\n".join(rig.airflow.log(CHANGE, run_id, task))[-3000:])
+    airflow_calls.print_failed(rig.airflow, CHANGE, run_id)
     assert (state, tasks) == ("success", dict.fromkeys(STEPS, "success"))
     return airflow_calls.xcom(rig.airflow, CHANGE, run_id, "verify_change")
 

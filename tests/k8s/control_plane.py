@@ -133,6 +133,16 @@ class ControlPlane:
             "current-context": "test",
         }
 
+    def login(self, account: str, namespace: str, folder: Path) -> str:
+        """The path of a kubeconfig, in `folder`, of a service account."""
+        request = {"spec": {"audiences": [], "expirationSeconds": 3600}}
+        core = client.CoreV1Api(self.api())
+        token = core.create_namespaced_service_account_token(account, namespace, request).status.token
+        path = folder / f"{account}.yaml"
+        path.touch(mode=0o600)
+        path.write_text(yaml.safe_dump(self.kubeconfig_of({"token": token})))
+        return str(path)
+
     def kubectl(self, *arguments: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:
         """As a person calls it; its exit code is the caller's to check."""
         environment = os.environ | {

@@ -13,15 +13,14 @@ from typing import Any, Self
 from kubernetes import client
 from urllib3.exceptions import HTTPError
 
+from sluice.model import exits
 from sluice.model.kubernetes.pods import CONTAINER
+from tests.k8s.background import Background
 
-INTERVAL = 0.1
 NODE = "node-1"
-# Of a process that obeys SIGTERM, as exits.STOPPED.
-STOPPED = 143
 
 
-class Kubelet:
+class Kubelet(Background):
     """Starts the pods of a namespace, and ends those that are deleted, while the `with` block runs.
 
     ``starts``: whether a pod gets a node, and its container starts. ``answers``: whether the node does;
@@ -29,23 +28,10 @@ class Kubelet:
     """
 
     def __init__(self, api: Any, namespace: str) -> None:
+        super().__init__()
         self.starts = self.answers = self.obeys = True
-        self.failure: BaseException | None = None
         self._core = client.CoreV1Api(api)
         self._api, self._namespace = api, namespace
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._end.set()
-        self._thread.join(60)
-        assert not self._thread.is_alive()
-        if self.failure is not None:
-            raise self.failure
 
     def pods(self) -> list[dict[str, Any]]:
         found = self._core.list_namespaced_pod(self._namespace, _request_timeout=5)
@@ -65,20 +51,16 @@ class Kubelet:
         conditions = [{"type": "Ready", "status": "False", "reason": "NodeNotReady"}]
         self._status(pod, {"conditions": conditions})
 
-    def _run(self) -> None:
+    def act(self) -> None:
         try:
-            while not self._end.wait(INTERVAL):
-                try:
-                    for pod in self.pods():
-                        self._sync(pod)
-                except HTTPError:
-                    continue  # the API server restarts
-                except client.ApiException as error:
-                    # Deleted or changed meanwhile; or the API server starts.
-                    if error.status not in (403, 404, 409, 500, 503):
-                        raise
-        except BaseException as error:
-            self.failure = error
+            for pod in self.pods():
+                self._sync(pod)
+        except HTTPError:
+            return  # the API server restarts
+        except client.ApiException as error:
+            # Deleted or changed meanwhile; or the API server starts.
+            if error.status not in (403, 404, 409, 500, 503):
+                raise
 
     def _sync(self, pod: dict[str, Any]) -> None:
         is_over = pod["status"]["phase"] in ("Succeeded", "Failed")
@@ -88,7 +70,7 @@ class Kubelet:
             if not is_over:
                 if not self._is_to_end(pod):
                     return
-                self.end(pod, STOPPED)
+                self.end(pod, exits.STOPPED)
             self._delete(pod)
         elif self.starts and self.answers and pod["status"]["phase"] == "Pending":
             self._start(pod)

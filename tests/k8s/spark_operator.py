@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,34 +11,24 @@ import yaml
 from kubernetes import client
 
 from sluice.model.kubernetes.spark_application import DRIVER_CONTAINER, GROUP, PLURAL, VERSION
-from sluice.model.spec.platform import Kubernetes
 from sluice.runtime.spark_operator import SparkOperatorRuntime
-from tests.k8s.conftest import NAMESPACE
 from tests.k8s.control_plane import ControlPlane
+from tests.k8s.world import ACCOUNT, IMAGE, NAMESPACE, World
+from tests.k8s.world import JOB as NAME
 
-ACCOUNT = "sluice-airflow"
-NAME = "nyc-taxi-consumer"
-IMAGE = "registry.test/sluice/jobs:1"
 WHERE = (GROUP, VERSION, NAMESPACE, PLURAL)
 DRIVER = f"{NAME}-driver"
 
 
-class World:
-    """The runtime as the service account of k8s/base, and an administrator who is the operator."""
+class Applications(World):
+    """With the runtime of mode operator; the administrator is the operator."""
 
     def __init__(self, plane: ControlPlane, folder: Path) -> None:
-        self.plane, self._folder = plane, folder
-        api = plane.api()
-        self.custom, self.core = client.CustomObjectsApi(api), client.CoreV1Api(api)
-        self.batch = client.BatchV1Api(api)
+        super().__init__(plane, folder)
+        self.custom = client.CustomObjectsApi(self.api)
 
-    def runtime(self, account: str = ACCOUNT, namespace: str = NAMESPACE) -> SparkOperatorRuntime:
-        request = {"spec": {"audiences": [], "expirationSeconds": 3600}}
-        created = self.core.create_namespaced_service_account_token(account, NAMESPACE, request)
-        path = self._folder / f"{account}.yaml"
-        path.touch(mode=0o600)
-        path.write_text(yaml.safe_dump(self.plane.kubeconfig_of({"token": created.status.token})))
-        return SparkOperatorRuntime(Kubernetes(namespace, IMAGE, "operator", kubeconfig=str(path)))
+    def operator_runtime(self, account: str = ACCOUNT, namespace: str = NAMESPACE) -> SparkOperatorRuntime:
+        return SparkOperatorRuntime(replace(self.config(account, namespace), mode="operator"))
 
     def application(self) -> dict[str, Any]:
         return dict(self.custom.get_namespaced_custom_object(*WHERE, NAME))

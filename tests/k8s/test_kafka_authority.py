@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 from kubernetes import client
 
 from local.base import UnhealthyService
@@ -33,13 +32,8 @@ def api(control_plane: ControlPlane, tmp_path: Path) -> Iterator[KubernetesApi]:
     for path in rights:
         done = control_plane.kubectl("apply", "--server-side", "-f", str(path))
         assert done.returncode == 0, done.stderr
-    core = client.CoreV1Api(control_plane.api())
-    request = {"spec": {"audiences": [], "expirationSeconds": 3600}}
-    token = core.create_namespaced_service_account_token(ACCOUNT, NAMESPACE, request).status.token
-    path = tmp_path / "kubeconfig"
-    path.touch(mode=0o600)
-    path.write_text(yaml.safe_dump(control_plane.kubeconfig_of({"token": token})))
-    yield KubernetesApi(str(path), "kubernetes", {403: "apply the overlay", 404: "wait"})
+    kubeconfig = control_plane.login(ACCOUNT, NAMESPACE, tmp_path)
+    yield KubernetesApi(kubeconfig, "kubernetes", {403: "apply the overlay", 404: "wait"})
     control_plane.kubectl("delete", "secret", NAME, "--namespace", NAMESPACE, "--ignore-not-found")
 
 

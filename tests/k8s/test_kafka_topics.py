@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from kubernetes import client
 
 from local.services import kafka as brokers
@@ -52,13 +51,7 @@ class World:
     def topics(
         self, seconds: float = 30.0, account: str = ACCOUNT, namespace: str = NAMESPACE
     ) -> KafkaTopics:
-        request = {"spec": {"audiences": [], "expirationSeconds": 3600}}
-        core = client.CoreV1Api(self.plane.api())
-        token = core.create_namespaced_service_account_token(account, NAMESPACE, request).status.token
-        path = self._folder / f"{account}.yaml"
-        path.touch(mode=0o600)
-        path.write_text(yaml.safe_dump(self.plane.kubeconfig_of({"token": token})))
-        config = Strimzi(namespace, CLUSTER, str(path))
+        config = Strimzi(namespace, CLUSTER, self.plane.login(account, NAMESPACE, self._folder))
         return KafkaTopics(config, KafkaAdmin(self._airflow), ready_seconds=seconds)
 
     def topic(self, name: str, partitions: int = 2, **config: str) -> Topic:

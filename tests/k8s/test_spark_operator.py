@@ -33,9 +33,9 @@ from sluice.model.spec import stream as streams
 from sluice.model.spec.cluster import Cluster, container_mb
 from sluice.model.spec.platform import Kubernetes
 from sluice.runtime.spark_operator import SparkOperatorRuntime
-from tests.k8s.conftest import NAMESPACE
 from tests.k8s.control_plane import ControlPlane
-from tests.k8s.spark_operator import DRIVER, IMAGE, NAME, WHERE, World, now, submission
+from tests.k8s.spark_operator import DRIVER, NAME, WHERE, Applications, now, submission
+from tests.k8s.world import IMAGE, NAMESPACE
 from tests.support.raising import raising
 
 PROGRAM = "stream-nyc_taxi"
@@ -50,8 +50,8 @@ def controllers(control_plane: ControlPlane) -> Iterator[None]:
 
 
 @pytest.fixture
-def world(control_plane: ControlPlane, controllers: None, tmp_path: Path) -> Iterator[World]:
-    world = World(control_plane, tmp_path)
+def world(control_plane: ControlPlane, controllers: None, tmp_path: Path) -> Iterator[Applications]:
+    world = Applications(control_plane, tmp_path)
     yield world
     for found in world.custom.list_namespaced_custom_object(*WHERE)["items"]:
         world.custom.delete_namespaced_custom_object(*WHERE, found["metadata"]["name"])
@@ -59,7 +59,7 @@ def world(control_plane: ControlPlane, controllers: None, tmp_path: Path) -> Ite
 
 
 def test_the_resource_of_each_declared_stream_is_accepted_and_its_pods_satisfy_the_namespace(
-    world: World,
+    world: Applications,
 ) -> None:
     options: dict[str, Any] = {"dry_run": "All", "field_validation": "Strict"}
     config = Kubernetes(NAMESPACE, IMAGE, "operator", overrides="overrides")
@@ -85,8 +85,8 @@ def test_the_resource_of_each_declared_stream_is_accepted_and_its_pods_satisfy_t
         world.custom.create_namespaced_custom_object(*WHERE, bodies[0], **options)
 
 
-def test_a_start_is_applied_once(world: World) -> None:
-    runtime = world.runtime()
+def test_a_start_is_applied_once(world: Applications) -> None:
+    runtime = world.operator_runtime()
     assert runtime.status(PROGRAM).state is ProcessState.STOPPED
     assert runtime.start(PROGRAM)
     first = world.application()
@@ -107,8 +107,8 @@ def _taxi() -> tuple[Any, Any]:
     return spec, spec.components["consumer"]
 
 
-def test_what_the_operator_says_becomes_the_status(world: World) -> None:
-    runtime = world.runtime()
+def test_what_the_operator_says_becomes_the_status(world: Applications) -> None:
+    runtime = world.operator_runtime()
     assert runtime.start(PROGRAM)
     world.say("SUBMITTED")
     assert runtime.status(PROGRAM).state is ProcessState.STARTING
@@ -127,8 +127,8 @@ def test_what_the_operator_says_becomes_the_status(world: World) -> None:
     assert (found.state, found.problem) == (ProcessState.BACKOFF, Problem.QUOTA_EXCEEDED)
 
 
-def test_a_preempted_executor_is_read_from_the_events(world: World) -> None:
-    runtime = world.runtime()
+def test_a_preempted_executor_is_read_from_the_events(world: Applications) -> None:
+    runtime = world.operator_runtime()
     assert runtime.start(PROGRAM)
     world.submit()
     world.say("RUNNING", executorState={"nyc-taxi-consumer-ab123-exec-1": "FAILED"})
@@ -147,8 +147,8 @@ def test_a_preempted_executor_is_read_from_the_events(world: World) -> None:
 
 
 @pytest.mark.parametrize("code", sorted(exits.FINAL))
-def test_a_final_end_stays_until_it_is_started_again(world: World, code: int) -> None:
-    runtime = world.runtime()
+def test_a_final_end_stays_until_it_is_started_again(world: Applications, code: int) -> None:
+    runtime = world.operator_runtime()
     assert runtime.start(PROGRAM)
     world.submit()
     world.end(0, exits.termination_message(code, "SLU-501 Fenced: epoch 3 is newer"))
@@ -164,8 +164,8 @@ def test_a_final_end_stays_until_it_is_started_again(world: World, code: int) ->
     assert runtime.status(PROGRAM).state is ProcessState.STARTING
 
 
-def test_a_stop_suspends_it_and_waits_for_its_driver_with_the_grace(world: World) -> None:
-    runtime = world.runtime()
+def test_a_stop_suspends_it_and_waits_for_its_driver_with_the_grace(world: Applications) -> None:
+    runtime = world.operator_runtime()
     assert runtime.start(PROGRAM)
     world.submit()
     other = runtime.stop(PROGRAM, 5, instance="1")
@@ -187,16 +187,16 @@ def test_a_stop_suspends_it_and_waits_for_its_driver_with_the_grace(world: World
     assert "status" not in world.application()
 
 
-def _driver(world: World) -> dict[str, Any]:
+def _driver(world: Applications) -> dict[str, Any]:
     found = world.core.api_client.sanitize_for_serialization(
         world.core.read_namespaced_pod(DRIVER, NAMESPACE)
     )
     return dict(found)
 
 
-def test_a_resource_of_another_manager_is_not_taken(world: World) -> None:
+def test_a_resource_of_another_manager_is_not_taken(world: Applications) -> None:
     body = component_application(*_taxi(), Kubernetes(NAMESPACE, "other:1", "operator"))
-    runtime = world.runtime()
+    runtime = world.operator_runtime()
 
     class Raced(SparkOperatorRuntime):
         def _apply(self, name: str, body_: dict[str, Any]) -> bool:
@@ -210,18 +210,20 @@ def test_a_resource_of_another_manager_is_not_taken(world: World) -> None:
     assert world.application()["spec"]["image"] == "other:1"
 
 
-def test_without_the_rights_of_the_base_nothing_is_done(world: World) -> None:
+def test_without_the_rights_of_the_base_nothing_is_done(world: Applications) -> None:
     core = client.CoreV1Api(world.plane.api())
     core.create_namespaced_service_account(NAMESPACE, {"metadata": {"name": "no-rights"}})
     with raising(Refused, "403", PLURAL, "apply k8s/base") as caught:
-        world.runtime(account="no-rights").start(PROGRAM)
+        world.operator_runtime(account="no-rights").start(PROGRAM)
     assert caught.value.code is ErrorCode.KUBERNETES_REFUSED
 
 
-def test_the_rights_are_those_that_the_runtime_and_the_provider_use(world: World) -> None:
+def test_the_rights_are_those_that_the_runtime_and_the_provider_use(world: Applications) -> None:
     """As service account: what is not in the role is refused."""
-    account = client.CustomObjectsApi(world.runtime()._api.client)
-    body = job_application(PodJob(streams.load("nyc_taxi"), "compact"), world.runtime()._config, "a-job")
+    account = client.CustomObjectsApi(world.operator_runtime()._api.client)
+    body = job_application(
+        PodJob(streams.load("nyc_taxi"), "compact"), world.operator_runtime()._config, "a-job"
+    )
     account.create_namespaced_custom_object(*WHERE, body)
     account.get_namespaced_custom_object_status(*WHERE, "a-job")
     for refused in (
@@ -233,8 +235,8 @@ def test_the_rights_are_those_that_the_runtime_and_the_provider_use(world: World
     account.delete_namespaced_custom_object(*WHERE, "a-job")
 
 
-def test_a_component_without_a_jvm_is_a_job_here_too(world: World) -> None:
-    runtime, program = world.runtime(), "stream-wiki_changes-producer"
+def test_a_component_without_a_jvm_is_a_job_here_too(world: Applications) -> None:
+    runtime, program = world.operator_runtime(), "stream-wiki_changes-producer"
     try:
         assert runtime.start(program)
         job = world.batch.read_namespaced_job("wiki-changes-producer", NAMESPACE)
@@ -246,7 +248,7 @@ def test_a_component_without_a_jvm_is_a_job_here_too(world: World) -> None:
     assert runtime.tail(PROGRAM) == []
 
 
-def test_spark_makes_the_driver_pod_of_the_resource(world: World, tmp_path: Path) -> None:
+def test_spark_makes_the_driver_pod_of_the_resource(world: Applications, tmp_path: Path) -> None:
     """By spark-submit itself, as the operator runs it: Spark merges templates, arguments and sizes."""
     spec, component = _taxi()
     ten = replace(spec, cluster=Cluster(executors=10, driver_memory="2g"))

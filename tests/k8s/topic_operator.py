@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any
 
 from kubernetes import client
 from urllib3.exceptions import HTTPError
@@ -13,8 +12,8 @@ from sluice.clients.kafka_admin import KafkaAdmin
 from sluice.model import strimzi
 from sluice.model.spec.platform import Kafka
 from sluice.model.spec.stream import BROKER_DEFAULT, Topic
+from tests.k8s.background import Background
 
-INTERVAL = 0.1
 READY = {"type": "Ready", "status": "True"}
 
 
@@ -22,44 +21,27 @@ def not_ready(reason: str, message: str) -> dict[str, str]:
     return {"type": "Ready", "status": "False", "reason": reason, "message": message}
 
 
-class TopicOperator:
+class TopicOperator(Background):
     """Reconciles the topics of a namespace while the `with` block runs, through its own client.
 
     ``decide``: gives a condition to report instead of reconciling, or None.
     """
 
     def __init__(self, api: Any, namespace: str, kafka: Kafka) -> None:
+        super().__init__()
         self.decide: Callable[[dict[str, Any]], dict[str, str] | None] = lambda resource: None
         self.config: dict[str, str] = {}
-        self.failure: BaseException | None = None
         self._custom = client.CustomObjectsApi(api)
         self._where = (strimzi.GROUP, strimzi.VERSION, namespace, strimzi.PLURAL)
         self._admin = KafkaAdmin(kafka)
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._end.set()
-        self._thread.join(60)
-        assert not self._thread.is_alive()
-        if self.failure is not None:
-            raise self.failure
-
-    def _run(self) -> None:
+    def act(self) -> None:
         try:
-            while not self._end.wait(INTERVAL):
-                try:
-                    found = self._custom.list_namespaced_custom_object(*self._where, _request_timeout=5)
-                except (HTTPError, client.ApiException):
-                    continue  # the API server restarts
-                for resource in found["items"]:
-                    self._reconcile(resource)
-        except BaseException as error:
-            self.failure = error
+            found = self._custom.list_namespaced_custom_object(*self._where, _request_timeout=5)
+        except (HTTPError, client.ApiException):
+            return  # the API server restarts
+        for resource in found["items"]:
+            self._reconcile(resource)
 
     def _reconcile(self, resource: dict[str, Any]) -> None:
         metadata, spec = resource["metadata"], resource["spec"]

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import yaml
 from kubernetes import client
 
 from local.stack.stack import wait_until
@@ -33,12 +32,7 @@ class World:
         self.kubelet = Kubelet(plane.api(), NAMESPACE)
 
     def config(self, account: str = ACCOUNT, namespace: str = NAMESPACE) -> Kubernetes:
-        request = {"spec": {"audiences": [], "expirationSeconds": 3600}}
-        created = self.core.create_namespaced_service_account_token(account, NAMESPACE, request)
-        path = self._folder / f"{account}.yaml"
-        path.touch(mode=0o600)
-        path.write_text(yaml.safe_dump(self.plane.kubeconfig_of({"token": created.status.token})))
-        return Kubernetes(namespace, IMAGE, kubeconfig=str(path))
+        return Kubernetes(namespace, IMAGE, kubeconfig=self.plane.login(account, NAMESPACE, self._folder))
 
     def runtime(self, timeout: float = 10.0) -> KubernetesRuntime:
         return KubernetesRuntime(self.config(), timeout)

@@ -6,8 +6,8 @@ import json
 from typing import Any
 from urllib.parse import quote
 
-from local.stack.airflow_api import Airflow
-from local.stack.stack import Stack
+from local.stack.airflow_api import Airflow, AirflowError
+from local.stack.stack import Stack, wait_until
 
 
 def xcom(airflow: Airflow, dag: str, run_id: str, task: str) -> Any:
@@ -37,3 +37,28 @@ def clear(airflow: Airflow, dag: str, run_id: str, tasks: list[str], downstream:
         "reset_dag_runs": True,
     }
     airflow.request("POST", f"/dags/{dag}/clearTaskInstances", json=body)
+
+
+def print_failed(airflow: Airflow, dag: str, run_id: str) -> None:
+    """The end of the newest log of each failed task of a run."""
+    for task in airflow.tasks(dag, run_id):
+        if task["state"] == "failed":
+            log = airflow.log(dag, run_id, task["task_id"], int(task["try_number"]))
+            print(f"{run_id} {task['task_id']} failed:\n" + "\n".join(log)[-4000:])
+
+
+def wait_for_task(
+    airflow: Airflow, dag: str, run_id: str, task: str, states: frozenset[str], seconds: float
+) -> None:
+    """Until a task of a run, which may not be there yet, is in one of these states."""
+
+    def there() -> bool:
+        try:
+            tasks = airflow.tasks(dag, run_id)
+        except AirflowError as error:
+            if error.status != 404:
+                raise
+            return False
+        return any(one["task_id"] == task and one["state"] in states for one in tasks)
+
+    wait_until(f"{task} of {run_id} is one of {sorted(states)}", there, seconds, 0.5)

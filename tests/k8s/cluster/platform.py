@@ -18,7 +18,7 @@ from local.runtime.home import StackDir
 from local.runtime.ports import DEFAULTS, Network
 from local.services import minio
 from local.services.airflow import USER
-from local.stack.airflow_api import Airflow, AirflowError
+from local.stack.airflow_api import Airflow
 from local.stack.stack import wait_until
 from sluice.clients.errors import ClientError
 from sluice.clients.lake.catalog import Lake
@@ -26,6 +26,7 @@ from sluice.io.s3 import connect
 from sluice.model.spec import platform, stream
 from sluice.model.spec.config import dump
 from tests.k8s.cluster.node import Node
+from tests.support import airflow_calls
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -165,23 +166,11 @@ class Platform:
 
     def wait_verified(self, run_id: str) -> None:
         state = self.airflow.wait(LOAD, run_id, SECONDS)
-        if state != "success":
-            for task in self.airflow.tasks(LOAD, run_id):
-                if task["state"] == "failed":
-                    print(*self.airflow.log(LOAD, run_id, task["task_id"])[-40:], sep="\n")
+        airflow_calls.print_failed(self.airflow, LOAD, run_id)
         assert state == "success"
 
     def wait_task(self, run_id: str, task: str, states: frozenset[str]) -> None:
-        def there() -> bool:
-            try:
-                tasks = self.airflow.tasks(LOAD, run_id)
-            except AirflowError as error:
-                if error.status != 404:
-                    raise
-                return False
-            return any(one["task_id"] == task and one["state"] in states for one in tasks)
-
-        wait_until(f"{task} of {run_id} is one of {sorted(states)}", there, SECONDS, 0.5)
+        airflow_calls.wait_for_task(self.airflow, LOAD, run_id, task, states, SECONDS)
 
     def rows(self) -> tuple[int, int]:
         """(rows of the table, distinct offsets among them)."""

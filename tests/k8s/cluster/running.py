@@ -16,7 +16,7 @@ from tests.k8s.cluster import cgroups, packages
 from tests.k8s.cluster.namespaces import disconnect
 from tests.k8s.cluster.node import Node
 
-# Not the folder of TMPDIR: leftovers are found whoever has started the node.
+# Not the folder of TMPDIR: leftovers are found, also those of a node with another.
 FOLDERS = Path("/tmp")  # noqa: S108
 PREFIX = "sluice-k8s-"
 # Locked while the node runs.

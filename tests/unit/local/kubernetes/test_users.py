@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from local.kubernetes import command
-from local.kubernetes.users import PASSWORDS, kafka_users
-from local.runtime.roles import Rule, kafka_rules, kafka_user
+from local.kubernetes.users import kafka_users
+from local.runtime.roles import KAFKA_PASSWORDS, Rule, kafka_rules, kafka_user
 from local.services import streams
 from sluice.model.spec import stream
 
@@ -77,7 +77,7 @@ def test_a_producer_as_it_is_applied() -> None:
         "spec": {
             "authentication": {
                 "type": "scram-sha-512",
-                "password": {"valueFrom": {"secretKeyRef": {"name": PASSWORDS, "key": "producer"}}},
+                "password": {"valueFrom": {"secretKeyRef": {"name": KAFKA_PASSWORDS, "key": "producer"}}},
             },
             "authorization": {
                 "type": "simple",

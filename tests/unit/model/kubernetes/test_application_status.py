@@ -18,7 +18,8 @@ from sluice.model.kubernetes.application_status import (
     ObservedApplication,
     application_status,
 )
-from sluice.model.kubernetes.jobs import LOST_SECONDS, RESTARTS_KEPT
+from sluice.model.kubernetes.jobs import RESTARTS_KEPT
+from sluice.model.kubernetes.observed_pod import LOST_SECONDS
 from tests.unit.model.kubernetes import test_status as pods
 from tests.unit.model.kubernetes.test_status import NOW, at
 

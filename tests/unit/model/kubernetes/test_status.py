@@ -9,7 +9,8 @@ import pytest
 
 from sluice.model.health.sample import Problem, ProcessExit, ProcessStatus
 from sluice.model.health.sample import ProcessState as S
-from sluice.model.kubernetes.jobs import LONG_DELAY, LOST_SECONDS, MAX_DELAY, Observed, process_status
+from sluice.model.kubernetes.jobs import LONG_DELAY, MAX_DELAY, Observed, process_status
+from sluice.model.kubernetes.observed_pod import LOST_SECONDS
 
 NOW = 1_000_000.0
 QUOTA = 'Error creating: pods "a-b" is forbidden: exceeded quota: small, requested: limits.memory=2Gi'
