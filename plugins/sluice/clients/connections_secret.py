@@ -6,11 +6,10 @@ import base64
 import json
 from typing import Any
 
-from sluice.clients.kubernetes import FIELD_MANAGER, REQUEST_SECONDS, KubernetesApi
+from sluice.clients.kubernetes import FIELD_MANAGER, MERGE, REQUEST_SECONDS, KubernetesApi
 from sluice.model.kubernetes.pods import CONNECTIONS_SECRET
 from sluice.model.spec.platform import Kubernetes
 
-MERGE = "application/merge-patch+json"
 _FIXES = {
     400: "see the message",
     401: "correct the kubeconfig's login",

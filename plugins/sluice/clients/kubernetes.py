@@ -18,7 +18,7 @@ T = TypeVar("T")
 REQUEST_SECONDS = (5.0, 15.0)
 # Of the fields that Sluice sets, in metadata.managedFields.
 FIELD_MANAGER = "sluice"
-APPLY = "application/apply-patch+yaml"
+APPLY, MERGE = "application/apply-patch+yaml", "application/merge-patch+json"
 
 
 # Part of what admission says -> what a person does about it.

@@ -11,22 +11,21 @@ from typing import TYPE_CHECKING
 from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
 from airflow.providers.cncf.kubernetes.pod_generator import PodGenerator
 
-from sluice.model.kubernetes.pods import CONTAINER, pod_spec
+from sluice.model.kubernetes.pods import CONTAINER, MAX_PREFIX, dashed, pod_spec
 
 if TYPE_CHECKING:
     from sluice.model.kubernetes.pods import PodJob
     from sluice.model.spec.platform import Kubernetes
 
-# Of the pod's name, to which the provider adds 9 characters: Spark takes 47 for the prefix of its executors'
-# names.
-MAX_NAME = 47 - 9
+# Of the pod's name, to which the provider adds 9 characters.
+MAX_NAME = MAX_PREFIX - 9
 # Until its container runs: the cluster may have to add a node, and that to pull the image.
 START_SECONDS = 600
 
 
 def pod_name(job: PodJob) -> str:
     """Without what the provider adds."""
-    return f"{job.spec.name.replace('_', '-')}-{job.job}"[:MAX_NAME].rstrip("-")
+    return dashed(job.spec, job.job)[:MAX_NAME].rstrip("-")
 
 
 def job_pod(task_id: str, job: PodJob, config: Kubernetes) -> KubernetesPodOperator:

@@ -6,6 +6,9 @@ from abc import ABC, abstractmethod
 
 from sluice.model.health.sample import ProcessStatus
 
+# Of a request, by default.
+TIMEOUT_SECONDS = 10.0
+
 
 class Runtime(ABC):
     """Each method raises Missing for an unknown program, Refused for a wrong login, and Unreachable if the

@@ -16,15 +16,15 @@ from sluice.clients.kubernetes import FIELD_MANAGER, Conflict, KubernetesApi, No
 from sluice.io.retry import wait_for
 from sluice.model.error_codes import ErrorCode
 from sluice.model.health.sample import ENDED, Problem, ProcessState, ProcessStatus
-from sluice.model.kubernetes.jobs import Observed, Pod, component_job, job_name, process_status
+from sluice.model.kubernetes.jobs import Observed, component_job, job_name, process_status
+from sluice.model.kubernetes.observed_pod import Pod
 from sluice.model.kubernetes.pods import CONTAINER
 from sluice.model.spec import stream as streams
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.platform import Kubernetes
 from sluice.model.spec.stream import Component, StreamSpec
-from sluice.runtime.base import Runtime
+from sluice.runtime.base import TIMEOUT_SECONDS, Runtime
 
-TIMEOUT_SECONDS = 10.0
 # After the grace, until a pod and its Job must be gone.
 HARD_SECONDS = 30.0
 # Events about older states say nothing of now.

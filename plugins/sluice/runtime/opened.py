@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.platform import Platform
-from sluice.runtime.base import Runtime
-
-TIMEOUT_SECONDS = 10.0
+from sluice.runtime.base import TIMEOUT_SECONDS, Runtime
 
 
 def open_runtime(platform: Platform, timeout: float = TIMEOUT_SECONDS) -> Runtime:

@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 from sluice.clients.errors import Unreachable
-from sluice.clients.kubernetes import FIELD_MANAGER, Conflict, NotFound
+from sluice.clients.kubernetes import FIELD_MANAGER, MERGE, Conflict, NotFound
 from sluice.model.health.sample import ENDED, ProcessState, ProcessStatus
 from sluice.model.kubernetes.application_status import ObservedApplication, application_status
 from sluice.model.kubernetes.pods import PodJob
@@ -24,9 +24,9 @@ from sluice.model.kubernetes.spark_application import (
     driver_name,
 )
 from sluice.model.spec.platform import Kubernetes
-from sluice.runtime.kubernetes import EVENT_SECONDS, FIXES, TIMEOUT_SECONDS, KubernetesRuntime, declared
-
-MERGE = "application/merge-patch+json"
+from sluice.model.spec.stream import Component, StreamSpec
+from sluice.runtime.base import TIMEOUT_SECONDS
+from sluice.runtime.kubernetes import EVENT_SECONDS, FIXES, KubernetesRuntime, declared
 
 
 class SparkOperatorRuntime(KubernetesRuntime):
@@ -48,15 +48,15 @@ class SparkOperatorRuntime(KubernetesRuntime):
         self._kind = {"group": GROUP, "version": VERSION, "plural": PLURAL}
 
     def status(self, program: str) -> ProcessStatus:
-        if not _has_jvm(program):
+        spec, component, name = declared(program)
+        if not _has_jvm(spec, component):
             return self._jobs.status(program)
-        _, _, name = declared(program)
         return application_status(program, self._observe_application(name))
 
     def start(self, program: str) -> bool:
-        if not _has_jvm(program):
-            return self._jobs.start(program)
         spec, component, name = declared(program)
+        if not _has_jvm(spec, component):
+            return self._jobs.start(program)
         seen = self._observe_application(name)
         status = application_status(program, seen)
         if status.state is ProcessState.STOPPING:
@@ -71,12 +71,16 @@ class SparkOperatorRuntime(KubernetesRuntime):
         return self._apply(name, component_application(spec, component, self._config))
 
     def stop(self, program: str, grace: float, instance: str | None = None) -> ProcessStatus:
-        if not _has_jvm(program):
+        spec, component, _ = declared(program)
+        if not _has_jvm(spec, component):
             return self._jobs.stop(program, grace, instance)
         return super().stop(program, grace, instance)
 
     def tail(self, program: str, size: int = 8192) -> list[str]:
-        return super().tail(program, size) if _has_jvm(program) else self._jobs.tail(program, size)
+        spec, component, _ = declared(program)
+        if not _has_jvm(spec, component):
+            return self._jobs.tail(program, size)
+        return super().tail(program, size)
 
     def _observe_application(self, name: str) -> ObservedApplication:
         now = time.time()
@@ -122,6 +126,5 @@ class SparkOperatorRuntime(KubernetesRuntime):
         self._ask(name, delete, **self._kind, name=name, body=options)
 
 
-def _has_jvm(program: str) -> bool:
-    spec, component, _ = declared(program)
+def _has_jvm(spec: StreamSpec, component: Component) -> bool:
     return PodJob(spec, component.name).has_jvm

@@ -25,10 +25,9 @@ from sluice.io.retry import wait_for
 from sluice.model.health.sample import ALIVE, ENDED, ProcessExit, ProcessState, ProcessStatus
 from sluice.model.messages import failure_reason
 from sluice.model.spec.platform import Supervisor
-from sluice.runtime.base import Runtime
+from sluice.runtime.base import TIMEOUT_SECONDS, Runtime
 
 T = TypeVar("T")
-TIMEOUT_SECONDS = 10.0
 # A hard stop: supervisord's stopwaitsecs (10 s for a stream) until it kills, and as long again twice.
 HARD_SECONDS = 30.0
 # Several of the parent process's reports.

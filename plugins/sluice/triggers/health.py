@@ -90,8 +90,11 @@ class HealthTrigger(StreamTrigger):
         if is_check and self.component == CONSUMER and observation.report.health in WELL:
             observation = replace(observation, report=await self._with_maintenance(observation.report))
         report = observation.report
-        is_well = report.health in no_action(self.component) and MAINTENANCE_OVERDUE not in report.details
-        is_well = is_well and not must_stop(report.health, observation.samples[-1].process)
+        is_well = (
+            report.health in no_action(self.component)
+            and MAINTENANCE_OVERDUE not in report.details
+            and not must_stop(report.health, observation.samples[-1].process)
+        )
         if not is_well:
             _settled.pop(history_name(self.stream, self.component), None)
         if is_check and is_well and not await self._must_tell(report.health):

@@ -52,13 +52,13 @@ class Health(StrEnum):
     # The process is alive, and its source has not answered for the stall timeout.
     SOURCE_UNAVAILABLE = "source unavailable"
     # Each Problem of the process, while it is the cause (``problem_of``).
-    NODE_LOST = "node lost"
-    OUT_OF_MEMORY = "out of memory"
-    IMAGE_MISSING = "image missing"
-    QUOTA_EXCEEDED = "quota exceeded"
-    UNSCHEDULABLE = "unschedulable"
-    NOT_STARTED = "not started"
-    EXECUTOR_PREEMPTED = "executor preempted"
+    NODE_LOST = Problem.NODE_LOST.value
+    OUT_OF_MEMORY = Problem.OUT_OF_MEMORY.value
+    IMAGE_MISSING = Problem.IMAGE_MISSING.value
+    QUOTA_EXCEEDED = Problem.QUOTA_EXCEEDED.value
+    UNSCHEDULABLE = Problem.UNSCHEDULABLE.value
+    NOT_STARTED = Problem.NOT_STARTED.value
+    EXECUTOR_PREEMPTED = Problem.EXECUTOR_PREEMPTED.value
     # A system did not answer, or it was not observed for long enough.
     UNKNOWN = "unknown"
 

@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 
 from sluice.model import exits
 from sluice.model.health.sample import Problem, ProcessExit, ProcessState, ProcessStatus
-from sluice.model.kubernetes.jobs import (
-    LONG_DELAY,
-    RESTARTS_KEPT,
+from sluice.model.kubernetes.jobs import LONG_DELAY, RESTARTS_KEPT
+from sluice.model.kubernetes.observed_pod import (
     Object,
     Pod,
     State,
@@ -22,6 +21,7 @@ from sluice.model.kubernetes.jobs import (
     is_out_of_memory,
     lost_text,
     pending,
+    running,
     seconds,
     stopping,
 )
@@ -135,10 +135,7 @@ def _alive(seen: ObservedApplication, said: _Said, pod: Pod) -> State:
         return ProcessState.RUNNING, lost_text(pod), Problem.NODE_LOST
     if pod.running is None:
         return pending(pod)
-    preempted = [text for reason, text in seen.events if reason == "Preempted"]
-    if preempted:
-        return ProcessState.RUNNING, f"pod {pod.name}; {preempted[-1]}", Problem.EXECUTOR_PREEMPTED
-    return ProcessState.RUNNING, f"pod {pod.name}", None
+    return running(pod, seen.events)
 
 
 def _over(said: _Said, pod: Pod | None) -> State:

@@ -1,18 +1,29 @@
 """A component as a Job of one pod, which Kubernetes restarts; and what the Job and its pods say of it.
 
-Jobs and pods are the API's JSON (``kubectl get -o json``); their times become seconds since 1970.
+Jobs are the API's JSON, as pods are (``observed_pod``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from sluice.model import exits
-from sluice.model.health.sample import Problem, ProcessExit, ProcessState, ProcessStatus
-from sluice.model.kubernetes.pods import CONTAINER, PodJob, pod_spec
+from sluice.model.health.sample import Problem, ProcessState, ProcessStatus
+from sluice.model.kubernetes.observed_pod import (
+    Object,
+    Pod,
+    State,
+    ended_text,
+    is_out_of_memory,
+    lost_text,
+    pending,
+    running,
+    seconds,
+    stopping,
+)
+from sluice.model.kubernetes.pods import CONTAINER, MAX_PREFIX, PodJob, dashed, pod_spec
 from sluice.model.messages import failure_reason
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.platform import Kubernetes
@@ -22,14 +33,8 @@ from sluice.model.spec.stream import Component, StreamSpec
 # Job lives, so a later restart is left to supervision, which makes a new Job.
 FIRST_DELAY, MAX_DELAY, LONG_DELAY = 10.0, 360.0, 60.0
 RESTARTS_KEPT = 20
-# A pod that is being deleted and still there so long after its grace is on a node that does not answer. Less
-# than a stop waits for.
-LOST_SECONDS = 20.0
-# Reasons of a waiting container whose image is not there.
-NO_IMAGE = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
-# Spark takes 47 for the prefix of its executors' names: the pod's, which is the Job's and 6 characters.
-MAX_NAME = 41
-Object = Mapping[str, Any]
+# Kubernetes adds 6 characters for the pod's name.
+MAX_NAME = MAX_PREFIX - 6
 
 
 def job_name(component: Component, spec: StreamSpec) -> str:
@@ -39,7 +44,7 @@ def job_name(component: Component, spec: StreamSpec) -> str:
         raise ConfigError(
             f"stream {spec.name!r}: on Kubernetes its name cannot end with an underscore. Fix: rename it"
         )
-    name = f"{spec.name.replace('_', '-')}-{component.name}"
+    name = dashed(spec, component.name)
     if len(name) > MAX_NAME:
         raise ConfigError(
             f"stream {spec.name!r}: the name of its Job, {name}, has more than {MAX_NAME} characters. "
@@ -129,59 +134,6 @@ def _number_made(job: Object) -> int:
     return sum(int(status.get(name) or 0) for name in ("failed", "succeeded", "active"))
 
 
-class Pod:
-    """A pod and its one ``container`` of ours, as far as it matters here."""
-
-    def __init__(self, data: Object, container: str = CONTAINER) -> None:
-        self.data = data
-        self.name = str(data["metadata"]["name"])
-        self.phase = str(data["status"].get("phase", "Unknown"))
-        self.deleted = seconds(data["metadata"].get("deletionTimestamp"))
-        statuses = data["status"].get("containerStatuses") or []
-        found: Object = next((one for one in statuses if one["name"] == container), {})
-        states: Object = found.get("state") or {}
-        self.waiting: Object = states.get("waiting") or {}
-        self.running: Object | None = states.get("running")
-        self.terminated: Object | None = states.get("terminated")
-        self.started = seconds((self.running or self.terminated or {}).get("startedAt"))
-
-    @property
-    def is_over(self) -> bool:
-        return self.phase in ("Succeeded", "Failed")
-
-    @property
-    def exit(self) -> ProcessExit | None:
-        if self.terminated is None:
-            return None
-        # Without its moment where the kubelet has forgotten the container.
-        at = seconds(self.terminated.get("finishedAt")) or self._changed
-        return ProcessExit(at, int(self.terminated["exitCode"]), max(at - (self.started or at), 0.0))
-
-    @property
-    def _changed(self) -> float:
-        """When its newest condition changed."""
-        conditions = self.data["status"].get("conditions") or []
-        moments = [seconds(one.get("lastTransitionTime")) or 0.0 for one in conditions]
-        return max([seconds(self.data["metadata"]["creationTimestamp"]) or 0.0, *moments])
-
-    def condition(self, kind: str) -> Object:
-        conditions = self.data["status"].get("conditions") or []
-        return next((one for one in conditions if one["type"] == kind), {})
-
-    def is_lost(self, now: float) -> bool:
-        """Its node does not answer: the container runs, and the control plane calls the pod not ready; or
-        its deletion is overdue."""
-        if self.is_over:
-            return False
-        if self.deleted is not None and now > self.deleted + LOST_SECONDS:
-            return True
-        ready, containers = self.condition("Ready"), self.condition("ContainersReady")
-        return ready.get("status") == "False" and containers.get("status") == "True"
-
-
-State = tuple[ProcessState, str, Problem | None]
-
-
 def _state(seen: Observed, pod: Pod | None) -> State:
     if seen.job is None or seen.job["metadata"].get("deletionTimestamp"):
         return _without_job(seen, pod)
@@ -197,7 +149,7 @@ def _state(seen: Observed, pod: Pod | None) -> State:
     if pod.is_lost(seen.now):
         return ProcessState.RUNNING, lost_text(pod), Problem.NODE_LOST
     if pod.running is not None:
-        return _running(seen, pod)
+        return running(pod, seen.events)
     return pending(pod)
 
 
@@ -206,37 +158,6 @@ def _without_job(seen: Observed, pod: Pod | None) -> State:
     if pod is None or pod.is_over:
         return ProcessState.STOPPED, "it has no Job", None
     return stopping(pod, seen.now)
-
-
-def stopping(pod: Pod, now: float) -> State:
-    if pod.is_lost(now):
-        return ProcessState.STOPPING, lost_text(pod), Problem.NODE_LOST
-    return ProcessState.STOPPING, f"pod {pod.name} is ending", None
-
-
-def lost_text(pod: Pod) -> str:
-    return f"pod {pod.name}: node {pod.data['spec'].get('nodeName', 'unknown')} does not answer"
-
-
-def _running(seen: Observed, pod: Pod) -> State:
-    preempted = [text for reason, text in seen.events if reason == "Preempted"]
-    if preempted:
-        return ProcessState.RUNNING, f"pod {pod.name}; {preempted[-1]}", Problem.EXECUTOR_PREEMPTED
-    return ProcessState.RUNNING, f"pod {pod.name}", None
-
-
-def pending(pod: Pod) -> State:
-    reason, said = pod.waiting.get("reason", ""), pod.waiting.get("message", "")
-    if reason in NO_IMAGE:
-        image = pod.data["spec"]["containers"][0]["image"]
-        text = f"pod {pod.name}: image {image} cannot be pulled: {said or reason}"
-        return ProcessState.STARTING, text, Problem.IMAGE_MISSING
-    scheduled = pod.condition("PodScheduled")
-    if scheduled.get("reason") == "Unschedulable":
-        text = f"pod {pod.name} has no node: {scheduled.get('message', '')}"
-        return ProcessState.STARTING, text, Problem.UNSCHEDULABLE
-    detail = f": {reason} {said}".rstrip() if reason else ""
-    return ProcessState.STARTING, f"pod {pod.name} is starting{detail}", None
 
 
 def _between(job: Object, seen: Observed, pod: Pod | None) -> State:
@@ -261,21 +182,6 @@ def _failed_state(condition: Object, pod: Pod | None) -> State:
     message = str((pod.terminated or {}).get("message") or "")
     reason = failure_reason(message.splitlines()) if message else f"pod {pod.name}"
     return ProcessState.EXITED, reason, Problem.OUT_OF_MEMORY if is_out_of_memory(pod) else None
-
-
-def is_out_of_memory(pod: Pod) -> bool:
-    return (pod.terminated or {}).get("reason") == "OOMKilled"
-
-
-def ended_text(pod: Pod) -> str:
-    if is_out_of_memory(pod):
-        limit = pod.data["spec"]["containers"][0]["resources"]["limits"]["memory"]
-        return f"pod {pod.name} was killed at its memory limit of {limit}"
-    disruption = pod.condition("DisruptionTarget")
-    if disruption.get("status") == "True":
-        said = disruption.get("message") or disruption.get("reason")
-        return f"pod {pod.name} was removed by Kubernetes: {said}"
-    return f"pod {pod.name} ended"
 
 
 def _failed(job: Object, pod: Pod | None) -> Object | None:
@@ -303,7 +209,3 @@ def _restart_at(job: Object, pods: Sequence[Pod]) -> float | None:
     failed = max(int(job.get("status", {}).get("failed") or 0), 1)
     wait = min(FIRST_DELAY * 2.0 ** min(failed - 1, 10), MAX_DELAY)
     return ends[-1] + wait if ends else None
-
-
-def seconds(text: str | None) -> float | None:
-    return datetime.fromisoformat(text).timestamp() if text else None

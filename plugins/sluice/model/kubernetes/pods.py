@@ -36,10 +36,12 @@ ROLE_LABEL = "app.kubernetes.io/component"
 PART_OF = {"app.kubernetes.io/part-of": "sluice"}
 # Values of ROLE_LABEL.
 STREAM, SPARK_JOB, EXECUTOR = "stream", "spark-job", "spark-executor"
+# Spark takes so many characters for the prefix of its executors' names, which is their driver's.
+MAX_PREFIX = 47
 # Seconds until a pod leaves a node that does not answer; Kubernetes' default is 300.
 NODE_SECONDS = 30
 API_SERVER = "k8s://https://kubernetes.default.svc:443"
-# Spark's, of a driver with executors, whoever makes its pod.
+# Spark's, of a driver with executors, in both modes.
 SPARK_CONF = {
     "spark.authenticate": "true",
     "spark.authenticate.secret.file": f"{PLATFORM}/{SPARK_SECRET}",
@@ -88,6 +90,11 @@ class PodJob:
             STREAM_LABEL: self.spec.name,
             COMPONENT_LABEL: self.job,
         }
+
+
+def dashed(spec: StreamSpec, part: str) -> str:
+    """A name that Kubernetes takes: names of streams have no dash, of their parts neither."""
+    return f"{spec.name.replace('_', '-')}-{part}"
 
 
 def platform_secret(role: str) -> str:
