@@ -22,7 +22,7 @@ from local.runtime import notifications, roles
 from local.runtime.context import Context
 from local.runtime.home import StackDir
 from local.runtime.supervisord import Program
-from local.services import airflow, minio
+from local.services import airflow
 from sluice.clients.kubernetes import KubernetesApi
 from sluice.model.kubernetes import pods
 from sluice.model.kubernetes.pods import CONNECTIONS_SECRET, PART_OF, SPARK_SECRET, platform_secret
@@ -44,8 +44,6 @@ NOT_FOR_TASKS = frozenset(
 )
 # Secret `sluice-passwords`, which a person makes (`make k8s-render ARGS=passwords`).
 PASSWORDS = Path("/etc/sluice/passwords/sluice")
-# One key per role, for Strimzi's users (local/kubernetes/users.py).
-KAFKA_PASSWORDS = "sluice-kafka-passwords"
 # Where the scheduler finds the pod of a task.
 POD_TEMPLATE = "/etc/sluice/airflow/pod-template.yaml"
 # Until Airflow's database is provisioned and migrated.
@@ -63,6 +61,7 @@ class ClusterStack(ContainerStack):
     """As a pod with the passwords sees it."""
 
     home = StackDir(layout.HOME.root, is_mounted=True)
+    has_checkpoint_bucket = True
 
     def __init__(self, secrets: Path = PASSWORDS, environ: Mapping[str, str] = os.environ) -> None:
         super().__init__(secrets, environ)
@@ -128,8 +127,7 @@ class ClusterStack(ContainerStack):
         return documents
 
     def advice(self, services: Sequence[str]) -> str:
-        pods = ",".join(services)
-        selector = f"'app.kubernetes.io/component in ({pods})'"
+        selector = f"'{pods.ROLE_LABEL} in ({','.join(services)})'"
         return f"kubectl --namespace {self.namespace} describe pod --selector {selector}, then logs"
 
     def kubernetes(self) -> roles.Document:
@@ -142,9 +140,7 @@ class ClusterStack(ContainerStack):
         }
 
     def provisioning(self) -> dict[str, Callable[[], None]]:
-        users = {role: (f"sluice-{role}", self.secrets[f"minio_{role}"]) for role in ROLES}
         made = super().provisioning()
-        made["minio"] = lambda: minio.provision(self.context, users, checkpoints=True)
         if self.strimzi:
             # Its users are KafkaUsers (make k8s-render).
             del made["kafka"]
@@ -168,7 +164,7 @@ class ClusterStack(ContainerStack):
             made[platform_secret(role)] = {f"{role}.toml": text, SPARK_SECRET: self.secrets["spark"]}
             if authority:
                 made[platform_secret(role)][strimzi.AUTHORITY] = authority
-        made[KAFKA_PASSWORDS] = {role: self.secrets[f"kafka_{role}"] for role in ROLES}
+        made[roles.KAFKA_PASSWORDS] = {role: self.secrets[f"kafka_{role}"] for role in ROLES}
         # Airflow's tasks fill it.
         made[CONNECTIONS_SECRET] = {}
         return made

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from local.runtime.roles import Rule, kafka_rules, kafka_user
+from local.runtime.roles import KAFKA_PASSWORDS, Rule, kafka_rules, kafka_user
 from sluice.model import strimzi
 from sluice.model.spec.platform import ROLES
 
@@ -14,8 +14,6 @@ KIND = "KafkaUser"
 RESOURCES = {"topic": "topic", "group": "group", "transactional_id": "transactionalId", "broker": "cluster"}
 # What Strimzi's topic operator does instead of role `airflow`.
 OPERATORS = frozenset({"CREATE", "ALTER", "ALTER_CONFIGS"})
-# A Secret with the password of each role under its name: the platform files have the same passwords.
-PASSWORDS = "sluice-kafka-passwords"
 
 Resource = dict[str, Any]
 
@@ -35,7 +33,7 @@ def _is_operators(rule: Rule) -> bool:
 
 
 def _user(role: str, rules: Iterable[Rule], namespace: str, cluster: str) -> Resource:
-    password = {"valueFrom": {"secretKeyRef": {"name": PASSWORDS, "key": role}}}
+    password = {"valueFrom": {"secretKeyRef": {"name": KAFKA_PASSWORDS, "key": role}}}
     return {
         "apiVersion": f"{strimzi.GROUP}/{strimzi.VERSION}",
         "kind": KIND,

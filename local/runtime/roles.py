@@ -19,6 +19,9 @@ WAREHOUSE = "warehouse"
 SOURCE = "source"
 # Of checkpoints, where no volume is shared.
 CHECKPOINTS = "checkpoints"
+# On a cluster, a Secret with the password of each role under its name, for Strimzi's users: those of the
+# platform files.
+KAFKA_PASSWORDS = "sluice-kafka-passwords"
 
 
 @dataclass(frozen=True)

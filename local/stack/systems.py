@@ -26,6 +26,8 @@ class Systems(ABC):
     """One stack's systems: embedded (local.stack.stack) or in containers (local.containers.stack)."""
 
     home: StackDir
+    # Whether checkpoints are in a bucket: where processes have no folder in common.
+    has_checkpoint_bucket = False
 
     @property
     @abstractmethod
@@ -55,7 +57,7 @@ class Systems(ABC):
             results = streams.result_topics()
             users = {role: (f"sluice-{role}", self.secrets[f"minio_{role}"]) for role in ROLES}
             made["kafka"] = lambda: kafka.provision(self.context, topics, results)
-            made["minio"] = lambda: minio.provision(self.context, users)
+            made["minio"] = lambda: minio.provision(self.context, users, self.has_checkpoint_bucket)
         return made
 
     def airflow(self) -> Airflow:
