@@ -137,7 +137,7 @@ def test_the_pod_of_a_lost_node_is_removed_by_force(
     world: World, known: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runtimes, "HARD_SECONDS", 8.0)
-    monkeypatch.setattr("sluice.model.kubernetes.jobs.LOST_SECONDS", 2.0)
+    monkeypatch.setattr("sluice.model.kubernetes.observed_pod.LOST_SECONDS", 2.0)
     runtime = world.running()
     world.kubelet.answers = False
     state = ProcessState.STOPPING if "deleted" in known else ProcessState.RUNNING
