@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -57,7 +58,7 @@ def exit_code(main: Callable[[list[str]], int], interrupted: Callable[[], str] =
     try:
         return main(sys.argv[1:])
     except UsageError as error:
-        return f"sluice: {error.code} {error}"
+        return "\n".join(map(printable, f"sluice: {error.code} {error}".splitlines()))
     except KeyboardInterrupt:
         text = interrupted()
         if text:
@@ -68,6 +69,28 @@ def exit_code(main: Callable[[list[str]], int], interrupted: Callable[[], str] =
 def one_line(error: Exception) -> str:
     """Its text without line breaks."""
     return " ".join(str(error).split())
+
+
+# What a terminal obeys or cannot encode: control characters, changes of direction, line and paragraph
+# separators, lone surrogates.
+_OBEYED = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+# Colours of a log, which change nothing but colours.
+_OR_COLOUR = re.compile(rf"(\x1b\[[\d;]*m)|{_OBEYED.pattern}")
+
+
+def printable(text: str) -> str:
+    """The text of others for a terminal: characters that it would obey as escapes (`\\x1b`), nothing else
+    changed."""
+    return _OBEYED.sub(_escaped, text)
+
+
+def printable_log(line: str) -> str:
+    """As printable, with its colours."""
+    return _OR_COLOUR.sub(lambda match: match[1] or _escaped(match), line)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape", "surrogatepass").decode("ascii")
 
 
 def fail(error: Exception) -> None:

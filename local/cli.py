@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 from local import checks
-from local.base import UsageError, exit_code
+from local.base import UsageError, exit_code, printable_log
 from local.commands import COMMANDS, usage
 from local.containers import stack as containers
 from local.services import airflow
@@ -148,7 +148,12 @@ def _logs(stack: Stack, service: str) -> int:
             )
     if not logs:
         raise UsageError(f"no logs in {stack.home.logs}: make up")
-    return subprocess.run(["tail", "-n", "50", "-F", *logs]).returncode
+    command = ["tail", "-n", "50", "-F", *logs]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, errors="backslashreplace") as tail:
+        # Its end is that of the loop; an interrupt ends both.
+        for line in tail.stdout or ():
+            print(printable_log(line.rstrip("\n")), flush=True)
+    return tail.returncode
 
 
 def _destroy(stack: Stack) -> int:

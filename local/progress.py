@@ -13,18 +13,21 @@ from rich.progress import Progress, ProgressColumn, SpinnerColumn, Task, TextCol
 from rich.table import Column
 from rich.text import Text
 
+from local.base import printable
+
 HEARTBEAT_SECONDS = 20.0
 
 
 def new_console() -> Console:
-    """The terminal; 120 columns without one, since rich would take 80 and cut addresses."""
-    console = Console()
-    return console if console.is_terminal else Console(width=120)
+    """The terminal; 120 columns without one, since rich would take 80 and cut addresses. Texts are printed as
+    they are: ``[b]`` and ``:name:`` are no markup."""
+    console = Console(markup=False, emoji=False)
+    return console if console.is_terminal else Console(width=120, markup=False, emoji=False)
 
 
 def print_line(console: Console, text: str) -> None:
     """Print a line as it is, wrapped by the terminal only."""
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+    console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ class Step:
     def line(self, text: str) -> None:
         """Record a line of output; the display shows the last one."""
         if text.strip():
-            self.task.fields["last"] = text.strip()
+            self.task.fields["last"] = printable(text.strip())
 
 
 class _StateColumn(ProgressColumn):

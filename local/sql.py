@@ -11,7 +11,7 @@ import duckdb
 from rich.console import Console
 from rich.table import Table
 
-from local.base import UsageError
+from local.base import UsageError, printable
 from local.progress import new_console
 from local.stack.systems import Systems
 from sluice.clients.errors import Missing
@@ -42,10 +42,10 @@ def main(stack: Systems, query: str) -> int:
         result = connection.execute(query)
         rows = result.fetchmany(ROW_LIMIT + 1)
     except duckdb.Error as error:
-        print(f"sluice: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"sluice: {printable(' '.join(str(error).split()))}", file=sys.stderr)
         return 1
     console = new_console()
-    columns = [str(column[0]) for column in result.description or []]
+    columns = [printable(str(column[0])) for column in result.description or []]
     for table in _rendered(columns, rows[:ROW_LIMIT], console):
         console.print(table)
     more = f"the first {ROW_LIMIT} rows; there are more" if len(rows) > ROW_LIMIT else f"{len(rows)} rows"
@@ -55,7 +55,7 @@ def main(stack: Systems, query: str) -> int:
 
 def _rendered(columns: list[str], rows: list[tuple[object, ...]], console: Console) -> Iterator[Table]:
     # One table; if it is wider than the screen, a small table per row.
-    texts = [["" if value is None else str(value) for value in row] for row in rows]
+    texts = [["" if value is None else printable(str(value)) for value in row] for row in rows]
     wide = Table(*columns)
     for row in texts:
         wide.add_row(*row)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from rich.table import Table
 
-from local.base import UsageError
+from local.base import UsageError, printable
 from local.progress import new_console
 from local.stack.systems import Systems
 from sluice.clients.errors import ClientError
@@ -134,6 +134,6 @@ def _print_trace(stack: Systems, args: argparse.Namespace) -> int:
     table = _table("", "")
     table.show_header = False
     for name, value in found.fields():
-        table.add_row(name, value)
+        table.add_row(name, printable(value))
     new_console().print(table)
     return 0

@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from rich.console import Console
 
@@ -18,6 +17,7 @@ from local.services import minio
 from local.stack.airflow_api import Airflow
 from local.stack.systems import Systems
 from sluice.clients.objects import Bucket
+from sluice.io.s3 import split_prefix
 from sluice.model.spec import stream
 from sluice.model.spec.stream import StreamSpec
 
@@ -67,8 +67,8 @@ def s3_calls(stack: Systems) -> int | None:
 
 def bucket(stack: Systems, calls: int | None) -> DemoResult:
     """The objects under the warehouse's prefix, and the load's S3 calls."""
-    where = urlsplit(stack.platform("airflow").lake.warehouse)
-    entries = list(Bucket(stack.s3("airflow"), where.netloc).entries(where.path.strip("/") + "/"))
+    name, prefix = split_prefix(stack.platform("airflow").lake.warehouse)
+    entries = list(Bucket(stack.s3("airflow"), name).entries(f"{prefix}/"))
     markers = sum(entry.is_delete_marker for entry in entries)
     objects = sum(entry.is_latest and not entry.is_delete_marker for entry in entries)
     return checks.bucket(objects, len(entries) - markers, markers, calls)

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from local.base import UsageError
+from local.base import UsageError, printable
 from local.demo.base import Demo
 from local.demo.checks import (
     Check,
@@ -221,11 +221,6 @@ def format_window(window: Window | None) -> str:
         return "no window yet"
     start, end = (datetime.fromtimestamp(at, UTC) for at in (window.start, window.end))
     return f"{start:%H:%M} to {end:%H:%M} UTC"
-
-
-def printable(name: str) -> str:
-    """A user's name without control characters and changes of direction, which a terminal would obey."""
-    return "".join(character if character.isprintable() else "�" for character in name)
 
 
 def _totals(snapshot: Any) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from local.base import UsageError
+from local.base import UsageError, printable
 from local.demo.base import Demo, bucket, s3_calls
 from local.demo.checks import DemoResult
 from local.demo.feed import FeedDemo
@@ -162,7 +162,7 @@ def failures(airflow: Airflow, dag: str, run_id: str, tasks: list[dict[str, Any]
         if task.get("state") != "failed":
             continue
         lines = [
-            line
+            printable(line)
             for entry in airflow.log(dag, run_id, task["task_id"], max(1, task["try_number"]))
             for line in entry.splitlines()
             if line.strip()

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from local.base import REPO, UsageError, fail, locked
+from local.base import REPO, UsageError, fail, locked, printable
 from local.drills import catalog_faults, consumer_faults, query_faults, result, service_faults
 from local.drills.drill import Drill
 from local.drills.restore import restore
@@ -60,7 +60,7 @@ def main(names: str, trigger_immediately: bool, in_place: Stack | None = None) -
             print(json.dumps(one.to_json()))
     for one in found:
         if not one.passed:
-            print(f"sluice: {one.drill}: {one.failures}", file=sys.stderr)
+            print(f"sluice: {one.drill}: {printable(str(one.failures))}", file=sys.stderr)
     return 0 if all(one.passed for one in found) else 1
 
 

@@ -7,7 +7,6 @@ import re
 import signal
 from functools import partial
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import psutil
 
@@ -23,6 +22,7 @@ from local.drills.drill import (
 from local.drills.proxy import FaultProxy, FaultRule
 from local.runtime import roles
 from local.services import minio
+from sluice.io.s3 import split
 
 OUTAGE_SECONDS = 180.0
 AIRFLOW_KILLED = ("airflow-scheduler", "airflow-triggerer")
@@ -82,8 +82,7 @@ def behind_a_proxy(context: DrillContext) -> None:
     documents["consumer"]["s3"]["endpoint"] = proxy.url
     roles.write(stream.stack.home.platform, documents)
     _restart(context)
-    location = urlsplit(stream.table().metadata.location)
-    data = f"^/{re.escape(location.netloc + location.path)}/data/"
+    data = f"^/{re.escape('/'.join(split(stream.table().metadata.location)))}/data/"
     earlier = len(proxy.requests)
     context.wait_for("a batch through the proxy", lambda: _put(proxy, data, earlier), 120.0)
     context.record_injection()

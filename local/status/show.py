@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from local.base import printable
 from local.progress import new_console
 from local.stack import health
 from local.stack.stack import Stack
@@ -67,7 +68,7 @@ def main(stack: Stack, services_only: bool = False) -> int:
     _services(console, stack, services)
     _streams(console, rows)
     for name, reason in declared.invalid.items():
-        console.print(Text(f"{name}: {reason}", "red"), soft_wrap=True, highlight=False)
+        console.print(Text(printable(f"{name}: {reason}"), "red"), soft_wrap=True, highlight=False)
     nobody = "none, no person is told. Fix: set SLUICE_NOTIFICATIONS (docs/operating.md, Notifications)"
     console.print(f"Notifications: {'; '.join(told) or nobody}", soft_wrap=True, highlight=False)
     return 0 if is_ok else 1
@@ -82,7 +83,7 @@ def _services(console: Console, stack: Stack, rows: list[health.ServiceRow]) -> 
     table = Table("service", "state", "address", "health")
     styles = {True: "green", False: "red", None: "dim"}
     for row in rows:
-        table.add_row(row.name, row.state, row.address, row.health, style=styles[row.is_ok])
+        table.add_row(row.name, row.state, row.address, printable(row.health), style=styles[row.is_ok])
     console.print(table)
     console.print(
         f"Airflow: http://127.0.0.1:{stack.ports['airflow']}  user: operator  "
@@ -98,10 +99,10 @@ def _streams(console: Console, rows: list[StreamRow]) -> None:
         cells = [Text(row.name)]
         for cell in row.cells:
             style = row.style if cell is row.health else {True: "green", False: "red", None: ""}[cell.is_ok]
-            cells.append(Text(cell.text, style))
+            cells.append(Text(printable(cell.text), style))
         table.add_row(*cells)
     console.print(table)
     for row in rows:
         if row.message:
-            text = Text(f"{row.name}: {row.message}", row.style)
+            text = Text(printable(f"{row.name}: {row.message}"), row.style)
             console.print(text, soft_wrap=True, highlight=False)

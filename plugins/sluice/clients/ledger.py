@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Self
 from botocore.exceptions import ClientError as S3Error
 
 from sluice.clients.errors import Missing, Unreachable
-from sluice.clients.s3 import asking, error_code, split
-from sluice.io.s3 import connect
+from sluice.clients.s3 import asking, error_code
+from sluice.io.s3 import connect, split_prefix
 from sluice.model.error_codes import ErrorCode
 from sluice.model.health.status import RestartHistory
 from sluice.model.spec.ledger import (
@@ -45,7 +45,7 @@ class Ledger:
     def __init__(self, client: S3Client, uri: str, stream: str) -> None:
         self.client = client
         self.stream = stream
-        self.bucket, prefix = split(uri)
+        self.bucket, prefix = split_prefix(uri)
         self.prefix = f"{prefix}/{stream}" if prefix else stream
 
     @classmethod

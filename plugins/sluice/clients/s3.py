@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from botocore.exceptions import BotoCoreError
 from botocore.exceptions import ClientError as S3Error
@@ -49,14 +48,6 @@ def denied(what: str, code: str) -> Refused:
     """Of an answer whose ``code`` is in DENIED."""
     fix = "check [s3] in the role's platform file and the user's policy"
     return Refused(f"{what}: S3 denies access ({code}). Fix: {fix}", ErrorCode.S3_PERMISSION)
-
-
-def split(uri: str) -> tuple[str, str]:
-    """``s3://bucket/a/b`` (or ``s3a://``) -> ``("bucket", "a/b")``. Raises ValueError for another scheme."""
-    parts = urlsplit(uri)
-    if parts.scheme not in ("s3", "s3a") or not parts.netloc:
-        raise ValueError(f"{uri!r} is no S3 address. Fix: write s3://bucket/prefix")
-    return parts.netloc, parts.path.strip("/")
 
 
 def removed_by(client: S3Client, changes: Changes) -> ChangeResult:

@@ -16,8 +16,9 @@ from sluice.clients.lake.batches import BatchLog
 from sluice.clients.lake.catalog import Lake, position, sequence_since
 from sluice.clients.ledger import Ledger
 from sluice.clients.objects import Bucket, ObjectVersion
-from sluice.clients.s3 import removed_by, split
+from sluice.clients.s3 import removed_by
 from sluice.hooks import load_plan
+from sluice.io.s3 import split
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.ledger import Document, planned_key, produced_key
 from sluice.model.spec.platform import Platform

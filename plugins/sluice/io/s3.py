@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import re
 import zlib
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +25,8 @@ Answer = TypeVar("Answer")
 # Of reading an object whose gzip data are truncated or corrupt.
 GZIP_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error)
 _GZIP_MAGIC = b"\x1f\x8b"
+# Not by urllib, which takes a `?` and a `#` of a key for a query and a fragment.
+_S3_URI = re.compile(r"s3a?://([^/?#]+)(?:/(.*))?", re.DOTALL)
 
 
 def connect(s3: S3, **limits: Any) -> S3Client:
@@ -48,9 +51,26 @@ def at_once(items: Iterable[Item], request: Callable[[Item], Answer]) -> list[An
         return list(threads.map(request, items))
 
 
+def split(uri: str) -> tuple[str, str]:
+    """``s3://bucket/a?b#c/`` (or ``s3a://``) -> ``("bucket", "a?b#c/")``: a key may have any character.
+
+    Raises ValueError for another scheme.
+    """
+    match = _S3_URI.fullmatch(uri)
+    if match is None:
+        raise ValueError(f"{uri!r} is no S3 address. Fix: write s3://bucket/prefix")
+    return match[1], match[2] or ""
+
+
+def split_prefix(uri: str) -> tuple[str, str]:
+    """As :func:`split`, of a folder: its key without slashes around it."""
+    bucket, key = split(uri)
+    return bucket, key.strip("/")
+
+
 def read_json(client: S3Client, uri: str) -> Any:
     """The JSON document at ``s3://bucket/key``. Raises botocore's errors."""
-    bucket, _, key = uri.removeprefix("s3://").partition("/")
+    bucket, key = split(uri)
     return json.load(client.get_object(Bucket=bucket, Key=key)["Body"])
 
 

@@ -202,7 +202,7 @@ class CheckFilesOperator(ReconciliationOperator):
 
     def entries(self, uri: str) -> list[Entry]:
         """Versions and delete markers of an object."""
-        from sluice.clients.s3 import split
+        from sluice.io.s3 import split
 
         bucket, key = split(uri)
         return [entry for entry in self.platform_hook.bucket(bucket).entries(key) if entry.key == key]

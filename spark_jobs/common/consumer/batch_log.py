@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
+from sluice.io.s3 import split
 from sluice.model.trace.batch_log import (
     FOLDER,
     PUBLISHED,
@@ -36,7 +37,7 @@ class BatchLog:
     def __init__(self, client: S3Client, location: str) -> None:
         """``location``: the table's ``s3://bucket/…``."""
         self._client = client
-        self._bucket, _, prefix = location.removeprefix("s3://").partition("/")
+        self._bucket, prefix = split(location)
         self._prefix = f"{prefix}/{FOLDER}/"
 
     def record(self, batches: Iterable[Batch]) -> None:

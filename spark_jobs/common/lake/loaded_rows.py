@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from sluice.io.s3 import split
 from sluice.model.verification.deduplication import LoadedRows
 from sluice.model.verification.ranges import OffsetRanges
 
@@ -43,7 +44,7 @@ class LoadedRowsStore:
     def __init__(self, client: S3Client, location: str) -> None:
         """``location``: the table's ``s3://bucket/…``."""
         self._client = client
-        self._bucket, _, prefix = location.removeprefix("s3://").partition("/")
+        self._bucket, prefix = split(location)
         self._prefix = f"{prefix}/loaded"
         # What the store has of the sources that were asked for since the last recording, or are in it.
         self._known: dict[str, OffsetRanges] = {}

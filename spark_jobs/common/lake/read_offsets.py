@@ -14,7 +14,7 @@ import pyarrow
 from pyarrow import parquet
 
 from sluice.io.object_file import ObjectFile
-from sluice.io.s3 import connect
+from sluice.io.s3 import connect, split
 from sluice.model.spec.platform import S3
 from sluice.model.verification.ranges import IntervalSet
 
@@ -38,7 +38,7 @@ class OffsetReader:
             return list(threads.map(lambda uri: self._read(uri, columns), uris))
 
     def _read(self, uri: str, columns: Sequence[str]) -> pyarrow.Table:
-        bucket, _, key = uri.removeprefix("s3://").partition("/")
+        bucket, key = split(uri)
         with ObjectFile(self._client, bucket, key) as file:
             # Millions of ids of a few sources.
             repeated = [name for name in columns if name == "_source_id"]

@@ -8,7 +8,7 @@ from functools import partial
 
 from pyspark.sql import SparkSession
 
-from sluice.io.s3 import connect, read_json
+from sluice.io.s3 import connect, read_json, split
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.platform import Platform
 from sluice.model.spec.stream import StreamSpec
@@ -97,7 +97,7 @@ class ChangedStream:
         document = {**result.to_document(), state.ROWS: rows.to_json()}
         body = json.dumps(document, separators=(",", ":")).encode()
         address = f"{self.table.location()}/changes/{result.id}-{self.table.head(MAIN)}.json"
-        bucket, _, key = address.removeprefix("s3://").partition("/")
+        bucket, key = split(address)
         self._client.put_object(Bucket=bucket, Key=key, Body=body, ContentType="application/json")
         return address
 

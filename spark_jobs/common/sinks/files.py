@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
-from sluice.io.s3 import connect
+from sluice.io.s3 import connect, split
 from sluice.model.spec.platform import S3
 from spark_jobs.common.kafka.keys import key_part
 from spark_jobs.common.sinks.base import SinkWriteFailed, Target
@@ -34,7 +34,7 @@ class FilesSink:
         self._label = f"{target.stream} {target.query_name}: sink {target.sink.name}"
         self._query = target.query
         self._s3 = s3
-        self._bucket = root.removeprefix("s3://").partition("/")[0]
+        self._bucket, _ = split(root)
         self._prefix = target.sink.prefix
         self._markers = MarkerStore(connect(s3), self._bucket, f"{self._prefix}{_MARKERS}")
         self._writers_uri = f"s3://{self._bucket}/{self._prefix}{_MARKERS}{_WRITERS}/"

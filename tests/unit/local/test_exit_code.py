@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from local.base import REPO, SetupError, UnhealthyService, UsageError, exit_code
+from local.base import REPO, SetupError, UnhealthyService, UsageError, exit_code, printable_log
 
 
 def raising(error: BaseException) -> Callable[[list[str]], int]:
@@ -48,3 +48,8 @@ def test_a_failed_command_line_does_not_end_with_0(module: str, tmp_path: Path) 
     assert ended.returncode not in (0, None)
     assert ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_the_text_of_others_gives_a_terminal_no_orders() -> None:
+    assert exit_code(raising(UsageError("key 'a\x1b[2J'\nline"))) == "sluice: SLU-801 key 'a\\x1b[2J'\nline"
+    assert printable_log("\x1b[32mok\x1b[0m \x1b[2J\x07\ud800") == "\x1b[32mok\x1b[0m \\x1b[2J\\x07\\ud800"

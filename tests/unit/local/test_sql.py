@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 
-from local.sql import named, reads_again, tables
+from local.sql import main, named, reads_again, tables
+from local.stack.systems import Systems
 
 
 def test_tables_of_every_stream() -> None:
@@ -38,3 +41,38 @@ def test_named(query: str, expected: set[str]) -> None:
 )
 def test_a_stream_is_read_once_only(query: str, again: bool) -> None:
     assert reads_again(query, "nyc_taxi") is again
+
+
+class NoLake:
+    def is_running(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("a[b]c", "a[b]c"),
+        ("[/b]", "[/b]"),
+        (":warning:", ":warning:"),
+        ("\x1b[31mred\x07", r"\x1b[31mred\x07"),
+        ("tab\tand\nline", r"tab\tand\nline"),
+        ("\u202etxt", r"\u202etxt"),
+        ("Стефанко", "Стефанко"),
+        ("é\u200d", "é\u200d"),
+    ],
+)
+def test_a_value_is_printed_as_it_is(value: str, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
+    # rich took markup out of values, `[/b]` ended the command, escape sequences reached the terminal.
+    text = " || ".join(f"chr({ord(character)})" for character in value)
+    assert main(cast("Systems", NoLake()), f'select {text} as "[b]name"') == 0
+    out = capsys.readouterr().out
+    assert f" {shown} " in out
+    assert "[b]name" in out
+    assert "\x1b" not in out
+
+
+def test_an_error_gives_a_terminal_no_orders(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(cast("Systems", NoLake()), "select cast(chr(27) || '[31m' as int)") == 1
+    err = capsys.readouterr().err
+    assert r"\x1b[31m" in err
+    assert "\x1b" not in err
