@@ -30,7 +30,7 @@ from tests.k8s.world import NAMESPACE
 from tests.support.raising import raising
 from tests.support.services import Services
 
-ACCOUNT = "sluice-airflow"
+ACCOUNT = "sluice-task"
 CLUSTER = "kafka"
 WHERE = (strimzi.GROUP, strimzi.VERSION, NAMESPACE, strimzi.PLURAL)
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kubernetes import client
+from kubernetes import client, config
 
 from local.stack.stack import wait_until
-from sluice.clients.errors import Unreachable
+from sluice.clients.errors import Refused, Unreachable
 from sluice.model.health.sample import ProcessState
 from sluice.model.kubernetes.jobs import component_job
 from sluice.model.kubernetes.pods import STREAM_LABEL
@@ -185,3 +185,18 @@ def test_twenty_streams_differ_only_by_their_names(
     assert runtime.stop("stream-rides_1", 5).state is ProcessState.STOPPED
     wait_until("one pod less", lambda: len(world.kubelet.pods()) == 19, 10, 0.1)
     assert runtime.status("stream-rides_10").state is ProcessState.RUNNING
+
+
+def test_the_account_of_pages_and_triggers_reads_and_changes_nothing(world: World) -> None:
+    world.running()
+    login = world.config("sluice-airflow")
+    reader = runtimes.KubernetesRuntime(login, 10.0)
+    assert reader.status(PROGRAM).state is ProcessState.RUNNING
+    with raising(Refused, "403"):
+        reader.stop(PROGRAM, 1.0)
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "mine"}, "spec": world.pod()["spec"]}
+    api = config.new_client_from_config(login.kubeconfig)
+    with pytest.raises(client.ApiException, match="Forbidden"):
+        client.CoreV1Api(api).create_namespaced_pod(NAMESPACE, pod)
+    with pytest.raises(client.ApiException, match="Forbidden"):
+        client.CoreV1Api(api).read_namespaced_secret("sluice-connections", NAMESPACE)

@@ -16,7 +16,7 @@ from tests.k8s.control_plane import ControlPlane
 from tests.k8s.kubelet import Kubelet
 
 NAMESPACE = "sluice"
-ACCOUNT = "sluice-airflow"
+ACCOUNT = "sluice-task"
 PROGRAM, JOB = "stream-nyc_taxi", "nyc-taxi-consumer"
 IMAGE = "registry.test/sluice/jobs:1"
 CONTROLLERS = ("job-controller", "garbage-collector-controller", "resourcequota-controller")

@@ -1,0 +1,60 @@
+"""Which pods of a cluster may change anything in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+from local.base import REPO
+
+K8S = REPO / "k8s"
+READS = {"get", "list", "watch"}
+# Pods of tasks, by KubernetesExecutor; jobs and pods of components, by tasks; executors, by drivers; the
+# files of each pod, by Job `configure`.
+CHANGE = {"sluice-airflow-scheduler", "sluice-task", "sluice-spark", "sluice-configure"}
+
+
+def documents() -> Iterator[dict[str, Any]]:
+    for path in sorted(K8S.rglob("*.yaml")):
+        for document in yaml.safe_load_all(path.read_text()):
+            if isinstance(document, dict) and "kind" in document:
+                yield document
+
+
+def verbs() -> dict[str, set[str]]:
+    """Service account -> the verbs of all its roles."""
+    roles, found = {}, dict[str, set[str]]()
+    for one in documents():
+        if one["kind"] in ("Role", "ClusterRole"):
+            roles[one["metadata"]["name"]] = {verb for rule in one["rules"] for verb in rule["verbs"]}
+    for one in documents():
+        if one["kind"] in ("RoleBinding", "ClusterRoleBinding"):
+            for subject in one["subjects"]:
+                found.setdefault(subject["name"], set()).update(roles[one["roleRef"]["name"]])
+    return found
+
+
+def test_only_these_accounts_change_anything() -> None:
+    assert {account for account, granted in verbs().items() if not granted <= READS} == CHANGE
+
+
+def test_what_answers_requests_from_outside_only_reads() -> None:
+    accounts = {
+        one["metadata"]["name"]: one["spec"]["template"]["spec"]["serviceAccountName"]
+        for one in documents()
+        if one["kind"] == "Deployment"
+    }
+    values = yaml.safe_load((K8S / "helm" / "airflow-values.yaml").read_text())
+    accounts |= {
+        f"chart {name}": values[name]["serviceAccount"]["name"] for name in ("apiServer", "triggerer")
+    }
+    changing = {name for name, account in accounts.items() if not verbs()[account] <= READS}
+    assert changing == {"airflow-scheduler"}
+    assert {
+        "airflow-api-server",
+        "airflow-triggerer",
+        "chart apiServer",
+        "chart triggerer",
+    } <= accounts.keys()
