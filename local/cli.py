@@ -148,7 +148,7 @@ def _logs(stack: Stack, service: str) -> int:
             )
     if not logs:
         raise UsageError(f"no logs in {stack.home.logs}: make up")
-    command = ["tail", "-n", "50", "-F", *logs]
+    command = ["tail", "-n", "50", "-F", *map(str, logs)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, errors="backslashreplace") as tail:
         # Its end is that of the loop; an interrupt ends both.
         for line in tail.stdout or ():
