@@ -15,6 +15,7 @@ from local.base import UsageError, printable
 from local.progress import new_console
 from local.stack.systems import Systems
 from sluice.clients.errors import Missing
+from sluice.clients.lake.unreadable import unreadable
 from sluice.model.spec import stream
 
 ROW_LIMIT = 100
@@ -43,6 +44,8 @@ def main(stack: Systems, query: str) -> int:
         rows = result.fetchmany(ROW_LIMIT + 1)
     except duckdb.Error as error:
         print(f"sluice: {printable(' '.join(str(error).split()))}", file=sys.stderr)
+        if _is_of_a_value(error):
+            _name_unreadable(stack, query)
         return 1
     console = new_console()
     columns = [printable(str(column[0])) for column in result.description or []]
@@ -51,6 +54,27 @@ def main(stack: Systems, query: str) -> int:
     more = f"the first {ROW_LIMIT} rows; there are more" if len(rows) > ROW_LIMIT else f"{len(rows)} rows"
     console.print(f"{more} (at most {ROW_LIMIT} are shown)", style="dim")
     return 0
+
+
+def _is_of_a_value(error: duckdb.Error) -> bool:
+    """Text that is not UTF-8, or a time beyond Python's range: the message does not say in which row."""
+    return isinstance(error, duckdb.DataError) or "unicode" in str(error)
+
+
+def _name_unreadable(stack: Systems, query: str) -> None:
+    for spec in stream.load_valid().specs:
+        found = {
+            table.rpartition(".")[2]: offsets
+            for table in (spec.table, spec.quarantine_table)
+            if table.rpartition(".")[2] in named(query, tables())
+            and (offsets := unreadable(stack.lake("reader").table(table)))
+        }
+        for name, offsets in found.items():
+            print(
+                f"sluice: {name}: no reader can read the records at {offsets}. Fix: take them out with "
+                f"{spec.name}_change, action remove (docs/operating.md, A table cannot be read)",
+                file=sys.stderr,
+            )
 
 
 def _rendered(columns: list[str], rows: list[tuple[object, ...]], console: Console) -> Iterator[Table]:

@@ -10,6 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
@@ -19,7 +20,7 @@ from sluice.clients.lake import change_files
 from sluice.clients.lake.catalog import Lake
 from sluice.io.s3 import connect, read_json
 from sluice.model.spec.platform import CATALOG
-from sluice.model.verification.change_plan import Action, ChangePlan, ChangeResult
+from sluice.model.verification.change_plan import Action, ChangePlan, ChangeResult, RemovedRecord
 from sluice.model.verification.quarantine import WITHHELD_REASON
 from sluice.model.verification.ranges import OffsetRanges
 from sluice.model.verification.sources import WITHHELD_MARK
@@ -49,7 +50,8 @@ class Changing(Stream):
 
     def decode(self, rows: DataFrame) -> DataFrame:
         text = F.col("value").cast("string")
-        reason = F.when(text.startswith("bad"), F.lit("it is bad"))
+        unreadable = F.when(F.hex("value").startswith("626164FF"), F.unhex(F.lit("FF")).cast("string"))
+        reason = unreadable.when(text.startswith("bad"), F.lit("it is bad"))
         found = F.lit(None).cast("string") if self.mended else reason
         return rows.select("*", F.struct(text.alias("text")).alias("record"), found.alias("reason"))
 
@@ -57,10 +59,15 @@ class Changing(Stream):
         self, source: str, partition: int, texts: Sequence[str], first: int = 0, mark: str = ":"
     ) -> None:
         """Rows of a source, one after the other, from its row and sequence ``first`` on."""
+        self.send_values(source, partition, [text.encode() for text in texts], first, mark)
+
+    def send_values(
+        self, source: str, partition: int, values: Sequence[bytes], first: int = 0, mark: str = ":"
+    ) -> None:
         producer = Producer({**self.services.kafka, "linger.ms": 5, "log_level": 0})
-        for number, text in enumerate(texts, first):
+        for number, value in enumerate(values, first):
             key = f"{source}{mark}{number}:{number}"
-            producer.produce(self.spec.topic.name, text.encode(), key.encode(), partition=partition)
+            producer.produce(self.spec.topic.name, value, key.encode(), partition=partition)
         assert producer.flush(30) == 0
 
     def publish(self) -> StreamWriter:
@@ -100,6 +107,27 @@ class Changing(Stream):
         assert found is not None
         said = ChangeResult.at(found.document, partial(read_json, connect(self.platform.s3)))
         return (len(found.removed), len(found.added)), (said.files_removed, said.files_added)
+
+    def readable(self, name: str) -> bool:
+        """Whether DuckDB reads the whole table, as ``make sql`` does."""
+        with closing(Lake.open(self.platform)) as lake:
+            rows = lake.table(name).scan().to_arrow()
+        try:
+            duckdb.from_arrow(rows).fetchall()
+        except (duckdb.Error, UnicodeDecodeError):
+            return False
+        return True
+
+    def compared(self, change_id: str) -> tuple[ChangeResult, bool]:
+        """A change's result, and whether the rows that stay are the same, as ``verify_change`` does it."""
+        with closing(Lake.open(self.platform)) as lake:
+            table = lake.table(self.spec.table)
+            found = change_files.find(table, change_id)
+            assert found is not None
+            said = ChangeResult.at(found.document, partial(read_json, connect(self.platform.s3)))
+            before = change_files.digest_without(table, found.removed, said.out)
+            after = change_files.digest_without(table, found.added, said.published)
+        return said, (before.records, before.digest) == (after.records, after.digest)
 
     def delete(self, where: str, table: str = "") -> None:
         """Rows get lost: by another program, which says nothing about it."""
@@ -310,6 +338,34 @@ def test_a_change_is_gone_after_both_tables_were_restored_to_before_it(stream: C
     stream.change(stream.plan("r2", Action.REPLACE, sources_out=(A,), reverts=(A,), **coming))
     assert sorted(stream.texts().values()) == ["b0", "c0"]
     assert stream.quarantined() == [*rejected[1:], (1, 1, "it is bad")]
+
+
+def test_single_records_go_out_of_table_and_quarantine_that_no_reader_can_read(stream: Changing) -> None:
+    stream.send_values(A, 0, [b"a0", b"\xff1", b"bad2", b"bad\xff", b"a4"])
+    stream.send_rows(B, 1, ["b0"])
+    stream.publish()
+    assert stream.readable(stream.spec.table) is stream.readable(stream.spec.quarantine_table) is False
+    going = OffsetRanges.of({0: [(1, 2), (3, 4)]})
+    stream.change(stream.plan("r1", Action.REMOVE, rows_out=going))
+    assert stream.texts() == {(0, 0): "a0", (0, 4): "a4", (1, 0): "b0"}
+    assert stream.quarantined() == [(0, 2, "it is bad")]
+    assert stream.readable(stream.spec.table) is stream.readable(stream.spec.quarantine_table) is True
+    assert stream.state().rejected.count == 1
+    result, kept = stream.compared("r1")
+    assert kept
+    assert (result.out, result.rows_out, result.removed) == (going, 2, going)
+    assert result.records == [RemovedRecord(0, 1, A, 1), RemovedRecord(0, 3, A, 3)]
+    # A producer that was believed dead sends a copy of what went.
+    stream.send_values(A, 0, [b"\xff1"], first=1)
+    stream.publish()
+    assert stream.texts() == {(0, 0): "a0", (0, 4): "a4", (1, 0): "b0"}
+    # One of the quarantine alone; and back, as it is decoded by now.
+    stream.change(stream.plan("r2", Action.REMOVE, rows_out=offsets({0: (2, 3)})))
+    assert [place[:2] for place in stream.quarantined()] == [(0, 5)]
+    stream.mended = True
+    stream.change(stream.plan("r3", Action.REDO, rows_in=offsets({0: (2, 3)}), withheld=True))
+    assert stream.texts() == {(0, 0): "a0", (0, 2): "bad2", (0, 4): "a4", (1, 0): "b0"}
+    assert changing_removed(stream) == going
 
 
 def test_a_revert_of_offsets_that_a_restored_catalog_does_not_have_is_refused(stream: Changing) -> None:

@@ -21,7 +21,7 @@ from sluice.model.spec.ledger import (
     produced_key,
     run_key,
 )
-from sluice.model.verification.change_plan import Action, ChangePlan, ChangeResult, change_id
+from sluice.model.verification.change_plan import MAX_RECORDS, Action, ChangePlan, ChangeResult, change_id
 from sluice.model.verification.quarantine import DUPLICATE, WITHHELD
 from sluice.model.verification.ranges import IntervalSet, OffsetRanges
 from sluice.model.verification.topic_ranges import RangesInvalid, TopicRanges
@@ -103,8 +103,12 @@ class ChangePlanner:
                 return self.retry(params)
             case Action.REVERT:
                 return self.revert(self._required(params, "load"))
+            case Action.REDO if params.get("ranges"):
+                return self.redo_records(params)
             case Action.REDO:
                 return self.redo(self._required(params, "load"), is_partial=bool(params.get("partial")))
+            case Action.REMOVE:
+                return self.remove(self._required(params, "ranges"))
             case Action.REPLACE:
                 return self.replace(self._required(params, "object"))
         raise _refused(f"action {params['action']!r} is not known", "choose another")
@@ -178,6 +182,35 @@ class ChangePlanner:
         there = self._on_topic(ranges.intersect(before.removed), is_partial=is_partial)
         return self._made(Action.REDO, rows_in=there, redoes=tuple(sorted(redone)), withheld=True)
 
+    def remove(self, ranges: str) -> ChangePlan:
+        """The records at these offsets, wherever they are: rows of the table and quarantined records."""
+        asked = self._parsed(ranges)
+        if asked.count > MAX_RECORDS:
+            raise _refused(
+                f"{asked.count} offsets: a change removes {MAX_RECORDS} at most, and names each of them",
+                "name fewer; a whole load goes by action revert",
+            )
+        if not (left := asked.minus(self.removed().removed)):
+            raise _refused(f"{asked} is removed already", "nothing is left to do; action redo brings it back")
+        return self._made(Action.REMOVE, rows_out=left)
+
+    def redo_records(self, params: Mapping[str, Any]) -> ChangePlan:
+        """Of the offsets ``ranges`` those that action remove took out."""
+        if params.get("load"):
+            raise _refused(
+                "give either load or ranges", "redo brings back a reverted load, or removed records"
+            )
+        removed = self.removed().single_offsets
+        asked = self._parsed(str(params["ranges"])).intersect(removed)
+        if not asked:
+            raise _refused(
+                f"no record in the range was taken out by action {Action.REMOVE}, which removed "
+                f"{removed or 'none'}",
+                "choose others; a reverted load comes back by its run id (load)",
+            )
+        there = self._on_topic(asked, is_partial=bool(params.get("partial")))
+        return self._made(Action.REDO, rows_in=there, withheld=True)
+
     def replace(self, key: str) -> ChangePlan:
         """The rows of the object's earlier versions go, once its newest version is loaded and verified; its
         rows come, if they are withheld."""
@@ -241,18 +274,22 @@ class ChangePlanner:
         text, begin, end = (params.get(name) for name in ("ranges", "from_time", "until_time"))
         if bool(text) == bool(begin or end):
             raise _refused("give either ranges or a time span", "fill in one of both")
-        topic = self.spec.topic.name
         if text:
-            try:
-                asked = TopicRanges.parse(str(text), topic)
-            except RangesInvalid as error:
-                raise Refused(str(error), error.code) from error
-            if others := [name for name in asked if name != topic]:
-                raise _refused(f"{others[0]!r} is not the topic of {self.spec.name}", f"name {topic!r}")
-            return self._checked(asked[topic])
+            return self._parsed(str(text))
         if not (begin and end):
             raise _refused("a time span needs from_time and until_time", "give both")
         return self._between(str(begin), str(end))
+
+    def _parsed(self, text: str) -> OffsetRanges:
+        """Offsets as messages and proofs print them, of the stream's topic and published."""
+        topic = self.spec.topic.name
+        try:
+            asked = TopicRanges.parse(text, topic)
+        except RangesInvalid as error:
+            raise Refused(str(error), error.code) from error
+        if others := [name for name in asked if name != topic]:
+            raise _refused(f"{others[0]!r} is not the topic of {self.spec.name}", f"name {topic!r}")
+        return self._checked(asked[topic])
 
     def _between(self, begin: str, end: str) -> OffsetRanges:
         """From the first record with a timestamp at or after ``begin`` to the first at or after ``end``."""

@@ -166,7 +166,8 @@ class StreamTrace:
         produced = self.ledger.get(produced_key(planned["source_id"]))
         kept = position(self.batches.table)
         sent = load_plan.offsets_of(produced) if produced else None
-        is_removed = planned["source_id"] in self._removed().reverted_sources
+        removed, source_id = self._removed(), planned["source_id"]
+        is_removed = source_id in removed.reverted_sources or row in removed.rows_of(source_id)
         return absent_row(row, sent, kept.ends if kept else {}, is_removed=is_removed)
 
     def _removed(self) -> ChangeResult:

@@ -95,6 +95,8 @@ class PlanChangeOperator(QuarantineOperator):
         if plan.rows_out:
             found = check_offsets(LoadFiles.at(lake, self.spec, plan.rows_out))
             going += found.verification.found - found.quarantined.count
+            # Of REMOVE those in quarantine go, too.
+            going += plan.quarantined_out.intersect(found.quarantined).count
         counted = {"rows_out": going, "records_in": plan.rows_in.count}
         if plan.rows_in:
             check = check_offsets(LoadFiles.at(lake, self.spec, plan.rows_in))

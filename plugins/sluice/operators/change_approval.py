@@ -61,7 +61,7 @@ def ask_above(document: Document) -> int:
 
 def needs_approval(document: Document) -> bool:
     """Whether rows go that do not come back, or more of them than the param ``ask_above``."""
-    is_final = document["action"] in (Action.REVERT, Action.REPLACE)
+    is_final = document["action"] in (Action.REVERT, Action.REPLACE, Action.REMOVE)
     return is_final or changed_rows(document) > ask_above(document)
 
 

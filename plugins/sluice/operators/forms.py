@@ -144,9 +144,14 @@ def change() -> dict[str, Param]:
             description="replay: read the records of ranges or of a time span again. retry_quarantine: load "
             "what was rejected and is good now. revert: take a load's rows out. redo: bring them back. "
             "replace: take the rows of an object's earlier versions out, and publish those of its newest "
-            "one, which a load with withhold has sent",
+            "one, which a load with withhold has sent. remove: take single records out of the table and the "
+            "quarantine",
         ),
-        "ranges": _optional("Ranges", f"For replay: offsets as in messages and proofs, {EXAMPLE}"),
+        "ranges": _optional(
+            "Ranges",
+            "For replay, remove, and redo of what remove took out: offsets as in messages and proofs, "
+            f"{EXAMPLE}",
+        ),
         "from_time": _optional(
             "From", "For replay, instead of ranges: the first timestamp in Kafka", format="date-time"
         ),

@@ -170,7 +170,8 @@ class VerifyChangeOperator(QuarantineOperator):
         gone = result.out.union(plan.rows_out).minus(plan.rows_in).minus(touched)
         if gone:
             check = check_offsets(LoadFiles.at(lake, self.spec, gone))
-            there = gone.minus(check.verification.gaps).minus(check.quarantined)
+            kept = check.quarantined.minus(plan.quarantined_out)
+            there = gone.minus(check.verification.gaps).minus(kept)
             if left := there.union(check.verification.duplicates):
                 problems.append(f"rows that went are there: {left}")
         return problems

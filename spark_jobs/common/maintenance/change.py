@@ -19,7 +19,7 @@ import argparse
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -48,7 +48,7 @@ from spark_jobs.common.lake.written_batch import WrittenBatch
 from spark_jobs.common.maintenance.change_quarantine import ChangeQuarantine
 from spark_jobs.common.maintenance.changed_stream import ChangedStream, ChangeRefused
 from spark_jobs.common.maintenance.row_diff import RowsDiffer, compare
-from spark_jobs.common.maintenance.staged_change import StagedChange, TableFile, Touched
+from spark_jobs.common.maintenance.staged_change import StagedChange, TableFile, Touched, removed_records
 from spark_jobs.common.maintenance.staged_files import CommitConflict
 from spark_jobs.common.spark import session
 from spark_jobs.common.spark.process import log_to_stderr
@@ -242,15 +242,20 @@ class Change:
             self.stream.check_topic(now)
             checked = self._check_no_copies(staged, touched, coming, checked)
             try:
-                rejections = self.quarantine.stage_change(
-                    self.plan.id, now.epoch, now.rejected, result.published, coming.rejected, coming.bad
+                rejections, left = self.quarantine.stage_change(
+                    self.plan.id,
+                    now.epoch,
+                    now.rejected,
+                    result.published.union(self.plan.quarantined_out),
+                    coming.rejected,
+                    coming.bad,
                 )
             except ConcurrentCommit as moved:
                 # The writer has published a batch, and its rejected records follow.
                 log.info("waiting for the quarantine: %s", moved)
                 time.sleep(QUARANTINE_SECONDS)
                 continue
-            made = result.after(self.plan, self.stream.removed_before(now))
+            made = self._with_records(result, touched, left).after(self.plan, self.stream.removed_before(now))
             address = self.stream.record(made, loaded_from(coming.written.runs))
             summary = self.stream.summary(now, rejections, made, address)
 
@@ -263,6 +268,17 @@ class Change:
         raise CommitConflict(
             f"{self.spec.table}: main or its quarantine moved {MAX_PUBLISHES} times; nothing was published. "
             "Fix: run it again; start the consumer if it is down"
+        )
+
+    def _with_records(self, result: ChangeResult, touched: Touched, left: Touched) -> ChangeResult:
+        """Of action remove with each record that goes, also out of the quarantine."""
+        if not self.plan.quarantined_out:
+            return result
+        return replace(
+            result,
+            out=touched.offsets.union(left.offsets),
+            rows_out=touched.rows + left.rows,
+            records=[record for one in (touched, left) for record in removed_records(self.reader, one)],
         )
 
     def _check_no_copies(

@@ -20,7 +20,7 @@ from spark_jobs.common.lake.iceberg import MAIN, Refused
 from spark_jobs.common.lake.quarantine import BatchQuarantine, of_stage
 from spark_jobs.common.lake.read_offsets import COLUMNS, OffsetReader
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit
-from spark_jobs.common.maintenance.staged_change import StagedChange
+from spark_jobs.common.maintenance.staged_change import StagedChange, Touched
 from spark_jobs.common.spark.columns import is_at, offset_masks
 
 log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ class ChangeQuarantine(BatchQuarantine):
         super().__init__(spark, spec)
         self._reader = reader
         self._staged_for: tuple[Rejections, int] | None = None
-        self._after = Rejections()
+        self._after, self._left = Rejections(), Touched()
         self._own = ""
 
     def stage_change(
@@ -43,33 +43,34 @@ class ChangeQuarantine(BatchQuarantine):
         change_id: str,
         epoch: int,
         before: Rejections,
-        published: OffsetRanges,
+        leaving: OffsetRanges,
         rejected: OffsetRanges,
         bad: DataFrame,
-    ) -> Rejections:
-        """Stage what the change does here, and return the stream's rejections after it.
+    ) -> tuple[Rejections, Touched]:
+        """Stage what the change does here; return the stream's rejections after it, and what leaves.
 
-        ``before``: those of the stream, whose writer has ``epoch``. ``bad``: the decoded rows of
-        ``rejected``. Raises ConcurrentCommit while the quarantine does not hold ``before``.
+        ``before``: those of the stream, whose writer has ``epoch``. ``leaving``: offsets of records that go;
+        ``bad``: the decoded rows of ``rejected``. Raises ConcurrentCommit while the quarantine does not hold
+        ``before``.
         """
         self.table.refresh()
         # Its tables may have been restored since.
         if self._staged_for == (before, epoch) and self._staged(self._own, self._after) is not None:
-            return self._after
+            return self._after, self._left
         self.drop()
         with StagedChange(self.spark, self.name, self._reader) as staged:
             # Also a record that is there comes again, with the reason that it has now.
-            leaving, coming = staged.touched(published.union(rejected)), rejected
-            if not leaving.rows and not coming:
-                return before
+            left, coming = staged.touched(leaving.union(rejected)), rejected
+            if not left.rows and not coming:
+                return before, left
             branch = writer_name(epoch)
             start = self._branch(branch, before)
             if start != staged.base and staged.base is not None:
                 raise self._moved("another commit came while the change was staged")
-            after = Rejections(before.count + coming.count - leaving.rows, f"change/{change_id}-{branch}")
+            after = Rejections(before.count + coming.count - left.rows, f"change/{change_id}-{branch}")
             kept = []
-            if leaving.partial:
-                kept = staged.written(staged.rows_without(leaving.partial, leaving.offsets).repartition(1))
+            if left.partial:
+                kept = staged.written(staged.rows_without(left.partial, left.offsets).repartition(1))
             added = []
             if coming:
                 rows = bad.join(offset_masks(self.spark, coming), is_at(*COLUMNS), "left_semi")
@@ -77,15 +78,15 @@ class ChangeQuarantine(BatchQuarantine):
                 chosen = rows.select(*COLUMNS, *names, "key", "value", "reason")
                 added = staged.written(of_stage(self.spark, self.name, chosen, "consumer"))
             found = sum(one.stats.records for one in kept), sum(one.stats.records for one in added)
-            if found != (leaving.kept_rows, coming.count):
+            if found != (left.kept_rows, coming.count):
                 raise ConcurrentCommit(
-                    f"{self.name}: {found} rows were staged, expected {(leaving.kept_rows, coming.count)}"
+                    f"{self.name}: {found} rows were staged, expected {(left.kept_rows, coming.count)}"
                 )
             properties = {"sluice.writer": branch, **after.properties()}
-            staged.commit_to(branch, start, leaving.files, [*kept, *added], properties)
-        self._own, self._after, self._staged_for = branch, after, (before, epoch)
-        log.info("change staged in the quarantine: %d come, %d go", coming.count, leaving.rows)
-        return after
+            staged.commit_to(branch, start, left.files, [*kept, *added], properties)
+        self._own, self._after, self._left, self._staged_for = branch, after, left, (before, epoch)
+        log.info("change staged in the quarantine: %d come, %d go", coming.count, left.rows)
+        return after, left
 
     def drop(self) -> None:
         """Remove the branch of what was staged and will not be published."""

@@ -11,6 +11,7 @@ import pyarrow.compute
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
+from sluice.model.verification.change_plan import RemovedRecord
 from sluice.model.verification.changes import CHANGE_ID
 from sluice.model.verification.deduplication import Run
 from sluice.model.verification.offsets import FileStats
@@ -213,6 +214,21 @@ class StagedChange(StagedFiles):
                 f"{self._name}: {missing} of {len(removed)} files were rewritten meanwhile; "
                 "nothing was published. Fix: run it again"
             )
+
+
+def removed_records(reader: OffsetReader, touched: Touched) -> list[RemovedRecord]:
+    """The rows that go, each with its source."""
+    columns = [*COLUMNS, "_source_id", "_source_row"]
+    found = []
+    for table in reader.tables((one.stats.path for one in touched.files), columns):
+        for partition, ranges in touched.offsets.partitions.items():
+            rows = table.filter(pyarrow.compute.equal(table["_kafka_partition"], partition))
+            rows = rows.filter(pyarrow.array(is_in(rows["_kafka_offset"].to_numpy(), ranges)))
+            found += [
+                RemovedRecord(*values)
+                for values in zip(*(rows[name].to_pylist() for name in columns), strict=True)
+            ]
+    return found
 
 
 def _exchange_of(table: Any, removed: Sequence[TableFile], added: Sequence[TableFile]) -> Any:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -14,7 +16,7 @@ from sluice.hooks import change_plans
 from sluice.hooks.change_plans import ChangePlanner
 from sluice.model.spec import stream as streams
 from sluice.model.spec.ledger import produced_key
-from sluice.model.verification.change_plan import Action, ChangePlan, ChangeResult
+from sluice.model.verification.change_plan import Action, ChangePlan, ChangeResult, RemovedRecord
 from sluice.model.verification.changes import Changes
 from sluice.model.verification.ranges import OffsetRanges
 from tests.support import lake as lakes
@@ -65,7 +67,15 @@ class World:
         gone = of({0: (0, 3)} if name == "a" else {0: (3, 6)})
         none = ChangeResult.none()
         result = ChangeResult("c1", Action.REVERT, gone, 3, none.out, none.out, none.out, 0, 1, 0)
-        document = result.after(plan, none).to_document()
+        self.published(result.after(plan, none))
+
+    def removed(self, plan: ChangePlan, records: list[RemovedRecord]) -> None:
+        """As after the change of a plan of action remove."""
+        result = replace(ChangeResult.none(), id="c1", out=plan.rows_out, records=records)
+        self.published(result.after(plan, ChangeResult.none()))
+
+    def published(self, result: ChangeResult) -> None:
+        document = result.to_document()
         self.loads.s3.objects["warehouse", "changes/c1.json"] = json.dumps(document).encode()
         summary = lakes.summary(
             "change", 1, {0: 6}, more={"topic-id": "topic-1", "writer": self.loads.writer}
@@ -293,3 +303,32 @@ def test_a_source_is_sent_as_it_was_planned_first(world: World) -> None:
     world.loads.produce("third", objects=["nyc_taxi/a.csv"], withhold=True)
     with raising(Exception, "was planned with withhold by run 'third'", "Fix: "):
         world.loads.produce("fourth", objects=["nyc_taxi/a.csv"])
+
+
+def test_single_records_are_removed_and_brought_back(world: World) -> None:
+    plan = world.plan(action="remove", ranges="0=[1,2),[4,5)")
+    assert (plan.action, plan.rows_out, plan.rows_in) == (Action.REMOVE, plan.quarantined_out, OffsetRanges())
+    assert plan.rows_out == OffsetRanges.of({0: [(1, 2), (4, 5)]})
+    gone = [RemovedRecord(0, 1, world.source("a"), 1), RemovedRecord(0, 4, None, None)]
+    world.removed(replace(plan, id="c1"), gone)
+    world.refused("0=[4,5)", "is removed already", action="remove", ranges="0=[4,5)")
+    world.refused("no record", "0=[1,2),[4,5)", action="redo", ranges="0=[2,3)")
+    world.refused(action="redo", ranges="0=[1,2)", load="load-a")
+    back = world.plan(action="redo", ranges="0=[0,3)")
+    assert (back.rows_in, back.rows_out, back.redoes) == (of({0: (1, 2)}), OffsetRanges(), ())
+
+
+def test_many_records_are_not_removed_singly(world: World) -> None:
+    with patch.object(change_plans, "MAX_RECORDS", 3):
+        world.refused("4 offsets", "3 at most", "revert", action="remove", ranges="0=[0,4)")
+        assert world.plan(action="remove", ranges="0=[0,3)").rows_out.count == 3
+
+
+def test_what_comes_back_is_removed_no_more(world: World) -> None:
+    plan = ChangePlan("c1", Action.REMOVE, TOPIC, rows_out=of({0: (1, 3)}))
+    none = ChangeResult.none()
+    gone = [RemovedRecord(0, offset, world.source("a"), offset) for offset in (1, 2)]
+    made = replace(none, out=of({0: (1, 3)}), records=gone).after(plan, none)
+    assert ChangeResult.from_document(json.loads(json.dumps(made.to_document()))) == made
+    later = none.after(ChangePlan("c2", Action.REDO, TOPIC, rows_in=of({0: (1, 2)})), made)
+    assert (later.single_offsets, later.rows_of(world.source("a"))) == (of({0: (2, 3)}), [2])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import cast
 
+import pyarrow as pa
 import pytest
 
 from local.sql import main, named, reads_again, tables
@@ -76,3 +78,23 @@ def test_an_error_gives_a_terminal_no_orders(capsys: pytest.CaptureFixture[str])
     err = capsys.readouterr().err
     assert r"\x1b[31m" in err
     assert "\x1b" not in err
+
+
+def test_records_that_no_reader_can_read_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    places, texts = [(0, 7), (0, 8), (0, 9), (1, 0), (2, 0)], ["good", "b\xfcd", "good", "good", "b\xfcd"]
+    reasons = pa.array([text.encode("latin-1") for text in texts])
+    columns = {
+        "reason": pa.Array.from_buffers(pa.string(), len(texts), reasons.buffers()),
+        "_kafka_partition": [partition for partition, _ in places],
+        "_kafka_offset": [offset for _, offset in places],
+    }
+    rows = pa.table(columns)
+    table = SimpleNamespace(scan=lambda: SimpleNamespace(to_arrow_batch_reader=rows.to_reader))
+    lake = SimpleNamespace(table=lambda name: table)
+    stack = SimpleNamespace(is_running=lambda: True, lake=lambda role: lake)
+    assert main(cast("Systems", stack), "select reason from nyc_taxi_quarantine") == 1
+    err = capsys.readouterr().err
+    assert "nyc_taxi_quarantine: no reader can read the records at 0=[8,9) 2=[0,1)." in err
+    assert "nyc_taxi_change, action remove" in err
+    assert main(cast("Systems", stack), "select nothing from nyc_taxi_quarantine") == 1
+    assert "no reader" not in capsys.readouterr().err

@@ -280,6 +280,16 @@ def test_rows_of_a_revert_by_offsets_that_are_in_quarantine_stay_there(changed: 
     assert changed.verify()["rows_out"] == 10
 
 
+def test_single_records_that_went_are_in_neither_table(changed: Changed) -> None:
+    where: dict[str, object] = {"_kafka_partition": 0, "_kafka_offset": 10}
+    lakes.quarantine(changed.lake, [where | {"stage": "consumer", "reason": "bad"}])
+    plan = changed.plan(Action.REMOVE, 2, rows_out=OffsetRanges.of({0: [(3, 4), (10, 11)]}))
+    changed.exchange(plan, "_kafka_offset = 3", [], rows_out=2)
+    changed.refused("rows that went are there: 0=[10,11)")
+    changed.lake.catalog.load_table(lakes.QUARANTINE).delete("_kafka_offset = 10")
+    assert changed.verify()["rows_out"] == 2
+
+
 def test_a_change_whose_exchange_has_expired_cannot_be_compared(changed: Changed, replay: ChangePlan) -> None:
     """Its files are in a snapshot of its own, which goes before that with the stream's state."""
     changed.exchange(replay, THREE, usual(3, 6), rows_out=3)

@@ -208,7 +208,7 @@ def absent_offset(
     first, after = topic[partition]
     start, end = starts.get(partition, 0), ends.get(partition, 0)
     if offset in removed[partition]:
-        return Absent(Absence.REMOVED, "a change replaced or reverted it, and none brought it back")
+        return Absent(Absence.REMOVED, "a change took it out, and none brought it back")
     if start <= offset < end:
         return Absent(Absence.MISSING, f"partition {partition} is published up to {end}, and without it")
     if offset >= after:
@@ -224,9 +224,9 @@ def absent_row(
     row: int, sent: OffsetRanges | None, ends: Mapping[int, int], *, is_removed: bool = False
 ) -> Absent:
     """Why a row of a source is in neither. ``sent``: the offsets between which all its rows were sent, None
-    before that; ``is_removed``: a change took the rows of the source out."""
+    before that; ``is_removed``: a change took the row out, or all of the source."""
     if is_removed:
-        return Absent(Absence.REMOVED, "a change replaced or reverted its source, and none brought it back")
+        return Absent(Absence.REMOVED, "a change took it out, or its source, and none brought it back")
     if sent is None:
         return Absent(Absence.NOT_SENT, "its load has not sent all rows of the source")
     rest = sent.minus(OffsetRanges.from_ends({}, ends))

@@ -6,12 +6,15 @@ Made and shown before anything is done, pinned in the ledger, and read by the Sp
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from sluice.model.verification.ranges import OffsetRanges
+from sluice.model.verification.ranges import IntervalSet, OffsetRanges
+
+# Offsets that one change may remove singly: its result names each.
+MAX_RECORDS = 10_000
 
 
 class Action(StrEnum):
@@ -22,6 +25,7 @@ class Action(StrEnum):
     REVERT = "revert"
     REDO = "redo"
     REPLACE = "replace"
+    REMOVE = "remove"
 
 
 def change_id(run_id: str) -> str:
@@ -31,12 +35,12 @@ def change_id(run_id: str) -> str:
 
 @dataclass(frozen=True)
 class ChangePlan:
-    """``rows_out``: offsets of rows that go; ``sources_out``: ids of sources all of whose rows go.
-    ``rows_in``: offsets of records that are read from the topic, decoded and loaded. ``reverts``: ids of the
-    sources that count as reverted afterwards; ``redoes``: ids of the changes that reverted what comes back.
-    ``withheld``: also records that were sent to be withheld are published; without it only those of sources
-    that have rows in the table. ``changes``: number of published changes that it was planned with; with more
-    it is not made.
+    """``rows_out``: offsets of rows that go, of REMOVE also out of the quarantine; ``sources_out``: ids of
+    sources all of whose rows go. ``rows_in``: offsets of records that are read from the topic, decoded and
+    loaded. ``reverts``: ids of the sources that count as reverted afterwards; ``redoes``: ids of the changes
+    that reverted what comes back. ``withheld``: also records that were sent to be withheld are published;
+    without it only those of sources that have rows in the table. ``changes``: number of published changes
+    that it was planned with; with more it is not made.
     """
 
     id: str
@@ -49,6 +53,11 @@ class ChangePlan:
     redoes: tuple[str, ...] = ()
     withheld: bool = False
     changes: int = 0
+
+    @property
+    def quarantined_out(self) -> OffsetRanges:
+        """Offsets of records that go out of the quarantine, too."""
+        return self.rows_out if self.action is Action.REMOVE else OffsetRanges()
 
     def to_document(self) -> dict[str, Any]:
         return {
@@ -89,11 +98,23 @@ class Reverted:
 
 
 @dataclass(frozen=True)
+class RemovedRecord:
+    """A record that action remove took out of the table or the quarantine. ``source_id``, ``row`` (0-based):
+    None of an external record and of an event."""
+
+    partition: int
+    offset: int
+    source_id: str | None
+    row: int | None
+
+
+@dataclass(frozen=True)
 class ChangeResult:
     """What a change did; all numbers are of rows. ``out``: offsets of the rows that went; ``published``: of
     the records that came; ``rejected``: of the records of the plan that are in quarantine. ``removed``:
     offsets that this change and earlier ones removed and none brought back; ``reverts``: id of a change ->
-    what it reverted and none redid. ``kept``: rows that were written again, unchanged."""
+    what it reverted and none redid; ``records``: of the removed ones those that went singly. ``kept``: rows
+    that were written again, unchanged."""
 
     id: str
     action: Action
@@ -106,6 +127,7 @@ class ChangeResult:
     files_removed: int
     files_added: int
     reverts: Mapping[str, Reverted] = field(default_factory=dict)
+    records: Sequence[RemovedRecord] = ()
 
     @classmethod
     def none(cls) -> ChangeResult:
@@ -123,12 +145,25 @@ class ChangeResult:
     def reverted_sources(self) -> frozenset[str]:
         return frozenset(source for one in self.reverts.values() for source in one.sources)
 
+    @property
+    def single_offsets(self) -> OffsetRanges:
+        """The offsets of ``records``."""
+        offsets: dict[int, list[int]] = {}
+        for one in self.records:
+            offsets.setdefault(one.partition, []).append(one.offset)
+        return OffsetRanges({p: IntervalSet.of_values(values) for p, values in sorted(offsets.items())})
+
+    def rows_of(self, source_id: str) -> list[int]:
+        """Row numbers of a source that went singly."""
+        return [one.row for one in self.records if one.source_id == source_id and one.row is not None]
+
     def after(self, plan: ChangePlan, before: ChangeResult) -> ChangeResult:
         """With what is removed after it. ``before``: the newest earlier change after which any was."""
         removed = before.removed.union(self.out).minus(plan.rows_in)
         own = {plan.id: Reverted(plan.reverts, self.out)} if plan.reverts else {}
         reverts = {key: one for key, one in {**before.reverts, **own}.items() if key not in plan.redoes}
-        return replace(self, removed=removed, reverts=reverts)
+        records = [one for one in (*before.records, *self.records) if one.offset in removed[one.partition]]
+        return replace(self, removed=removed, reverts=reverts, records=records)
 
     def to_document(self) -> dict[str, Any]:
         return {
@@ -146,6 +181,7 @@ class ChangeResult:
                 key: {"sources": list(one.sources), "offsets": one.offsets.to_json()}
                 for key, one in self.reverts.items()
             },
+            "records": [[one.partition, one.offset, one.source_id, one.row] for one in self.records],
         }
 
     @classmethod
@@ -165,6 +201,7 @@ class ChangeResult:
                 key: Reverted(tuple(one["sources"]), OffsetRanges.from_json(one["offsets"]))
                 for key, one in document["reverts"].items()
             },
+            [RemovedRecord(*values) for values in document["records"]],
         )
 
     def message(self) -> str:

@@ -22,7 +22,7 @@ MAX_NAMED_IDS = 5
 @dataclass(frozen=True)
 class Reconciliation:
     """Result for one source. ``what``: "rows" or "events"; ``total``: those of the source; ``problems``:
-    a message per kind of failure."""
+    a message per kind of failure; ``removed``: rows that a change took out singly."""
 
     what: str
     total: int
@@ -31,6 +31,7 @@ class Reconciliation:
     missing: int
     duplicated: int
     problems: tuple[str, ...]
+    removed: int = 0
 
     @property
     def is_ok(self) -> bool:
@@ -40,11 +41,15 @@ class Reconciliation:
         if self.problems:
             return f"failed: {', '.join(self.problems)} of {self.total} {self.what}"
         kept = f"{self.published} published + {self.quarantined} quarantined"
+        kept += f" + {self.removed} removed by changes" if self.removed else ""
         return f"passed: {self.total} {self.what} = {kept}"
 
 
-def reconcile_rows(total: int, published: Collection[int], quarantined: Iterable[int]) -> Reconciliation:
-    """Compare a source's ``total`` rows with the 0-based row numbers in table and quarantine.
+def reconcile_rows(
+    total: int, published: Collection[int], quarantined: Iterable[int], removed: Iterable[int] = ()
+) -> Reconciliation:
+    """Compare a source's ``total`` rows with the 0-based row numbers in table and quarantine, and with those
+    that a change ``removed`` singly, of which copies may be there.
 
     Quarantine entries of one row count once: a producer that was killed between two attempts may write a row
     again, which loses nothing.
@@ -52,14 +57,14 @@ def reconcile_rows(total: int, published: Collection[int], quarantined: Iterable
     quarantined_rows = IntervalSet.of_values(quarantined)
     present, repeated = IntervalSet.once_and_repeated(published)
     expected = IntervalSet.of([(0, total)])
-    missing = expected.minus(present).minus(quarantined_rows)
+    absent = expected.minus(present).minus(quarantined_rows)
+    missing = absent.minus(IntervalSet.of_values(removed))
     duplicated = repeated.union(present.intersect(quarantined_rows))
     unknown = present.union(quarantined_rows).minus(expected)
     named = (missing, "missing"), (duplicated, "more than once"), (unknown, "not in the source")
     problems = tuple(f"{found.count} {name} (rows {cut(str(found))})" for found, name in named if found)
-    return Reconciliation(
-        "rows", total, len(published), quarantined_rows.count, missing.count, duplicated.count, problems
-    )
+    counts = quarantined_rows.count, missing.count, duplicated.count
+    return Reconciliation("rows", total, len(published), *counts, problems, absent.count - missing.count)
 
 
 def reconcile_events(

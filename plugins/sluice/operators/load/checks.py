@@ -223,10 +223,13 @@ def check_feed_events(spec: StreamSpec, load: LoadFiles, check: OffsetCheck) -> 
     )
 
 
-def check_source_rows(load: LoadFiles, source: Document, rows: int) -> Reconciliation:
-    """Whether each of the source's ``rows`` rows is published once or quarantined."""
+def check_source_rows(
+    load: LoadFiles, source: Document, rows: int, removed: Sequence[int] = ()
+) -> Reconciliation:
+    """Whether each of the source's ``rows`` rows is published once or quarantined, but for those that a
+    change ``removed`` singly."""
     source_id = source["source_id"]
-    return reconcile_rows(rows, load.published[source_id], load.rejected_rows[source_id])
+    return reconcile_rows(rows, load.published[source_id], load.rejected_rows[source_id], removed)
 
 
 def object_rows(hook: PlatformHook, source: Document) -> int:

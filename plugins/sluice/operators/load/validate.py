@@ -15,6 +15,7 @@ from sluice.model.error_codes import ErrorCode
 from sluice.model.messages import summarize
 from sluice.model.spec.ledger import NOT_VERIFIED, PROOF, Document, history_key, run_key
 from sluice.model.spec.schema import schema_problems
+from sluice.model.verification.offsets import EMPTY
 from sluice.operators.load import checks
 from sluice.operators.load.checks import LoadFiles
 from sluice.operators.load.interval import load_id
@@ -41,7 +42,7 @@ class ValidationResult:
     """``sources``: the plan's sources, each with its reconciliation; ``limit``: quarantined percent;
     ``verified_before``: of the sources that an earlier load verified, from the plan; ``reverted``:
     number of sources that a change took out, which no load brings back; ``withheld``: of the quarantined
-    rows, those that a change is to publish."""
+    rows, those that a change is to publish; ``removed``: offsets that a change took out singly."""
 
     offsets: OffsetVerification
     sources: list[tuple[Document, Reconciliation]]
@@ -50,6 +51,7 @@ class ValidationResult:
     verified_before: Document
     reverted: int = 0
     withheld: int = 0
+    removed: OffsetRanges = EMPTY
 
     @property
     def source_rows(self) -> int:
@@ -121,19 +123,23 @@ class ValidateOperator(QuarantineOperator):
     verified_load: VerifiedLoad | None = None
 
     def work(self, context: Context) -> dict[str, Any]:
+        from sluice.clients.s3 import removed_by
+
         run_id, began = load_id(self, context), time.monotonic()
         self.submitted["plan"] = self.ledger.uri(run_key(run_id, "plan"))
         plan, produced = plans.plan_of(self.ledger, run_id), plans.produced(self.ledger, run_id)
         lake, sources = self.platform_hook.lake, plan["sources"]
         self.settle()
-        load = LoadFiles.plan(lake, self.spec, sources, plans.offsets_of_all(produced))
+        sent = plans.offsets_of_all(produced)
+        removed = removed_by(self.ledger.client, lake.changes(self.spec.table))
+        load = LoadFiles.plan(lake, self.spec, sources, sent.minus(removed.single_offsets))
         check = checks.check_offsets(load)
         self.log.info("%s", check.message())
         verified = VerifiedSources(self.ledger, lake, self.spec.table)
         result = ValidationResult(
             offsets=check.verification,
             sources=[
-                (source, self._source(load, source, check, rows))
+                (source, self._source(load, source, check, rows, removed.rows_of(source["source_id"])))
                 for source, rows in zip(sources, self._rows(sources), strict=True)
             ],
             schema=self.wrong_columns(load.table),
@@ -141,6 +147,7 @@ class ValidateOperator(QuarantineOperator):
             verified_before=plan.get("verified_before", {"count": 0}),
             reverted=len(plan.get("reverted", [])),
             withheld=sum(map(len, load.withheld.values())),
+            removed=sent.intersect(removed.single_offsets),
         )
         self.log.info("%s", report(result))
         for name in ("gaps", "duplicates", "unexpected"):
@@ -208,10 +215,12 @@ class ValidateOperator(QuarantineOperator):
 
         return at_once(sources, count)
 
-    def _source(self, load: LoadFiles, source: Document, check: OffsetCheck, rows: int) -> Reconciliation:
+    def _source(
+        self, load: LoadFiles, source: Document, check: OffsetCheck, rows: int, removed: list[int]
+    ) -> Reconciliation:
         if plans.is_feed(source):
             return checks.check_feed_events(self.spec, load, check)
-        return checks.check_source_rows(load, source, rows)
+        return checks.check_source_rows(load, source, rows, removed)
 
     @staticmethod
     def _verified(proof: Document, sources: list[Document]) -> list[Document]:
@@ -254,6 +263,7 @@ def report(result: ValidationResult) -> str:
         ["quarantined", f"{result.quarantined_percent:.2f} % of the rows, at most {result.limit:g} %"],
         ["verified before", f"{result.verified_before['count']} sources, not verified again"],
         ["reverted", f"{result.reverted} sources, left out (action redo of the change DAG)"],
+        ["removed", f"{result.removed.count} records, by action remove of the change DAG"],
     ]
     return failures.table(head, rows) + "\n" + failures.table(["check", "result"], lines)
 
@@ -288,6 +298,7 @@ def document(
         ],
         "verified_before": result.verified_before,
         "reverted": result.reverted,
+        "removed": result.removed.count,
         "at": plans.now(),
     }
 

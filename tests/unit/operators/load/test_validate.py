@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,13 @@ from airflow.sdk.exceptions import AirflowFailException
 from sluice.clients.lake import files
 from sluice.clients.lake.catalog import Lake
 from sluice.model.spec import ledger as keys
+from sluice.model.verification.change_plan import Action, ChangePlan, ChangeResult, RemovedRecord
+from sluice.model.verification.changes import Changes
 from sluice.model.verification.quarantine import WITHHELD_REASON
+from sluice.model.verification.ranges import OffsetRanges
 from sluice.operators.load.validate import ValidateOperator
 from tests.support import lake as lakes
+from tests.support.memory_s3 import MemoryS3
 from tests.support.raising import raising
 from tests.support.steps import ValidateRows, given, ledger, sent
 
@@ -27,7 +32,8 @@ class Load:
     def __init__(self, folder: Path) -> None:
         self.lake: Lake = lakes.make(folder)
         self.rows = 10
-        self.ledger = ledger("nyc_taxi")
+        self.s3 = MemoryS3()
+        self.ledger = ledger("nyc_taxi", self.s3)
         self.names = names = {
             "source_id": SOURCE,
             "bucket": "source",
@@ -214,3 +220,20 @@ def test_the_real_schema_is_compared(load: Load) -> None:
     names = [f["name"] for f in json.loads(operator.spec.schema_file.read_text())["fields"]]
     missing = [name for name in [*names, "_kafka_timestamp", "_source_base_offset"] if name != "fare_amount"]
     assert len(problems) == len(missing)
+
+
+def test_records_that_a_change_removed_are_no_gaps_and_no_missing_rows(load: Load) -> None:
+    none = ChangeResult.none()
+    plan = ChangePlan("c1", Action.REMOVE, "nyc-avro-topic", rows_out=OffsetRanges.of({0: [(3, 5)]}))
+    gone = [RemovedRecord(0, 3, SOURCE, 3), RemovedRecord(0, 4, SOURCE, 4)]
+    document = replace(none, id="c1", out=plan.rows_out, records=gone).after(plan, none).to_document()
+    load.s3.objects["w", "changes/c1.json"] = json.dumps(document).encode()
+    said = Changes().more("c1", "s3://w/changes/c1.json").properties()
+    lakes.append(load.lake, [*span(0, 3), *span(5, 10)], lakes.summary("change", 1, {0: 10}) | said)
+    found = load.validate()
+    assert (found["status"], found["published"], found["removed"], found["gaps"]) == ("passed", 8, 2, 0)
+    # Any other is.
+    lakes.append(load.lake, [], lakes.summary("change", 1, {0: 10}) | said)
+    load.lake.catalog.load_table(lakes.TABLE).delete("_kafka_offset = 7")
+    with raising(AirflowFailException, "SLU-401", "1 gaps", "0=[7,8)", "1 missing", "[7,8)"):
+        load.validate()
