@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import pytest
 
+from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.query import Query, Sink, TimeWindow
-from sluice.model.verification.changes import CHANGE, Changes
+from sluice.model.verification.changes import CHANGE
 from sluice.model.verification.ranges import OffsetRanges
+from spark_jobs.common.consumer.state import changes_until
+from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.lake.read_offsets import OffsetReader
 from spark_jobs.common.maintenance.staged_change import StagedChange
 from spark_jobs.common.queries.first_batch import PartialSnapshotRead
 from spark_jobs.common.queries.streaming_query import SourceChanged, StreamingQueryRun
-from tests.support.queried import Make, Queried
+from tests.support.queried import Make, Queried, wait
 
 SINKS = [Sink("console"), Sink("memory")]
 WINDOWS = Query(SINKS, ["zipcode"], {"hits": "count"}, "hittime", TimeWindow(10, 5, 2), 10, trigger_seconds=0)
@@ -27,8 +33,11 @@ def remove(queried: Queried, *offsets: int) -> None:
         touched = staged.touched(gone)
         assert touched.rows == len(offsets)
         kept = staged.written(staged.rows_without(touched.partial, gone)) if touched.partial else []
-        said = {"sluice.kind": CHANGE, **Changes().more("c1", "s3://warehouse/c1.json").properties()}
-        assert staged.publish(touched.files, kept, "c1", lambda _: said)
+        table = IcebergTable(queried.spark, queried.spec.table)
+        before = changes_until(table.snapshots(MAIN), table.head(MAIN))
+        name = f"c{before.count + 1}"
+        said = {"sluice.kind": CHANGE, **before.more(name, f"s3://warehouse/{name}.json").properties()}
+        assert staged.publish(touched.files, kept, name, lambda _: said)
 
 
 def ended(running: list[StreamingQueryRun]) -> list[Exception]:
@@ -55,10 +64,65 @@ def test_windows_are_counted_again_without_the_rows_that_went(make: Make, is_run
     queried.catch_up(running)
     for name in ("windows", "zipcodes"):
         state = queried.states()[name]
-        # A group without rows would stay in the sinks; here none is left so.
-        assert (state.source_changes, state.uncorrected) == (1, 1)
+        assert (state.source_changes, state.uncorrected) == (1, 0)
         for sink in queried.sinks[name]:
             assert sink.results == queried.counted(name, state.batch_offset)
+
+
+class Broken(RuntimeError):
+    """What a sink raises because the test says so."""
+
+
+@pytest.mark.parametrize("moment", [pytest.param("before", marks=pytest.mark.exhaustive), "after"])
+def test_groups_whose_rows_all_went_leave_every_sink_though_a_rebuild_fails_first(
+    make: Make, moment: str
+) -> None:
+    """Of several sinks some have the rebuild's first batch, and others not."""
+    table = f"results.gone_{moment}"
+    windows = replace(WINDOWS, sinks=[*SINKS, Sink("iceberg", table=table)])
+    queried = make(windows=windows, zipcodes=ZIPCODES)
+    running = queried.own()
+    queried.put([("00001", 100_000, "a", "x"), ("00002", 100_300, "a", "x"), ("00003", 200_000, "a", "x")])
+    queried.catch_up(running)
+    # Its windows are final by now, and each is a partition of the Iceberg table.
+    queried.put([("00003", 300_000, "a", "x"), ("00002", 100_000, "late", "x")])
+    queried.catch_up(running)
+    queried.stop()
+    remove(queried, 1, 4)
+    for sinks in queried.sinks.values():
+        sinks[1].fail = failing(moment)
+    assert isinstance(wait(queried.own()), Broken)
+    queried.stop()
+    for sinks in queried.sinks.values():
+        sinks[1].fail = lambda now, batch: None
+    assert_without(queried, table, "00002")
+    remove(queried, 0, 2, 3)
+    assert_without(queried, table, "00001", "00002", "00003")
+    queried.put([("00002", 300_000, "b", "x")])
+    assert_without(queried, table, "00001", "00003")
+
+
+def failing(moment: str) -> Callable[[str, int], None]:
+    def fail(now: str, batch: int) -> None:
+        if now == moment:
+            raise Broken(f"{moment} batch {batch}")
+
+    return fail
+
+
+def assert_without(queried: Queried, table: str, *zipcodes: str) -> None:
+    """A new owner's results are those of the rows, in every sink, and none is of these ``zipcodes``."""
+    queried.stop()
+    queried.catch_up(queried.own())
+    for name, sinks in queried.sinks.items():
+        state = queried.states()[name]
+        expected = queried.counted(name, state.batch_offset)
+        assert not [key for key in expected if key.startswith(zipcodes)]
+        assert {sink.name: sink.results for sink in sinks} == {sink.name: expected for sink in sinks}
+        assert state.uncorrected == 0
+    rows = queried.spark.table(f"{CATALOG}.{table}").collect()
+    found = {f"{row['zipcode']}|{row['window_start']}": [row["hits"]] for row in rows}
+    assert found == queried.sinks["windows"][0].results
 
 
 def test_rows_that_were_sent_stay_where_they_are_and_the_query_says_so(make: Make) -> None:

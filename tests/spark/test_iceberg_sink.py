@@ -176,6 +176,29 @@ def test_later_rows_correct_a_window_and_leave_the_others_alone(editors: Editors
     assert editors.batches() == ["0", "1", "2"]
 
 
+def test_a_whole_result_replaces_the_table_or_nothing(editors: Editors) -> None:
+    zombie = editors.writer()
+    zombie.open(1)
+    before = {("Ann", False, FIRST, 2), ("Bob", True, SECOND, 5)}
+    zombie.write(0, editors.results(*before), is_whole=True)
+    killed = editors.writer(KilledBeforePublishing)
+    assert killed.open(2) == 0
+    whole = editors.results(("Ann", False, FIRST, 3))
+    with pytest.raises(KeyboardInterrupt):
+        killed.write(1, whole, is_whole=True)
+    assert editors.rows() == before
+    successor = editors.writer()
+    assert successor.open(3) == 0
+    assert successor.write(1, whole, is_whole=True)
+    with raising(Fenced, "writer epoch 1, newer epoch 3"):
+        zombie.write(2, editors.results(), is_whole=True)
+    assert not successor.write(1, editors.results(), is_whole=True)
+    assert editors.rows() == {("Ann", False, FIRST, 3)}
+    assert successor.write(2, editors.results(), is_whole=True)
+    assert editors.rows() == set()
+    assert editors.batches() == ["0", "1", "2"]
+
+
 def test_a_table_of_something_else_is_refused(editors: Editors) -> None:
     editors.writer().open(1)
     with raising(SinkWriteFailed, editors.table, "query editors"):

@@ -119,6 +119,19 @@ def at_upsert(sink: JdbcSink, number: int, act: Callable[[], None]) -> None:
     sa.event.listen(sink.engine, "before_cursor_execute", before)
 
 
+def behind_deletes(sink: JdbcSink, act: Callable[[], None]) -> None:
+    """Do something once, after the sink's second statement that deletes rows, in its transaction."""
+    seen: list[str] = []
+
+    def after(connection: Any, cursor: Any, statement: str, *_: Any) -> None:
+        if statement.lower().startswith(f"delete from {TABLE}"):
+            seen.append(statement)
+            if len(seen) == 2:
+                act()
+
+    sa.event.listen(sink.engine, "after_cursor_execute", after)
+
+
 # Where one database proves our code, and the other its errors once more.
 POSTGRESQL_FIRST = pytest.mark.parametrize(
     "server", ["postgresql", pytest.param("mariadb", marks=pytest.mark.exhaustive)], indirect=True
@@ -155,6 +168,58 @@ def test_counts_are_put_in_place_of_older_ones_and_a_replayed_batch_changes_noth
     assert databases.last_batch(server.database, "isp", "other") is None
     assert sink.write(2, frame({})), "a batch without rows counts as well"
     assert opened().open(2) == 2
+
+
+def test_a_whole_result_leaves_no_other_row(server: Server, opened: Open, frame: Frame) -> None:
+    zombie, sink = opened(), opened()
+    zombie.open(1)
+    assert zombie.write(0, frame({"1": 1, "2": 1, "3": 1}), is_whole=True)
+    # By hand; no batch has such a version.
+    run(server, f"update {TABLE} set version = 99 where zipcode = '3'")
+    assert sink.open(2) == 0
+    seen: list[dict[str, tuple[int, int]]] = []
+    behind_deletes(sink, lambda: seen.append(there(server)))
+    assert sink.write(1, frame({"1": 5, "4": 1}), is_whole=True)
+    assert seen == [{"1": (1, 0), "2": (1, 0), "3": (1, 99)}], "until then a reader has all of before"
+    assert there(server) == {"1": (5, 1), "4": (1, 1)}
+    with raising(Fenced, "newer epoch 2"):
+        zombie.write(2, frame({}), is_whole=True)
+    assert not sink.write(1, frame({}), is_whole=True), "a batch that is there removes nothing"
+    assert sink.write(2, frame({"4": 2}))
+    assert there(server) == {"1": (5, 1), "4": (2, 2)}
+    assert sink.write(3, frame({}), is_whole=True)
+    assert there(server) == {}
+
+
+@POSTGRESQL_FIRST
+def test_a_database_that_is_killed_behind_the_deletes_of_a_whole_result_has_all_or_nothing_of_it(
+    server: Server, opened: Open, frame: Frame
+) -> None:
+    sink = opened(stall_timeout_seconds=30.0)
+    sink.open(1)
+    assert sink.write(0, frame({f"{n:02}": 1 for n in range(40)}))
+
+    def write(kill: Callable[[], None]) -> bool:
+        behind_deletes(sink, kill)
+        return sink.write(1, frame({"07": 2}), is_whole=True)
+
+    assert kill_within(server, 0.2, write)
+    assert there(server) == {"07": (2, 1)}
+
+
+def test_no_row_of_an_earlier_query_is_in_a_whole_result(server: Server, opened: Open, frame: Frame) -> None:
+    """The fence does not know its batch, and the versions are those of any batch."""
+    earlier = opened()
+    earlier.open(1)
+    for batch, zipcode in enumerate("123", start=56):
+        assert earlier.write(batch, frame({zipcode: 1, "4": 1}))
+    sink = JdbcSink(Target("isp", "other", QUERY, SINK, threading.Event()), TYPES, server.database)
+    try:
+        assert sink.open(1) is None
+        assert sink.write(57, frame({"4": 2}), is_whole=True)
+        assert there(server) == {"4": (2, 57)}
+    finally:
+        sink.close()
 
 
 def test_all_types_of_keys_come_back_as_they_were(spark: SparkSession, server: Server) -> None:

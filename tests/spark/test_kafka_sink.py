@@ -116,12 +116,12 @@ class StreamPosition:
     def last(self) -> int | None:
         return kafka_reader.last_batch(self.reads, STREAM, QUERY, self.topic)
 
-    def records(self) -> list[tuple[int, str, dict[str, Any]]]:
-        """All that is committed, duplicates and all: partition, key, value."""
+    def records(self) -> list[tuple[int, str, Any]]:
+        """All that is committed, duplicates and all: partition, key, value (None: a tombstone)."""
         settings = {"group.id": "sluice-test", "enable.partition.eof": True, "auto.offset.reset": "earliest"}
         consumer = Consumer({**self.services.kafka, **settings, "log_level": 0})
         consumer.assign([TopicPartition(self.topic, number, 0) for number in range(PARTITIONS)])
-        found, ends = list[tuple[int, str, dict[str, Any]]](), 0
+        found, ends = list[tuple[int, str, Any]](), 0
         while ends < PARTITIONS:
             message = consumer.poll(10)
             assert message is not None
@@ -131,8 +131,7 @@ class StreamPosition:
             partition, key, value = message.partition(), message.key(), message.value()
             assert partition is not None
             assert key is not None
-            assert value is not None
-            found.append((partition, key.decode(), json.loads(value)))
+            found.append((partition, key.decode(), None if value is None else json.loads(value)))
         consumer.close()
         return found
 
@@ -277,23 +276,26 @@ sink = Sink("kafka", topic=topic, partitions=2)
 query = Query([sink], ["zipcode"], {"hits": "count"})
 target = Target("hits", "zipcodes", query, sink, threading.Event())
 writer = Dying(target, platform.load("consumer").kafka)
-writer.open(1)
+writer.open(2)
 entered.append(True)
 
 def records():
     for zipcode in range(3000):
-        yield zipcode % 2, b"%05d" % zipcode, b'{"zipcode": "%05d", "hits": 666, "version": 0}' % zipcode
+        result = b'{"zipcode": "%05d", "hits": 666, "version": 1}' % zipcode
+        yield zipcode % 2, b"%05d" % zipcode, result if zipcode % 3 else None
     if when == "half":
         writer._producer.flush(10)
         print("there", flush=True)
         time.sleep(60)
 
-writer.write_records(0, records)
+writer.write_records(1, records)
 """
 
 
 @pytest.mark.parametrize("when", [pytest.param("half", marks=pytest.mark.exhaustive), "uncommitted"])
 def test_a_process_is_killed_within_a_transaction(place: StreamPosition, when: str) -> None:
+    """Also one that removes results."""
+    place.writer(1).write_records(0, batch(0, many(0)))
     process = subprocess.Popen(
         [sys.executable, "-c", DIES, place.topic, when],
         stdout=subprocess.PIPE,
@@ -314,10 +316,10 @@ def test_a_process_is_killed_within_a_transaction(place: StreamPosition, when: s
         with raising(Unreachable, "transaction"):
             place.results(seconds=1)
     successor = place.writer()
-    assert successor.open(2) is None
-    assert place.counts() == {}
-    successor.write_records(0, batch(0, many(0)))
-    assert (place.counts(), place.last()) == (many(0), 0)
+    assert successor.open(3) == 0
+    assert place.counts() == many(0)
+    successor.write_records(1, batch(1, many(1)))
+    assert (place.counts(), place.last()) == (many(1), 1)
 
 
 def test_the_broker_dies_in_a_batch_and_comes_back(place: StreamPosition) -> None:
@@ -400,9 +402,7 @@ def test_an_offset_that_expired_is_read_from_the_records(place: StreamPosition) 
     with pytest.raises(ZeroDivisionError):
         writer.write_records(3, failing(3))
     writer.close()
-    group = state.group(STREAM, QUERY)
-    admin = AdminClient({**place.services.kafka, "log_level": 0})
-    admin.delete_consumer_groups([group])[group].result(20)
+    forget_batch(place)
     assert place.last() is None
     assert place.writer().open(2) == 2
     assert place.last() == 2, "and it is marked again"
@@ -542,3 +542,62 @@ def test_update_and_complete_give_a_reader_the_same_counts(
     assert len(update.records()) == 6 + 5 + 5
     for written in sinks:
         written.close()
+
+
+def test_a_whole_result_removes_all_other_keys(spark: SparkSession, place: StreamPosition) -> None:
+    declared = Query(
+        [query.Sink("kafka", topic=place.topic, partitions=PARTITIONS)], ["zipcode"], {"hits": "count"}
+    )
+    zombie, written = sink(place, declared, QUERY), sink(place, declared, QUERY)
+    zombie.open(1)
+    assert zombie.write(0, hits(spark, {f"{n:03}": n for n in range(300)}), is_whole=True)
+    assert zombie.write(1, hits(spark, {"007": 70}))
+    where = {key: partition for partition, key, _ in place.records()}
+    assert written.open(2) == 1
+    # Half of it, as of a process that is killed: nothing is there, and what is read next is not what it sent.
+    with pytest.raises(ZeroDivisionError):
+        written.write_records(2, removing("007", failing(2)))
+    assert place.counts()["007"] == 70
+    before = len(place.records())
+    assert written.write(2, hits(spark, {"007": 71, "żółć": 1}), is_whole=True)
+    assert place.counts() == {"007": 71, "żółć": 1}
+    sent = place.records()
+    gone = {key: partition for partition, key, value in sent if value is None}
+    assert gone == {key: partition for key, partition in where.items() if key != "007"}, "each where it was"
+    assert len(sent) == before + len(gone) + 2, "once"
+    with raising(Fenced, "newer epoch 2"):
+        zombie.write(3, hits(spark, {}), is_whole=True)
+    assert not written.write(2, hits(spark, {}), is_whole=True)
+    assert written.write(3, hits(spark, {"żółć": 2}), is_whole=True)
+    assert len([value for _, _, value in place.records() if value is None]) == len(gone) + 1, (
+        "only of results"
+    )
+    assert written.write(4, hits(spark, {"000": 5})), "a group may come back"
+    assert place.counts() == {"000": 5, "żółć": 2}
+    assert written.write(5, hits(spark, {}), is_whole=True)
+    assert (place.counts(), place.last()) == ({}, 5)
+    for one in (zombie, written):
+        one.close()
+    forget_batch(place)
+    assert place.writer().open(3) == 5, "as the tombstones say"
+
+
+def hits(spark: SparkSession, counts: dict[str, int]) -> DataFrame:
+    made = "select key zipcode, value hits from explode(from_json(:hits, 'map<string, bigint>'))"
+    return spark.sql(made, args={"hits": json.dumps(counts)})
+
+
+def removing(key: str, rest: Callable[[], Iterator[Record]]) -> Callable[[], Iterator[Record]]:
+    def records() -> Iterator[Record]:
+        for partition in range(PARTITIONS):
+            yield partition, key.encode(), None
+        yield from rest()
+
+    return records
+
+
+def forget_batch(place: StreamPosition) -> None:
+    """The group's offset expires."""
+    group = state.group(STREAM, QUERY)
+    admin = AdminClient({**place.services.kafka, "log_level": 0})
+    admin.delete_consumer_groups([group])[group].result(20)

@@ -6,6 +6,7 @@ import re
 
 from confluent_kafka import KafkaError
 
+from sluice.model.queries.state import Headers
 from sluice.model.verification.sources import KEY_PATTERN
 
 
@@ -19,9 +20,15 @@ class Record:
     """A record, or an error in its place."""
 
     def __init__(
-        self, partition: int, offset: int, key: bytes | None, value: bytes | None, code: int = 0
+        self,
+        partition: int,
+        offset: int,
+        key: bytes | None,
+        value: bytes | None,
+        code: int = 0,
+        headers: Headers | None = None,
     ) -> None:
-        self._place, self._key, self._value = (partition, offset), key, value
+        self._place, self._key, self._value, self._headers = (partition, offset), key, value, headers
         self._error = KafkaError(code) if code else None
 
     def error(self) -> KafkaError | None:
@@ -38,3 +45,6 @@ class Record:
 
     def value(self) -> bytes | None:
         return self._value
+
+    def headers(self) -> Headers | None:
+        return self._headers

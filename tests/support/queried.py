@@ -59,13 +59,15 @@ class KeptSink:
         self._put(kept | {"epoch": epoch})
         return kept["batch"]
 
-    def write(self, batch: int, rows: DataFrame) -> bool:
+    def write(self, batch: int, rows: DataFrame, *, is_whole: bool = False) -> bool:
         self.fail("before", batch)
         kept = self._kept()
         if kept["epoch"] > self._epoch:
             raise Fenced(f"{self.name}: owner {self._epoch} may not write")
         if kept["batch"] is not None and kept["batch"] >= batch:
             return False
+        if is_whole:
+            kept["results"] = {}
         for row in rows.collect():
             key = "|".join(str(row[column]) for column in self._query.keys)
             kept["results"][key] = [batch, *(row[measure] for measure in self._query.aggregates)]

@@ -59,7 +59,8 @@ READ_SECONDS = 120.0
 
 @dataclass(frozen=True)
 class Result:
-    """The newest result of a key. ``version``: number of its batch."""
+    """The newest result of a key. ``version``: number of its batch. Without ``aggregates``: a rebuild removed
+    the key."""
 
     aggregates: dict[str, int]
     version: int
@@ -113,14 +114,18 @@ def last_batch(kafka: Kafka, stream: str, query: str, topic: str) -> int | None:
 
 
 def newest(topic: str, keys: Sequence[str], messages: Iterable[Message]) -> dict[str, Result]:
-    """Key text -> the result with the highest version, the later of equal ones. Raises Refused for a record
-    that is no result."""
+    """Key text -> the result with the highest version, the later of equal ones; without those that a rebuild
+    removed. Raises Refused for a record that is no result."""
     results: dict[str, Result] = {}
     own = {*keys, VERSION}
     for message in messages:
         try:
             key = (message.key() or b"").decode()
-            result = _result(key, json.loads(message.value() or b""), keys, own)
+            value = message.value()
+            if value is None:
+                result = Result({}, state.tombstone_version(message.headers()))
+            else:
+                result = _result(key, json.loads(value), keys, own)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise Refused(
                 f"topic {topic!r}, partition {message.partition()}, offset {message.offset()}: no "
@@ -130,7 +135,7 @@ def newest(topic: str, keys: Sequence[str], messages: Iterable[Message]) -> dict
             ) from error
         if key not in results or result.version >= results[key].version:
             results[key] = result
-    return results
+    return {key: result for key, result in results.items() if result.aggregates}
 
 
 def _result(key: str, value: dict[str, Any], keys: Sequence[str], own: set[str]) -> Result:

@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
+from enum import Enum, auto
 from itertools import dropwhile
 from typing import Any, cast
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.platform import CATALOG
@@ -281,24 +283,34 @@ def on_branch(table: str, branch: str) -> str:
     return f"{CATALOG}.{table}.branch_{branch}"
 
 
+class Write(Enum):
+    """What rows replace that are written: nothing, the partitions that they are in, or all rows."""
+
+    APPEND = auto()
+    PARTITIONS = auto()
+    ALL = auto()
+
+
 def write_rows(
     table: IcebergTable,
     branch: str,
     rows: DataFrame,
     properties: Mapping[str, str],
-    *,
-    overwrite: bool = False,
+    how: Write = Write.APPEND,
 ) -> None:
-    """Commit ``rows`` to a branch that exists, in a snapshot with ``properties``; ``overwrite`` replaces the
-    partitions that they are in. Raises ClockSetBack, and Spark's and Java's errors."""
+    """Commit ``rows`` to a branch that exists, in a snapshot with ``properties``. Raises ClockSetBack, and
+    Spark's and Java's errors."""
     writer = rows.writeTo(on_branch(table.name, branch))
     for key, value in properties.items():
         writer = writer.option(f"snapshot-property.{key}", value)
     with table.committing():
-        if overwrite:
-            writer.overwritePartitions()
-        else:
-            writer.append()
+        match how:
+            case Write.APPEND:
+                writer.append()
+            case Write.PARTITIONS:
+                writer.overwritePartitions()
+            case Write.ALL:
+                writer.overwrite(F.lit(True))
 
 
 def _heads(metadata: Any, names: Iterable[str]) -> dict[str, int | None]:

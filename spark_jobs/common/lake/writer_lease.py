@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sluice.model.error_codes import ErrorCode
 from sluice.model.writers import epoch_of, next_epoch, writer_name
 from spark_jobs.common.lake.clock import now_ms, outdated_by
-from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Refused, write_rows
+from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Refused, Write, write_rows
 from spark_jobs.common.spark.process import Fenced, check_epoch, first_line
 
 log = logging.getLogger(__name__)
@@ -104,8 +104,8 @@ class WriterLease:
             return
         raise Fenced(f"{self.name}: lease refused {MAX_ATTEMPTS} times; another writer is starting")
 
-    def write_branch(self, frame: DataFrame, summary: Mapping[str, str], *, overwrite: bool = False) -> None:
-        """Commit rows to the branch; ``overwrite`` replaces the partitions that they are in.
+    def write_branch(self, frame: DataFrame, summary: Mapping[str, str], how: Write = Write.APPEND) -> None:
+        """Commit rows to the branch.
 
         Rows that are there and not published are dropped. Raises Fenced or ConcurrentCommit if the branch is
         not where this writer left it, ClockSetBack.
@@ -113,7 +113,7 @@ class WriterLease:
         self._drop_unpublished()
         self._began = now_ms()
         try:
-            write_rows(self.table, self.branch, frame, self._signed(summary), overwrite=overwrite)
+            write_rows(self.table, self.branch, frame, self._signed(summary), how)
         except (Py4JJavaError, PySparkException) as error:
             self.table.refresh()
             if self.table.head(self.branch) != self.head:

@@ -35,9 +35,9 @@ def checkpoint(
     It is copied from an earlier epoch at the batch of the query's state, with the plan of a batch that some
     sink has. If no checkpoint has that, a sink misses a batch, the stream's table has lost the snapshots to
     continue from, or a change came since, the query is rebuilt: all results are written again with higher
-    versions. A query without aggregates is not corrected, and says so in its state. Raises Fenced,
-    ConcurrentCommit, PartialSnapshotRead, and LookupError for a query without aggregates that cannot be
-    resumed: a rebuild would duplicate its rows.
+    versions, and all others are removed. A query without aggregates is not corrected, and says so in its
+    state. Raises Fenced, ConcurrentCommit, PartialSnapshotRead, and LookupError for a query without
+    aggregates that cannot be resumed: a rebuild would duplicate its rows.
     """
     query, state = writer.spec.queries[name], writer.before[name]
     source = IcebergTable(spark, writer.spec.table)
@@ -80,19 +80,14 @@ def checkpoint(
     log.warning("query rebuilt query=%s table=%s sinks=%s", name, writer.spec.table, sink_batches)
     numbers = [number for number in sink_batches.values() if number is not None]
     writer.rebuild(name, max([state.number, *numbers]))
-    return _start(spark, writer, name, checkpoints, state.uncorrected + changes - state.source_changes)
+    return _start(spark, writer, name, checkpoints)
 
 
-def _start(
-    spark: SparkSession, writer: QueryStateWriter, name: str, checkpoints: Checkpoints, uncorrected: int = 0
-) -> Checkpoint:
+def _start(spark: SparkSession, writer: QueryStateWriter, name: str, checkpoints: Checkpoints) -> Checkpoint:
     created = checkpoints.create(writer.branch)
     snapshot = first_batch.plan(spark, created, writer.spec.table)
     source = IcebergTable(spark, writer.spec.table)
-    changes = changes_until(source.snapshots(MAIN), snapshot.id)
-    # A rebuild writes no result of a group all of whose rows were taken out: its sinks keep the old one.
-    stale = uncorrected if changes.removed else 0
-    writer.start(name, snapshot.at_ms, changes.count, stale)
+    writer.start(name, snapshot.at_ms, changes_until(source.snapshots(MAIN), snapshot.id).count)
     return created
 
 
@@ -120,13 +115,15 @@ def last_started_batch(
     name: str, state: QueryState, sink_batches: Mapping[str, int | None], query: Query
 ) -> int | None:
     """The newest batch (the streaming query's number) that some sink has; None to rebuild the query, because
-    a sink misses a batch that no later one repeats.
+    a sink misses a batch that no later one repeats. Of mode complete that is the first: later ones repeat all
+    results, and remove none.
 
     ``sink_batches``: sink -> its newest batch (the sinks' number; None: empty). Raises LookupError for a
     query without aggregates, which cannot be rebuilt.
     """
-    behind_sinks = [sink for sink, number in sink_batches.items() if number is None or number < state.number]
-    if state.batch >= 0 and behind_sinks and query.mode != Mode.COMPLETE:
+    needed = state.batch_offset if query.mode == Mode.COMPLETE else state.number
+    behind_sinks = [sink for sink, number in sink_batches.items() if number is None or number < needed]
+    if state.batch >= 0 and behind_sinks:
         if query.mode == Mode.APPEND:
             raise _behind(name, state, sink_batches)
         return None

@@ -71,16 +71,15 @@ class QueryStateWriter(WriterLease):
         with self._lock:
             self.states = {**self.states, query: self.states[query].leave_uncorrected(source_changes)}
 
-    def start(self, query: str, source_at: int, source_changes: int, uncorrected: int) -> None:
+    def start(self, query: str, source_at: int, source_changes: int) -> None:
         """Commit that the first batch of ``query`` reads the stream's table as of ``source_at`` (ms since
         1970), so that the snapshots from then on are kept for the next one. ``source_changes``: number of
-        changes until then, ``uncorrected`` of which its sinks may not have. Raises as :meth:`publish`."""
+        changes until then. Raises as :meth:`publish`."""
         with self._lock:
             state = replace(
                 self.states[query],
                 source_snapshot_at=source_at,
                 source_changes=source_changes,
-                uncorrected=uncorrected,
                 checkpoints=[self.branch],
             )
             after = {**self.states, query: state}

@@ -104,7 +104,7 @@ class StreamingQueryRun(GuardedQuery):
             if is_committed(state, batch, plan, self._checkpoint.uri):
                 log.info("%s: batch %d skipped: all sinks have it", self.name, after.number)
                 return
-            written = self._write(results, after.number, count)
+            written = self._write(results, after.number, count, is_whole=plan.all_files)
         finally:
             results.unpersist()
         late = self._late(before, plan)
@@ -174,11 +174,13 @@ class StreamingQueryRun(GuardedQuery):
             ends=json.loads(snapshot.summary.get("sluice.end-offsets", "{}")) or state.ends,
         )
 
-    def _write(self, results: DataFrame, number: int, count: int) -> list[str]:
+    def _write(self, results: DataFrame, number: int, count: int, *, is_whole: bool) -> list[str]:
+        """``is_whole``: the batch reads the whole table, so a result that it has not has no rows any more."""
+        is_whole = is_whole and bool(self._query.aggregates)
         written = []
         for sink in self._sinks:
             self._set_step(f"{self.name}: {count} results of batch {number} to {sink.name}")
-            if sink.write(number, results):
+            if sink.write(number, results, is_whole=is_whole):
                 written.append(sink.name)
         return written
 

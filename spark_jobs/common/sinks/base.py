@@ -62,8 +62,11 @@ class Sink(Protocol):
         sink holds this epoch, which is then another writer's, or a higher one.
         """
 
-    def write(self, batch: int, rows: DataFrame) -> bool:
+    def write(self, batch: int, rows: DataFrame, *, is_whole: bool = False) -> bool:
         """Write a batch: the columns of ``Query.keys`` and the aggregates; False if the sink holds it.
+
+        ``is_whole``: ``rows`` are all results of the query, so the sink holds no others afterwards: in one
+        step with the batch, and without a list of them in memory. Never of a query without aggregates.
 
         The caller persists ``rows``: they may be computed more than once. Raises Fenced if a later writer
         opened the sink.

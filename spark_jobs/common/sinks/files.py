@@ -56,9 +56,11 @@ class FilesSink:
         self._committed = -1 if committed is None else committed
         return started
 
-    def write(self, batch: int, rows: DataFrame) -> bool:
+    def write(self, batch: int, rows: DataFrame, *, is_whole: bool = False) -> bool:
         """See base.Sink, and :meth:`open` for errors. After a failure, the same rows under the same number
         complete the batch. All columns of ``rows`` are written."""
+        if is_whole:
+            raise ValueError(f"{self._label}: append only, it cannot remove rows of earlier batches")
         if not self._epoch:
             raise LookupError(f"{self._label}: no epoch set; call open() before write()")
         if batch <= self._committed:

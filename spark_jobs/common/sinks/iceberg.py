@@ -15,7 +15,7 @@ from sluice.model.spec import query as queries
 from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.query import VERSION, WINDOW
 from spark_jobs.common.lake import tables
-from spark_jobs.common.lake.iceberg import MAIN, on_branch
+from spark_jobs.common.lake.iceberg import MAIN, Write, on_branch
 from spark_jobs.common.lake.writer_lease import WriterLease
 from spark_jobs.common.sinks.base import SinkWriteFailed, Target
 
@@ -50,18 +50,21 @@ class IcebergSink(WriterLease):
         self._acquire(self._read, lambda: self._summary("epoch-start", self._batch), epoch)
         return self._batch
 
-    def write(self, batch: int, rows: DataFrame) -> bool:
+    def write(self, batch: int, rows: DataFrame, *, is_whole: bool = False) -> bool:
         """Merge the results of a batch, all of them or nothing; False if the table holds it already.
 
-        Raises Fenced if a later writer opened the table, ConcurrentCommit if maintenance moved ``main``.
+        Those of a whole result replace all files. Raises Fenced if a later writer opened the table,
+        ConcurrentCommit if maintenance moved ``main``.
         """
         self.check_lease()
         if self._batch is not None and batch <= self._batch:
             return False
-        windows = [row[0] for row in rows.select(F.unix_millis(WINDOW)).distinct().collect()]
         summary = self._summary("batch", batch)
-        if windows:
-            self._merge(rows, batch, windows, summary)
+        results = rows.withColumn(VERSION, F.lit(batch).cast("bigint"))
+        if is_whole:
+            self.write_branch(results, summary, Write.ALL)
+        elif windows := [row[0] for row in rows.select(F.unix_millis(WINDOW)).distinct().collect()]:
+            self._merge(results, windows, summary)
         else:
             self.commit_to_branch(summary)
         self._publish(KEEP_SNAPSHOTS)
@@ -81,16 +84,14 @@ class IcebergSink(WriterLease):
             )
         self._batch = int(found["sluice.batch-id"]) if found.get("sluice.batch-id") else None
 
-    def _merge(self, rows: DataFrame, batch: int, windows: list[int], summary: Mapping[str, str]) -> None:
+    def _merge(self, results: DataFrame, windows: list[int], summary: Mapping[str, str]) -> None:
         branch = on_branch(self.table.name, self.branch)
         starts = [F.timestamp_millis(F.lit(start)) for start in sorted(windows)]
         existing = self.spark.table(branch).where(F.col(WINDOW).isin(starts))
         keys, values = self._query.keys, [*self._query.aggregates, VERSION]
-        results = existing.unionByName(rows.withColumn(VERSION, F.lit(batch).cast("bigint")))
         newest = F.max_by(F.struct(*values), F.col(VERSION)).alias("newest")
-        self.write_branch(
-            results.groupBy(*keys).agg(newest).select(*keys, "newest.*"), summary, overwrite=True
-        )
+        merged = existing.unionByName(results).groupBy(*keys).agg(newest).select(*keys, "newest.*")
+        self.write_branch(merged, summary, Write.PARTITIONS)
 
     def _summary(self, kind: str, batch: int | None) -> dict[str, str]:
         return {

@@ -111,6 +111,7 @@ class JdbcSink:
         query, sink = target.query, target.sink
         self.name = sink.name
         self._table, self._connection_id = sink.table, sink.connection
+        self._target = sa.table(sink.table)
         self._keys = list(query.keys)
         self._columns = [*query.keys, *query.aggregates]
         self._types = types
@@ -118,6 +119,7 @@ class JdbcSink:
         self.engine = sa.create_engine(**database.sqlalchemy())
         self._fence = Fence(self.engine, fence_key(target.stream, target.query_name))
         self._retry = RetryPolicy(self.name, FIX, target.stall_timeout_seconds, target.stop)
+        self._version: sa.ColumnElement[int] = sa.column(VERSION)
         columns = {column: types[column] for column in self._columns} | {VERSION: "bigint"}
         self._upsert = upsert(database.kind, sink.table, self._keys, columns)
 
@@ -131,9 +133,9 @@ class JdbcSink:
 
         return self._with_retries(attempt)
 
-    def write(self, batch: int, rows: DataFrame) -> bool:
+    def write(self, batch: int, rows: DataFrame, *, is_whole: bool = False) -> bool:
         """See base.Sink, and :meth:`open` for errors. Writes all rows or none, one per key; reads them
-        once per attempt, a partition at a time."""
+        once per attempt, a partition at a time. Around a whole result the database deletes all other rows."""
         # Computed now: within the transaction that would hold the lock of the fence's row.
         rows.count()
         started = False
@@ -145,8 +147,14 @@ class JdbcSink:
                     # If an attempt started, the batch is its own, and only the answer to its commit was lost.
                     return started
                 started = True
+                if is_whole:
+                    # Not this query's, whose versions grow: an earlier query's, or by hand.
+                    connection.execute(sa.delete(self._target).where(self._version >= batch))
                 for chunk in self._chunks(rows):
                     self._upsert(connection, [(*row, batch) for row in chunk])
+                if is_whole:
+                    # Of keys that have no result any more.
+                    connection.execute(sa.delete(self._target).where(self._version < batch))
             return True
 
         return self._with_retries(attempt)

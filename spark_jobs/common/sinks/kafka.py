@@ -13,6 +13,7 @@ from sluice.model.spec.query import VERSION
 from spark_jobs.common.kafka.keys import key_part, key_text
 from spark_jobs.common.sinks.base import Target
 from spark_jobs.common.sinks.transactions import Record, Transactions
+from spark_jobs.common.spark import session
 
 
 class KafkaSink(Transactions):
@@ -21,22 +22,45 @@ class KafkaSink(Transactions):
     A batch is one transaction. A record's key is ``query.key_text`` of the result's keys; its value is JSON
     with the keys, the aggregates and ``version``, the batch. All results of one value of ``Query.group_by``
     are in one partition, in the order of their versions: of a key, the highest version is right, also for
-    readers of duplicates or uncommitted records.
+    readers of duplicates or uncommitted records. A key that a whole result has not gets a tombstone, whose
+    header is its version.
     """
 
     def __init__(self, target: Target, kafka: Kafka) -> None:
         super().__init__(target, kafka)
         self._query = target.query
 
-    def write(self, batch: int, rows: DataFrame) -> bool:
-        """See base.Sink. Runs one Spark job per partition of ``rows``, and holds one partition in memory."""
+    def write(self, batch: int, rows: DataFrame, *, is_whole: bool = False) -> bool:
+        """See base.Sink. Runs one Spark job per partition of ``rows``, and holds one partition in memory.
+
+        For a whole result Spark reads the topic, and raises the errors of its Kafka source: the next start
+        repeats such a batch.
+        """
         records = self._records(batch, rows)
 
         def read_again() -> Iterator[Record]:
+            # First, since Kafka limits the time from the first record to the commit.
+            if is_whole:
+                for row in self._gone(records).toLocalIterator():
+                    yield row[0], bytes(row[1]), None
             for row in records.toLocalIterator():
                 yield row[0], bytes(row[1], "utf-8"), bytes(row[2], "utf-8")
 
         return self.write_records(batch, read_again)
+
+    def _gone(self, records: DataFrame) -> DataFrame:
+        """Partition and key of the topic's results whose key is not among ``records``.
+
+        No other writer is there, so all that is committed lies before this transaction. Partitions are apart:
+        if more were declared since, a key may have results in two.
+        """
+        spark = records.sparkSession
+        options = session.kafka_source_options(self._kafka) | {"subscribe": self.topic}
+        topic = spark.read.format("kafka").options(**options).load()
+        has_value = F.max_by(F.col("value").isNotNull(), F.col("offset"))
+        newest = topic.groupBy("partition", "key").agg(has_value.alias("has_value"))
+        written = records.select(F.encode("key", "utf-8").alias("key"))
+        return newest.where("has_value").join(written, "key", "left_anti").select("partition", "key")
 
     def _records(self, batch: int, rows: DataFrame) -> DataFrame:
         by = key_text(rows.schema, self._query.group_by)

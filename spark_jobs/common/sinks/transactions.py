@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from sluice.io import kafka as kafka_io
 from sluice.io.kafka import MISSING_RIGHT, REFUSED_LOGIN
@@ -29,8 +29,8 @@ from spark_jobs.common.spark.process import check_epoch
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-# Partition, key, value.
-Record = tuple[int, bytes, bytes]
+# Partition, key, value; without a value the key's results are removed.
+Record = tuple[int, bytes, bytes | None]
 
 # The broker ends a transaction that is open for longer; until then, readers of committed records wait behind
 # the transaction of a dead writer without a successor.
@@ -175,7 +175,8 @@ class Transactions:
         producer.begin_transaction()
         self._delivered, self._undelivered = 0, None
         for number, (partition, key, value) in enumerate(records, start=1):
-            self._send(producer, partition, key, value)
+            headers = state.tombstone_headers(committed.batch) if value is None else []
+            self._send(producer, partition, key, value, headers)
             if number % _POLL_RECORDS == 0:
                 producer.poll(0)
         self._wait_for(lambda: len(producer) == 0)
@@ -217,10 +218,14 @@ class Transactions:
         if failures:
             raise failures[0]
 
-    def _send(self, producer: Producer, partition: int, key: bytes, value: bytes) -> None:
+    def _send(
+        self, producer: Producer, partition: int, key: bytes, value: bytes | None, headers: state.Headers
+    ) -> None:
         while True:
             try:
-                producer.produce(self.topic, value, key, partition, on_delivery=self._on_delivery)
+                producer.produce(
+                    self.topic, value, key, partition, headers=headers, on_delivery=self._on_delivery
+                )
             except BufferError:
                 self._wait_for(partial(_has_room, producer, len(producer)))
             else:
@@ -347,7 +352,8 @@ class Transactions:
         return found
 
     def _newest_of(self, consumer: Consumer, partition: int) -> int:
-        """The batch of a partition's last record, which compaction never removes."""
+        """The batch of a partition's last record. Compaction never removes it, unless it is a tombstone: then
+        results of its batch are in another partition, or there is none."""
         place, seconds, last = TopicPartition(self.topic, partition), REQUEST_SECONDS, None
         begin, end = consumer.get_watermark_offsets(place, timeout=seconds)
         start, offsets = end, NEWEST_OFFSETS
@@ -357,7 +363,7 @@ class Transactions:
                 for message in kafka_io.read_range(
                     consumer, self.topic, {partition: start}, {partition: end}, seconds
                 ):
-                    last = message.value()
+                    last = message
             except TimeoutError as error:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT, str(error))) from error
         return NO_BATCH if last is None else version_of(last)
@@ -410,10 +416,13 @@ def _has_room(producer: Producer, full: int) -> bool:
     return len(producer) < full
 
 
-def version_of(value: bytes) -> int:
-    """The version in a record's value. Raises ValueError if it is missing."""
+def version_of(message: Message) -> int:
+    """The version of a record. Raises ValueError if it is missing."""
+    value = message.value()
     try:
-        version: Any = json.loads(value)[VERSION]
+        version: Any = (
+            state.tombstone_version(message.headers()) if value is None else json.loads(value)[VERSION]
+        )
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(
             f"a record {value!r:.100} has no version; is the topic the query's alone?"

@@ -11,6 +11,7 @@ from confluent_kafka import Message
 
 from sluice.clients.errors import Refused
 from sluice.clients.kafka_reader import Result, newest
+from sluice.model.queries.state import Headers, tombstone_headers
 from tests.support.kafka_records import Record
 from tests.support.raising import raising
 
@@ -36,12 +37,32 @@ def test_of_a_key_the_highest_version_counts_wherever_it_lies() -> None:
     assert results(*records, of_the_same_batch)["a"].aggregates == {"hits": 8}
 
 
+def gone(partition: int, offset: int, zipcode: str, version: int) -> Record:
+    return Record(partition, offset, zipcode.encode(), None, headers=tombstone_headers(version))
+
+
+def test_a_key_that_a_rebuild_removed_has_no_result_unless_a_later_batch_brings_it_back() -> None:
+    records = [hits(0, 0, "a", 5, 3), gone(0, 1, "a", 4), hits(0, 2, "b", 1, 3), gone(0, 3, "b", 4)]
+    assert results(*records) == {}
+    assert results(*records, hits(0, 4, "a", 1, 5)) == {"a": Result({"hits": 1}, 5)}
+    # In a partition that was added later, and is read before.
+    assert results(hits(1, 0, "a", 1, 5), *records) == {"a": Result({"hits": 1}, 5)}
+    assert results(*records, hits(1, 0, "a", 7, 2)) == {}
+
+
+@pytest.mark.parametrize("headers", [None, [], [("version", b"")], [("version", b"-1")], [("v", b"1")]])
+def test_a_record_without_value_that_no_query_wrote_is_no_result(
+    headers: Headers | None,
+) -> None:
+    with raising(Refused, "'counts'", "partition 1", "offset 4", "no value", "version"):
+        results(Record(1, 4, b"a", None, headers=headers))
+
+
 @pytest.mark.parametrize(
     ("key", "value", "reason"),
     [
         (b"a", b"no json", "JSONDecodeError"),
-        # Somebody deleted the key, by a record without a value.
-        (b"a", None, "JSONDecodeError"),
+        (b"a", b"", "JSONDecodeError"),
         (b"a", b'{"zipcode":"\xff"}', "UnicodeDecodeError"),
         (b"\xff", GOOD, "UnicodeDecodeError"),
         (None, GOOD, "''"),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 
 from sluice.model.spec.config import ConfigError
-from sluice.model.spec.query import Query
+from sluice.model.spec.query import VERSION, Query
 
 # A crash per batch adds one; the publisher, the last, is always kept.
 MAX_CHECKPOINTS = 8
@@ -160,6 +160,23 @@ def parse(offset: int, text: str) -> CommittedBatch:
     if not isinstance(epoch, int) or isinstance(epoch, bool) or offset < 0:
         raise ValueError(f"offset {offset} with the metadata {text!r} is no committed batch")
     return CommittedBatch(epoch, offset - 1)
+
+
+# Of a record, as confluent-kafka has them.
+Headers = list[tuple[str, str | bytes | None]]
+
+
+def tombstone_headers(batch: int) -> Headers:
+    """The headers of a record without a value: its key has no result any more, as of ``batch``."""
+    return [(VERSION, str(batch).encode())]
+
+
+def tombstone_version(headers: Headers | dict[str, str | bytes | None] | None) -> int:
+    """The batch in :func:`tombstone_headers`. Raises ValueError for another record without a value."""
+    found = dict(headers or ()).get(VERSION)
+    if found is None or not found.isdigit():
+        raise ValueError(f"it has no value, and its header {VERSION} is {found!r}")
+    return int(found)
 
 
 def group(stream: str, query: str) -> str:

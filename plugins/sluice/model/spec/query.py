@@ -173,6 +173,19 @@ def check(name: str, query: Query, where: str) -> None:
     _check_sinks(query, refuse)
 
 
+def check_places(queries: Mapping[str, Query], where: str) -> None:
+    """Raises ConfigError if two queries write to one place, which holds the results of the later rebuild."""
+    owners: dict[tuple[str, str], str] = {}
+    for name, query in queries.items():
+        for sink in query.sinks:
+            owner = owners.setdefault((sink.connection, sink.name), name)
+            if owner != name and sink.kind not in DEBUG_SINKS:
+                raise ConfigError(
+                    f"{where}: queries {owner} and {name} both write to {sink.name}: a rebuild of one would "
+                    "remove the results of the other. Fix: give each a place of its own"
+                )
+
+
 def result_types(name: str, query: Query, columns: Mapping[str, str], where: str) -> dict[str, str]:
     """Column of a result -> type in Spark's DDL; ``columns``: of the stream's table. Raises ConfigError for
     an unknown column, and for one whose type does not fit."""

@@ -301,6 +301,7 @@ def parse(text: str, where: str, overriding: Mapping[str, Any] | None = None, of
                 "sender whose clock is ahead would move the watermark. Fix: write "
                 f'"{TIMESTAMP_TYPE}" = "{LOG_APPEND_TIME}" below [topic.config]'
             )
+    query_spec.check_places(spec.queries, where)
     cluster_spec.check(spec.cluster, where)
     if spec.backfill:
         if spec.source is not SourceType.CSV:

@@ -13,7 +13,7 @@ from sluice.hooks.failures import failed
 from sluice.model.error_codes import ErrorCode
 from sluice.model.queries.reconciliation import compare
 from sluice.model.spec.ledger import run_key
-from sluice.model.spec.query import Mode, SinkKind
+from sluice.model.spec.query import SinkKind
 from sluice.operators.base import StreamOperator
 from sluice.operators.load import checks
 from sluice.operators.load.interval import load_id
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from sluice.clients.lake.query_results import QueryPositions, Results, Times
     from sluice.model.queries.reconciliation import SinkReconciliation
-    from sluice.model.queries.state import QueryState
     from sluice.model.spec.ledger import Document
     from sluice.model.spec.query import Query, Sink
     from sluice.model.verification.ranges import OffsetRanges
@@ -154,7 +153,7 @@ class ReconcileSinksOperator(StreamOperator):
                 f"query {name} of {self.stream} has counted up to {state.ends}, and the load ends at "
                 f"{uncounted}. Fix: clear task wait_for_queries",
             )
-        since = None if read_all else written_since(query, state, windows)
+        since = None if read_all else written_since(query, windows)
         readers = [
             (sink, reader) for sink in query.sinks if (reader := self.read_sink(name, sink, windows, since))
         ]
@@ -219,15 +218,14 @@ class ReconcileSinksOperator(StreamOperator):
                 return None
 
 
-def written_since(query: Query, state: QueryState, windows: tuple[int, int] | None) -> float | None:
-    """The time (seconds since 1970) from which on a topic has all current results of these windows; None if
+def written_since(query: Query, windows: tuple[int, int] | None) -> float | None:
+    """The time (seconds since 1970) from which on a topic has all records of these windows' results; None if
     it may be any.
 
-    A batch of mode complete writes all results, after the snapshot that it reads. A window's results are not
-    written before it starts, except of rows that are dated ahead by up to the watermark's delay.
+    A window's results are not written before it starts, except of rows that are dated ahead by up to the
+    watermark's delay. Without windows a result is as old as its group's last change; and though a batch of
+    mode complete writes all results, a group that the lake has not any more is in none.
     """
-    if query.mode == Mode.COMPLETE:
-        return state.source_snapshot_at / 1000 - CLOCK_SLACK_SECONDS
     if windows is None:
         return None
     return windows[0] - query.watermark_minutes * 60 - CLOCK_SLACK_SECONDS

@@ -103,6 +103,25 @@ def test_a_prefix_is_a_folder(prefix: str) -> None:
         check("rows", rows, "stream.toml")
 
 
+@pytest.mark.parametrize(
+    ("own", "others", "sink"),
+    [
+        (
+            "isp-hits-windows",
+            "isp-hits-zipcodes",
+            "zipcodes and windows both write to kafka isp-hits-zipcodes",
+        ),
+        ("isp_hits_audience", "isp_hits_windows", "windows and audience both write to jdbc isp_hits_windows"),
+    ],
+)
+def test_two_queries_never_write_to_one_place(own: str, others: str, sink: str) -> None:
+    """Each would remove what the other wrote."""
+    text = (stream.load("isp_hits").folder / "stream.toml").read_text()
+    assert stream.parse(text, "stream.toml")
+    with raising(ConfigError, "stream.toml", sink):
+        stream.parse(text.replace(f'"{own}"', f'"{others}"'), "stream.toml")
+
+
 def test_a_result_has_keys_measures_and_a_version() -> None:
     columns = {"zipcode": "string", "hittime": "timestamp", "isp": "string"}
     query = replace(QUERY, aggregates={"hits": "count", "isps": "distinct isp"})

@@ -80,7 +80,13 @@ def test_a_query_goes_on_from_its_newest_batch_unless_a_sink_lacks_some(
 
 def test_all_groups_come_with_the_next_batch_of_a_complete_one() -> None:
     complete = replace(QUERY, mode="complete")
-    assert last_started_batch("hits", STATE, {"a": None, "b": 15}, complete) == 5
+    assert last_started_batch("hits", STATE, {"a": 10, "b": 15}, complete) == 5
+
+
+@pytest.mark.parametrize("before", [None, 9])
+def test_a_sink_without_the_first_batch_of_a_rebuild_may_have_what_that_removed(before: int | None) -> None:
+    complete = replace(QUERY, mode="complete")
+    assert last_started_batch("hits", STATE, {"a": before, "b": 15}, complete) is None
 
 
 @pytest.mark.parametrize(("held", "batch"), [({"a": None}, -1), ({"a": 10}, 0), ({"a": 9}, -1)])

@@ -73,6 +73,15 @@ def test_of_two_writers_with_one_epoch_at_once_one_opens_the_files(markers: Mark
         files(markers).open(5)
 
 
+def test_files_do_not_take_a_whole_result_since_they_cannot_remove_rows(markers: Markers) -> None:
+    sink = files(markers)
+    sink.open(5)
+    rows: Any = None
+    with raising(ValueError, "hits/", "append only"):
+        sink.write(0, rows, is_whole=True)
+    assert "started" not in markers.numbers
+
+
 class Silent:
     """A producer without a broker."""
 
