@@ -34,6 +34,7 @@ DRILLS = {
     "consumer_zombie": "A writer is paused during publish, and continues when it is fenced",
     "checkpoint_damaged": "A corrupt checkpoint of the running writer, then no checkpoint",
     "record_dated_ahead": "A hit of the ISP stream dated 20 hours ahead, then hits of now: none is late",
+    "object_uploaded_twice": "The same bytes uploaded again under a loaded key, and loaded again",
     "catalog_restored": "The catalog restored to before a compaction, under the running consumer",
     "catalog_killed": "kill -9 of PostgreSQL during a publish",
     "broker_killed": "kill -9 of Kafka's broker",

@@ -78,7 +78,6 @@ def backfill_dag(spec: StreamSpec, backfill: Backfill) -> DAG:
         params=forms.limits(),
     ) as dag:
         steps = load_steps(spec, ProduceIntervalOperator)
-        steps += [CheckCorrectedFilesOperator(task_id="check_corrected_files", stream=spec.name)]
         chain(*steps)
     dag.doc_md = docs.backfill(spec, backfill, steps)
     return dag
@@ -86,8 +85,9 @@ def backfill_dag(spec: StreamSpec, backfill: Backfill) -> DAG:
 
 def load_steps(spec: StreamSpec, produce: type[Any]) -> list[Any]:
     """The steps of a load, in this order; ``produce``: the operator of its task."""
+    is_backfill = produce is ProduceIntervalOperator
     # A backfill's load is of an interval, and so are generated records.
-    is_interval = produce is ProduceIntervalOperator or spec.source is SourceType.GENERATOR
+    is_interval = is_backfill or spec.source is SourceType.GENERATOR
     name, hour, send_timeout = spec.name, timedelta(hours=1), SEND_TIMEOUTS[spec.source]
     steps: list[Any] = [ProvisionTopicOperator(task_id="provision_topic", stream=name)]
     if spec.queries:
@@ -96,8 +96,9 @@ def load_steps(spec: StreamSpec, produce: type[Any]) -> list[Any]:
     if spec.queries:
         steps += [EnsureComponentOperator(task_id="ensure_queries", stream=name, component="queries")]
     steps += [
-        # One at a time, deferred ones too: a second run finds in the ledger what the first has sent, and
-        # a feed's second run starts at the first's end offsets.
+        # One at a time of this DAG, deferred ones too: a second run finds in the ledger what the first has
+        # sent, and a feed's second run starts at the first's end offsets. A load and a backfill of the same
+        # object may send it both, as an attempt that was abandoned may: the consumer quarantines the copies.
         produce(task_id="produce", stream=name, max_active_tis_per_dag=1, execution_timeout=send_timeout),
         WaitForPublishOperator(task_id="wait_for_publish", stream=name),
         ValidateOperator(task_id="validate", stream=name, execution_timeout=hour),
@@ -107,9 +108,12 @@ def load_steps(spec: StreamSpec, produce: type[Any]) -> list[Any]:
             WaitForPublishOperator(task_id="wait_for_queries", stream=name, component="queries"),
             ReconcileSinksOperator(task_id="reconcile_sinks", stream=name, execution_timeout=hour),
         ]
+    steps += [AuditOperator(task_id="audit", stream=name, execution_timeout=timedelta(minutes=30))]
+    if is_backfill:
+        steps += [CheckCorrectedFilesOperator(task_id="check_corrected_files", stream=name)]
+    # Whoever reads the event takes the run as right: nothing that can fail comes after it.
     return [
         *steps,
-        AuditOperator(task_id="audit", stream=name, execution_timeout=timedelta(minutes=30)),
         EmitAssetEventOperator(
             task_id="emit_asset_event",
             stream=name,

@@ -13,7 +13,14 @@ from functools import partial
 from pathlib import Path
 
 from local.base import REPO, UsageError, fail, locked, printable
-from local.drills import catalog_faults, consumer_faults, query_faults, result, service_faults
+from local.drills import (
+    catalog_faults,
+    consumer_faults,
+    load_faults,
+    query_faults,
+    result,
+    service_faults,
+)
 from local.drills.drill import Drill
 from local.drills.restore import restore
 from local.drills.runner import run_all
@@ -28,7 +35,7 @@ DISK_BYTES = 2 * 1024**3
 # In the order in which they run: the cheap ones first, the full disk last.
 DRILLS: dict[str, Drill] = {
     drill.name: drill
-    for faults in (consumer_faults, query_faults, catalog_faults, service_faults)
+    for faults in (consumer_faults, query_faults, load_faults, catalog_faults, service_faults)
     for drill in faults.DRILLS
 }
 

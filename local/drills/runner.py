@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 
-from local.base import REPO, UsageError
+from local.base import UsageError
+from local.drills import load_faults
 from local.drills.drill import Drill, DrillContext, Failed, events, is_healthy, moment, no_step
 from local.drills.restore import restore
 from local.drills.result import DrillRecord
@@ -20,10 +20,7 @@ from local.stack.health import UNREACHABLE_ERRORS
 from sluice.clients.errors import Missing
 from sluice.model.spec.ledger import RUNTIME
 
-SAMPLE = REPO / "samples" / "nyc_taxi" / "taxi-data.csv.gz"
 HEALTHY_SECONDS = 240.0
-LOAD_SECONDS = 420.0
-ROWS = 200
 
 
 def run(
@@ -230,16 +227,9 @@ class DrillRun:
         self.runtime_restarts = sorted({*self.runtime_restarts, *found})
 
     def _load(self) -> str:
-        header, *rows = gzip.decompress(SAMPLE.read_bytes()).decode().splitlines()[: ROWS + 1]
-        key = f"drills/{self.drill.name}-{time.time_ns()}.csv"
-        stack = self.stream.stack
-        stack.admin_s3().put_object(
-            Bucket=stack.platform("airflow").source.bucket,
-            Key=key,
-            Body=("\n".join([header, *rows]) + "\n").encode(),
-        )
+        key, _ = load_faults.put(self.stream, f"{self.drill.name}-{time.time_ns()}.csv")
         run_id = self.stream.airflow.trigger(self.stream.loading, {"objects": [key]})
-        return self.stream.airflow.wait(self.stream.loading, run_id, LOAD_SECONDS)
+        return self.stream.airflow.wait(self.stream.loading, run_id, load_faults.LOAD_SECONDS)
 
     def _end(self) -> None:
         self.line("cleaning up")

@@ -124,6 +124,28 @@ def defers(task: Any) -> bool:
     return task.start_from_trigger or any(call in source for call in calls)
 
 
+def before(task: Any) -> set[str]:
+    """The tasks that have succeeded when it runs, if every task runs only then."""
+    found: set[str] = set()
+    for one in task.upstream_list:
+        assert one.trigger_rule == "all_success", one.task_id
+        found |= {one.task_id} | before(one)
+    return found
+
+
+def test_what_announces_a_run_is_its_last_task_and_waits_for_all_others(bag: Any) -> None:
+    """Nothing that can fail comes after an asset event, or beside it: who reads it takes the run as right."""
+    announcing = [task for dag in bag.dags.values() for task in dag.tasks if task.outlets]
+    assert {f"{name}_load" for name in stream.names()} <= {task.dag.dag_id for task in announcing}
+    assert "nyc_taxi_backfill" in {task.dag.dag_id for task in announcing}
+    early = {
+        f"{task.dag.dag_id}.{task.task_id}": sorted(set(task.dag.task_ids) - before(task) - {task.task_id})
+        for task in announcing
+        if task.trigger_rule != "all_success" or set(task.dag.task_ids) != before(task) | {task.task_id}
+    }
+    assert early == {}
+
+
 def test_the_waits_of_all_tasks_are_known(bag: Any) -> None:
     assert not tasks(bag, lambda task: defers(task) == bool(waits(task)))
 
@@ -353,12 +375,23 @@ def test_the_form_explains_itself_and_refuses(bag: Any) -> None:
         ("publish_timeout_minutes", 1.5),
         ("source_prefix", ""),
         ("source_prefix", "/absolute"),
-        ("objects", ["a.parquet"]),
-        ("objects", "a.csv"),
+        ("source_prefix", "nyc_taxi"),
+        ("source_prefix", "other/"),
+        ("source_prefix", "nyc_taxi/../other/"),
+        ("source_prefix", "nyc_taxi/.."),
+        ("source_prefix", "x/nyc_taxi/"),
+        ("objects", ["nyc_taxi/a.parquet"]),
+        ("objects", "nyc_taxi/a.csv"),
+        ("objects", ["other/a.csv"]),
+        ("objects", ["nyc_taxi/a.csv", "nyc_taxi/../other/a.csv"]),
+        ("objects", ["nyc_taxi/./a.csv"]),
+        ("objects", ["nyc_taxi/a\n.csv"]),
     ]:
         with pytest.raises(ParamValidationError):
             params.get_param(name).resolve(wrong)
-    assert params.get_param("objects").resolve(["a/b.csv.gz"]) == ["a/b.csv.gz"]
+    keys = ["nyc_taxi/b.csv.gz", "nyc_taxi/a..b/c...csv", "nyc_taxi/ä b.csv"]
+    assert params.get_param("objects").resolve(keys) == keys
+    assert params.get_param("source_prefix").resolve("nyc_taxi/2020/") == "nyc_taxi/2020/"
     for dag in streams(bag):
         action = dag.params.get_param("action")
         assert (action.resolve(), action.schema["enum"]) == ("check", [action.value for action in Action])

@@ -70,7 +70,7 @@ class Rig(StreamUnderTest):
         return self.put_bytes(name, text.encode())
 
     def put_bytes(self, name: str, body: bytes) -> str:
-        key = f"tests/{name}"
+        key = f"nyc_taxi/tests/{name}"
         self.stack.admin_s3().put_object(Bucket="source", Key=key, Body=body)
         return key
 

@@ -296,6 +296,22 @@ def test_a_corrected_file_is_withheld_and_replaces_the_older_one_in_one_commit(s
     assert stream.texts() == {(0, 3): "b0", (0, 5): "b2"}
 
 
+def test_a_load_of_which_all_is_withheld_is_reverted_so_that_its_file_can_be_loaded_again(
+    stream: Changing,
+) -> None:
+    """Else, once the topic has lost its records, the same bytes would never come."""
+    stream.send_rows(A, 0, ["a0"])
+    stream.send_rows(B, 0, ["b0"], mark=WITHHELD_MARK)
+    stream.publish()
+    stream.change(stream.plan("r1", Action.REVERT, sources_out=(B,), reverts=(B,)))
+    assert sorted(stream.texts().values()) == ["a0"]
+    assert stream.state().changes.newest == ("r1",)
+    with closing(Lake.open(stream.platform)) as lake:
+        changes = lake.changes(stream.spec.table)
+    read = partial(read_json, connect(stream.platform.s3))
+    assert ChangeResult.at(changes.removed, read).reverted_sources == {B}
+
+
 def test_withheld_records_stay_withheld_when_they_are_replayed_or_tried_again(stream: Changing) -> None:
     stream.send_rows(A, 0, ["a0", "a1"])
     stream.send_rows(B, 0, ["b0", "bad1"], mark=WITHHELD_MARK)

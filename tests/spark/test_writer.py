@@ -16,7 +16,7 @@ from local.stack.stack import wait_until
 from sluice.clients.kafka_admin import KafkaAdmin
 from sluice.clients.lake.batches import BatchLog
 from sluice.clients.lake.catalog import Lake
-from sluice.model.spec.platform import Kafka
+from sluice.model.spec.platform import CATALOG, Kafka
 from sluice.model.verification.ranges import OffsetRanges
 from sluice.operators.load.provision import with_timestamp_bounds
 from spark_jobs.common.consumer import run, writer
@@ -72,6 +72,34 @@ def test_snapshots_say_whose_topic_which_batch_and_when_and_the_group_follows(st
     )
     assert stream.group() == {0: 5, 1: 5}
     stream.assert_exact(5)
+
+
+def test_of_two_jobs_that_send_an_object_at_once_each_row_is_published_once(stream: Stream) -> None:
+    """A load's and a backfill's: they are two DAGs, and each had read the topic before the other one sent."""
+    source, rows = "a" * 16, range(6)
+    producer = Producer({**stream.services.kafka, "linger.ms": 5, "log_level": 0})
+
+    def send(sequences: Sequence[int]) -> None:
+        for partition in range(2):
+            for sequence in sequences:
+                key = f"{source}:{2 * sequence + partition}:{sequence}"
+                producer.produce(stream.spec.topic.name, b"text", key.encode(), partition=partition)
+        assert producer.flush(30) == 0
+
+    # Side by side; then one of them is done, and the other one's copies come in a later batch.
+    send([0, 0, 1, 2, 1, 3, 4, 2, 5])
+    running = stream.run(stream.owner())
+    send([3, 4, 5])
+    running.query.processAllAvailable()
+    table, quarantine = (
+        stream.spark.table(f"{CATALOG}.{name}") for name in (stream.spec.table, stream.spec.quarantine_table)
+    )
+    published = sorted(row["_source_row"] for row in table.collect())
+    assert published == sorted(2 * sequence + partition for partition in range(2) for sequence in rows)
+    copies = quarantine.collect()
+    assert len(copies) == 2 * len(rows)
+    assert all(row["reason"].startswith("duplicate:") for row in copies)
+    assert {row["_source_id"] for row in copies} == {source}
 
 
 def test_a_small_batch_is_one_file_and_a_large_one_a_file_per_partition(

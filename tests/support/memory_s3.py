@@ -1,7 +1,7 @@
 """An S3 client in memory: conditional puts, gets and lists, answering errors as botocore does.
 
-Each object has one version, made of its content; ``markers`` and ``earlier`` are what a listing of versions
-has besides.
+An object's ETag is made of its content, its version of that and of the number of ``earlier`` ones with the
+same; ``markers`` are what a listing of versions has besides.
 """
 
 from __future__ import annotations
@@ -32,6 +32,13 @@ class MemoryS3:
         self.objects: dict[tuple[str, str], bytes] = {}
         self.earlier: dict[tuple[str, str], list[bytes]] = {}
         self.markers: list[tuple[str, str]] = []
+        # Whatever version is asked for, the newest is given: of objects that are damaged in place.
+        self.any_version = False
+        # How often an object was restored by copy, without its versions.
+        self.copies: Counter[tuple[str, str]] = Counter()
+        # Of versions: other ETags, as of an upload in parts; and what a HEAD says of checksums.
+        self.etags: dict[str, str] = {}
+        self.checksums: dict[str, dict[str, str]] = {}
         self.refuse_puts: list[str] = []
         self.refuse_gets: list[str] = []
         self.refuse_lists: list[ClientError] = []
@@ -62,15 +69,24 @@ class MemoryS3:
             raise error(self.refuse_gets.pop(0), "GetObject")
         if place not in self.objects:
             raise error("NoSuchKey", "GetObject")
-        return {"Body": io.BytesIO(self.objects[place])}
+        return {"Body": io.BytesIO(self._body(place, given.get("VersionId")))}
+
+    def _body(self, place: tuple[str, str], version: str | None) -> bytes:
+        for found, body in self._versions(*place):
+            if version in (None, found["VersionId"]) or self.any_version:
+                return body
+        raise error("NoSuchVersion", "GetObject")
 
     def head_object(self, **given: Any) -> dict[str, Any]:
         self.requests["HEAD"] += 1
         place = given["Bucket"], given["Key"]
         if place not in self.objects:
             raise error("404", "HeadObject")
-        version = _version(given["Key"], self.objects[place])
-        return {**version, "ContentLength": version["Size"]}
+        for version, _ in self._versions(*place):
+            if given.get("VersionId") in (None, version["VersionId"]):
+                checksums = self.checksums.get(version["VersionId"], {})
+                return {**version, "ContentLength": version["Size"], **checksums}
+        raise error("404", "HeadObject")
 
     def list_objects_v2(self, **given: Any) -> dict[str, Any]:
         """The first page, of ``MaxKeys`` at most."""
@@ -96,11 +112,9 @@ class MemoryS3:
             places = [(given["Bucket"], key) for key in keys[start : start + self.page]]
             yield {
                 "Versions": [
-                    _version(key, body) | {"IsLatest": number == 0 and (bucket, key) not in self.markers}
+                    version | {"IsLatest": number == 0 and (bucket, key) not in self.markers}
                     for bucket, key in places
-                    for number, body in enumerate(
-                        [self.objects[bucket, key], *self.earlier.get((bucket, key), [])]
-                    )
+                    for number, (version, _) in enumerate(self._versions(bucket, key))
                 ],
                 "DeleteMarkers": [
                     {"Key": key, "IsLatest": True, "LastModified": WHEN}
@@ -108,6 +122,22 @@ class MemoryS3:
                     if (bucket, key) in self.markers
                 ],
             }
+
+    def _versions(self, bucket: str, key: str) -> Iterator[tuple[dict[str, Any], bytes]]:
+        """The versions of a key with their content, the newest first."""
+        bodies = [self.objects[bucket, key], *self.earlier.get((bucket, key), [])]
+        for position, body in enumerate(bodies):
+            digest = hashlib.sha256(body).hexdigest()[:32]
+            number = bodies[position + 1 :].count(body) + self.copies[bucket, key]
+            version = f"{digest[:28]}{number:04}"
+            etag = self.etags.get(version, digest)
+            yield (
+                {
+                    "Key": key, "VersionId": version, "ETag": f'"{etag}"', "Size": len(body),
+                    "LastModified": WHEN,
+                },
+                body,
+            )  # fmt: skip
 
     def _keys(self, **given: Any) -> list[str]:
         if self.refuse_lists:
@@ -119,11 +149,6 @@ class MemoryS3:
 class _Paginator:
     def __init__(self, pages: Any) -> None:
         self.paginate = pages
-
-
-def _version(key: str, body: bytes) -> dict[str, Any]:
-    digest = hashlib.sha256(body).hexdigest()[:32]
-    return {"Key": key, "VersionId": digest, "ETag": f'"{digest}"', "Size": len(body), "LastModified": WHEN}
 
 
 def error(code: str, operation: str) -> ClientError:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
+from functools import partial
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +17,7 @@ from sluice.clients.errors import Missing, Refused
 from sluice.clients.s3 import asking
 from sluice.io.s3 import GZIP_ERRORS, at_once, unpacked
 from sluice.model.error_codes import ErrorCode
+from sluice.model.messages import quoted
 from sluice.model.verification.file_removal import StoredFile
 from sluice.model.verification.sources import source_id
 
@@ -26,6 +30,8 @@ SUFFIXES = (".csv", ".csv.gz")
 CHUNK_BYTES = 64 * 1024
 BLOCK_BYTES = 1024 * 1024
 _LF = ord("\n")
+# Of whole objects, in answers to HEAD.
+CHECKSUMS = ("ChecksumSHA256", "ChecksumSHA1", "ChecksumCRC64NVME", "ChecksumCRC32C", "ChecksumCRC32")
 
 
 def data_rows(body: Any, name: str) -> int:
@@ -94,6 +100,11 @@ def _count_rows(blocks: Iterable[bytes], name: str) -> int:
     return rows + (not is_blank)
 
 
+def _are_equal(one: Any, other: Any) -> bool:
+    blocks = (iter(partial(io.BufferedReader(body).read, BLOCK_BYTES), b"") for body in (one, other))
+    return all(first == second for first, second in zip_longest(*blocks))
+
+
 def _check_length(length: int, name: str) -> None:
     if length > MAX_LINE_BYTES:
         message = f"{name}: a line is longer than {MAX_LINE_BYTES} bytes. Fix: upload a CSV"
@@ -129,6 +140,10 @@ class ObjectVersion:
         return source_id(self.bucket, self.key, self.version_id or self.etag)
 
 
+# The fields of an ObjectVersion in a source's document.
+VERSION = tuple(field.name for field in fields(ObjectVersion))
+
+
 @dataclass(frozen=True)
 class Entry:
     """One version, or one delete marker, of a key in a listing."""
@@ -142,18 +157,26 @@ class Entry:
 
 
 class Bucket:
-    """One bucket through one role's client."""
+    """One bucket through one role's client. ``prefix``: no other keys are resolved, headed or listed as
+    sources."""
 
-    def __init__(self, client: S3Client, name: str) -> None:
+    def __init__(self, client: S3Client, name: str, prefix: str = "") -> None:
         self.client = client
         self.name = name
+        self.prefix = prefix
+
+    def within(self, prefix: str) -> Bucket:
+        """The bucket as far as a stream's declaration lets its loads read it."""
+        return Bucket(self.client, self.name, prefix)
 
     def resolve(self, prefix: str, keys: Sequence[str] = ()) -> list[ObjectVersion]:
         """The current versions of ``keys`` or, without keys, of the CSV objects under ``prefix``, by key.
 
         Raises Missing if an object or the bucket does not exist or the prefix is empty; Refused for a key
-        without one of SUFFIXES.
+        without one of SUFFIXES, or that the bucket's own prefix does not have.
         """
+        for key in keys or [prefix]:
+            self._check_declared(key)
         for key in keys:
             if not key.endswith(SUFFIXES):
                 raise Refused(
@@ -178,14 +201,17 @@ class Bucket:
 
     def versions(self, prefix: str) -> Iterator[tuple[ObjectVersion, bool]]:
         """Every version of the CSV objects under ``prefix`` that the bucket still has, and whether it is the
-        current one."""
+        current one. Raises Refused for a key that is not declared."""
+        self._check_declared(prefix)
         for item in self._versions(prefix, "Versions"):
             if item["Key"].endswith(SUFFIXES):
+                self._check_declared(item["Key"])
                 version = self._version(item["Key"], item.get("VersionId"), item["ETag"], item["Size"])
                 yield version, item["IsLatest"]
 
     def head(self, key: str) -> ObjectVersion:
-        """The current version of ``key``. Raises Missing."""
+        """The current version of ``key``. Raises Missing, or Refused for a key that is not declared."""
+        self._check_declared(key)
         try:
             with asking(f"source object s3://{self.name}/{key}"):
                 found = self.client.head_object(Bucket=self.name, Key=key)
@@ -195,19 +221,51 @@ class Bucket:
             ) from error
         return self._version(key, found.get("VersionId"), found["ETag"], found["ContentLength"])
 
+    def _check_declared(self, key: str) -> None:
+        """Raises Refused for a key or prefix that is not within the bucket's own prefix, or whose text could
+        be read as another one."""
+        if key.startswith(self.prefix) and key.isprintable() and not {".", ".."} & set(key.split("/")):
+            return
+        raise Refused(
+            f"s3://{self.name}/{quoted(key)}: the stream's objects are those under {self.prefix!r}, without "
+            "'.' and '..' between slashes and without control characters. Fix: name or upload another, or "
+            "declare another [csv] prefix in stream.toml",
+            ErrorCode.INVALID_PARAMETER,
+        )
+
     def _version(self, key: str, version_id: str | None, etag: str, size: int) -> ObjectVersion:
         # "null" is a version from before the bucket was versioned: it can be overwritten, so it pins nothing.
         pinned = None if version_id in (None, "null") else version_id
         return ObjectVersion(self.name, key, pinned, etag.strip('"'), size)
 
-    def earlier(self, version: ObjectVersion) -> list[ObjectVersion]:
-        """The earlier versions of its key that the bucket keeps, the newest first."""
-        return [
-            found
-            for item in self._versions(version.key, "Versions")
-            if item["Key"] == version.key and not item["IsLatest"]
-            for found in [self._version(item["Key"], item.get("VersionId"), item["ETag"], item["Size"])]
-        ]
+    def has_content(self, version: ObjectVersion, other_id: str | None, other_etag: str) -> bool:
+        """Whether another version of its key, of the same size, has the same bytes: by S3's checksums of the
+        whole objects or, without one that both have, by reading both up to the first difference. False if the
+        other one is gone, or a bucket without versions cannot tell."""
+        if other_id is None:
+            return False
+        other = ObjectVersion(version.bucket, version.key, other_id, other_etag, version.size)
+        try:
+            sums, others = self._checksums(version), self._checksums(other)
+            if both := sums.keys() & others.keys():
+                return all(sums[name] == others[name] for name in both)
+            with self._body(version) as body, self._body(other) as other_body:
+                return _are_equal(body, other_body)
+        except Missing:
+            return False
+
+    def _checksums(self, version: ObjectVersion) -> dict[str, str]:
+        pin = {"VersionId": version.version_id} if version.version_id else {}
+        with asking(f"source object {version.uri}"):
+            found: dict[str, Any] = self.client.head_object(  # type: ignore[assignment]
+                Bucket=self.name,
+                Key=version.key,
+                ChecksumMode="ENABLED",
+                **pin,  # type: ignore[arg-type]
+            )
+        # Of an upload in parts there may be one that depends on the parts.
+        is_whole = found.get("ChecksumType") == "FULL_OBJECT"
+        return {name: found[name] for name in CHECKSUMS if is_whole and found.get(name)}
 
     def data_rows(self, source: ObjectVersion) -> int:
         """As :func:`data_rows`, of the pinned version."""

@@ -11,17 +11,17 @@ from urllib.parse import unquote
 
 from sluice.clients.errors import Missing, Refused
 from sluice.hooks import load_plan as plans
+from sluice.hooks.object_contents import ObjectContents
 from sluice.hooks.verified import VerifiedSources
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.ledger import (
     Document,
     load_ids_prefix,
     load_of,
-    planned_key,
-    produced_key,
     run_key,
 )
 from sluice.model.verification.change_plan import MAX_RECORDS, Action, ChangePlan, ChangeResult, change_id
+from sluice.model.verification.contents import Known
 from sluice.model.verification.quarantine import DUPLICATE, WITHHELD
 from sluice.model.verification.ranges import IntervalSet, OffsetRanges
 from sluice.model.verification.topic_ranges import RangesInvalid, TopicRanges
@@ -76,7 +76,7 @@ class ChangePlanner:
 
     def __init__(self, hook: PlatformHook, spec: StreamSpec, ledger: Ledger, run_id: str) -> None:
         self.spec, self.ledger, self.run_id = spec, ledger, run_id
-        self._s3, self._source = hook.s3, hook.source
+        self._s3, self._source = hook.s3, hook.source.within(spec.source_prefix)
         self.lake: Lake = hook.lake
         self.kafka: KafkaAdmin = hook.kafka
         position = self.lake.position(spec.table)
@@ -170,12 +170,12 @@ class ChangePlanner:
             if others := set(one.sources) - ids:
                 raise _refused(
                     f"load {load!r}: change {key} took its sources out with {len(others)} of other loads",
-                    "upload its files again: new versions are loaded as new sources",
+                    "load its files again, with load_changed_objects: they are new sources then",
                 )
         if not redone:
             raise _refused(f"load {load!r} is not reverted", "only a reverted load can be redone")
         for source in sources:
-            self._check_not_replaced(load, source, before.reverted_sources)
+            self._check_not_replaced(load, source, ids)
         ranges = OffsetRanges()
         for one in redone.values():
             ranges = ranges.union(one.offsets)
@@ -215,37 +215,38 @@ class ChangePlanner:
         """The rows of the object's earlier versions go, once its newest version is loaded and verified; its
         rows come, if they are withheld."""
         newest = self._source.head(key.removeprefix(f"s3://{self._source.name}/"))
-        reverted = self.removed().reverted_sources
-        if newest.source_id in reverted:
+        loaded = VerifiedSources(self.ledger, self.lake, self.spec.table)
+        contents = ObjectContents(self.ledger, self._source, loaded)
+        found = contents.look_up(newest)
+        if found.known is Known.REVERTED or newest.source_id in loaded.reverted:
             raise _refused(
                 f"{newest.uri}: a change took the rows of its newest version {newest.version_id} out",
-                "bring them back with action redo, or upload the file again",
+                "bring them back with action redo, or load it again with load_changed_objects",
             )
-        loaded = VerifiedSources(self.ledger, self.lake, self.spec.table)
-        if newest.source_id not in loaded.among([newest.source_id])[0]:
+        if found.source_id not in loaded.among([found.source_id])[0]:
             raise _refused(
                 f"{newest.uri}: its newest version {newest.version_id} is not loaded and verified yet",
                 f"trigger {self.spec.name}_load with objects={newest.key} and withhold, then this again",
             )
-        sent = plans.older_sources(self.ledger, self._source, newest)
-        old = tuple(sorted(sent - reverted))
-        withheld = self._one_per_row(newest.source_id)
-        if half := next((one for one in old if self.ledger.get(produced_key(one)) is None), None):
-            run = (self.ledger.get(planned_key(half)) or {}).get("run_id")
-            raise _refused(
-                f"{newest.uri}: its older version {half} is not wholly sent, so the rest could come later",
-                f"clear the produce task of run {run!r}, then this again",
-            )
+        withheld = self._one_per_row(found.source_id)
+        for other in found.others:
+            run, is_sent = contents.run_of(other)
+            if not is_sent:
+                raise _refused(
+                    f"{newest.uri}: its older version {other.source_id} is not wholly sent, so the rest "
+                    "could come later",
+                    f"clear the produce task of run {run!r}, then this again",
+                )
+        old = tuple(sorted(other.source_id for other in found.others))
         if not old:
             raise _refused(
-                f"{newest.uri}: of the earlier versions that the bucket keeps none was loaded, or all are "
-                "reverted",
-                f"revert the loads of older ones, if any is in {self.spec.table}; then publish the "
-                f"{withheld.count} withheld records with action retry_quarantine and reason {WITHHELD}"
+                f"{newest.uri}: no other content of it was loaded, or all of that is reverted",
+                f"publish the {withheld.count} withheld records with action retry_quarantine and reason "
+                f"{WITHHELD}"
                 if withheld
                 else "nothing is left to do",
             )
-        if not withheld and not len(self._rows_of(newest.source_id)):
+        if not withheld and not len(self._rows_of(found.source_id)):
             raise _refused(
                 f"{newest.uri}: no row of its newest version {newest.version_id} is withheld or in "
                 f"{self.spec.table}, so its older rows would go and none come",
@@ -368,21 +369,22 @@ class ChangePlanner:
         table = self.lake.table(self.spec.table)
         return files.rows_by_source(table, files.committed_since(table, 0), [source_id])[source_id]
 
-    def _check_not_replaced(self, load: str, source: Document, reverted: Collection[str]) -> None:
-        """Raise Refused if a newer version of the source's object is in the table: both would be there."""
+    def _check_not_replaced(self, load: str, source: Document, own: Collection[str]) -> None:
+        """Raise Refused if other content of the source's object is in the table: both would be there.
+        ``own``: ids of the load's sources."""
+        from sluice.clients.objects import VERSION, ObjectVersion
+
         if plans.is_feed(source) or plans.is_generated(source):
             return
-        try:
-            newest = self._source.head(source["key"])
-        except Missing:
-            return
-        if newest.source_id in {source["source_id"], *reverted} or not len(self._rows_of(newest.source_id)):
-            return
-        raise _refused(
-            f"load {load!r}: a newer version of {newest.uri} is in {self.spec.table}, and the rows of both "
-            "would be there",
-            "revert the load of the newer version first",
-        )
+        loaded = VerifiedSources(self.ledger, self.lake, self.spec.table)
+        version = ObjectVersion(**{name: source[name] for name in VERSION})
+        for other in ObjectContents(self.ledger, self._source, loaded).look_up(version).others:
+            if other.source_id not in own and len(self._rows_of(other.source_id)):
+                raise _refused(
+                    f"load {load!r}: another version of {version.uri}, {other.version_id}, is in "
+                    f"{self.spec.table}, and the rows of both would be there",
+                    "revert the load of that version first",
+                )
 
     def _withheld(self) -> OffsetRanges:
         """The records that are withheld."""

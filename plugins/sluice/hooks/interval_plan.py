@@ -8,7 +8,6 @@ else the next is pinned. So a retry resumes, and late and corrected files are se
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,15 +16,17 @@ from typing import TYPE_CHECKING, Any
 from sluice.clients.errors import Missing, Unreachable
 from sluice.clients.run_documents import newest_load
 from sluice.hooks import load_plan as plans
+from sluice.hooks.object_contents import Found, ObjectContents
 from sluice.hooks.verified import NewSources, VerifiedSources, without_verified
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.backfill import Backfill, again, literal_prefix, matches
-from sluice.model.spec.ledger import Document, load_id_of, planned_key
+from sluice.model.spec.ledger import Document, load_id_of
+from sluice.model.verification.contents import Known
 
 if TYPE_CHECKING:
     from sluice.clients.kafka_admin import KafkaAdmin
     from sluice.clients.ledger import Ledger
-    from sluice.clients.objects import Bucket, ObjectVersion
+    from sluice.clients.objects import Bucket
     from sluice.hooks.load_plan import Heads
 
 ATTEMPTS = 5
@@ -62,7 +63,7 @@ class IntervalFiles:
         for _ in range(ATTEMPTS):
             load = newest_load(self.ledger, run_id)
             before = plans.plan_of(self.ledger, load) if load else None
-            found = self.find(begin, before)
+            found = self.find(begin)
             if before is not None and _is_same(before, found):
                 return before
             load = load_id_of(run_id, load)
@@ -86,55 +87,72 @@ class IntervalFiles:
             ErrorCode.SYSTEM_UNREACHABLE,
         )
 
-    def find(self, begin: datetime, before: Document | None) -> NewSources:
-        """The current versions of the interval's objects that no load verified, without corrected files.
+    def find(self, begin: datetime) -> NewSources:
+        """The current versions of the interval's objects that no load verified, without corrected files; they
+        are in the index of contents.
 
-        ``more``: ``corrected``, those of which an older version was planned and not taken out by a change,
-        so its rows may be in the table; ``known``, the source ids seen per key, also those of ``before``,
-        the run's earlier plan.
+        ``more``: ``corrected``, those of which other content was planned and not taken out by a change, so
+        its rows may be in the table; ``uploaded_again``, those with the content of an earlier version.
         """
         pattern = self.backfill.keys(begin)
-        current: dict[str, ObjectVersion] = {}
-        known: dict[str, set[str]] = defaultdict(set)
-        for key, source_ids in (before or {}).get("known", {}).items():
-            known[key].update(source_ids)
-        for version, is_latest in self.bucket.versions(literal_prefix(pattern)):
-            if matches(pattern, version.key):
-                known[version.key].add(version.source_id)
-                if is_latest:
-                    current[version.key] = version
+        current = {
+            version.key: version
+            for version, is_latest in self.bucket.versions(literal_prefix(pattern))
+            if is_latest and matches(pattern, version.key)
+        }
         if not current:
             raise Missing(
                 f"s3://{self.bucket.name}/{pattern}: no object of this interval ends in .csv or .csv.gz. "
                 f"Fix: upload it, or correct [backfill] pattern; then {again(self.ledger.stream, begin)}",
                 ErrorCode.INTERVAL_EMPTY,
             )
-        documents = [plans.document_of(current[key]) for key in sorted(current)]
         verified = self.verified()
-        new = without_verified(documents, verified)
-        not_loaded = {document["source_id"] for document in new}
+        new = NewSources([], {"count": 0})
+
+        def choose(found: list[Found]) -> list[Found]:
+            nonlocal new
+            new = self._without_corrected(found, verified)
+            planned = {source["source_id"] for source in new}
+            chosen = [one for one in found if one.source_id in planned]
+            plans.check_headers(self.bucket, [one.version for one in chosen if one.is_own])
+            return [one for one in found if one.source_id in planned or one.known is Known.SAME]
+
+        ObjectContents(self.ledger, self.bucket, verified).claim(
+            [current[key] for key in sorted(current)], choose
+        )
+        return new
+
+    @staticmethod
+    def _without_corrected(found: list[Found], verified: VerifiedSources) -> NewSources:
+        reverted = [one.source_id for one in found if one.known is Known.REVERTED]
+        loadable = [one for one in found if one.known not in (Known.CHANGED, Known.REVERTED)]
+        new = without_verified([one.document() for one in loadable], verified)
+        not_loaded = {source["source_id"] for source in new}
         corrected = [
-            one | {"is_loaded": one["source_id"] not in not_loaded}
-            for document in documents
-            for one in self._corrected(document, known[document["key"]] - verified.reverted)
+            _corrected(one, is_loaded=one.known is not Known.CHANGED and one.source_id not in not_loaded)
+            for one in found
+            if one.others
         ]
-        left_out = {one["source_id"] for one in corrected}
-        to_load = [document for document in new if document["source_id"] not in left_out]
-        plans.check_headers(self.bucket, [current[document["key"]] for document in to_load])
+        left_out = {one.source_id for one in found if one.others}
         more = {
             "corrected": corrected,
-            "known": {key: sorted(source_ids) for key, source_ids in sorted(known.items())},
+            "uploaded_again": [one.uploaded_again() for one in found if not one.is_own],
         }
-        return NewSources(to_load, new.verified, new.reverted, more)
+        to_load = (source for source in new if source["source_id"] not in left_out)
+        return NewSources(to_load, new.verified, [*new.reverted, *reverted], more)
 
-    def _corrected(self, document: Document, known: set[str]) -> list[Document]:
-        # A planned version may have rows on the topic, verified or not.
-        for source_id in sorted(known - {document["source_id"]}):
-            planned = self.ledger.get(planned_key(source_id))
-            if planned is not None:
-                keep = {name: document[name] for name in ("source_id", "bucket", "key", "version_id")}
-                return [{**keep, "loaded": source_id, "loaded_version_id": planned.get("version_id")}]
-        return []
+
+def _corrected(one: Found, *, is_loaded: bool) -> Document:
+    other, version = one.others[-1], one.version
+    return {
+        "source_id": version.source_id,
+        "bucket": version.bucket,
+        "key": version.key,
+        "version_id": version.version_id,
+        "loaded": other.source_id,
+        "loaded_version_id": other.version_id,
+        "is_loaded": is_loaded,
+    }
 
 
 def corrected_message(one: Document, stream: str) -> str:
@@ -154,7 +172,7 @@ def _is_same(plan: Document, found: NewSources) -> bool:
     """Whether the plan has the same files to load, and leaves out the same."""
     return (
         _ids(plan["sources"]) == _ids(found)
-        and plan["corrected"] == found.more["corrected"]
+        and all(plan[name] == found.more[name] for name in ("corrected", "uploaded_again"))
         and plan["reverted"] == found.reverted
     )
 

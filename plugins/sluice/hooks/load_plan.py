@@ -13,12 +13,15 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from sluice.clients.errors import Refused
+from sluice.hooks.object_contents import Found, ObjectContents
 from sluice.hooks.verified import NewSources, VerifiedSources, without_verified
 from sluice.model.error_codes import ErrorCode
+from sluice.model.messages import MAX_PROBLEMS, summarize
 from sluice.model.spec import generator as generated
 from sluice.model.spec import load_params
 from sluice.model.spec.generator import Generator
 from sluice.model.spec.ledger import Document, planned_key, produced_key, run_key
+from sluice.model.verification.contents import Known
 from sluice.model.verification.ranges import OffsetRanges
 
 if TYPE_CHECKING:
@@ -107,39 +110,77 @@ def _check_params(
 def object_sources(
     ledger: Ledger, bucket: Bucket, params: Mapping[str, Any], verified: VerifiedSources | None = None
 ) -> NewSources:
-    """The object versions that ``params`` (source_prefix, objects) select, without verified ones.
+    """The object versions that ``params`` (source_prefix, objects) select, without verified ones (unless
+    ``verify_again``). Without ``verified`` nothing is known of earlier loads.
 
-    With ``withhold`` each is ``withheld``: the stream leaves its records to a change. Raises
-    Missing if an object does not exist, Refused if one has no header line or is to be withheld and replaces
-    nothing.
+    A version with the content of an earlier one is that one's source; the plan names it as
+    ``uploaded_again``. With ``withhold`` each new one is ``withheld``: the stream leaves its records to a
+    change. Raises Missing if an object does not exist, Refused if one has no header line, is to be withheld
+    and replaces nothing, or has other content than what was loaded under its key, unless ``withhold`` or
+    ``load_changed_objects``.
     """
     objects = bucket.resolve(params.get("source_prefix") or "", params.get("objects") or ())
     by_id = {source.source_id: source for source in objects}
-    withheld = {"withheld": True} if params.get("withhold") else {}
-    new = without_verified([{**document_of(source), **withheld} for source in by_id.values()], verified)
+    before = None if params.get("verify_again") else verified
+    new = without_verified([document_of(source) for source in by_id.values()], before)
     selected = [by_id[document["source_id"]] for document in new]
-    check_headers(bucket, selected)
-    if withheld:
-        check_older(ledger, bucket, selected)
-    return new
+    withheld = {"withheld": True} if params.get("withhold") else {}
+    if verified is None:
+        check_headers(bucket, selected)
+        return NewSources((document | withheld for document in new), new.verified, new.reverted)
+    is_asked = bool(withheld or params.get("load_changed_objects"))
+    contents = ObjectContents(ledger, bucket, verified, is_asked)
+
+    def choose(found: list[Found]) -> list[Found]:
+        if changed := [one for one in found if one.known is Known.CHANGED and not is_asked]:
+            raise _changed(contents, changed)
+        if withheld:
+            _check_replaces(found)
+        check_headers(bucket, [one.version for one in found if one.is_own])
+        return [one for one in found if one.known is not Known.REVERTED]
+
+    found = contents.claim(selected, choose)
+    own = [one.document() | withheld for one in found if one.is_own]
+    same = [one.document() | withheld for one in found if one.known is Known.SAME]
+    again = without_verified(same, before)
+    return NewSources(
+        [*own, *again],
+        VerifiedSources.both(new.verified, again.verified),
+        [*new.reverted, *(one.source_id for one in found if one.known is Known.REVERTED)],
+        {"uploaded_again": [one.uploaded_again() for one in found if not one.is_own]},
+    )
 
 
-def older_sources(ledger: Ledger, bucket: Bucket, newest: ObjectVersion) -> set[str]:
-    """The ids of the object's earlier versions, as far as the bucket keeps them, that a load has planned."""
-    earlier = {version.source_id for version in bucket.earlier(newest)} - {newest.source_id}
-    return {one for one in earlier if ledger.get(planned_key(one)) is not None}
-
-
-def check_older(ledger: Ledger, bucket: Bucket, withheld: Iterable[ObjectVersion]) -> None:
+def _check_replaces(withheld: Iterable[Found]) -> None:
     """Raises Refused for an object that replaces nothing: its records would stay in quarantine."""
-    for source in withheld:
-        if not older_sources(ledger, bucket, source):
+    for one in withheld:
+        if one.known is Known.NEW:
             raise Refused(
-                f"{source.uri}: no earlier version that the bucket keeps was loaded, so withheld records "
-                "would wait for nothing. Fix: load it without withhold, after a revert of the load of an "
-                "older version if the bucket has deleted that",
+                f"{one.version.uri}: no other content of it was loaded, or all of that was reverted, so "
+                "withheld records would wait for nothing. Fix: load it without withhold",
                 ErrorCode.INVALID_PARAMETER,
             )
+
+
+def _changed(contents: ObjectContents, changed: Sequence[Found]) -> Refused:
+    """Why objects are not loaded of which other content was loaded before."""
+    problems, stream = [], contents.ledger.stream
+    for one in changed[:MAX_PROBLEMS]:
+        other = one.others[-1]
+        run, is_sent = contents.run_of(other)
+        problems.append(
+            f"{one.version.uri}: its version {one.version.version_id or one.version.etag} has other content "
+            f"than its version {other.version_id or other.etag}, which run {run!r} "
+            f"{'has loaded' if is_sent else 'has planned, and may have sent a part of'}"
+        )
+    if more := len(changed) - len(problems):
+        problems.append(f"and {more} more")
+    return Refused(
+        f"{'; '.join(problems)}. Nothing was sent. Fix: trigger {stream}_load with objects and withhold, "
+        f"then {stream}_change with action replace; or {stream}_load with load_changed_objects, which loads "
+        "the rows beside the older ones",
+        ErrorCode.KEY_ALREADY_LOADED,
+    )
 
 
 def document_of(source: ObjectVersion) -> Document:
@@ -212,12 +253,14 @@ def _plan_source(
         was = "with" if planned.get("withheld") else "without"
         raise Refused(
             f"{name_of(source)} was planned {was} withhold by run {planned['run_id']!r}, and is sent as "
-            f"it was planned; nothing was sent. Fix: trigger it {was} withhold, or upload the file again",
+            f"it was planned; nothing was sent. Fix: trigger it {was} withhold",
             ErrorCode.INVALID_PARAMETER,
         )
     # What was planned just now was never sent.
     is_new = planned is document
-    return {**planned, "produced": not is_new and _produced(ledger, planned) is not None}
+    # Of two versions with the same content the newest is read: an earlier one may be gone.
+    newest: Document = {name: source[name] for name in ("version_id", "etag") if name in source}
+    return {**planned, **newest, "produced": not is_new and _produced(ledger, planned) is not None}
 
 
 def _produced(ledger: Ledger, source: Document) -> Document | None:
@@ -298,7 +341,7 @@ def _again(source: Document) -> str:
         return "trigger a new run"
     if is_generated(source):
         return "trigger a new run with another seed"
-    return "upload the file again (a new version is a new source)"
+    return "upload the file again (for another topic it is a new source)"
 
 
 def pending(ledger: Ledger, plan: Document) -> Iterator[Document]:
@@ -363,6 +406,7 @@ def summary(ledger: Ledger, plan: Document, document: Document) -> dict[str, Any
     """What was produced, as a return value: counts, and where the ledger has each source. ``document``: of
     :func:`complete`."""
     run_id, sent = plan["run_id"], document["sources"].values()
+    again = {"uploaded_again": names_again(plan)} if "uploaded_again" in plan else {}
     return {
         "topic": plan["topic"],
         "records": offsets_of_all(document).count,
@@ -370,9 +414,15 @@ def summary(ledger: Ledger, plan: Document, document: Document) -> dict[str, Any
         "sent_by_earlier_runs": sum(source["run_id"] != run_id for source in sent),
         "verified_before": plan.get("verified_before", {}).get("count", 0),
         "reverted": len(plan.get("reverted", [])),
+        **again,
         "plan": ledger.uri(run_key(run_id, "plan")),
         "produced": ledger.uri(run_key(run_id, "produced")),
     }
+
+
+def names_again(plan: Document) -> str:
+    """The objects whose newest version has the content of an earlier one: the first few, and their number."""
+    return summarize([f"s3://{one['bucket']}/{one['key']}" for one in plan.get("uploaded_again", [])])
 
 
 def now() -> str:

@@ -15,9 +15,11 @@ from sluice.clients.lake import rows as held
 from sluice.clients.lake.batches import BatchLog
 from sluice.clients.lake.catalog import Lake, position, sequence_since
 from sluice.clients.ledger import Ledger
-from sluice.clients.objects import Bucket, ObjectVersion
+from sluice.clients.objects import VERSION, Bucket, ObjectVersion
 from sluice.clients.s3 import removed_by
 from sluice.hooks import load_plan
+from sluice.hooks.object_contents import ObjectContents
+from sluice.hooks.verified import VerifiedSources
 from sluice.io.s3 import split
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.ledger import Document, planned_key, produced_key
@@ -87,7 +89,7 @@ class StreamTrace:
     def source(self, uri: str, version_id: str = "") -> SourceTrace:
         """The rows of an object version; of the current one without ``version_id``."""
         bucket, key = split(uri)
-        source_id = id_of(bucket, key, version_id) if version_id else self._bucket(bucket).head(key).source_id
+        source_id = id_of(bucket, key, version_id) if version_id else self._current(bucket, key)
         planned = self._planned(source_id, f"{uri} version {version_id or '(the current one)'}")
         files = {
             found.file: found.offsets
@@ -100,6 +102,13 @@ class StreamTrace:
             )
         ]
         return SourceTrace(self.spec.topic.name, self._source(source_id, planned), files, rejected)
+
+    def _current(self, bucket: str, key: str) -> str:
+        """The source as which the object's current version is loaded: that of an earlier one, if that has the
+        same content."""
+        source = self._bucket(bucket)
+        verified = VerifiedSources(self.ledger, self.lake, self.spec.table)
+        return ObjectContents(self.ledger, source, verified).look_up(source.head(key)).source_id
 
     def _table(self, where: str) -> Table:
         return self.lake.table(self.spec.table if where == TABLE else self.spec.quarantine_table)
@@ -136,7 +145,7 @@ class StreamTrace:
             raise Missing(
                 f"{what}: no load of {self.spec.name} has planned it "
                 f"({self.ledger.uri(planned_key(source_id))} does not exist). Fix: check object, version and "
-                "stream; an overwritten object is a source per version",
+                "stream; an overwritten object is a source per content",
                 ErrorCode.DOCUMENT_NOT_FOUND,
             )
         return planned
@@ -155,9 +164,7 @@ class StreamTrace:
     def _line(self, planned: Document, row: int) -> int | None:
         if load_plan.is_generated(planned) or load_plan.is_feed(planned):
             return None
-        version = ObjectVersion(
-            planned["bucket"], planned["key"], planned["version_id"], planned["etag"], planned["size"]
-        )
+        version = ObjectVersion(**{name: planned[name] for name in VERSION})
         return self._bucket(planned["bucket"]).line_of_row(version, row)
 
     def _absent_row(self, planned: Document, row: int, line: int | None) -> Absent:

@@ -58,7 +58,10 @@ class VerifiedSources:
             found = verified_of(key)
             if found is None:
                 continue
-            source_id, total = found
+            source_id, total, same_as = found
+            # Its rows are those of the other source, which a change may have taken out since.
+            if same_as in self.reverted:
+                continue
             keys[total] = key
             if source_id in requested:
                 totals[source_id] = min(total, totals.get(source_id, total))
@@ -85,6 +88,14 @@ class VerifiedSources:
             self.ledger.keys(verified_prefix(self.lineage, source_id)) for source_id in source_ids
         )
 
+    @staticmethod
+    def both(one: Document, other: Document) -> Document:
+        """What two answers of :meth:`among` rest on together."""
+        if not (one["count"] and other["count"]):
+            return one if one["count"] else other
+        newer = max(one, other, key=lambda rests_on: sum(_ends_of(rests_on).values()))
+        return {**newer, "count": one["count"] + other["count"]}
+
     def still(self, rests_on: Document) -> bool:
         """Whether what :meth:`among` returned is still so: no catalog was restored since."""
         if not rests_on.get("count"):
@@ -92,8 +103,8 @@ class VerifiedSources:
         return rests_on["lineage"] == self.lineage and covers(self.ends, _ends_of(rests_on))
 
     def record(self, documents: Sequence[Document], ends: Mapping[int, int]) -> None:
-        """Write a verified document for each (with ``source_id``). ``ends``: of all partitions of the topic,
-        read after the sources had been sent."""
+        """Write a verified document for each (with ``source_id``, and ``same_as`` if its rows are another
+        source's). ``ends``: of all partitions of the topic, read after the sources had been sent."""
         if self.lineage is None:
             return
         from sluice.io.s3 import at_once
@@ -101,7 +112,8 @@ class VerifiedSources:
         prefix, end_offsets = self.lineage, _as_json(ends)
 
         def put(document: Document) -> None:
-            key = verified_key(prefix, document["source_id"], sum(ends.values()))
+            total, same_as = sum(ends.values()), document.get("same_as", "")
+            key = verified_key(prefix, document["source_id"], total, same_as)
             self.ledger.put(key, {**document, "end_offsets": end_offsets})
 
         at_once(documents, put)

@@ -55,6 +55,7 @@ class ErrorCode(StrEnum):
     OFFSETS_NOT_THERE = "SLU-307", "Offsets are not on the topic"
     INTERVAL_EMPTY = "SLU-311", "Interval has no file"
     FILE_CORRECTED = "SLU-312", "Corrected file not loaded"
+    KEY_ALREADY_LOADED = "SLU-313", "Object has other content than the one loaded before"
     # Verification and reconciliation.
     LOAD_NOT_VERIFIED = "SLU-401", "Load verification failed"
     BATCH_NOT_VERIFIED = "SLU-402", "Batch verification failed"

@@ -9,6 +9,8 @@ from sluice.model.error_codes import CODE
 
 MAX_PROBLEMS = 3
 MAX_CHARACTERS = 500
+# Of a text that others wrote.
+MAX_QUOTED = 120
 # "LookupError: …", "sluice.model.spec.config.ConfigError: …", "org.apache.kafka.…TimeoutException: …",
 # "spark_jobs.common.producer.objects.CorruptObject: …": a dotted path with a class name at its end, or a
 # bare …Error.
@@ -20,6 +22,11 @@ def summarize(problems: Sequence[str]) -> str:
     shown = [_shortened(" ".join(problem.split())) for problem in problems[:MAX_PROBLEMS]]
     more = len(problems) - len(shown)
     return "; ".join([*shown, *([f"and {more} more"] if more else [])])
+
+
+def quoted(text: str, limit: int = MAX_QUOTED) -> str:
+    """``limit`` characters of a text of others: in quotes, with what is not printable escaped."""
+    return repr(text) if len(text) <= limit else f"{text[:limit]!r}…"
 
 
 def failure_reason(output: Sequence[str]) -> str:

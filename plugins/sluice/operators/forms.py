@@ -61,24 +61,26 @@ def _source(spec: StreamSpec) -> dict[str, Param]:
             name: Param(schema["default"], **{key: schema[key] for key in schema if key != "default"})
             for name, schema in spec.generator.schemas.items()
         } | _verify_again()
-    return _csv(spec.name) | _verify_again()
+    return _csv(spec.source_prefix) | _verify_again()
 
 
-def _csv(name: str) -> dict[str, Param]:
+def _csv(prefix: str) -> dict[str, Param]:
+    under = f"under {prefix}" if prefix else "in the source bucket"
     return {
         "source_prefix": Param(
-            f"{name}/",
+            prefix,
             type="string",
             title="Source prefix",
-            description="Every .csv and .csv.gz object of the source bucket under this prefix is loaded",
-            pattern="^[^/].*$",
+            description="Every .csv and .csv.gz object of the source bucket under this prefix is loaded: "
+            f"{prefix or 'everything'}, or a longer one",
+            pattern=_key_pattern(prefix),
         ),
         "objects": Param(
             [],
             type=["array", "null"],
-            items={"type": "string", "pattern": "^[^/].*\\.csv(\\.gz)?$"},
+            items={"type": "string", "pattern": _key_pattern(prefix, r"\.csv(\.gz)?")},
             title="Objects",
-            description="Keys in the source bucket, one per line; default: the prefix above",
+            description=f"Keys {under}, one per line; default: the prefix above",
         ),
         "withhold": Param(
             False,
@@ -87,7 +89,22 @@ def _csv(name: str) -> dict[str, Param]:
             description="For corrected files: keep their records in quarantine, until action replace of the "
             "change DAG publishes them in place of those of the older version",
         ),
+        "load_changed_objects": Param(
+            False,
+            type="boolean",
+            title="Load changed objects",
+            description="Load objects of which other content was loaded before under the same key; without "
+            "it, and without withhold, the load is refused. The rows of both contents are in the table then. "
+            "An object whose content a change took out is loaded again, too",
+        ),
     }
+
+
+def _key_pattern(prefix: str, end: str = "") -> str:
+    """Of keys within the stream's prefix: a regular expression for Python and for a browser."""
+    # Of what a prefix may have, a dot alone has a meaning there.
+    begin = prefix.replace(".", r"\.")
+    return rf"^(?!/)(?!(.*/)?\.\.?(/|$)){begin}[^\x00-\x1f\x7f]*{end}$"
 
 
 def _verify_again() -> dict[str, Param]:

@@ -23,6 +23,7 @@ from pyspark.sql.types import (
 )
 
 from sluice.model.error_codes import ErrorCode
+from sluice.model.messages import quoted
 from sluice.model.spec.stream import Csv
 from spark_jobs.common.kafka.avro import AvroSchema
 from spark_jobs.common.producer import usual_rows
@@ -46,10 +47,10 @@ def column_names(header: str, where: str) -> list[str]:
     for position, name in enumerate(lowered, start=1):
         if not name:
             raise InvalidHeader(
-                f"{where}: column {position} of the header has no name: {header!r}. Fix: name it"
+                f"{where}: column {position} of the header has no name: {quoted(header)}. Fix: name it"
             )
         if lowered.count(name) > 1:
-            raise InvalidHeader(f"{where}: the header names column {name!r} twice. Fix: rename one")
+            raise InvalidHeader(f"{where}: the header names column {quoted(name)} twice. Fix: rename one")
     return names
 
 
@@ -65,13 +66,14 @@ def layout(header: str, schema: AvroSchema, record: StructType, declared: Csv, w
     missing = [name for name in schema.required if name.lower() not in at]
     if missing:
         raise InvalidHeader(
-            f"{where}: column {missing[0]!r} is required and missing in the header: {', '.join(names)}"
+            f"{where}: column {missing[0]!r} is required and missing in the header: "
+            f"{quoted(', '.join(names))}"
         )
     known = {field.name.lower() for field in record.fields}
     extra = tuple((name, i) for i, name in enumerate(names) if name.lower() not in known)
     if extra and not (rest in record.names and isinstance(record[rest].dataType, MapType)):
         raise InvalidHeader(
-            f"{where}: column {extra[0][0]!r} of the header is not in the schema. Fix: add it, or name "
+            f"{where}: column {quoted(extra[0][0])} of the header is not in the schema. Fix: add it, or name "
             f"a map of strings of the schema as [csv] extra_columns (now {rest!r})"
         )
     for field in record.fields:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,6 +14,7 @@ from botocore.stub import Stubber
 
 from sluice.clients.errors import Missing, Refused, Unreachable
 from sluice.clients.objects import Bucket, Entry, ObjectVersion
+from sluice.model.error_codes import ErrorCode
 from tests.support.raising import raising
 
 WHEN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -55,6 +57,34 @@ def test_keys_win_over_the_prefix_and_count_once(s3: Any) -> None:
     client, stub = s3
     head(stub, "k.csv", "v")
     assert len(Bucket(client, "b").resolve("p/", ["k.csv", "k.csv"])) == 1
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["other/a.csv", "a.csv", "taxi", "taxi/../other/a.csv", "taxi/./a.csv", "taxi/..", "taxi/a\n.csv",
+     "taxi/\x1b[2Ja.csv", "/taxi/a.csv"],
+)  # fmt: skip
+def test_a_key_that_the_stream_does_not_declare_is_refused_before_s3_is_asked(s3: Any, key: str) -> None:
+    bucket = Bucket(s3[0], "b").within("taxi/")
+    asks: list[Callable[[], Any]] = [
+        lambda: bucket.resolve("taxi/", [key]),
+        lambda: bucket.resolve(key),
+        lambda: bucket.head(key),
+        lambda: list(bucket.versions(key)),
+    ]
+    for ask in asks:
+        with raising(Refused, "'taxi/'", repr(key), "[csv] prefix", "Fix: ") as refusal:
+            ask()
+        assert refusal.value.code is ErrorCode.INVALID_PARAMETER
+        assert str(refusal.value).isprintable()
+
+
+def test_a_key_of_a_listing_that_could_not_be_named_is_refused(s3: Any) -> None:
+    client, stub = s3
+    item = {"Key": "taxi/a\nSLU-000.csv", "VersionId": "v", "ETag": '"e"', "Size": 5, "IsLatest": True}
+    stub.add_response("list_object_versions", {"Versions": [item]})
+    with raising(Refused, repr("taxi/a\nSLU-000.csv")):
+        Bucket(client, "b").within("taxi/").resolve("taxi/2020/")
 
 
 @pytest.mark.parametrize("version", [None, "null"])

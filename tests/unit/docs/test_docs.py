@@ -588,7 +588,12 @@ def test_what_a_snapshot_and_the_ledger_say() -> None:
     run = [ledger.run_key("R", name).replace("R", "<run id>", 1) for name in of_run]
     run += [f"runs/<run id>/{name}-<n>.json" for name in (ATTEMPT, VERIFIED, REMOVED)]
     source = [ledger.planned_key("<source id>"), ledger.produced_key("<source id>")]
-    source += [ledger.verified_key("<lineage>", "<source id>", 0).replace(f"{0:019d}", "<end>")]
+    source += [
+        ledger.verified_key("<lineage>", "<source id>", 0, same).replace(f"{0:019d}", "<end>")
+        for same in ("", "<source id>")
+    ]
+    contents = ledger.contents_key("<lineage>", "<object>", 1)
+    source += [re.sub(r"\d{9}", "<countdown>", contents)]
     at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
     key = ledger.history_key("<kind>", at, "<suffix>").replace(ledger.moment(at), "<moment>")
     event = re.sub(r"\d{17}", "<countdown>", key)

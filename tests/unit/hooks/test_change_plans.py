@@ -14,6 +14,7 @@ import pytest
 from sluice.clients.errors import Refused
 from sluice.hooks import change_plans
 from sluice.hooks.change_plans import ChangePlanner
+from sluice.hooks.verified import VerifiedSources
 from sluice.model.spec import stream as streams
 from sluice.model.spec.ledger import produced_key
 from sluice.model.verification.change_plan import Action, ChangePlan, ChangeResult, RemovedRecord
@@ -188,7 +189,7 @@ def test_a_run_id_keeps_its_plan(world: World) -> None:
 
 def test_an_object_is_replaced_once_its_newest_version_is_loaded(world: World) -> None:
     world.refused(
-        "of the earlier versions that the bucket keeps none was loaded",
+        "no other content of it was loaded",
         action="replace",
         object="nyc_taxi/a.csv",
     )
@@ -199,7 +200,7 @@ def test_an_object_is_replaced_once_its_newest_version_is_loaded(world: World) -
     world.refused("object is empty", action="replace")
     old = world.source("a")
     world.loads.upload("a", rows=4)
-    world.loads.load("beside", objects=["nyc_taxi/a.csv"])
+    world.loads.load("beside", objects=["nyc_taxi/a.csv"], load_changed_objects=True)
     plan = world.plan(action="replace", object="s3://source/nyc_taxi/a.csv")
     assert (plan.sources_out, plan.reverts, plan.rows_in) == ((old,), (old,), OffsetRanges())
 
@@ -221,6 +222,25 @@ def test_the_withheld_rows_of_a_corrected_file_come_as_those_of_the_older_one_go
     world.refused("retention has deleted 0=[6,7)", action="replace", object="nyc_taxi/a.csv")
 
 
+def test_an_object_of_another_stream_is_no_ones_to_replace(world: World) -> None:
+    for key in ("other/a.csv", "s3://source/other/a.csv", "nyc_taxi/../other/a.csv"):
+        world.refused("the stream's objects are those under 'nyc_taxi/'", action="replace", object=key)
+
+
+def test_a_corrected_file_that_is_uploaded_twice_replaces_the_older_one(world: World) -> None:
+    old = world.source("a")
+    for run in ("corrected", "again"):
+        world.loads.upload("a", rows=4)
+        world.loads.load(run, objects=["nyc_taxi/a.csv"], withhold=True)
+    plan = world.plan(action="replace", object="nyc_taxi/a.csv")
+    assert (plan.sources_out, plan.rows_in) == ((old,), of({0: (6, 10)}))
+
+
+def test_an_object_that_is_uploaded_again_replaces_nothing(world: World) -> None:
+    world.loads.upload("a")
+    world.refused("no other content of it was loaded", action="replace", object="nyc_taxi/a.csv")
+
+
 def test_withheld_rows_come_by_no_other_action_unless_it_says_so(world: World) -> None:
     world.loads.upload("a", rows=4)
     world.loads.load("withheld", objects=["nyc_taxi/a.csv"], withhold=True)
@@ -233,19 +253,24 @@ def test_withheld_rows_come_by_no_other_action_unless_it_says_so(world: World) -
     assert (plan.rows_in, plan.withheld) == (of({0: (6, 10)}), True)
 
 
-def test_withheld_records_whose_older_version_the_bucket_deleted_are_not_doubled(world: World) -> None:
+def test_an_object_is_replaced_whose_older_version_the_bucket_deleted(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     old = world.source("a")
     world.loads.upload("a", rows=4)
     world.loads.load("withheld", objects=["nyc_taxi/a.csv"], withhold=True)
     del world.loads.s3.earlier["source", "nyc_taxi/a.csv"]
     assert old != world.source("a")
-    parts = ("revert the loads of older ones, if any is in", "then publish the 4 withheld records")
+    plan = world.plan(action="replace", object="nyc_taxi/a.csv")
+    assert (plan.sources_out, plan.rows_in.count) == ((old,), 4)
+    monkeypatch.setattr(VerifiedSources, "reverted", frozenset({old}))
+    parts = ("all of that is reverted", "publish the 4 withheld records")
     world.refused(*parts, action="replace", object="nyc_taxi/a.csv")
 
 
 def test_an_object_that_replaces_nothing_is_not_withheld(world: World) -> None:
     world.loads.upload("c")
-    with raising(Exception, "no earlier version", "was loaded", "Fix: load it without withhold"):
+    with raising(Exception, "no other content of it was loaded", "Fix: load it without withhold"):
         world.loads.produce("withheld", objects=["nyc_taxi/c.csv"], withhold=True)
 
 
@@ -264,7 +289,7 @@ def test_of_copies_of_a_withheld_row_one_comes_that_the_topic_still_has(world: W
 
 def test_an_object_whose_newest_version_was_reverted_replaces_nothing(world: World) -> None:
     world.loads.upload("a", rows=4)
-    world.loads.load("beside", objects=["nyc_taxi/a.csv"])
+    world.loads.load("beside", objects=["nyc_taxi/a.csv"], load_changed_objects=True)
     world.reverted("a")
     world.refused("a change took the rows of its newest", action="replace", object="nyc_taxi/a.csv")
 
@@ -272,9 +297,11 @@ def test_an_object_whose_newest_version_was_reverted_replaces_nothing(world: Wor
 def test_redo_of_a_load_whose_object_was_replaced_is_refused(world: World) -> None:
     old = world.source("a")
     world.loads.upload("a", rows=4)
-    world.loads.load("beside", objects=["nyc_taxi/a.csv"])
+    world.loads.load("beside", objects=["nyc_taxi/a.csv"], load_changed_objects=True)
     world.reverted("a", old)
-    world.refused("a newer version of s3://source/nyc_taxi/a.csv", "revert", action="redo", load="load-a")
+    # Also under a newest version that has no rows of its own.
+    world.loads.upload("a", rows=4)
+    world.refused("another version of s3://source/nyc_taxi/a.csv", "revert", action="redo", load="load-a")
 
 
 def test_a_replace_that_would_bring_nothing_is_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,7 +323,7 @@ def test_an_older_version_that_is_not_wholly_sent_is_not_replaced(world: World) 
 
 def test_a_source_is_sent_as_it_was_planned_first(world: World) -> None:
     world.loads.upload("a", rows=4)
-    world.loads.produce("first", objects=["nyc_taxi/a.csv"])
+    world.loads.produce("first", objects=["nyc_taxi/a.csv"], load_changed_objects=True)
     with raising(Exception, "was planned without withhold by run 'first'", "Fix: "):
         world.loads.produce("second", objects=["nyc_taxi/a.csv"], withhold=True)
     world.loads.upload("a", rows=5)

@@ -20,7 +20,9 @@ from sluice.clients.lake import rows as held
 from sluice.clients.lake.batches import BatchLog
 from sluice.clients.ledger import Ledger
 from sluice.clients.objects import Bucket, ObjectVersion
+from sluice.hooks.object_contents import ObjectContents
 from sluice.hooks.trace import StreamTrace
+from sluice.hooks.verified import VerifiedSources
 from sluice.model.spec import stream as streams
 from sluice.model.spec.ledger import planned_key, produced_key
 from sluice.model.trace.rows import QUARANTINE, TABLE, Absence
@@ -67,7 +69,9 @@ class Rig:
 
     def summary(self, ends: dict[int, int]) -> dict[str, str]:
         ranges = {0: (max(ends[0] - 3, 0), ends[0])} if ends[0] else {1: (0, 100)}
-        return lakes.summary("batch", 1, ends, ranges=ranges, more={"writer": "w1_a", "batch-id": "4"})
+        return lakes.summary(
+            "batch", 1, ends, ranges=ranges, more={"writer": "w1_a", "batch-id": "4", "topic-id": "t"}
+        )
 
     def plan(self, version: ObjectVersion, **more: Any) -> None:
         document = {**vars(version), "source_id": version.source_id, "run_id": "run_1", **more}
@@ -161,6 +165,7 @@ def test_a_row_in_neither_says_why(rig: Rig) -> None:
         return absent.why
 
     assert of_row(6) is Absence.NO_ROW
+    rig.s3.any_version = True
     rig.s3.objects["source", "trips.csv.gz"] = gzip.compress(CSV + b"7,7\n")
     assert of_row(6) is Absence.NOT_SENT
     rig.produced(0, 7)
@@ -187,6 +192,16 @@ def test_an_object_leads_to_its_rows_without_reading_files_that_hold_nothing_els
     lakes.append(rig.lake, [(0, 8), (0, 10)], source=rig.version.source_id)
     again = rig.trace.source(rig.version.uri)
     assert (again.rows, str(again.offsets)) == (7, "0=[0,5),[8,9),[10,11)")
+
+
+def test_an_object_that_was_uploaded_again_leads_to_the_rows_of_its_content(rig: Rig) -> None:
+    source = Bucket(rig.s3.as_client(), "source")
+    verified = VerifiedSources(rig.ledger, rig.lake, lakes.TABLE)
+    ObjectContents(rig.ledger, source, verified).claim([rig.version], lambda found: found)
+    before = rig.trace.source(rig.version.uri)
+    rig.s3.copies["source", rig.version.key] += 1
+    assert source.head(rig.version.key).source_id != rig.version.source_id
+    assert rig.trace.source(rig.version.uri) == before
 
 
 def test_what_was_written_before_the_plan_is_not_looked_at(rig: Rig) -> None:

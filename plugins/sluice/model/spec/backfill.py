@@ -70,8 +70,8 @@ def matches(keys: str, key: str) -> bool:
     return re.fullmatch("".join(parts), key) is not None
 
 
-def check(backfill: Backfill, where: str) -> None:
-    """Raises ConfigError."""
+def check(backfill: Backfill, prefix: str, where: str) -> None:
+    """``prefix``: of the stream's objects. Raises ConfigError."""
     # Airflow's own library for it; not needed to import the model.
     from croniter import croniter
 
@@ -91,10 +91,10 @@ def check(backfill: Backfill, where: str) -> None:
         raise ConfigError(
             f"{where}: backfill max_active_runs is {backfill.max_active_runs}; it must be at least 1"
         )
-    _check_pattern(backfill, fields, where)
+    _check_pattern(backfill, fields, prefix, where)
 
 
-def _check_pattern(backfill: Backfill, fields: list[str], where: str) -> None:
+def _check_pattern(backfill: Backfill, fields: list[str], prefix: str, where: str) -> None:
     pattern, found = backfill.pattern, _FIELD.findall(backfill.pattern)
     message = f"{where}: backfill pattern {pattern!r}"
     if unknown := sorted(set(found) - FIELDS):
@@ -104,6 +104,11 @@ def _check_pattern(backfill: Backfill, fields: list[str], where: str) -> None:
         raise ConfigError(
             f"{message}: it must begin with a folder or a name, without '/' in front, and without '['. "
             'Fix: write it as "folder/name_%Y-%m*.csv*"'
+        )
+    if not pattern.startswith(prefix) or {".", ".."} & set(pattern.split("/")):
+        raise ConfigError(
+            f"{message}: the stream's objects are those under {prefix!r}. Fix: begin it with that, or "
+            "declare another [csv] prefix"
         )
     missing = [
         " or ".join(f"%{one}" for one in some) for some in _needed(fields) if not set(some) & set(found)

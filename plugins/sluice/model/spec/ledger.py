@@ -5,7 +5,9 @@ A backfill's run has several loads; its documents are under ``<run_id>#<number>`
 
     sources/<source_id>/planned.json        the source, and its start offsets
     sources/<source_id>/produced.json       the offset ranges of its rows
-    verified/<lineage>/<source_id>-<end>.json   the load that verified it, and the topic's end offsets then
+    verified/<lineage>/<source_id>-<end>.json   the load that verified it, and the topic's end offsets then;
+                                            of a version with the content of another source: …-<that>.json
+    objects/<lineage>/<object>/<countdown>.json  the contents that loads planned under a key; newest first
     runs/<run_id, quoted>/plan.json         the run's sources, pinned by its first attempt
     runs/<run_id, quoted>/produced.json     the offset ranges of all of them
     runs/<run_id, quoted>/baseline.json     the tables' newest snapshots before the load
@@ -69,6 +71,7 @@ _MOMENT = "%Y%m%dT%H%M%S.%fZ"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Microseconds; in the year 2286.
 _LATEST = 10**16 - 1
+_LAST_NUMBER = 10**9 - 1
 
 
 def history_name(stream: str, component: str) -> str:
@@ -88,15 +91,31 @@ def verified_prefix(lineage: str, source_id: str = "") -> str:
     return f"verified/{lineage}/{source_id and f'{source_id}-'}"
 
 
-def verified_key(lineage: str, source_id: str, end: int) -> str:
-    """``end``: sum of the topic's end offsets when the source had been sent."""
-    return f"{verified_prefix(lineage, source_id)}{end:019d}.json"
+def verified_key(lineage: str, source_id: str, end: int, same_as: str = "") -> str:
+    """``end``: sum of the topic's end offsets when the source had been sent; ``same_as``: the id of the
+    source as which the version's content is in the table, if that is another one."""
+    return f"{verified_prefix(lineage, source_id)}{end:019d}{same_as and f'-{same_as}'}.json"
 
 
-def verified_of(key: str) -> tuple[str, int] | None:
-    """(source id, end) of a verified document by its key; None for another key."""
-    found = re.search(r"verified/[^/]+/([^/]+)-(\d+)\.json$", key)
-    return (found[1], int(found[2])) if found else None
+def verified_of(key: str) -> tuple[str, int, str] | None:
+    """(source id, end, same as) of a verified document by its key; None for another key."""
+    found = re.search(r"verified/[^/]+/([^/-]+)-(\d+)(?:-([^/-]+))?\.json$", key)
+    return (found[1], int(found[2]), found[3] or "") if found else None
+
+
+def contents_prefix(lineage: str, object_id: str) -> str:
+    """Of the documents with the contents that loads into a table planned of an object."""
+    return f"objects/{lineage}/{object_id}/"
+
+
+def contents_key(lineage: str, object_id: str, number: int) -> str:
+    """``number``: from 1 on; the newest sorts first."""
+    return f"{contents_prefix(lineage, object_id)}{_LAST_NUMBER - number:09d}.json"
+
+
+def contents_number(key: str) -> int:
+    """The number of a :func:`contents_key`."""
+    return _LAST_NUMBER - int(key.rsplit("/", 1)[1].removesuffix(".json"))
 
 
 def run_key(run_id: str, name: str) -> str:

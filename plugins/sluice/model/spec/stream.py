@@ -36,6 +36,8 @@ VARIABLE = "SLUICE_STREAMS"
 ENTRY_POINT = STREAMS / "__main__.py"
 # A function in a module of a stream's folder.
 FUNCTION = r"[a-z_][a-z0-9_]*:[a-z_][a-z0-9_]*"
+# Folders in the source bucket, none of them "." or "..".
+PREFIX = r"((?!\.{1,2}/)[A-Za-z0-9_.=-]+/)*"
 # Replication factor: the broker's default.
 BROKER_DEFAULT = -1
 # By the broker's clock: a record's timestamp is its arrival, whatever its sender's clock says.
@@ -114,10 +116,12 @@ class Supervision:
 @dataclass(frozen=True)
 class Csv:
     """``time_formats``: Spark's patterns, tried in this order. ``extra_columns``: the schema's map of strings
-    for columns that it does not name; without it such a column is an error."""
+    for columns that it does not name; without it such a column is an error. ``prefix``: of the keys of the
+    stream's objects in the source bucket, with the stream's ``{name}``; "": the whole bucket."""
 
     time_formats: list[str] = field(default_factory=lambda: ["yyyy-MM-dd HH:mm:ss"])
     extra_columns: str = ""
+    prefix: str = "{name}/"
 
 
 @dataclass(frozen=True)
@@ -188,6 +192,11 @@ class StreamSpec:
         if self.feed:
             return SourceType.FEED
         return SourceType.GENERATOR if self.generator else SourceType.CSV
+
+    @property
+    def source_prefix(self) -> str:
+        """Of the keys that a load or a backfill may read."""
+        return self.csv.prefix.replace("{name}", self.name)
 
     def feed_url(self, feeds: Mapping[str, str]) -> str:
         """The feed's URL of ``feeds`` (of a platform file), else its own.
@@ -308,7 +317,7 @@ def parse(text: str, where: str, overriding: Mapping[str, Any] | None = None, of
             raise ConfigError(
                 f"{where}: [backfill] with [{spec.source}]: only files have intervals. Fix: remove [backfill]"
             )
-        backfill_spec.check(spec.backfill, where)
+        backfill_spec.check(spec.backfill, spec.source_prefix, where)
     sinks = [sink for query in spec.queries.values() for sink in query.sinks]
     if PROGRESS_TOPIC.name in (spec.topic.name, *(sink.topic for sink in sinks)):
         raise ConfigError(
@@ -330,6 +339,11 @@ def _check_source(spec: StreamSpec, declared: Mapping[str, Any], where: str) -> 
         raise ConfigError(
             f"{where}: schema {spec.schema!r}: rows of CSV objects are sent as Avro. Fix: name an .avsc "
             "file, or add [feed] or [generator]"
+        )
+    if not re.fullmatch(PREFIX, spec.source_prefix):
+        raise ConfigError(
+            f"{where}: [csv] prefix {spec.source_prefix!r}: write folders of letters, digits and _ . = - "
+            'that end with "/", or "" for the whole bucket'
         )
     references = {"decode": spec.decode}
     if spec.feed:

@@ -234,8 +234,7 @@ def check_source_rows(
 
 def object_rows(hook: PlatformHook, source: Document) -> int:
     """The number of the pinned version's rows."""
-    from sluice.clients.objects import ObjectVersion
+    from sluice.clients.objects import VERSION, ObjectVersion
 
-    names = ("bucket", "key", "version_id", "etag", "size")
-    version = ObjectVersion(**{name: source[name] for name in names})
+    version = ObjectVersion(**{name: source[name] for name in VERSION})
     return hook.bucket(version.bucket).data_rows(version)

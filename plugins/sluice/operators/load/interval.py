@@ -59,7 +59,7 @@ class ProduceIntervalOperator(ProduceOperator):
         hook, spec = self.platform_hook, self.spec
         files = IntervalFiles(
             self.ledger,
-            hook.source,
+            hook.source.within(spec.source_prefix),
             self.spec.backfill,
             verified=lambda: VerifiedSources(self.ledger, hook.lake, spec.table),
             baseline=lambda load: inventory.record_before(hook.lake, spec, self.ledger, load),
@@ -84,7 +84,8 @@ class ProduceIntervalOperator(ProduceOperator):
 
 class CheckCorrectedFilesOperator(StreamOperator):
     """Fail, naming each, if the interval has a corrected file: its older version is loaded, so its rows would
-    be beside the old ones. The other files are loaded and verified by then. No retries."""
+    be beside the old ones. The other files are loaded and verified by then; the interval's asset event comes
+    once it is complete. No retries."""
 
     does = "names files that were corrected after they were loaded, and are not loaded"
     fails_if = "there is one"

@@ -54,6 +54,7 @@ class ProduceOperator(SparkJobOperator):
         with final_failures():
             kafka, topic = self.platform_hook.kafka, self.spec.topic.name
             plan = self.plan(context)
+            self._name_again(plan)
             address = self.ledger.uri(run_key(plan["run_id"], "plan"))
             self.submitted["plan"] = address
             # Usually the first tells; the job and `complete` leave out what is sent.
@@ -83,12 +84,20 @@ class ProduceOperator(SparkJobOperator):
             heads=lambda: self.platform_hook.lake.heads(self.spec.table, self.spec.quarantine_table),
         )
 
+    def _name_again(self, plan: Document) -> None:
+        for one in plan.get("uploaded_again", []):
+            self.log.info(
+                "uploaded again, same content as a version that was planned before: s3://%s/%s version=%s "
+                "same_as=%s source_id=%s reverted=%s",
+                one["bucket"], one["key"], one["version_id"], one["loaded_version_id"], one["same_as"],
+                one["is_reverted"],
+            )  # fmt: skip
+
     def _sources(self, context: Context, params: Document) -> list[Document]:
-        verified = None
-        if not params.get("verify_again"):
-            verified = VerifiedSources(self.ledger, self.platform_hook.lake, self.spec.table)
+        verified = VerifiedSources(self.ledger, self.platform_hook.lake, self.spec.table)
         if self.spec.generator is None:
-            return plans.object_sources(self.ledger, self.platform_hook.source, params, verified)
+            source = self.platform_hook.source.within(self.spec.source_prefix)
+            return plans.object_sources(self.ledger, source, params, verified)
         moment = context.get("logical_date") or datetime.now(UTC)
-        source = plans.generated_source(self.spec.generator, context["run_id"], params, moment)
-        return without_verified(source, verified)
+        generated = plans.generated_source(self.spec.generator, context["run_id"], params, moment)
+        return without_verified(generated, None if params.get("verify_again") else verified)

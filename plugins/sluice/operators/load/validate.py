@@ -22,6 +22,8 @@ from sluice.operators.load.interval import load_id
 from sluice.operators.quarantine import QuarantineOperator
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context
     from pyiceberg.table import Table
@@ -42,7 +44,8 @@ class ValidationResult:
     """``sources``: the plan's sources, each with its reconciliation; ``limit``: quarantined percent;
     ``verified_before``: of the sources that an earlier load verified, from the plan; ``reverted``:
     number of sources that a change took out, which no load brings back; ``withheld``: of the quarantined
-    rows, those that a change is to publish; ``removed``: offsets that a change took out singly."""
+    rows, those that a change is to publish; ``removed``: offsets that a change took out singly;
+    ``uploaded_again``: the objects of the plan whose newest version has the content of an earlier one."""
 
     offsets: OffsetVerification
     sources: list[tuple[Document, Reconciliation]]
@@ -52,6 +55,7 @@ class ValidationResult:
     reverted: int = 0
     withheld: int = 0
     removed: OffsetRanges = EMPTY
+    uploaded_again: Sequence[Document] = ()
 
     @property
     def source_rows(self) -> int:
@@ -148,6 +152,7 @@ class ValidateOperator(QuarantineOperator):
             reverted=len(plan.get("reverted", [])),
             withheld=sum(map(len, load.withheld.values())),
             removed=sent.intersect(removed.single_offsets),
+            uploaded_again=plan.get("uploaded_again", []),
         )
         self.log.info("%s", report(result))
         for name in ("gaps", "duplicates", "unexpected"):
@@ -226,10 +231,11 @@ class ValidateOperator(QuarantineOperator):
     def _verified(proof: Document, sources: list[Document]) -> list[Document]:
         """The documents of the sources that a later load may have again; a feed's are each run's own."""
         again = {source["source_id"] for source in sources if not plans.is_feed(source)}
+        # Also a version with the content of one of the table's sources: the next load need not compare it.
+        same = [one for one in proof["uploaded_again"] if not one["is_reverted"]]
         return [
             {**source, "run_id": proof["run_id"], "at": proof["at"]}
-            for source in proof["sources"]
-            if source["source_id"] in again
+            for source in [*(s for s in proof["sources"] if s["source_id"] in again), *same]
         ]
 
     def wrong_columns(self, table: Table) -> list[str]:
@@ -264,6 +270,7 @@ def report(result: ValidationResult) -> str:
         ["verified before", f"{result.verified_before['count']} sources, not verified again"],
         ["reverted", f"{result.reverted} sources, left out (action redo of the change DAG)"],
         ["removed", f"{result.removed.count} records, by action remove of the change DAG"],
+        ["uploaded again", f"{len(result.uploaded_again)} objects with the same content, loaded once"],
     ]
     return failures.table(head, rows) + "\n" + failures.table(["check", "result"], lines)
 
@@ -299,6 +306,7 @@ def document(
         "verified_before": result.verified_before,
         "reverted": result.reverted,
         "removed": result.removed.count,
+        "uploaded_again": list(result.uploaded_again),
         "at": plans.now(),
     }
 
@@ -308,4 +316,4 @@ def short(proof: Document, address: str) -> Document:
     thousands of sources."""
     counts = {name: value for name, value in proof.items() if name != "ranges"}
     count = {"sources": len(proof["sources"]), "verified_before": proof["verified_before"]["count"]}
-    return {**counts, **count, "proof": address}
+    return {**counts, **count, "uploaded_again": plans.names_again(proof), "proof": address}

@@ -47,13 +47,13 @@ def test_a_wildcard_matches_no_slash_and_a_dot_is_a_dot(key: str, is_one: bool) 
 @pytest.mark.parametrize(
     ("schedule", "pattern"),
     [
-        ("@yearly", "a/%Y.csv"),
-        ("@monthly", "a/%Y/%m.csv"),
-        ("@daily", "a/%Y-%m-%d.csv"),
-        ("@daily", "a/%Y%j.csv"),
-        ("@hourly", "a/%Y-%m-%dT%H.csv"),
-        ("0 6 * * 1", "a/%Y-%m-%d.csv"),
-        ("*/15 * * * *", "a/%Y%m%d%H%M.csv"),
+        ("@yearly", "rides/%Y.csv"),
+        ("@monthly", "rides/%Y/%m.csv"),
+        ("@daily", "rides/%Y-%m-%d.csv"),
+        ("@daily", "rides/%Y%j.csv"),
+        ("@hourly", "rides/%Y-%m-%dT%H.csv"),
+        ("0 6 * * 1", "rides/%Y-%m-%d.csv"),
+        ("*/15 * * * *", "rides/%Y%m%d%H%M.csv"),
     ],
 )
 def test_a_pattern_with_the_schedules_fields_is_right(schedule: str, pattern: str) -> None:
@@ -71,13 +71,15 @@ def test_a_pattern_with_the_schedules_fields_is_right(schedule: str, pattern: st
         ({"schedule": "@daily"}, ("several intervals", "'@daily'", "%d or %j")),
         ({"schedule": "0 6 * * 1"}, ("several intervals", "%d or %j")),
         ({"schedule": "0 6 1 * 1"}, ("several intervals", "%d or %j")),
-        ({"schedule": "@hourly", "pattern": "a/%Y%m%d.csv"}, ("several intervals", "%H")),
+        ({"schedule": "@hourly", "pattern": "rides/%Y%m%d.csv"}, ("several intervals", "%H")),
         ({"pattern": "rides/%m.csv"}, ("several intervals", "%Y")),
         ({"pattern": "rides/all.csv"}, ("several intervals", "%Y")),
         ({"pattern": "rides/%B-%Y-%m.csv"}, ("'%B'", "%j")),
         ({"pattern": "/rides/%Y-%m.csv"}, ("begin with a folder",)),
         ({"pattern": "*/%Y-%m.csv"}, ("begin with a folder",)),
         ({"pattern": "rides/[ab]%Y-%m.csv"}, ("'['",)),
+        ({"pattern": "other/%Y-%m.csv"}, ("'rides/'", "[csv] prefix")),
+        ({"pattern": "rides/../other/%Y-%m.csv"}, ("'rides/'", "[csv] prefix")),
         ({"start_date": "01.01.2009"}, ("start_date", "'01.01.2009'", "2019-01-31")),
     ],
 )

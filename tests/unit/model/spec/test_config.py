@@ -359,6 +359,23 @@ def test_a_wrong_feed_table_or_partition_is_refused(change: tuple[str, str], wor
     assert words in str(caught.value)
 
 
+def test_a_streams_objects_are_in_a_folder_of_its_name_unless_it_declares_another() -> None:
+    assert stream.parse(MINIMAL, "stream.toml").source_prefix == "rides/"
+    for prefix in ("", "a/", "team-1/rides_2.0/v=1/"):
+        found = stream.parse(f'{MINIMAL}\n[csv]\nprefix = "{prefix}"', "stream.toml")
+        assert found.source_prefix == prefix
+    found = stream.parse(MINIMAL + '\n[csv]\nprefix = "team/{name}/"', "stream.toml")
+    assert found.source_prefix == "team/rides/"
+
+
+@pytest.mark.parametrize(
+    "prefix", ["rides", "/", "/a/", "a//b/", "../b/", "a/../b/", "a/./", "a*/", "a b/", "a(/", "ä/", "a/\\n"]
+)
+def test_a_prefix_that_bounds_nothing_is_refused(prefix: str) -> None:
+    with raising(ConfigError, "stream.toml", "[csv] prefix", "folders", 'that end with "/"'):
+        stream.parse(f'{MINIMAL}\n[csv]\nprefix = "{prefix}"', "stream.toml")
+
+
 @pytest.mark.parametrize("key", ["read_timeout_seconds", "max_in_flight", "lock_seconds"])
 def test_every_number_of_a_feed_is_1_or_more(key: str) -> None:
     text = (MINIMAL + FEED).replace("[feed]", f"[feed]\n{key} = 0")

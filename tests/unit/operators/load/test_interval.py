@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,12 @@ from sluice.clients.run_documents import newest_load
 from sluice.hooks import interval_plan
 from sluice.hooks import load_plan as plans
 from sluice.hooks.verified import VerifiedSources
+from sluice.model.spec import stream as streams
 from sluice.model.spec.ledger import planned_key, run_key
+from sluice.model.verification.quarantine import DUPLICATE
 from sluice.operators.load.interval import CheckCorrectedFilesOperator, ProduceIntervalOperator, load_id
 from sluice.operators.load.published import WaitForPublishOperator
+from tests.support import lake as lakes
 from tests.support.loads import Loads
 from tests.support.raising import raising
 from tests.support.steps import ValidateRows, given
@@ -44,8 +48,6 @@ class Backfills(Loads):
 
     def correct(self, name: str, rows: int) -> None:
         """A new version; the bucket keeps the older one."""
-        place = "source", f"nyc_taxi/yellow_tripdata_{name}.csv"
-        self.s3.earlier.setdefault(place, []).append(self.s3.objects[place])
         self.put(name, rows)
 
     def send(self, begin: datetime | None = JUNE) -> dict[str, Any]:
@@ -173,6 +175,43 @@ def test_a_corrected_file_is_left_out_and_named_and_the_others_are_loaded(june: 
         june.check()
 
 
+def test_a_file_that_is_uploaded_again_is_no_corrected_one(june: Backfills) -> None:
+    june.run()
+    june.put("2020-06")
+    proof = june.run()
+    assert (june.keys(), june.end, proof["verified_before"]) == ([], ROWS, 1)
+    assert proof["uploaded_again"] == "s3://source/nyc_taxi/yellow_tripdata_2020-06.csv"
+    assert june.check()["files"] == 0
+    plan = june.plan()["run_id"]
+    june.run()
+    assert june.plan()["run_id"] == plan, "no further plan for the same"
+
+
+def test_of_a_manual_load_too_a_corrected_file_is_left_out(june: Backfills) -> None:
+    """The index of contents is the stream's, not the run's."""
+    june.load("manual", objects=["nyc_taxi/yellow_tripdata_2020-06.csv"])
+    end = june.end
+    june.put("2020-06", ROWS + 4)
+    june.send()
+    assert (june.keys(), june.end) == ([], end)
+    with raising(AirflowFailException, "SLU-312", "2020-06.csv"):
+        june.check()
+
+
+def test_a_pattern_of_other_files_than_the_streams_is_refused(
+    june: Backfills, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that passed the declaration."""
+    spec = streams.load("nyc_taxi")
+    assert spec.backfill is not None
+    other = replace(spec.backfill, pattern="other/%Y-%m*.csv*")
+    monkeypatch.setattr(
+        ProduceIntervalOperator, "spec", property(lambda _: replace(spec, backfill=other)), raising=False
+    )
+    with raising(AirflowFailException, "SLU-104", "'other/2020-06'", "'nyc_taxi/'"):
+        june.send()
+
+
 def test_a_version_that_was_sent_and_never_verified_counts_as_loaded(june: Backfills) -> None:
     june.send()
     june.correct("2020-06", ROWS + 4)
@@ -204,7 +243,7 @@ def test_a_corrected_file_stays_a_finding_until_its_older_rows_are_out(
     june.run()
     (old,) = [source["source_id"] for source in june.plan()["sources"]]
     june.correct("2020-06", ROWS + 4)
-    june.load("manual", objects=["nyc_taxi/yellow_tripdata_2020-06.csv"])
+    june.load("manual", objects=["nyc_taxi/yellow_tripdata_2020-06.csv"], load_changed_objects=True)
     june.send()
     with raising(AirflowFailException, "SLU-312", "loaded beside them", "action=replace"):
         june.check()
@@ -259,6 +298,39 @@ def test_two_attempts_at_once_pin_one_plan(june: Backfills, monkeypatch: pytest.
     june.send()
     assert (len(june.keys()), june.plan()["run_id"], june.end) == (2, f"{RUN}#000002", ROWS + 2)
     assert june.prove()["published"] == ROWS + 2
+
+
+def test_a_load_and_a_backfill_that_send_an_object_at_once_both_verify_each_row_once(
+    june: Backfills, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The load is whole between the backfill's plan and its job, which sends copies: the consumer
+    quarantines them (tests/spark/test_writer.py)."""
+    key = "nyc_taxi/yellow_tripdata_2020-06.csv"
+    proofs = []
+
+    def late(_context: Any, _options: Any) -> None:
+        june.produce("manual", objects=[key])
+        (source,) = june.plan()["sources"]
+        lakes.quarantine(
+            june.lake,
+            [
+                {
+                    "stage": "consumer", "reason": f"{DUPLICATE} this row is in the table already",
+                    "_kafka_partition": 0, "_kafka_offset": june.end + row,
+                    "_source_id": source["source_id"], "_source_row": row,
+                }
+                for row in range(ROWS)
+            ],
+        )  # fmt: skip
+        june.commit([], rejected=ROWS)
+        proofs.append(june.validate("manual", max_quarantined_percent=0))
+
+    monkeypatch.setattr(june, "_send_interval", late)
+    proofs.append(june.run())
+    assert [(proof["published"], proof["quarantined"], proof["duplicates"]) for proof in proofs] == [
+        (ROWS, 0, 0), (ROWS, 0, 0),
+    ]  # fmt: skip
+    assert june.end == 2 * ROWS
 
 
 def test_what_an_interval_asks_does_not_grow_with_the_bucket(june: Backfills) -> None:

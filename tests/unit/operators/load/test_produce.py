@@ -67,17 +67,23 @@ def load(s3: Stubber, tmp_path: Path) -> Load:
 def test_an_object_that_is_missing(load: Load, s3: Stubber) -> None:
     s3.add_client_error("head_object", "404", http_status_code=404)
     with pytest.raises(AirflowFailException) as failure:
-        load.run(objects=["a/missing.csv"])
-    assert "s3://source/a/missing.csv" in str(failure.value)
+        load.run(objects=["nyc_taxi/missing.csv"])
+    assert "s3://source/nyc_taxi/missing.csv" in str(failure.value)
     assert load.kept.objects == {}
 
 
 def test_a_prefix_that_holds_nothing(load: Load, s3: Stubber) -> None:
-    version = {"Key": "nothing/here/readme.txt", "VersionId": "v", "ETag": '"e"', "Size": 1, "IsLatest": True}
+    version = {
+        "Key": "nyc_taxi/nothing/readme.txt",
+        "VersionId": "v",
+        "ETag": '"e"',
+        "Size": 1,
+        "IsLatest": True,
+    }
     s3.add_response("list_object_versions", {"Versions": [version]})
     with pytest.raises(AirflowFailException) as failure:
-        load.run(source_prefix="nothing/here/")
-    assert "s3://source/nothing/here/" in str(failure.value)
+        load.run(source_prefix="nyc_taxi/nothing/")
+    assert "s3://source/nyc_taxi/nothing/" in str(failure.value)
     assert load.kept.objects == {}
 
 
@@ -85,15 +91,15 @@ def test_an_object_of_no_bytes(load: Load, s3: Stubber) -> None:
     s3.add_response("head_object", HEAD)
     s3.add_response("get_object", {"Body": StreamingBody(io.BytesIO(b""), 0)})
     with pytest.raises(AirflowFailException) as failure:
-        load.run(objects=["a/no-bytes.csv"])
-    assert "s3://source/a/no-bytes.csv" in str(failure.value)
+        load.run(objects=["nyc_taxi/no-bytes.csv"])
+    assert "s3://source/nyc_taxi/no-bytes.csv" in str(failure.value)
     assert load.kept.objects == {}
 
 
 def test_a_bucket_that_does_not_answer_is_asked_again_by_the_next_attempt(load: Load, s3: Stubber) -> None:
     s3.add_client_error("head_object", "SlowDown", http_status_code=503)
     with pytest.raises(Unreachable):
-        load.run(objects=["a.csv"])
+        load.run(objects=["nyc_taxi/a.csv"])
 
 
 def test_a_run_id_that_is_used_again_with_other_params(load: Load) -> None:

@@ -50,7 +50,7 @@ def test_the_documents_name_the_load_that_verified_a_source(loads: Loads) -> Non
 
 def test_another_version_of_an_object_is_another_source(loads: Loads) -> None:
     loads.upload("a", ROWS + 1)
-    loads.load("r2")
+    loads.load("r2", load_changed_objects=True)
     assert planned(loads, "r2") == ["nyc_taxi/a.csv", "nyc_taxi/b.csv"]
 
 
