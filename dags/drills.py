@@ -35,6 +35,7 @@ DRILLS = {
     "checkpoint_damaged": "A corrupt checkpoint of the running writer, then no checkpoint",
     "record_dated_ahead": "A hit of the ISP stream dated 20 hours ahead, then hits of now: none is late",
     "object_uploaded_twice": "The same bytes uploaded again under a loaded key, and loaded again",
+    "everything_rejected": "Another producer sends records in Confluent's format, and nothing else arrives",
     "catalog_restored": "The catalog restored to before a compaction, under the running consumer",
     "catalog_killed": "kill -9 of PostgreSQL during a publish",
     "broker_killed": "kill -9 of Kafka's broker",

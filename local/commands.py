@@ -10,7 +10,7 @@ COMMANDS = {
     "status": "services and streams: state, health, lag, last event, supervision; JSON=1 for programs",
     "logs": "follow the logs of all services, or of one: make logs SERVICE=kafka",
     "demo": "the taxi load end to end, with the proof; or STREAM=wiki_changes, STREAM=isp_hits",
-    "drill": "inject 12 faults into a stack of its own and verify the data: build/drills.json",
+    "drill": "inject faults into a stack of its own and verify the data: build/drills.json",
     "sql": 'query the lake: make sql Q="select count(*) from nyc_taxi"',
     "put": "upload a file to the source bucket: make put FILE=rides.csv KEY=rides/rides.csv",
     "airflow": 'Airflow\'s commands on the stack: make airflow ARGS="dags list"',

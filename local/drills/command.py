@@ -18,6 +18,7 @@ from local.drills import (
     consumer_faults,
     load_faults,
     query_faults,
+    record_faults,
     result,
     service_faults,
 )
@@ -35,7 +36,7 @@ DISK_BYTES = 2 * 1024**3
 # In the order in which they run: the cheap ones first, the full disk last.
 DRILLS: dict[str, Drill] = {
     drill.name: drill
-    for faults in (consumer_faults, query_faults, load_faults, catalog_faults, service_faults)
+    for faults in (consumer_faults, query_faults, load_faults, record_faults, catalog_faults, service_faults)
     for drill in faults.DRILLS
 }
 

@@ -132,6 +132,11 @@ def detected_by_restartable_health(context: DrillContext) -> tuple[float, str] |
     return _first(context, lambda health: health in RESTARTABLE)
 
 
+def detected_by_rejecting(context: DrillContext) -> tuple[float, str] | None:
+    """Supervision: the stream rejects too many records."""
+    return _first(context, lambda health: health is Health.REJECTING)
+
+
 def _first(context: DrillContext, matches: Callable[[Health], bool]) -> tuple[float, str] | None:
     for event in events(context, "health"):
         if matches(Health(event["health"])):

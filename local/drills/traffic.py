@@ -41,7 +41,7 @@ class Trips:
 
 
 class TrafficGenerator:
-    """PER_SECOND external records, over all partitions in turn, from `start` to `stop`.
+    """PER_SECOND external records, over all partitions in turn, from `start` to `stop`, but while it pauses.
 
     The producer is idempotent: it sends nothing twice if the broker dies.
     """
@@ -60,10 +60,17 @@ class TrafficGenerator:
         self.failures: list[str] = []
         self._guard = threading.Lock()
         self._end = threading.Event()
+        self._pauses = threading.Event()
         self._thread = threading.Thread(target=self._run, name="traffic", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
+
+    def pause(self) -> None:
+        self._pauses.set()
+
+    def resume(self) -> None:
+        self._pauses.clear()
 
     def stop(self, seconds: float = 120.0) -> int:
         """Stop sending and wait for the deliveries; give the number of undelivered records. Idempotent."""
@@ -92,7 +99,8 @@ class TrafficGenerator:
 
     def _run(self) -> None:
         while not self._end.wait(1 / PER_SECOND):
-            self._send()
+            if not self._pauses.is_set():
+                self._send()
             self._producer.poll(0)
 
     def _send(self) -> None:

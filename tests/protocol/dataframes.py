@@ -65,7 +65,7 @@ class Rows:
     def select(self, *_: object) -> Rows:
         return self
 
-    drop = coalesce = repartition = select
+    drop = coalesce = repartition = persist = unpersist = select
 
     def writeTo(self, name: str) -> Write:  # noqa: N802
         return Write(self, name)

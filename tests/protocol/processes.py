@@ -14,6 +14,7 @@ from spark_jobs.common.consumer import writer as consumer
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.lake import quarantine, source_quarantine, writer_lease
 from spark_jobs.common.lake.iceberg import MAIN
+from spark_jobs.common.lake.quarantine import Malformed
 from spark_jobs.common.lake.source_quarantine import SourceQuarantine
 from spark_jobs.common.lake.writer_lease import run_with_lease
 from tests.protocol import dataframes, kafka, lake
@@ -42,6 +43,7 @@ REPLACED: Mapping[Any, Mapping[str, Any]] = {
     consumer: {
         # No record of a history is sent to be withheld.
         "without_withheld": lambda rows: rows,
+        "malformed_in": lambda bad: Malformed(len(bad.evaluate()), "a reason"),
         "now_ms": lambda: LATER_MS,
         "KEEP_SNAPSHOTS": 4,
         "RECORD_INTERVAL": 2,

@@ -77,7 +77,7 @@ def quarantine_before_publish(patch: pytest.MonkeyPatch) -> None:
     """A batch's rejected records are appended to main before its publish, unless they are there."""
 
     def stage(
-        self: BatchQuarantine, bad: Rows, writer: str, before: Rejections, after: Rejections
+        self: BatchQuarantine, bad: Rows, writer: str, before: Rejections, after: Rejections, newest: str
     ) -> list[str]:
         catalog, rejected = bad.spark.world.catalog, [r._replace(stage="consumer") for r in bad.evaluate()]
         present = places(catalog.tables[self.name].records(MAIN))

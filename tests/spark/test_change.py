@@ -95,6 +95,13 @@ class Changing(Stream):
         rows = self.spark.table(f"{CATALOG}.{self.spec.quarantine_table}").collect()
         return sorted((row["_kafka_partition"], row["_kafka_offset"], row["reason"]) for row in rows)
 
+    def rejected(self) -> tuple[int, int, str]:
+        """Records in quarantine, malformed ones so far, and the newest of these, as supervision sees it."""
+        with closing(Lake.open(self.platform)) as lake:
+            found = lake.position(self.spec.table, self.spec.quarantine_table)
+        assert found is not None
+        return found.rejected, found.malformed, found.newest_malformed
+
     def state(self) -> Any:
         owner = self.owner()
         owner.acquire()
@@ -310,6 +317,33 @@ def test_a_load_of_which_all_is_withheld_is_reverted_so_that_its_file_can_be_loa
         changes = lake.changes(stream.spec.table)
     read = partial(read_json, connect(stream.platform.s3))
     assert ChangeResult.at(changes.removed, read).reverted_sources == {B}
+
+
+def test_malformed_records_are_told_from_those_that_are_rejected_on_purpose(stream: Changing) -> None:
+    stream.send_rows(A, 0, ["a0", "bad1", "a2"])
+    stream.send_rows(B, 0, ["b0", "b1"], mark=WITHHELD_MARK)
+    owner = stream.owner()
+    running = stream.run(owner)
+    assert stream.rejected() == (3, 1, "partition 0, offset 1: it is bad")
+    # Duplicates, in a batch that rejects nothing else.
+    stream.send_rows(A, 0, ["a0"])
+    running.query.processAllAvailable()
+    assert stream.rejected() == (4, 1, "partition 0, offset 1: it is bad")
+    stream.send_rows(B, 1, ["bad0", "bad1"], first=2)
+    running.query.processAllAvailable()
+    assert stream.rejected() == (6, 3, "partition 1, offset 1: it is bad")
+    assert owner.state.rejected.malformed == 3
+    running.stop()
+    # The next writer's first snapshot does not know those of the newest batch; its first batch does.
+    assert stream.publish().state.rejected.malformed == 3
+    assert stream.rejected()[:2] == (6, 3)
+    stream.mended = True
+    stream.change(stream.plan("r1", Action.RETRY, rows_in=offsets({0: (1, 2)})))
+    assert stream.rejected()[:2] == (5, 3), "a change lowers what is in quarantine, not what was rejected"
+    stream.mended = False
+    stream.send_rows("c" * 16, 0, ["bad0"])
+    stream.publish()
+    assert stream.rejected()[:2] == (6, 4)
 
 
 def test_withheld_records_stay_withheld_when_they_are_replayed_or_tried_again(stream: Changing) -> None:

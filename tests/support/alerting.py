@@ -7,6 +7,7 @@ from sluice.model.health.status import Health
 ALERTING = frozenset(
     {
         Health.LAGGING,
+        Health.REJECTING,
         Health.DATA_AT_RISK,
         Health.DATA_LOST,
         Health.TOPIC_RECREATED,

@@ -90,5 +90,6 @@ def append(
     lake.catalog.load_table(TABLE).append(table, snapshot_properties=properties or {})
 
 
-def quarantine(lake: Lake, rows: list[dict[str, object]]) -> None:
-    lake.catalog.load_table(QUARANTINE).append(pa.Table.from_pylist(rows, schema=BAD_ROWS))
+def quarantine(lake: Lake, rows: list[dict[str, object]], properties: dict[str, str] | None = None) -> None:
+    table = pa.Table.from_pylist(rows, schema=BAD_ROWS)
+    lake.catalog.load_table(QUARANTINE).append(table, snapshot_properties=properties or {})

@@ -183,13 +183,9 @@ class History(Ledger):
         begin = now - timedelta(seconds=policy.restart_window_seconds)
         suspended = self.suspended()
         events = [(datetime.fromisoformat(event["at"]), event) for event in self.since("restart", begin)]
-        counted = max(
-            [
-                begin,
-                *(at for at, event in events if event.get("requested")),
-                *self._since("resume", begin).values(),
-            ]
-        )
+        # Each restart or start on request is one of these, and the newest says when, whatever its age.
+        resumed = max((at for _, at in self._back_to("resume", begin)), default=None)
+        counted = max([begin, resumed or begin, *(at for at, event in events if event.get("requested"))])
         return RestartHistory(
             restarts=sorted(
                 {
@@ -203,6 +199,7 @@ class History(Ledger):
             runtime_restart_at=max(
                 [begin.timestamp(), *(at.timestamp() for at, event in events if event.get("who") == RUNTIME)]
             ),
+            requested_at=resumed.timestamp() if resumed else 0.0,
         )
 
     def record_metadata(self, locations: Mapping[str, str], at: datetime, run: str) -> None:
@@ -260,13 +257,18 @@ class History(Ledger):
 
     def _since(self, kind: str, since: datetime) -> dict[str, datetime]:
         """Key -> time of the events from ``since`` on, oldest first; lists no older ones but a page."""
+        found = ((key, at) for key, at in self._back_to(kind, since) if at >= since)
+        return dict(sorted(found, key=lambda event: event[1]))
+
+    def _back_to(self, kind: str, since: datetime) -> list[tuple[str, datetime]]:
+        """Key and time of the events from ``since`` on, and of the one before them; lists no older ones but a
+        page."""
         found = []
         for key, at in self._events(kind):
-            if at >= since:
-                found.append((key, at))
-            elif not is_ascending(key):
+            found.append((key, at))
+            if at < since and not is_ascending(key):
                 break
-        return dict(sorted(found, key=lambda event: event[1]))
+        return found
 
     def _events(self, kind: str) -> Iterator[tuple[str, datetime]]:
         for key in self.keys(history_prefix(kind)):

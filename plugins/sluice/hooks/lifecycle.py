@@ -134,11 +134,11 @@ class Lifecycle:
         return _nothing(f"{ended.message()}, suspended")
 
     def resume(self, request: Request) -> bool:
-        """End the suspension. False if there was none."""
-        if self.history.suspended() is None:
-            return False
+        """End the suspension; False if there was none. Restarts and rejected records before it do not count
+        any more."""
+        was_suspended = self.history.suspended() is not None
         self.history.record("resume", request.document(), datetime.now(UTC))
-        return True
+        return was_suspended
 
     def _replace(
         self, kind: str, request: Request, assessed: HealthReport, process: ProcessStatus

@@ -22,6 +22,7 @@ from sluice.model.verification.incremental import (
 from sluice.model.verification.lineage import covers
 from sluice.model.verification.offsets import EMPTY
 from sluice.model.verification.ranges import OffsetRanges
+from sluice.model.verification.rejection import Share
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -36,7 +37,8 @@ DAMAGED = frozenset({ErrorCode.CORRUPT_OBJECT, ErrorCode.LAKE_FILE_MISSING})
 @dataclass(frozen=True)
 class Verified:
     """The state that a run verified: manifest lists of the tables, offsets in each. ``files``, ``read``,
-    ``manifests``: what it cost."""
+    ``manifests``: what it cost. ``malformed``: number of records that were rejected so far, and not on
+    purpose."""
 
     table_uuid: str
     snapshot_id: int
@@ -48,10 +50,21 @@ class Verified:
     files: int = 0
     read: int = 0
     manifests: int = 0
+    malformed: int = 0
 
     @property
     def count(self) -> int:
         return self.present.count + self.quarantined.count
+
+    def quarantined_since(self, earlier: Verified | None) -> int:
+        return self.quarantined.minus(_until(earlier)).count
+
+    def rejected_since(self, earlier: Verified | None) -> Share:
+        """The malformed records that are in quarantine, of those that were published since ``earlier``."""
+        malformed = self.malformed - (earlier.malformed if earlier else 0)
+        # A change may have published some of them.
+        malformed = max(min(malformed, self.quarantined_since(earlier)), 0)
+        return Share(malformed, self.present.minus(_until(earlier)).count + malformed)
 
     def to_document(self) -> Document:
         values = {name: value for name, value in asdict(self).items() if name not in _RANGES}
@@ -68,10 +81,15 @@ class Verified:
             {int(partition): end for partition, end in document["ends"].items()},
             OffsetRanges.from_json(document["present"]),
             OffsetRanges.from_json(document["quarantined"]),
+            malformed=document["malformed"],
         )
 
 
 _RANGES = ("present", "quarantined")
+
+
+def _until(earlier: Verified | None) -> OffsetRanges:
+    return OffsetRanges.from_ends({}, earlier.ends) if earlier else EMPTY
 
 
 def kept(table: Table, manifest_list: str | None) -> str | None:
@@ -129,7 +147,9 @@ class TableContents:
 
         # The table before the quarantine: a batch is published there first.
         table = self.lake.table(self.table)
-        at, snapshot = position(table), table.snapshot_by_name(MAIN)
+        has_quarantine = self.lake.location(self.quarantine) is not None
+        at = position(table, self.lake.table(self.quarantine) if has_quarantine else None)
+        snapshot = table.snapshot_by_name(MAIN)
         if at is None or snapshot is None:
             message = f"{self.table}: no snapshot of main that is kept says what it has published"
             return [Finding(FindingName.MAIN_MOVED, message)], None
@@ -160,6 +180,7 @@ class TableContents:
             len(diff.added) + len(diff.removed),
             read + changed,
             diff.manifests,
+            at.malformed,
         )
         return found, now
 

@@ -87,6 +87,12 @@ STREAM = (
     Gauge("published_records", "offsets that are published", _position("records"), is_counter=True),
     Gauge("quarantined_records", "of these, records in quarantine", _position("rejected"), is_counter=True),
     Gauge(
+        "malformed_records",
+        "records that were rejected, and not on purpose",
+        _position("malformed"),
+        is_counter=True,
+    ),
+    Gauge(
         "batches",
         "batches published since the API server's start",
         lambda live: float(live.counts.batches),

@@ -11,7 +11,7 @@ from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
 
 from sluice.hooks import change_plans
 from sluice.hooks.failures import final_failures
-from sluice.hooks.table_contents import TableContents
+from sluice.hooks.table_contents import TableContents, Verified
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.ledger import PROOF, Document, run_key
 from sluice.model.spec.maintenance import for_each_table
@@ -33,7 +33,14 @@ NOTHING = "nothing was loaded yet: there is nothing to compare"
 SETTLE_SECONDS = (5, 15, 40)
 SETTLING = frozenset({FindingName.OFFSETS_MISSING, FindingName.OFFSETS_IN_BOTH})
 # Found once: the state that is there is verified as a whole, and the next run starts from it.
-ONCE = frozenset({FindingName.TABLE_RESTORED, FindingName.MAIN_MOVED, FindingName.FOREIGN_COMMIT})
+ONCE = frozenset(
+    {
+        FindingName.TABLE_RESTORED,
+        FindingName.MAIN_MOVED,
+        FindingName.FOREIGN_COMMIT,
+        FindingName.RECORDS_REJECTED,
+    }
+)
 EARLIER_SECONDS = 26 * 3600.0
 
 
@@ -121,7 +128,8 @@ class VerifyTableOperator(ReconciliationOperator):
 
     does = "verifies every published offset, and the commits, since the last run that passed"
     fails_if = (
-        "an offset is missing, repeated or unexpected, metadata is damaged, or `main` was moved by hand"
+        "an offset is missing, repeated or unexpected, too many new records were rejected, metadata is "
+        "damaged, or `main` was moved by hand"
     )
 
     waits = tuple(timedelta(seconds=seconds) + BACKSTOP for seconds in SETTLE_SECONDS)
@@ -149,6 +157,17 @@ class VerifyTableOperator(ReconciliationOperator):
         of_run = f" of run {run!r}" if run else ", of a run that the ledger does not name"
         message = f"{finding.message}; the newest change is {newest[-1]}{of_run}: clear its apply_change"
         return replace(finding, message=message, whole=finding.whole or finding.message)
+
+    def _rejected(self, verified: Verified, earlier: Verified | None) -> list[Finding]:
+        """Also while supervision, which tells it at once, is paused or does not see it."""
+        share, limit = verified.rejected_since(earlier), self.spec.supervision.max_rejected_percent
+        if not share.exceeds(limit):
+            return []
+        message = (
+            f"{share} were rejected since the last run that passed, max_rejected_percent is {limit}; their "
+            f"reasons are in {self.spec.quarantine_table}"
+        )
+        return [Finding(FindingName.RECORDS_REJECTED, message)]
 
     def work(self, context: Context) -> dict[str, Any]:
         return self._verify(context, 0)
@@ -179,6 +198,7 @@ class VerifyTableOperator(ReconciliationOperator):
                 timeout=pause + BACKSTOP,
             )
         found = [self._with_change(one) for one in found]
+        found += self._rejected(verified, earlier) if verified else []
         is_verified = {finding.name for finding in found} <= ONCE
         found = self.found_once(context, found)
         if verified is not None and is_verified:
@@ -187,8 +207,9 @@ class VerifyTableOperator(ReconciliationOperator):
         if verified is None:
             raise RuntimeError(f"{self.spec.table}: no findings, and no state")
         message = (
-            f"{verified.count} offsets, each once; {verified.files} files added or removed since the last "
-            f"run that passed, {verified.read} of them read, {verified.manifests} manifests"
+            f"{verified.count} offsets, each once; {verified.quarantined.count} of them in quarantine, "
+            f"{verified.quarantined_since(earlier)} since the last run that passed; {verified.files} files "
+            f"added or removed since then, {verified.read} of them read, {verified.manifests} manifests"
         )
         self.log.info("%s: %s", self.spec.table, message)
         return {"result": message, "read": verified.read, "files": verified.files}

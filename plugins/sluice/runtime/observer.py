@@ -85,7 +85,9 @@ class Observer:
         found = self._ask(KAFKA, errors, lambda: self.kafka.describe(topic))
         count = found.partitions if found else 0
         begins = self._ask(KAFKA, errors, lambda: self.kafka.begins(topic, count))
-        published = self._ask(LAKE, errors, lambda: self.lake().position(self.spec.table))
+        published = self._ask(
+            LAKE, errors, lambda: self.lake().position(self.spec.table, self.spec.quarantine_table)
+        )
         ends = self._ask(KAFKA, errors, lambda: self.kafka.ends(topic, count))
         sample = Sample(
             at=now,

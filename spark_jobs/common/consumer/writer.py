@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping
 
 from py4j.protocol import Py4JJavaError
+from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -34,7 +35,7 @@ from spark_jobs.common.lake.added_file import AddedFile
 from spark_jobs.common.lake.clock import now_ms
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.lake.loaded_rows import BatchRows, LoadedRowsStore
-from spark_jobs.common.lake.quarantine import BatchQuarantine
+from spark_jobs.common.lake.quarantine import BatchQuarantine, malformed_in
 from spark_jobs.common.lake.read_offsets import OffsetReader
 from spark_jobs.common.lake.writer_lease import WriterLease
 from spark_jobs.common.lake.written_batch import WrittenBatch
@@ -109,6 +110,7 @@ class StreamWriter(WriterLease):
 
         self._acquire(read, lambda: self._summary("epoch-start", OffsetRanges(), ends))
         self.quarantine.settle(self.branch, self.state.rejected, self.state.ends, self.check_lease)
+        self.state.rejected = self.quarantine.with_malformed(self.state.rejected)
         self.batches.note_restore(recent, self.acquired_at, self.branch)
         self.state.ends = ends
         self.checkpoint = self.checkpoints.create(self.branch)
@@ -190,7 +192,8 @@ class StreamWriter(WriterLease):
         self._check_topic(self.topic.id())
         self._publish(KEEP_SNAPSHOTS, self._needed_from)
         if rejected := written.rejected.count:
-            after = self.state.rejected.more(rejected, f"{self.branch}/{batch_id}")
+            name = f"{self.branch}/{batch_id}"
+            after = self.state.rejected.more(rejected, name, written.malformed)
             self.quarantine.publish(self.branch, after)
             self.state.rejected = after
         self.state.ends = ends
@@ -243,12 +246,17 @@ class StreamWriter(WriterLease):
             loaded = loaded.coalesce(1)
         files = self._append(loaded, summary)
         count = max(ranges.count - sum(file.stats.records for file in files), 0)
-        staged = list[str]()
-        if count:
-            before = self.state.rejected
-            after = before.more(count, f"{self.branch}/{summary['sluice.batch-id']}")
-            staged = self.quarantine.stage(rows.where(~is_good()), self.branch, before, after)
-        return WrittenBatch(files, staged, self.offset_reader)
+        if not count:
+            return WrittenBatch(files, [], self.offset_reader)
+        # Decoded once for both the count, which its commit has, and the write; on disk, for it may be all.
+        bad = rows.where(~is_good()).persist(StorageLevel.DISK_ONLY)
+        try:
+            malformed, before = malformed_in(bad), self.state.rejected
+            after = before.more(count, f"{self.branch}/{summary['sluice.batch-id']}", malformed.count)
+            staged = self.quarantine.stage(bad, self.branch, before, after, malformed.newest)
+        finally:
+            bad.unpersist()
+        return WrittenBatch(files, staged, self.offset_reader, malformed.count)
 
     def _append(self, rows: DataFrame, summary: Mapping[str, str]) -> list[AddedFile]:
         self.write_branch(table_rows(rows), summary)

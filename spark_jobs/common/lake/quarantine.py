@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.stream import StreamSpec
 from sluice.model.verification.quarantine import (
+    NEWEST_MALFORMED,
     NO_REJECTIONS,
+    ON_PURPOSE,
     REJECTED,
     Rejections,
     Settlement,
@@ -31,6 +35,27 @@ from spark_jobs.common.lake.writer_lease import MAX_ATTEMPTS, ConcurrentCommit
 from spark_jobs.common.spark.process import Unrecoverable
 
 KEEP_SNAPSHOTS = 20
+# Of the newest malformed record's place and reason in a summary.
+MAX_CHARACTERS = 200
+
+
+@dataclass(frozen=True)
+class Malformed:
+    """How many rejected records are malformed; ``newest``: place and reason of the newest, in one line."""
+
+    count: int
+    newest: str
+
+
+def malformed_in(bad: DataFrame) -> Malformed:
+    """Of rejected records those that were not rejected on purpose."""
+    of_purpose = [F.col("reason").startswith(begin) for begin in ON_PURPOSE]
+    newest = F.max_by(F.struct("_kafka_partition", "_kafka_offset", "reason"), "_kafka_timestamp")
+    found = bad.where(~reduce(Column.__or__, of_purpose)).agg(F.count("*"), newest).first()
+    if found is None or found[1] is None:
+        return Malformed(0, "")
+    text = f"partition {found[1][0]}, offset {found[1][1]}: {' '.join(found[1][2].split())}"
+    return Malformed(found[0], text[:MAX_CHARACTERS])
 
 
 class Quarantine:
@@ -65,12 +90,14 @@ class BatchQuarantine(Quarantine):
     belongs to a published batch: what a suspended writer staged is published once, or never.
     """
 
-    def stage(self, bad: DataFrame, writer: str, before: Rejections, after: Rejections) -> list[str]:
+    def stage(
+        self, bad: DataFrame, writer: str, before: Rejections, after: Rejections, newest: str = ""
+    ) -> list[str]:
         """Stage a batch's rejected records; return the addresses of their files.
 
         ``bad`` has record offsets, ``key``, ``value``, source columns and ``reason``. ``before`` and
-        ``after``: the stream's rejections without and with the batch. Raises ConcurrentCommit if the
-        quarantine does not hold the earlier ones.
+        ``after``: the stream's rejections without and with the batch. ``newest``: of :class:`Malformed`.
+        Raises ConcurrentCommit if the quarantine does not hold the earlier ones.
         """
         self.table.refresh()
         start = self._branch(writer, before)
@@ -78,6 +105,7 @@ class BatchQuarantine(Quarantine):
         source = ["_source_id", "_source_row", "_source_base_offset"]
         rows = bad.select(*offsets, *source, "key", "value", "reason")
         summary = {"sluice.writer": writer, **after.properties()}
+        summary |= {NEWEST_MALFORMED: newest} if newest else {}
         write_rows(self.table, writer, of_stage(self.spark, self.name, rows, "consumer"), summary)
         self.table.refresh()
         staged = self.table.head(writer)
@@ -125,6 +153,7 @@ class BatchQuarantine(Quarantine):
         # After the reads: a later writer's commits are then refused by their heads, or not seen.
         check_lease()
         todo = settlement(rejected, line, is_staged=pending is not None)
+        rejected = next((held for held in line if held == rejected), rejected)
         if todo is Settlement.LOST:
             raise self._lost(f"{self._held()}", rejected)
         try:
@@ -140,6 +169,11 @@ class BatchQuarantine(Quarantine):
         if pending is not None and todo is Settlement.PUBLISH_STAGED:
             self.publish(pending, rejected)
         self.settle(writer, rejected, ends, check_lease)
+
+    def with_malformed(self, rejected: Rejections) -> Rejections:
+        """``rejected`` with the number of malformed ones, which is here if the quarantine holds them."""
+        held = self._held()
+        return held if held == rejected else rejected
 
     def _remove_later(
         self, writer: str, main: int | None, rejected: Rejections, ends: Mapping[int, int]

@@ -24,11 +24,13 @@ SOURCE_COLUMNS = ["_source_id", "_source_base_offset"]
 
 @dataclass(frozen=True)
 class WrittenBatch:
-    """``staged``: the files of the rejected records, in the quarantine. For one thread."""
+    """``staged``: the files of the rejected records, in the quarantine; ``malformed``: how many of them were
+    not rejected on purpose. For one thread."""
 
     files: list[AddedFile]
     staged: list[str]
     reader: OffsetReader
+    malformed: int = 0
     _tables: dict[str, pyarrow.Table] = field(default_factory=dict)
 
     def offsets(self, paths: list[str]) -> dict[int, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -67,7 +68,11 @@ class ChangeQuarantine(BatchQuarantine):
             start = self._branch(branch, before)
             if start != staged.base and staged.base is not None:
                 raise self._moved("another commit came while the change was staged")
-            after = Rejections(before.count + coming.count - left.rows, f"change/{change_id}-{branch}")
+            after = replace(
+                self.with_malformed(before),
+                count=before.count + coming.count - left.rows,
+                batch=f"change/{change_id}-{branch}",
+            )
             kept = []
             if left.partial:
                 kept = staged.written(staged.rows_without(left.partial, left.offsets).repartition(1))

@@ -203,6 +203,9 @@ def test_the_history_has_the_windows_restarts_and_the_suspension_in_words() -> N
     history = make(client)
     begin = ago(POLICY.restart_window_seconds).timestamp()
     assert history.restart_history(NOON, POLICY) == RestartHistory([], None, begin, begin)
+    history.record("resume", {}, ago(86_400))
+    expected = RestartHistory([], None, begin, begin, requested_at=ago(86_400).timestamp())
+    assert history.restart_history(NOON, POLICY) == expected, "however long ago"
     for seconds in (601, 600, 10):
         history.record("restart", {}, ago(seconds))
     client.got.clear()

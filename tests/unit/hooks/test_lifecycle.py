@@ -161,10 +161,15 @@ def test_without_a_judged_process_the_present_one_is_meant(kept: Kept) -> None:
 def test_start_leaves_a_running_process_alone_and_ends_its_hold(kept: Kept) -> None:
     made, runtime = lifecycle(kept, S.RUNNING)
     assert made.start(PERSON, report()).message == "stream-nyc_taxi is RUNNING"
-    kept.record("suspend", {"who": "ada"}, T0)
+    kept.record("suspend", {"who": "ada"}, datetime.now(UTC))
     act = made.start(PERSON, report())
     assert (act.done, runtime.did, kept.suspended()) == (False, [], None)
     assert act.message == "stream-nyc_taxi is RUNNING, resumed"
+    *_, resumed = events(kept, "resume")
+    assert kept.restart_history(datetime.now(UTC), SPEC.supervision).requested_at == (
+        datetime.fromisoformat(resumed["at"]).timestamp()
+    )
+    assert len(events(kept, "resume")) == 2, "also of what was not suspended: what it rejected is dealt with"
 
 
 def test_start_starts_what_is_down_and_is_no_restart(kept: Kept) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from local.base import UsageError
-from local.drills import catalog_faults, command, drill, query_faults
+from local.drills import catalog_faults, command, drill, query_faults, record_faults
 from local.drills.consumer_faults import process_tree
 from local.drills.drill import POLL_SECONDS, DrillContext, Failed
 from local.stack.stack import Stack
@@ -108,6 +108,16 @@ def test_detected_by_the_first_status_that_needs_an_action(
     statuses: list[dict[str, Any]], expected: Any
 ) -> None:
     assert drill.detected_by_health(context(history=History(health=statuses))) == expected
+
+
+def test_detected_by_rejecting_and_no_other_status() -> None:
+    words = [health(1001, "unknown"), health(1003, "rejecting"), health(1005, "rejecting")]
+    assert drill.detected_by_rejecting(context(history=History(health=words))) == (1003.0, "health rejecting")
+    assert drill.detected_by_rejecting(context(history=History(health=words[:1]))) is None
+
+
+def test_a_record_of_another_producer_is_framed_as_confluents_serializers_do() -> None:
+    assert record_faults.in_confluents_format(b"body") == b"\x00\x00\x00\x00\x07body"
 
 
 def test_detected_by_the_first_status_that_leads_to_a_restart() -> None:

@@ -47,6 +47,7 @@ def test_of_a_stream_that_works() -> None:
         "stream_writer_epoch": 3,
         "stream_published_records_total": 11_880,
         "stream_quarantined_records_total": 0,
+        "stream_malformed_records_total": 0,
         "stream_batches_total": 7,
         "stream_batch_rows_total": 700,
         "stream_batch_seconds_total": 14,

@@ -18,6 +18,7 @@ from sluice.clients.lake.catalog import ancestors
 from sluice.clients.ledger import History
 from sluice.clients.objects import Entry
 from sluice.model.spec.ledger import PROOF, history_key, run_key
+from sluice.model.spec.stream import Supervision
 from sluice.model.verification.change_plan import change_id
 from sluice.model.verification.changes import Changes
 from sluice.model.verification.findings import FindingName
@@ -42,6 +43,7 @@ class World:
     def __init__(self, folder: Path) -> None:
         self.folder, self.lake = folder, lakes.make(folder)
         self.memory, self.end, self.runs = MemoryS3(), 0, 0
+        self.rejected = self.malformed = 0
         self.history = History(self.memory.as_client(), "s3://w/ledger", "nyc_taxi")
         self.waited: list[float] = []
         self.meanwhile: Callable[[], None] = lambda: None
@@ -57,7 +59,8 @@ class World:
         out."""
         start, self.end = self.end, self.end + BATCH
         rows = [(0, start + n) for n in range(BATCH) if n != reject]
-        said = lakes.summary("batch", 1, {0: self.end}, {0: 0}, {0: (start, self.end - lie)})
+        before = {"malformed": str(self.malformed)}
+        said = lakes.summary("batch", 1, {0: self.end}, {0: 0}, {0: (start, self.end - lie)}, before)
         lakes.append(self.lake, rows, said)
         if reject is not None:
             row = dict.fromkeys(lakes.BAD_ROWS.names)
@@ -73,6 +76,30 @@ class World:
                     }
                 ],
             )
+
+    def rejecting(self, malformed: int, on_purpose: int = 0) -> None:
+        """A batch that has nothing but these."""
+        count, start = malformed + on_purpose, self.end
+        self.end += count
+        before = {"rejected": str(self.rejected), "malformed": str(self.malformed), "rejected-by": ""}
+        more = {**before, "writer": "w1", "batch-id": str(start)}
+        lakes.append(
+            self.lake, [], lakes.summary("batch", 1, {0: self.end}, {0: 0}, {0: (start, self.end)}, more)
+        )
+        self.rejected, self.malformed = self.rejected + count, self.malformed + malformed
+        after = {
+            "rejected": str(self.rejected),
+            "malformed": str(self.malformed),
+            "rejected-by": f"w1/{start}",
+        }
+        row = {
+            **dict.fromkeys(lakes.BAD_ROWS.names),
+            "stage": "consumer",
+            "reason": "r",
+            "_kafka_partition": 0,
+        }
+        rows = [{**row, "_kafka_offset": start + number} for number in range(count)]
+        lakes.quarantine(self.lake, rows, {f"sluice.{key}": value for key, value in after.items()})
 
     def rewrite(self, offsets: list[int], properties: dict[str, str]) -> None:
         """All files as one, with these rows."""
@@ -104,7 +131,7 @@ class World:
                 lake=self.lake, kafka=self.kafka, history=lambda name: self.history
             ),
             "ledger": self.history,
-            "spec": SimpleNamespace(**names, topic=SimpleNamespace(name="t")),
+            "spec": SimpleNamespace(**names, topic=SimpleNamespace(name="t"), supervision=Supervision()),
             "entries": self.entries,
         }  # fmt: skip
         context = given(params={"full": full}, run_id=run_id or f"run-{self.runs}")
@@ -210,6 +237,43 @@ def test_a_compaction_that_exchanges_rows_is_found(world: World) -> None:
     assert "0=[2,3)" in world.finds(*names)
     # It is not taken as verified: the next run finds it again.
     world.finds(*names)
+
+
+def test_the_result_says_how_many_offsets_are_in_quarantine(world: World) -> None:
+    assert (
+        "8 offsets, each once; 1 of them in quarantine, 1 since the last run that passed"
+        in (world.run()["result"])
+    )
+    assert "1 of them in quarantine, 0 since the last run" in world.run()["result"]
+
+
+def test_malformed_records_above_the_streams_limit_are_found_once(world: World) -> None:
+    """They are accounted for, so the next run starts from them; but no run is green over them unsaid."""
+    world.run()
+    world.rejecting(4)
+    assert "5 of them in quarantine, 4 since the last run that passed" in world.run()["result"]
+    world.rejecting(5)
+    world.batch()
+    text = world.finds(FindingName.RECORDS_REJECTED, run_id="r")
+    assert "5 of the last 9 records (55.6 %)" in text
+    assert "max_rejected_percent is 5" in text
+    assert lakes.QUARANTINE in text
+    assert world.finds(FindingName.RECORDS_REJECTED, run_id="r") == text
+    assert "10 of them in quarantine, 0 since" in world.run()["result"]
+
+
+def test_records_that_are_rejected_on_purpose_are_no_finding(world: World) -> None:
+    world.run()
+    world.rejecting(4, on_purpose=500)
+    for _ in range(20):
+        world.batch()
+    assert "504 since the last run that passed" in world.run()["result"]
+
+
+def test_a_first_run_finds_what_was_rejected_since_the_stream_began(tmp_path: Path) -> None:
+    made = World(tmp_path)
+    made.rejecting(9)
+    assert "9 of the last 9 records (100.0 %)" in made.finds(FindingName.RECORDS_REJECTED)
 
 
 def test_a_record_that_is_in_quarantine_a_little_later_is_no_finding(world: World) -> None:

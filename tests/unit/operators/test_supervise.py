@@ -134,7 +134,7 @@ class World(Runtime):
     def ends_of(self, topic: str, partitions: int) -> dict[int, int]:
         return {0: 10}
 
-    def position(self, table: str) -> Position:
+    def position(self, table: str, quarantine: str) -> Position:
         """The consumer takes over ``lives`` seconds after its start, and everything is published."""
         is_new = self.process.pid == 8 and self.lives is not None
         started = (self.process.since or 0.0) + (self.lives or 0)

@@ -67,8 +67,8 @@ class Systems:
         found = {p: next((n for n, age in enumerate(self.ages[p]) if age <= hours), ends[p]) for p in ends}
         return self._ask("first_after", found)
 
-    def position(self, table: str) -> Position | None:
-        assert table == "raw.x"
+    def position(self, table: str, quarantine: str) -> Position | None:
+        assert (table, quarantine) == ("raw.x", "raw.x_quarantine")
         return self._ask("position", self.position_)
 
     def status(self, program: str) -> ProcessStatus:

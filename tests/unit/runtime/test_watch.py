@@ -48,7 +48,7 @@ class World(Systems):
     def status(self, program: str) -> Any:
         return self._ask("status", self.process)
 
-    def position(self, table: str) -> Any:
+    def position(self, table: str, quarantine: str) -> Any:
         return self._ask("position", self.position_)
 
     def open(self) -> Clients:
@@ -236,7 +236,7 @@ def test_a_hang_is_said_of_its_component_and_the_others_go_on(world: World) -> N
     hang = threading.Event()
     hung: list[str] = []
 
-    def position(table: str) -> Any:
+    def position(table: str, quarantine: str) -> Any:
         if not hung:
             hung.append(table)
             hang.wait(30)

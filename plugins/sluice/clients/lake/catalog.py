@@ -6,10 +6,10 @@ is in the newest ancestor of ``main`` that has them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, takewhile
 
 from botocore.exceptions import BotoCoreError
 from botocore.exceptions import ClientError as S3Error
@@ -32,10 +32,11 @@ from sluice.io.s3 import connect
 from sluice.model.error_codes import ErrorCode
 from sluice.model.health.sample import Position
 from sluice.model.spec.platform import CATALOG, Platform
-from sluice.model.verification.changes import Changes, changes_in
+from sluice.model.verification.changes import CHANGE, Changes, changes_in
 from sluice.model.verification.file_removal import missing_message
-from sluice.model.verification.quarantine import held_in, rejected_by
+from sluice.model.verification.quarantine import MALFORMED, NEWEST_MALFORMED, held_in, rejected_by
 from sluice.model.verification.ranges import OffsetRanges, offsets_from_json
+from sluice.model.verification.rejection import counters_of, has_rejected
 
 MAIN = "main"
 # The longest of these predicts the next one.
@@ -83,8 +84,9 @@ class Lake:
             self.catalog = SqlCatalog(CATALOG, **properties)
         self._io = file_io or PyArrowFileIO(properties)
         self._loaded: dict[str, Table] = {}
-        # Name -> the metadata file that it was read from, and the position.
-        self._positions: dict[str, tuple[str, Position | None]] = {}
+        # Table and quarantine -> the metadata files that it was read from, and the position. Of the
+        # quarantine "" if its was not read.
+        self._positions: dict[tuple[str, str], tuple[str, str, Position | None]] = {}
 
     @classmethod
     def open(cls, platform: Platform) -> Lake:
@@ -124,18 +126,25 @@ class Lake:
             self._loaded[name] = Table(identifier, metadata, location, self._io, self.catalog)
         return self._loaded[name]
 
-    def position(self, name: str) -> Position | None:
-        """The stream's position on ``main``; None before its first snapshot or its table.
+    def position(self, name: str, quarantine: str = "") -> Position | None:
+        """The stream's position on ``main``; None before its first snapshot or its table. Without
+        ``quarantine`` it does not say how many records of the newest batch are malformed.
 
-        Costs one question to PostgreSQL while the table does not change.
+        Costs one question to PostgreSQL while the table does not change, and another one while one of the
+        last batches rejected records.
         """
         if self.location(name) is None:
             return None
-        table = self.table(name)
-        known = self._positions.get(name)
-        if known is None or known[0] != table.metadata_location:
-            known = self._positions[name] = (table.metadata_location, position(table))
-        return known[1]
+        table, key = self.table(name), (name, quarantine)
+        known = self._positions.get(key)
+        is_known = known is not None and known[0] == table.metadata_location
+        if known is None or not is_known or (known[1] and known[1] != self.location(quarantine)):
+            # After the stream's: what a batch rejected is published there after it.
+            rejected = self.table(quarantine) if quarantine and has_rejected(_newest_batches(table)) else None
+            read = position(table, rejected)
+            known = (table.metadata_location, rejected.metadata_location if rejected else "", read)
+            self._positions[key] = known
+        return known[2]
 
     def table_uuid(self, name: str) -> str:
         """The table's UUID: a restored catalog keeps it, another table has another. Raises Missing."""
@@ -232,8 +241,9 @@ def recent_batches(table: Table, limit: int) -> list[Commit]:
     return list(islice((commit for commit in commits(table) if commit.kind == "batch"), limit))
 
 
-def position(table: Table) -> Position | None:
+def position(table: Table, quarantine: Table | None = None) -> Position | None:
     """The position that the newest ``sluice.*`` snapshot of ``main`` records; None if there is none.
+    ``quarantine``: the stream's, read after ``table``.
 
     Looks at the newest BATCHES batches, and further back only for a batch at all, or if the snapshots do not
     say when the writer acquired the lease, as those of earlier versions.
@@ -258,6 +268,7 @@ def position(table: Table) -> Position | None:
         return None
     snapshot, properties = newest
     durations = [batch.seconds for batch in batches if batch.seconds is not None]
+    malformed, newest_malformed = _malformed(table, quarantine)
     return Position(
         epoch=int(properties["epoch"]),
         at=snapshot.timestamp_ms / 1000,
@@ -268,7 +279,37 @@ def position(table: Table) -> Position | None:
         longest_batch=max(durations, default=None),
         batch_at=batches[0].at if batches else None,
         rejected=rejected_by(_summary(snapshot)).count,
+        malformed=malformed,
+        changes=changes_in(_summary(snapshot)).count,
+        counters=counters_of(_newest_batches(table, since_change=True), malformed),
+        newest_malformed=newest_malformed,
     )
+
+
+def _newest_batches(table: Table, since_change: bool = False) -> list[tuple[float, Mapping[str, str]]]:
+    """Time and summary of the newest BATCHES batches, newest first; with ``since_change`` of those after the
+    newest change."""
+    summaries = ((snapshot.timestamp_ms / 1000, _summary(snapshot)) for snapshot in ancestors(table))
+    newer = takewhile(lambda one: not since_change or one[1].get("sluice.kind") != CHANGE, summaries)
+    return list(islice((found for found in newer if found[1].get("sluice.kind") == "batch"), BATCHES))
+
+
+def _malformed(table: Table, quarantine: Table | None) -> tuple[int, str]:
+    """Number of the malformed records that the stream's batches rejected; place and reason of the newest.
+
+    A batch's summary has the number before it, a writer's first snapshot one that may be older. So of the
+    newest batch the quarantine says it, once it holds what that rejected; until then its own are not counted.
+    """
+    summaries = [_summary(snapshot) for snapshot in ancestors(table)]
+    newest = next((one for one in summaries if one.get("sluice.kind") == "batch"), {})
+    number = int(newest.get(MALFORMED, 0))
+    if quarantine is None:
+        return number, ""
+    staged = [_summary(snapshot) for snapshot in ancestors(quarantine)]
+    held = held_in(staged)
+    if held == rejected_by(next((one for one in summaries if "sluice.end-offsets" in one), {})):
+        number = held.malformed
+    return number, next((one[NEWEST_MALFORMED] for one in staged if NEWEST_MALFORMED in one), "")
 
 
 def _acquired_at(snapshot: Snapshot, properties: dict[str, str]) -> float | None:

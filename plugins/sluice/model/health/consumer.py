@@ -53,6 +53,7 @@ class _Consumer(Rules):
             self._stalled,
             self._at_risk,
             self._unknown,
+            self._rejecting,
             self._lagging,
             self._working,
         )
@@ -122,6 +123,8 @@ class _Consumer(Rules):
     def _nothing_to_do(self) -> HealthReport | None:
         if self.timeline.lag:
             return None
+        if rejecting := self._rejecting():
+            return rejecting
         if self.timeline.rates and self.timeline.rates[1]:
             return self.say(Health.HEALTHY, f"everything is published; {self._speed()}", True)
         message = f"everything is published, and nothing arrives; {self.process.message()}"
@@ -157,6 +160,18 @@ class _Consumer(Rules):
             f"short to tell whether it is stalled (stall timeout {timeline.stall_timeout:.0f} s)",
             False,
         )
+
+    def _rejecting(self) -> HealthReport | None:
+        share, known = self.timeline.rejection(self.history.requested_at), self.now.published
+        if share is None or known is None:
+            return None
+        newest = f"; newest: {known.newest_malformed}" if known.newest_malformed else ""
+        message = (
+            f"{share} were rejected and are in quarantine only, max_rejected_percent is "
+            f"{self.policy.max_rejected_percent}{newest}. Fix: correct what sends them, or the schema and "
+            f"retry_quarantine; {self._waiting()}"
+        )
+        return self.say(Health.REJECTING, message, not self.timeline.lag or self._is_recent())
 
     def _lagging(self) -> HealthReport | None:
         growth = self.timeline.growth

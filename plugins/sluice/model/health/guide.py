@@ -45,6 +45,12 @@ GUIDES: Mapping[Health, Guide] = {
         "It makes progress, and its lag keeps growing.",
         "Reduce the arrivals, or give it more processors or partitions; of a known peak wait.",
     ),
+    Health.REJECTING: Guide(
+        "Too many of the last records are malformed: they are in quarantine, and not in the table.",
+        "Read the reasons in the table {stream}_quarantine. Correct what sends the records; or the schema or "
+        "decoder, then trigger {stream}_change with action retry_quarantine. To leave them there, trigger "
+        "{stream}_stream with action start.",
+    ),
     Health.DATA_AT_RISK: Guide(
         "Retention deletes unread records soon.",
         "Make the stream publish, and raise the topic's retention.ms at once.",

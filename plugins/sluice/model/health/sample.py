@@ -10,6 +10,7 @@ from itertools import pairwise
 from sluice.model import exits
 from sluice.model.health.heartbeat import Heartbeat
 from sluice.model.json_record import JsonRecord
+from sluice.model.verification.rejection import Counters
 
 
 class ProcessState(StrEnum):
@@ -121,7 +122,10 @@ class Position(JsonRecord):
 
     ``at``: of the newest snapshot; ``batch_at``: of the newest batch; ``acquired_at``: of the newest epoch.
     ``longest_batch``: seconds, of the last 20 batches. None: no kept snapshot has it. ``rejected``: number of
-    the published offsets whose records belong into the quarantine.
+    the published offsets whose records belong into the quarantine; ``malformed``: number of records that
+    batches rejected, and not on purpose. ``changes``: number of published changes. ``counters``: before and
+    after each of the last 20 batches since the newest change, oldest first; ``newest_malformed``: place and
+    reason of the newest malformed record, if one of these batches rejected any.
     """
 
     epoch: int
@@ -133,6 +137,10 @@ class Position(JsonRecord):
     longest_batch: float | None = None
     batch_at: float | None = None
     rejected: int = 0
+    malformed: int = 0
+    changes: int = 0
+    counters: tuple[Counters, ...] = ()
+    newest_malformed: str = ""
 
     @property
     def records(self) -> int:

@@ -41,6 +41,8 @@ class Health(StrEnum):
     FLAPPING = "flapping"
     # It makes progress, and its lag keeps growing.
     LAGGING = "lagging"
+    # More of the last records than the policy's ``max_rejected_percent`` are malformed.
+    REJECTING = "rejecting"
     # Retention is about to delete unread records.
     DATA_AT_RISK = "data at risk"
     # Retention has deleted unread records.
@@ -115,12 +117,14 @@ class RestartHistory:
 
     ``restarts``: by Airflow and the runtime, not on request, none before ``counted_from``.
     ``runtime_restart_at``: the newest recorded one by the runtime. ``suspended``: by whom, since when, why.
+    ``requested_at``: the newest restart or start that a person asked for, 0 before the first.
     """
 
     restarts: Sequence[float] = ()
     suspended: str | None = None
     counted_from: float = 0.0
     runtime_restart_at: float = 0.0
+    requested_at: float = 0.0
 
 
 def new_restarts(process: ProcessStatus, history: RestartHistory) -> list[float]:

@@ -9,6 +9,7 @@ from typing import Any
 from sluice.model.health import retention
 from sluice.model.health.sample import (
     CLOCK_SLACK_SECONDS,
+    Position,
     ProcessState,
     ProcessStatus,
     Sample,
@@ -19,6 +20,7 @@ from sluice.model.health.sample import (
     steps,
 )
 from sluice.model.spec.stream import Supervision
+from sluice.model.verification.rejection import Counters, Share
 
 # A gap of more than this many intervals was not observed.
 GAP_INTERVALS = 1.5
@@ -97,6 +99,29 @@ class Timeline:
         tail = self._tail(self._is_still)
         before = self.series[-len(tail) - 1 : -len(tail)]
         return bool(before) and tail[0].at - before[0].at <= self.cap
+
+    def rejection(self, requested_at: float) -> Share | None:
+        """The share of malformed records, if it exceeds the policy's limit: of the last batches, or of what
+        was published since the check before. What came before ``requested_at`` does not count."""
+        now = self.now.published
+        if now is None or not now.counters:
+            return None
+        base = next((c for c in now.counters if c.at >= requested_at), None)
+        bases = [base, self._counted_before(now, requested_at)]
+        shares = [now.counters[-1].since(base) for base in bases if base is not None]
+        return next((one for one in shares if one.exceeds(self.policy.max_rejected_percent)), None)
+
+    def _counted_before(self, now: Position, requested_at: float) -> Counters | None:
+        """What the check before had found: of a fast stream more than the last batches came since."""
+        comparable = [
+            s
+            for s in self.series[:-1]
+            if s.published and s.published.counters and s.published.changes == now.changes
+            if s.at >= requested_at
+        ]
+        apart = self.policy.interval_seconds / 2
+        earlier = [s for s in comparable if self.now.at - s.at >= apart][-1:] or comparable
+        return earlier[0].published.counters[-1] if earlier and earlier[0].published else None
 
     def is_recent(self, seconds: float) -> bool:
         """Whether a batch was published, or the lease acquired, within ``seconds``."""
@@ -189,6 +214,8 @@ class Timeline:
             "acquired_at": known.acquired_at if known else None,
             "longest_batch_seconds": known.longest_batch if known else None,
             "published_records": known.records if known else 0,
+            "malformed": known.malformed if known else 0,
+            "newest_malformed": (known.newest_malformed or None) if known else None,
             "unread": {str(partition): count for partition, count in self.unread.items()},
             "published_to": {str(p): now.first_unread(p) for p in self.unread},
             "risk": self.risk,

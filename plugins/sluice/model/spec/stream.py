@@ -95,7 +95,7 @@ class Supervision:
 
     ``retention_margin_seconds``: unread records are at risk if retention deletes them within it. After
     ``max_restarts`` within ``restart_window_seconds`` a person decides. ``shutdown_grace_seconds``: for the
-    batch in flight.
+    batch in flight. ``max_rejected_percent``: of the records of the last batches; 100 sets no limit.
     """
 
     interval_seconds: int = 120
@@ -106,6 +106,7 @@ class Supervision:
     max_restarts: int = 3
     restart_window_seconds: int = 1_800
     shutdown_grace_seconds: int = 20
+    max_rejected_percent: int = 5
 
     @property
     def missed_seconds(self) -> int:
@@ -301,6 +302,8 @@ def parse(text: str, where: str, overriding: Mapping[str, Any] | None = None, of
     ):
         if value < 1:
             raise ConfigError(f"{where}: {name} is {value}; it must be at least 1")
+    if (percent := spec.supervision.max_rejected_percent) > 100:
+        raise ConfigError(f"{where}: supervision max_rejected_percent is {percent}; it must be at most 100")
     for name, query in spec.queries.items():
         query_spec.check(name, query, where)
         timestamps = spec.topic.config.get(TIMESTAMP_TYPE)

@@ -35,6 +35,7 @@ class FindingName(StrEnum):
     OFFSETS_DUPLICATED = "offsets-duplicated"
     OFFSETS_UNEXPECTED = "offsets-unexpected"
     OFFSETS_IN_BOTH = "offsets-in-both"
+    RECORDS_REJECTED = "records-rejected"
     METADATA_DAMAGED = "metadata-damaged"
     FILE_DAMAGED = "file-damaged"
 

@@ -11,7 +11,7 @@ other batches may have rejected as many.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from sluice.model.verification.ranges import OffsetRanges
@@ -19,29 +19,39 @@ from sluice.model.verification.ranges import OffsetRanges
 # In summaries of both tables.
 REJECTED = "sluice.rejected"
 REJECTED_BY = "sluice.rejected-by"
+MALFORMED = "sluice.malformed"
+# In the quarantine's alone: place and reason of a batch's newest malformed record, if it has any.
+NEWEST_MALFORMED = "sluice.newest-malformed"
 # Begins the reason of a record whose row is in the table already; it counts as no row.
 DUPLICATE = "duplicate:"
 # Begins the reason of a good record of a load with `withhold`: a change publishes it.
 WITHHELD = "withheld:"
 WITHHELD_REASON = f"{WITHHELD} action replace publishes it"
+# Begins of the reasons of records that are rejected on purpose. All others are malformed.
+ON_PURPOSE = (DUPLICATE, WITHHELD)
 
 
 @dataclass(frozen=True)
 class Rejections:
-    """``count`` records, rejected by batches of which ``batch`` (``<writer>/<batch id>``) is the newest."""
+    """``count`` records, rejected by batches of which ``batch`` (``<writer>/<batch id>``) is the newest.
+
+    ``malformed``: how many records batches rejected that were not meant to be; only grows, also if a change
+    publishes some. It identifies nothing: of the newest batch only the quarantine says it.
+    """
 
     count: int = 0
     batch: str = ""
+    malformed: int = field(default=0, compare=False)
 
     def __str__(self) -> str:
         return f"{self.count} rejected records (newest batch: {self.batch or 'none'})"
 
-    def more(self, count: int, batch: str) -> Rejections:
+    def more(self, count: int, batch: str, malformed: int = 0) -> Rejections:
         """After ``batch``, which rejects ``count``."""
-        return Rejections(self.count + count, batch) if count else self
+        return Rejections(self.count + count, batch, self.malformed + malformed) if count else self
 
     def properties(self) -> dict[str, str]:
-        return {REJECTED: str(self.count), REJECTED_BY: self.batch}
+        return {REJECTED: str(self.count), REJECTED_BY: self.batch, MALFORMED: str(self.malformed)}
 
 
 NO_REJECTIONS = Rejections()
@@ -78,6 +88,7 @@ def rejected_by(summary: Mapping[str, str]) -> Rejections:
     """The rejections of a stream's batches up to the snapshot with this summary.
 
     A batch's own are not in its summary, which is written before them: they are its offsets less its rows.
+    How many of these are malformed, its summary does not tell.
     """
     before = held_in([summary])
     # A table from before rejections were counted has none.
@@ -91,4 +102,5 @@ def held_in(summaries: Iterable[Mapping[str, str]]) -> Rejections:
     """The rejections that a quarantine holds, from its snapshots' summaries, newest first."""
     # Those of the producer and of maintenance have no count.
     newest = next((summary for summary in summaries if REJECTED in summary), {})
-    return Rejections(int(newest.get(REJECTED, 0)), newest.get(REJECTED_BY, ""))
+    counts = int(newest.get(REJECTED, 0)), int(newest.get(MALFORMED, 0))
+    return Rejections(counts[0], newest.get(REJECTED_BY, ""), counts[1])

@@ -14,6 +14,7 @@ from sluice.clients.errors import Missing, Unreachable
 from sluice.clients.lake import catalog as tables
 from sluice.clients.lake.catalog import Lake
 from sluice.model.health.sample import Position
+from sluice.model.verification.rejection import Counters
 from tests.support import lake as lakes
 from tests.support.raising import raising
 
@@ -92,6 +93,7 @@ def test_a_position_is_put_together_from_the_newest_snapshots_of_each_kind(tmp_p
         topic_id="U",
         longest_batch=None,
         batch_at=before.at,
+        counters=(Counters(before.at, 0, 0), Counters(before.at, 1, 0)),
     )
     assert state.records == 1
     lakes.append(lake, [], lakes.summary("batch", 8, {0: 2, 1: 5}, {0: 0, 1: 5}, ranges={0: (1, 2)}))

@@ -24,6 +24,7 @@ from sluice.model.health.status import (
     RestartHistory,
 )
 from sluice.model.spec.stream import Supervision
+from sluice.model.verification.rejection import Counters
 from tests.support.alerting import ALERTING
 
 NOW = 100_000.0
@@ -67,6 +68,13 @@ def look(ago: float, topic: int | dict[int, int], published: Position | None, **
 def old(ends: int | dict[int, int] = 100, **more: Any) -> Position:
     """What main says of a stream that published last an hour ago."""
     return main(ends, at=NOW - 3600, **more)
+
+
+def rejecting(malformed: int, **more: Any) -> Position:
+    """What main says after a batch of 100 records, of which so many were malformed."""
+    counters = (Counters(NOW - 5, 0, 0), Counters(NOW - 5, 100 - malformed, malformed))
+    given = {"counters": counters, "newest_malformed": "here: bad"}
+    return main(100, rejected=malformed, malformed=malformed, **(given | more))
 
 
 def dead(ago: float, published: Position, topic: int = 900, status: int = 1, **more: Any) -> Sample:
@@ -352,6 +360,42 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         EMPTY,
         V.CATCHING_UP,
         "0 records/s arrive, 0 records/s are published",
+        True,
+    ),
+    # Malformed records: see test_rejecting.
+    "rejecting: nothing waits, and all of the last batches is in quarantine": (
+        [look(0, 100, rejecting(90))],
+        EMPTY,
+        V.REJECTING,
+        r"90 of the last 100 records \(90.0 %\) .*percent is 5; newest: here: bad. Fix: .*no record waits",
+        True,
+    ),
+    "rejecting: more waits, and it makes progress": (
+        [look(10, 300, main(100)), look(0, 400, rejecting(100))],
+        EMPTY,
+        V.REJECTING,
+        "300 records wait",
+        True,
+    ),
+    "stalled: a restart comes before what it rejected": (
+        [look(130, 900, rejecting(90, at=NOW - 3600)), look(0, 900, rejecting(90, at=NOW - 3600))],
+        EMPTY,
+        V.STALLED,
+        "without progress",
+        True,
+    ),
+    "down: a restart comes before what it rejected": (
+        [dead(10, rejecting(90), 100), dead(0, rejecting(90), 100)],
+        EMPTY,
+        V.DOWN,
+        "no record waits",
+        True,
+    ),
+    "idle: a person asked for a start since": (
+        [look(0, 100, old(100, counters=rejecting(90).counters))],
+        RestartHistory(requested_at=NOW - 4),
+        V.IDLE,
+        "nothing arrives",
         True,
     ),
     # Falling behind.
@@ -987,6 +1031,8 @@ def test_a_diagnosis_says_how_much_how_fast_and_what_it_rests_on() -> None:
         "acquired_at": SINCE + 10,
         "longest_batch_seconds": None,
         "published_records": 2800,
+        "malformed": 0,
+        "newest_malformed": None,
         "unread": {"0": 200},
         "published_to": {"0": 2800},
         "risk": None,

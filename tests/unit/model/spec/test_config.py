@@ -157,6 +157,7 @@ SUPERVISION = {
     "max_restarts": 3,
     "restart_window_seconds": 1_800,
     "shutdown_grace_seconds": 20,
+    "max_rejected_percent": 5,
 }
 
 
@@ -247,6 +248,13 @@ def test_every_value_of_supervision_is_1_or_more(key: str) -> None:
     stream.parse(f"{MINIMAL}[supervision]\n{key} = 1\n", "stream.toml")
     with raising(ConfigError, "stream.toml", f"supervision {key} is 0"):
         stream.parse(f"{MINIMAL}[supervision]\n{key} = 0\n", "stream.toml")
+
+
+def test_a_share_is_100_percent_at_most() -> None:
+    text = f"{MINIMAL}[supervision]\nmax_rejected_percent = "
+    assert stream.parse(f"{text}100\n", "stream.toml").supervision.max_rejected_percent == 100
+    with raising(ConfigError, "stream.toml", "supervision max_rejected_percent is 101", "at most 100"):
+        stream.parse(f"{text}101\n", "stream.toml")
 
 
 def test_maintenance_may_be_left_out_and_its_values_are_1_or_more() -> None:

@@ -42,7 +42,7 @@ def test_both_tables_show_what_is_to_be_done(
 
 
 def test_a_batch_rejected_its_offsets_less_its_rows() -> None:
-    before = {"sluice.rejected": "4", "sluice.rejected-by": "w1_a/0"}
+    before = {"sluice.rejected": "4", "sluice.rejected-by": "w1_a/0", "sluice.malformed": "3"}
     batch = before | {
         "sluice.kind": "batch",
         "sluice.writer": "w2_b",
@@ -52,6 +52,10 @@ def test_a_batch_rejected_its_offsets_less_its_rows() -> None:
     assert rejected_by(batch | {"added-records": "7"}) == Rejections(4 + 3, "w2_b/7")
     # Iceberg writes no count of a commit without rows.
     assert rejected_by(batch) == Rejections(4 + 10, "w2_b/7")
+    assert rejected_by(batch).malformed == 3, "a batch does not say how many of its own"
+    after = rejected_by(batch).more(5, "w2_b/8", 2)
+    assert (after.malformed, after.properties()["sluice.malformed"]) == (5, "5")
+    assert after == Rejections(19, "w2_b/8"), "that identifies nothing"
     assert rejected_by(batch | {"added-records": "10"}) == Rejections(4, "w1_a/0")
     assert rejected_by(before | {"sluice.kind": "epoch-start"}) == Rejections(4, "w1_a/0")
     assert rejected_by({}) == NO_REJECTIONS

@@ -1,0 +1,214 @@
+"""A stream that puts what it reads into the quarantine, as it is observed: from the snapshots of both tables
+to its health."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from sluice.clients.kafka_admin import KafkaAdmin, TopicDescription
+from sluice.clients.lake import catalog as tables
+from sluice.model.health.assess import assess
+from sluice.model.health.sample import ProcessState, ProcessStatus, Sample
+from sluice.model.health.status import WELL, Health, HealthReport, RestartHistory
+from sluice.model.spec.stream import CONSUMER, Budget, StreamSpec, Supervision, Topic
+from sluice.runtime.base import Runtime
+from sluice.runtime.observer import Observer
+from tests.support import lake as lakes
+
+SPEC = StreamSpec("nyc_taxi", "schema.avsc", lakes.TABLE, Topic("rides", 1), Budget(1))
+REASON = "not an Avro body of Trip"
+GOOD = 100
+
+
+class World:
+    """A stream with one partition, whose writer publishes batches; Kafka and the runtime."""
+
+    def __init__(self, folder: Path) -> None:
+        self.lake = lakes.make(folder)
+        self.end = self.rejected = self.malformed = self.number = 0
+        self.newest = ""
+
+    def batch(self, good: int = 0, bad: int = 0, on_purpose: int = 0, settle: bool = True) -> None:
+        """On ``main``, and unless ``settle`` is False in the quarantine."""
+        begin, self.end = self.end, self.end + good + bad + on_purpose
+        more = {
+            **self._rejections(),
+            "writer": "w1_x",
+            "batch-id": str(self.number),
+            "topic-id": "T",
+            "acquired-at": "1000000",
+        }
+        rows = [(0, begin + n) for n in range(good)]
+        summary = lakes.summary("batch", 1, {0: self.end}, ranges={0: (begin, self.end)}, more=more)
+        lakes.append(self.lake, rows, summary)
+        if bad or on_purpose:
+            self.rejected += bad + on_purpose
+            self.malformed += bad
+            self.newest = f"w1_x/{self.number}"
+            if settle:
+                self.quarantine(bad)
+        self.number += 1
+
+    def quarantine(self, bad: int = 1) -> None:
+        said = {f"sluice.{key}": value for key, value in self._rejections().items()}
+        if bad:
+            said["sluice.newest-malformed"] = f"partition 0, offset {self.end - 1}: {REASON}"
+        lakes.quarantine(self.lake, [{"stage": "consumer", "reason": REASON}], said)
+
+    def change(self) -> None:
+        more = {**self._rejections(), "changes": "1", "newest-changes": "c1", "topic-id": "T"}
+        lakes.append(self.lake, [], lakes.summary("change", 1, {0: self.end}, more=more))
+
+    def _rejections(self) -> dict[str, str]:
+        counts = {"rejected": str(self.rejected), "rejected-by": self.newest}
+        return {**counts, "malformed": str(self.malformed)}
+
+    def describe(self, topic: str) -> TopicDescription:
+        return TopicDescription("T", 1)
+
+    def begins(self, topic: str, partitions: int) -> dict[int, int]:
+        return {0: 0}
+
+    def ends(self, topic: str, partitions: int) -> dict[int, int]:
+        return {0: self.end}
+
+    def status(self, program: str) -> ProcessStatus:
+        return ProcessStatus(program, ProcessState.RUNNING, 42, 1000.0)
+
+    def observe(self, at: float | None = None) -> Sample:
+        asked = cast("Any", self)
+        observer = Observer(
+            cast("KafkaAdmin", asked), lambda: self.lake, cast("Runtime", asked), SPEC, CONSUMER
+        )
+        sample = observer.observe(time.time() if at is None else at)
+        assert not sample.errors
+        return sample
+
+    def health(
+        self, samples: Sequence[Sample] = (), requested_at: float = 0.0, percent: int = 5
+    ) -> HealthReport:
+        history = RestartHistory(requested_at=requested_at)
+        policy = Supervision(max_rejected_percent=percent)
+        return assess(CONSUMER, [*samples, self.observe()], policy, history)
+
+
+# Instead of 20, which take PyIceberg seconds.
+LAST = 5
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setattr(tables, "BATCHES", LAST)
+    return World(tmp_path)
+
+
+def test_a_stream_that_rejects_everything_is_red_however_slowly(world: World) -> None:
+    for _ in range(4):
+        world.batch(bad=1)
+    assert world.health().health is Health.IDLE
+    world.batch(bad=1)
+    found = world.health()
+    assert (found.health, found.is_final) == (Health.REJECTING, True)
+    assert "5 of the last 5 records (100.0 %) were rejected" in found.message
+    assert "max_rejected_percent is 5" in found.message
+    assert f"newest: partition 0, offset 4: {REASON}" in found.message
+    assert "Fix: " in found.message
+    assert (found.details["malformed"], found.details["newest_malformed"]) == (
+        5,
+        f"partition 0, offset 4: {REASON}",
+    )
+
+
+def test_one_malformed_record_among_ten_is_none_of_its_business(world: World) -> None:
+    world.batch(good=9, bad=1)
+    assert world.health().health is Health.IDLE
+
+
+def test_the_share_is_of_the_last_batches(world: World) -> None:
+    world.batch(good=GOOD, bad=6)
+    assert world.health().health is Health.REJECTING
+    assert world.health(percent=6).health is Health.IDLE
+    world.batch(good=20)
+    assert world.health().health is Health.IDLE, "6 of 126 are less than 5 %"
+
+
+def test_it_stays_red_while_nothing_comes_and_ends_with_good_batches(world: World) -> None:
+    world.batch(bad=10)
+    late = replace(world.observe(), at=time.time() + 9 * 86_400)
+    assert assess(CONSUMER, [late], Supervision(), RestartHistory()).health is Health.REJECTING
+    for _ in range(LAST - 1):
+        world.batch(good=1)
+    assert world.health().health is Health.REJECTING
+    world.batch(good=1)
+    assert world.health().health is Health.IDLE
+
+
+def test_a_person_who_asked_for_a_start_has_dealt_with_what_came_before(world: World) -> None:
+    world.batch(bad=10)
+    now = time.time()
+    assert world.health(requested_at=now - 60).health is Health.REJECTING
+    assert world.health(requested_at=now + 1).health is Health.IDLE
+    earlier = world.observe()
+    for _ in range(2):
+        world.batch(bad=5)
+    assert world.health([earlier], requested_at=earlier.at).health is Health.REJECTING
+
+
+def test_a_published_change_ends_it_until_more_are_rejected(world: World) -> None:
+    world.batch(bad=10)
+    before = world.observe()
+    world.change()
+    assert world.observe().published.malformed == 10, "it only grows"  # type: ignore[union-attr]
+    assert world.health([before]).health is Health.IDLE
+    world.batch(bad=4)
+    assert world.health([before]).health in WELL
+    world.batch(bad=4)
+    assert world.health([before]).health is Health.REJECTING
+
+
+def test_what_is_rejected_on_purpose_does_not_count(world: World) -> None:
+    world.batch(on_purpose=5000)
+    assert world.health().health is Health.IDLE
+    world.batch(good=5, bad=6, on_purpose=5000)
+    found = world.health()
+    assert found.health is Health.REJECTING
+    assert "6 of the last 11 records (54.5 %)" in found.message
+
+
+def test_the_newest_batch_counts_once_its_records_are_in_the_quarantine(world: World) -> None:
+    """Until then nothing tells which of them were rejected on purpose."""
+    world.batch(on_purpose=10, settle=False)
+    assert world.health().health is Health.IDLE
+    world.batch(bad=10, settle=False)
+    assert world.health().health is Health.IDLE
+    world.quarantine()
+    assert world.health().health is Health.REJECTING
+
+
+def test_what_came_between_two_checks_is_seen_though_the_last_batches_are_good(world: World) -> None:
+    world.batch(good=10)
+    check = world.observe(time.time() - 120)
+    world.batch(bad=100)
+    for _ in range(LAST):
+        world.batch(good=10)
+    assert world.health().health is Health.IDLE, "this test's burst is over by then"
+    found = world.health([check])
+    assert found.health is Health.REJECTING
+    assert "100 of the last 150 records (66.7 %)" in found.message
+
+
+def test_100_percent_are_never_exceeded(world: World) -> None:
+    world.batch(bad=100)
+    assert world.health(percent=100).health is Health.IDLE
+
+
+def test_a_quarantine_costs_nothing_while_nothing_was_rejected(world: World) -> None:
+    world.batch(good=3)
+    world.lake.catalog.drop_table(lakes.QUARANTINE)
+    assert world.health().health is Health.IDLE
