@@ -52,10 +52,11 @@ def malformed_in(bad: DataFrame) -> Malformed:
     of_purpose = [F.col("reason").startswith(begin) for begin in ON_PURPOSE]
     newest = F.max_by(F.struct("_kafka_partition", "_kafka_offset", "reason"), "_kafka_timestamp")
     found = bad.where(~reduce(Column.__or__, of_purpose)).agg(F.count("*"), newest).first()
-    if found is None or found[1] is None:
-        return Malformed(0, "")
-    text = f"partition {found[1][0]}, offset {found[1][1]}: {' '.join(found[1][2].split())}"
-    return Malformed(found[0], text[:MAX_CHARACTERS])
+    if found is None:
+        raise RuntimeError("Spark counted the rejected records, and gave no number")
+    count, one = found
+    text = f"partition {one[0]}, offset {one[1]}: {' '.join(one[2].split())}" if one else ""
+    return Malformed(count, text[:MAX_CHARACTERS])
 
 
 class Quarantine:
