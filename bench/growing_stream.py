@@ -26,7 +26,7 @@ from local.setup.bootstrap import java_home
 from local.stack.stack import Stack, wait_until
 from sluice.clients.kafka_admin import KafkaAdmin
 from sluice.model.spec import stream as streams
-from sluice.model.spec.stream import PROGRESS_TOPIC
+from sluice.model.spec.topic import PROGRESS_TOPIC
 from sluice.runtime.parent import WORKED_SECONDS
 
 PARTITIONS = 2

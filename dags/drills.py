@@ -67,3 +67,4 @@ for name, description in DRILLS.items() if HOME_VARIABLE in os.environ else ():
         },
     ) as dag:
         DrillOperator(task_id="drill", drill=name, trigger_immediately="{{ params.trigger_immediately }}")
+    globals()[dag.dag_id] = dag

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -14,6 +16,7 @@ from sluice.model.spec.backfill import Backfill
 from sluice.model.spec.backfill import dag_id as backfill_dag_id
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.stream import SourceType, StreamSpec
+from sluice.model.spec.values import shown
 from sluice.operators import docs, forms
 from sluice.operators.change import ApplyChangeOperator, PlanChangeOperator
 from sluice.operators.change_approval import APPROVE, PLAN, ApproveChangeOperator
@@ -30,8 +33,16 @@ from sluice.operators.load.validate import ValidateOperator
 from sluice.operators.maintenance import CompactOperator, VerifyCompactionOperator
 from sluice.operators.reconciliation import CheckFilesOperator, ObserveOffsetsOperator, VerifyTableOperator
 from sluice.operators.removal import RecordMaintenanceOperator, RecordMetadataOperator, RemoveFilesOperator
-from sluice.operators.stream_dags import decision_dag, make_dag, supervision_dag
+from sluice.operators.stream_dags import (
+    configuration_dag,
+    decision_dag,
+    invalid_dags,
+    make_dag,
+    supervision_dag,
+)
 from sluice.operators.verify_change import VerifyChangeOperator
+
+log = logging.getLogger(__name__)
 
 # Of task `produce`; a feed's waits in the triggerer.
 SEND_TIMEOUTS = {
@@ -203,19 +214,46 @@ def reconciliation_dag(spec: StreamSpec) -> DAG:
     return dag
 
 
-for name in stream.names():
-    try:
-        spec = stream.load(name)
-    except ConfigError:
-        # Its supervision fails with the reason; other streams are not affected.
-        supervision_dag(name, name, ("consumer",))
-        decision_dag(name, name)
-        continue
-    load_dag(spec)
-    supervision_dag(name, spec.label, tuple(spec.components), spec.supervision)
-    decision_dag(name, spec.label, spec.supervision)
-    maintenance_dag(spec)
-    change_dag(spec)
-    reconciliation_dag(spec)
+def stream_dags(spec: StreamSpec) -> list[DAG]:
+    """All DAGs of a stream. Raises what Airflow refuses of one."""
+    dags = [
+        load_dag(spec),
+        supervision_dag(spec.name, spec.label, tuple(spec.components), spec.supervision),
+        decision_dag(spec.name, spec.label, spec.supervision),
+        maintenance_dag(spec),
+        change_dag(spec),
+        reconciliation_dag(spec),
+    ]
     if spec.backfill:
-        backfill_dag(spec, spec.backfill)
+        dags.append(backfill_dag(spec, spec.backfill))
+    for dag in dags:
+        dag.validate()
+        dag.check_cycle()
+    return dags
+
+
+def all_dags() -> Iterator[DAG]:
+    """Of every stream; of an invalid one those that say so. Whatever a declaration holds, the other streams
+    have theirs."""
+    specs = []
+    for name in stream.names():
+        try:
+            spec = stream.load(name)
+            dags = stream_dags(spec)
+            specs.append(spec)
+        except ConfigError as error:
+            dags = invalid_dags(name, str(error))
+        except Exception as error:
+            log.exception("the DAGs of stream %s cannot be built", name)
+            dags = invalid_dags(
+                name,
+                f"stream {name!r}: its DAGs cannot be built: {type(error).__name__}: {shown(str(error))}. "
+                "Fix: remove from its stream.toml what was changed last; report this",
+            )
+        yield from dags
+    if problems := stream.problems(specs):
+        yield configuration_dag(problems)
+
+
+# Where Airflow looks for them.
+globals().update({dag.dag_id: dag for dag in all_dags()})

@@ -39,7 +39,7 @@ def main(stack: Systems, query: str) -> int:
             connection.register(f"{name}_stream" if again else name, _reader(stack, tables()[name]))
             if again:
                 # A stream of batches can be read once: the second time it would silently be empty.
-                connection.execute(f"create table {name} as from {name}_stream")
+                connection.execute(f'create table "{name}" as from "{name}_stream"')
         result = connection.execute(query)
         rows = result.fetchmany(ROW_LIMIT + 1)
     except duckdb.Error as error:
@@ -98,9 +98,9 @@ def _rendered(columns: list[str], rows: list[tuple[object, ...]], console: Conso
 
 
 def tables() -> dict[str, str]:
-    """Name in the query → table in the catalog, for every stream."""
+    """Name in the query → table in the catalog, for every valid stream."""
     found: list[str] = []
-    for spec in stream.load_all():
+    for spec in stream.load_valid().specs:
         results = (query.results_table for query in spec.queries.values() if query.results_table)
         found += [spec.table, spec.quarantine_table, *results]
     return {table.rpartition(".")[2]: table for table in found}

@@ -31,7 +31,8 @@ from sluice.io.kafka import topic_offsets
 from sluice.model.spec import platform as platforms
 from sluice.model.spec import stream as streams
 from sluice.model.spec.platform import Kafka
-from sluice.model.spec.stream import PROGRESS_TOPIC, StreamSpec
+from sluice.model.spec.stream import StreamSpec
+from sluice.model.spec.topic import PROGRESS_TOPIC
 
 # Of a phase of a contender: an hour is more than any takes at SCALE=1.
 LIMIT_SECONDS = 3600.0

@@ -19,6 +19,7 @@ CLUSTER = "kafka"
 
 
 def users(options: argparse.Namespace) -> list[Resource]:
+    # All or none: applied without an invalid stream's, they would take its users' rights away.
     topics = [spec.topic.name for spec in stream.load_all()]
     return kafka_users(topics, streams.result_topics(), options.namespace, options.cluster)
 

@@ -13,7 +13,7 @@ from local.runtime.home import StackDir, write_files
 from local.runtime.ports import Network
 from sluice.model.spec.config import dump
 from sluice.model.spec.platform import ROLES
-from sluice.model.spec.stream import PROGRESS_TOPIC
+from sluice.model.spec.topic import PROGRESS_TOPIC
 
 WAREHOUSE = "warehouse"
 SOURCE = "source"

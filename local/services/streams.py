@@ -31,8 +31,9 @@ logger.native.level = error
 
 
 def result_topics() -> list[str]:
-    """The topics to which queries of declared streams send their results."""
-    sinks = (sink for spec in stream.load_all() for query in spec.queries.values() for sink in query.sinks)
+    """The topics to which queries of valid streams send their results."""
+    specs = stream.load_valid().specs
+    sinks = (sink for spec in specs for query in spec.queries.values() for sink in query.sinks)
     return [sink.topic for sink in sinks if sink.topic]
 
 
@@ -114,7 +115,12 @@ def restarted(python: Path, *command: str | os.PathLike[str]) -> list[str]:
 
 
 def programs(context: Context) -> list[Program]:
-    """One program per component; supervisord stops them after Airflow and before the services."""
+    """One program per component; supervisord stops them after Airflow and before the services.
+
+    An invalid stream may have any: one that runs is not to be ended because its declaration was changed.
+    """
+    declared = {spec.name: spec.components.values() for spec in stream.load_valid().specs}
+    every = {name: [stream.component(name, one) for one in stream.COMPONENTS] for name in stream.names()}
     return [
         Program(
             component.program,
@@ -124,6 +130,6 @@ def programs(context: Context) -> list[Program]:
             directory=REPO,
             options=STREAM_OPTIONS,
         )
-        for spec in stream.load_all()
-        for component in spec.components.values()
+        for components in (every | declared).values()
+        for component in components
     ]

@@ -150,7 +150,10 @@ class Stack(Systems):
             )
         if self.overrides:
             # Before it is kept: every later start would use an invalid one.
-            overrides.read(self.overrides, stream.names())
+            overrides.check(self.overrides, stream.names())
+        for name, reason in stream.load_valid().invalid.items():
+            # The other streams are started.
+            board.say(f"{name}: {reason}")
         of_notifications = runtime_notifications.files(self.context)
         self.home.remember(ports=self.ports, **self.settings)
         has_new_files = self.write_platform_files() and pid is not None
@@ -186,7 +189,7 @@ class Stack(Systems):
 
     def restart_producers(self, board: ProgressDisplay) -> None:
         """Restart running producers: they read their platform file only at the start."""
-        for component in (spec.components.get("producer") for spec in stream.load_all()):
+        for component in (spec.components.get("producer") for spec in stream.load_valid().specs):
             if component is not None and self._runs(component.program):
                 self.daemon.restart(component.program)
                 board.say(f"{component.program} was restarted: its platform file changed")

@@ -53,7 +53,7 @@ class Systems(ABC):
         """Service → what makes its users, rights, buckets and databases; each is idempotent."""
         made: dict[str, Callable[[], None]] = {"postgres": lambda: postgres.provision(self.context)}
         if self.context.external is None:
-            topics = [spec.topic.name for spec in stream.load_all()]
+            topics = [spec.topic.name for spec in stream.load_valid().specs]
             results = streams.result_topics()
             users = {role: (f"sluice-{role}", self.secrets[f"minio_{role}"]) for role in ROLES}
             made["kafka"] = lambda: kafka.provision(self.context, topics, results)
@@ -92,7 +92,8 @@ class Systems(ABC):
         """The platform file of each role, as plain data. Raises UsageError for an invalid external one."""
         context = self.context
         replayed = context.feed == replay.REPLAY
-        feeds = replay.feeds(stream.load_all(), context.ports[replay.NAME]) if replayed else {}
+        specs = stream.load_valid().specs
+        feeds = replay.feeds(specs, context.ports[replay.NAME]) if replayed else {}
         documents = roles.documents(self.home, context.network, self.secrets, feeds)
         if context.external is not None:
             documents = roles.external(documents, Path(context.external))

@@ -11,6 +11,10 @@ from typing import Any
 import pytest
 from pytest_socket import disable_socket, enable_socket
 
+from sluice.model.spec import folders
+from tests.support import declarations
+from tests.support.declarations import DagFile
+
 REPO = Path(__file__).resolve().parents[2]
 DAGS = REPO / "dags"
 
@@ -36,6 +40,21 @@ def bag() -> Any:
     found = DagBag(dag_folder=str(DAGS))
     assert not found.import_errors, found.import_errors
     return found
+
+
+@pytest.fixture(scope="session")
+def dag_file() -> DagFile:
+    return DagFile(DAGS / "streams.py")
+
+
+@pytest.fixture
+def streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The only folder of streams: two valid ones."""
+    root = tmp_path / "streams"
+    monkeypatch.setattr(folders, "STREAMS", root)
+    for name in declarations.VALID:
+        declarations.make(root, name)
+    return root
 
 
 def files() -> list[Path]:

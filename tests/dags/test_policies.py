@@ -433,10 +433,9 @@ def test_a_dag_file_does_nothing_at_import() -> None:
     assert done.returncode == 0, done.stderr[-2000:]
     seen = {found["file"]: found for found in map(json.loads, done.stdout.splitlines())}
     assert sorted(seen) == [file.name for file in files()]
-    # What a stream is, and nothing else: of a partitioned table, whether its first partition is a date.
+    # What a stream is, and nothing else.
     specs = [stream.load(name) for name in stream.names()]
-    read = {f"open {spec.folder / 'stream.toml'}" for spec in specs}
-    read |= {f"open {spec.folder / spec.schema}" for spec in specs if spec.partition_by}
+    read = {f"open {spec.folder / name}" for spec in specs for name in ("stream.toml", spec.schema)}
     assert {name: set(found["does"]) for name, found in seen.items() if found["does"]} == {"streams.py": read}
     # What only a running task needs.
     assert {name: found["loads"] for name, found in seen.items() if found["loads"]} == {}

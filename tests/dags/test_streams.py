@@ -14,7 +14,6 @@ import pytest
 from sluice.model.spec import stream
 from tests.dags.conftest import DAGS
 from tests.support import rides
-from tests.support.raising import raising
 
 Bag = Callable[[Path], Any]
 
@@ -92,23 +91,3 @@ def test_an_interval_is_a_month_and_can_be_backfilled(bag: Any) -> None:
     assert [(f"{one.start:%Y-%m}", f"{one.end:%Y-%m}") for one in intervals] == [
         ("2019-12", "2020-01"), ("2020-01", "2020-02"), ("2020-02", "2020-03"),
     ]  # fmt: skip
-
-
-@pytest.mark.parametrize("toml", ["name = ", rides.TOML.replace("partitions = 2", "partitions = 0")])
-def test_a_wrong_stream_is_red_in_its_own_supervision_alone(
-    toml: str, bag_with: Bag, bag: Any, tmp_path: Path
-) -> None:
-    root = rides.make(tmp_path)
-    (root / "rides" / "stream.toml").write_text(toml)
-    found = bag_with(root)
-    assert set(found.dags) - set(bag.dags) == {"rides_stream", "rides_decision"}
-    assert {f"{name}_load" for name in stream.names()} - set(found.dags) == {"rides_load"}
-
-
-def test_a_folder_of_streams_that_cannot_be_right_is_named(tmp_path: Path) -> None:
-    with raising(stream.ConfigError, stream.VARIABLE, tmp_path / "none"):
-        stream.names({stream.VARIABLE: str(tmp_path / "none")})
-    rides.make(tmp_path / "a")
-    rides.make(tmp_path / "b")
-    with raising(stream.ConfigError, "'rides'", tmp_path / "a", tmp_path / "b"):
-        stream.names({stream.VARIABLE: f"{tmp_path / 'a'}:{tmp_path / 'b'}"})

@@ -23,7 +23,7 @@ from sluice.model import strimzi
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.platform import Kafka, Strimzi
-from sluice.model.spec.stream import Topic
+from sluice.model.spec.topic import Topic
 from tests.k8s.control_plane import ControlPlane
 from tests.k8s.topic_operator import TopicOperator, not_ready
 from tests.k8s.world import NAMESPACE

@@ -11,7 +11,7 @@ from urllib3.exceptions import HTTPError
 from sluice.clients.kafka_admin import KafkaAdmin
 from sluice.model import strimzi
 from sluice.model.spec.platform import Kafka
-from sluice.model.spec.stream import BROKER_DEFAULT, Topic
+from sluice.model.spec.topic import BROKER_DEFAULT, Topic
 from tests.k8s.background import Background
 
 READY = {"type": "Ready", "status": "True"}

@@ -36,7 +36,7 @@ from sluice.model.queries.state import CommittedBatch
 from sluice.model.spec import query
 from sluice.model.spec.platform import Kafka
 from sluice.model.spec.query import Query, TimeWindow, key_text
-from sluice.model.spec.stream import Topic
+from sluice.model.spec.topic import Topic
 from spark_jobs.common.sinks import transactions
 from spark_jobs.common.sinks.base import SinkWriteFailed, Target
 from spark_jobs.common.sinks.kafka import KafkaSink

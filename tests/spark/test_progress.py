@@ -34,7 +34,7 @@ from sluice.model.queries.progress import (
     record_key,
     to_json,
 )
-from sluice.model.spec.stream import PROGRESS_TOPIC
+from sluice.model.spec.topic import PROGRESS_TOPIC
 from spark_jobs.common.spark import progress_listener as module
 from spark_jobs.common.spark.progress_listener import SETTINGS, ProgressProducer
 from tests.support.raising import raising

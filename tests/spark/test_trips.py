@@ -124,6 +124,11 @@ def test_a_header_that_cannot_be_right_is_refused(
         parsed(spark, schemas, [GOOD], header)
 
 
+def test_a_column_with_the_name_of_the_map_is_kept_in_it(spark: SparkSession, schemas: Schemas) -> None:
+    (found,) = parsed(spark, schemas, [f"7,{GOOD}"], f"Other_Columns,{HEADER_2018}")
+    assert found.record.other_columns == {"Other_Columns": "7"}
+
+
 @pytest.mark.parametrize("extra_columns", ["", "VendorID", "rest"])
 def test_an_extra_column_without_a_map_for_it_is_refused(
     extra_columns: str, spark: SparkSession, schemas: Schemas

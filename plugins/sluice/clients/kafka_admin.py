@@ -33,7 +33,7 @@ from sluice.model.error_codes import ErrorCode
 from sluice.model.health.heartbeat import Heartbeat, parse_heartbeat
 from sluice.model.json_record import JsonRecord
 from sluice.model.spec.platform import Kafka
-from sluice.model.spec.stream import BROKER_DEFAULT, Topic
+from sluice.model.spec.topic import BROKER_DEFAULT, Topic
 
 T = TypeVar("T")
 _DENIED = REFUSED_LOGIN | MISSING_RIGHT

@@ -17,7 +17,7 @@ from sluice.model.spec.platform import Strimzi
 from sluice.model.strimzi import TopicState, TopicStatus
 
 if TYPE_CHECKING:
-    from sluice.model.spec.stream import Topic
+    from sluice.model.spec.topic import Topic
 
 # The operator reconciles a change at once, and all topics every two minutes.
 READY_SECONDS = 150.0

@@ -19,7 +19,7 @@ from sluice.model.queries.progress import (
     stream_of,
 )
 from sluice.model.spec.platform import Kafka
-from sluice.model.spec.stream import PROGRESS_TOPIC
+from sluice.model.spec.topic import PROGRESS_TOPIC
 
 if TYPE_CHECKING:
     from confluent_kafka import Message

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -39,6 +40,8 @@ log = logging.getLogger(__name__)
 MAINTENANCE = "maintenance"
 # DAGs whose next run finds the same again: told once per outage, as supervision is.
 SCHEDULED = (MAINTENANCE, "reconciliation")
+# Kind of the DAG that is there while something is wrong that belongs to no stream; in place of its stream.
+CONFIGURATION, INSTALLATION = "configuration", notifications.INSTALLATION
 # Of what was not delivered: how many are looked at, the newest; how many a check delivers, the oldest first.
 MAX_OPEN, MAX_DELIVERED = 50, 5
 # In the context of a callback in the DAG processor, which takes no XCom.
@@ -73,7 +76,7 @@ def compose(
 ) -> Notification:
     """A notification with its addresses; ``run``: dag and run id; ``more``: ``link``, ``remedy``."""
     base = conf.get("api", "base_url", fallback="http://localhost:8080")
-    page = f"{base.rstrip('/')}/{pages.stream_page(stream)}"
+    page = f"{base.rstrip('/')}/{pages.STREAMS if stream == INSTALLATION else pages.stream_page(stream)}"
     more = {"link": pages.run_page(base, *run, task), **more}
     return notification(event, stream, about, message, page=page, run=run, **more)
 
@@ -286,12 +289,27 @@ def _task_failed(context: Mapping[str, Any], error: object) -> None:
         name = f"{stream}.{MAINTENANCE}" if is_overdue else history_name(stream, about)
         tell_anyway(name, note, code.value, context, lambda: _failed_before(context))
         return
+    if kind == CONFIGURATION:
+        # The DAG is gone when it is corrected, so no run tells of that: told again the next day.
+        condition = f"{code.value} {_digest(message)} {_today()}"
+        note = compose(Event.ALERT, stream, kind, message, (dag_id, run_id), task=task.task_id)
+        name = f"{stream}.{kind}"
+        tell_anyway(name, note, condition, context, lambda: _failed_before(context))
+        return
     about = f"{kind} {task.task_id}"
     note = compose(Event.FAILURE, stream, about, message, (dag_id, run_id), task=task.task_id)
     if kind in SCHEDULED:
         tell(_history(f"{stream}.{kind}"), note, scheduled_condition(task.task_id, message), context)
     else:
         tell_of_run(lambda: _history(stream), note, start_of(context), context)
+
+
+def _today() -> str:
+    return datetime.now(UTC).date().isoformat()
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def task_succeeded(context: Mapping[str, Any]) -> None:

@@ -8,9 +8,13 @@ from urllib.parse import quote
 PREFIX = "/sluice"
 
 
+# Address of the page of all streams, relative to the path of Airflow's base URL.
+STREAMS = f"{PREFIX.removeprefix('/')}/streams"
+
+
 def stream_page(stream: str) -> str:
     """Address of the stream's page, relative to the path of Airflow's base URL."""
-    return f"{PREFIX.removeprefix('/')}/streams/{quote(stream, safe='')}"
+    return f"{STREAMS}/{quote(stream, safe='')}"
 
 
 def run_page(base_url: str, dag_id: str, run_id: str, task_id: str = "") -> str:

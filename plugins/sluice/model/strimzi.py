@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from sluice.model.spec.stream import BROKER_DEFAULT, Topic
+from sluice.model.spec.topic import BROKER_DEFAULT, Topic
 
 GROUP, VERSION, PLURAL, KIND = "kafka.strimzi.io", "v1", "kafkatopics", "KafkaTopic"
 CLUSTER_LABEL = "strimzi.io/cluster"

@@ -105,6 +105,34 @@ The steps do not depend on each other, and read only: the stream runs meanwhile.
 """
 
 
+def invalid(stream: str, interval: timedelta, task: Any) -> str:
+    return f"""
+### Stream {stream} is invalid
+
+Its declaration cannot be used, so it has no other DAGs; other streams are not affected. Components that run
+go on with the declaration that they started with, and are not supervised.
+
+{steps_table([task])}
+
+Correct what the task names: its message is the reason, and the fix. The stream then has its DAGs again; until
+then this one fails every {interval.total_seconds():g} seconds.
+"""
+
+
+def configuration(interval: timedelta, task: Any) -> str:
+    return f"""
+### Configuration of all streams
+
+Something is wrong that belongs to no stream: a folder of `SLUICE_STREAMS`, the overrides, or two streams
+that declare the same table or topic. Each valid stream runs nevertheless.
+
+{steps_table([task])}
+
+Correct what the task names. This DAG is gone then; until then it fails every {interval.total_seconds():g}
+seconds.
+"""
+
+
 def supervision(stream: str, decision: str, interval: timedelta, steps: Iterable[Any]) -> str:
     return f"""
 ### Supervise stream {stream}

@@ -1,4 +1,4 @@
-"""The DAGs that supervise a stream, and the common arguments of all DAGs."""
+"""The DAGs that supervise a stream, those that say what is invalid, and the common arguments of all DAGs."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 
 from sluice.hooks import notifications
-from sluice.model.spec.stream import Supervision
+from sluice.model.spec.stream import CONSUMER, Supervision
 from sluice.operators import docs, forms
 from sluice.operators.decision import ApplyDecisionOperator, RequestDecisionOperator
+from sluice.operators.invalid import InvalidDeclarationOperator
 from sluice.operators.load.provision import ProvisionSinksOperator
 from sluice.operators.supervise import REQUEST, SuperviseOperator, decision_dag_id, recovery_seconds
 from sluice.operators.timeouts import run_timeout
 
 QUERIES = "queries"
 # DAGs whose runs last minutes, and which check again.
-SUPERVISION = ("stream", "decision")
+SUPERVISION = ("stream", "decision", notifications.CONFIGURATION)
 
 
 @contextmanager
@@ -41,7 +42,8 @@ def make_dag(
     stream: str | None = None,
     **kwargs: Any,
 ) -> Iterator[DAG]:
-    """A DAG without catch-up, by default without a schedule and with one run at a time.
+    """A DAG without catch-up, by default without a schedule and with one run at a time. The DAG file
+    registers it, once it is complete.
 
     Its timeout follows from the tasks that are made in the context. ``stream``: whose notifications tell of
     its failures; None: no one's.
@@ -54,6 +56,7 @@ def make_dag(
         start_date=start_date,
         catchup=False,
         schedule=schedule,
+        auto_register=False,
         max_active_runs=max_active_runs,
         tags=[*tags, "sluice"],
         default_args={
@@ -85,11 +88,9 @@ def supervision_dag(
     stream: str,
     title: str,
     components: Sequence[str],
-    policy: Supervision | None = None,
+    policy: Supervision,
 ) -> DAG:
-    """``<stream>_stream``, with one task per component; ``policy``: None of a stream whose declaration is
-    invalid."""
-    policy = policy or Supervision()
+    """``<stream>_stream``, with one task per component."""
     schedule = timedelta(seconds=policy.interval_seconds)
     with make_dag(
         f"{stream}_stream",
@@ -127,6 +128,42 @@ def supervision_dag(
                 steps[-1] >> task
             steps.append(task)
     dag.doc_md = docs.supervision(stream, decision_dag_id(stream), schedule, steps)
+    return dag
+
+
+def invalid_dags(stream: str, reason: str) -> list[DAG]:
+    """Of a stream whose declaration is invalid, or whose DAGs cannot be built: supervision that fails with
+    the ``reason``, and the DAG of open decisions."""
+    schedule = timedelta(seconds=Supervision().interval_seconds)
+    with make_dag(
+        f"{stream}_stream",
+        f"{stream}: stream",
+        "The stream's declaration is invalid; its other DAGs come back when it is correct",
+        tags=["stream", stream],
+        stream=stream,
+        schedule=schedule,
+    ) as dag:
+        # Named like the component that every stream has, so that its recovery ends what is told.
+        task = InvalidDeclarationOperator(task_id=CONSUMER, stream=stream, reason=reason)
+    dag.doc_md = docs.invalid(stream, schedule, task)
+    return [dag, decision_dag(stream, stream)]
+
+
+def configuration_dag(problems: Sequence[str]) -> DAG:
+    """What is wrong and belongs to no stream; there is none if nothing is."""
+    schedule, stream = timedelta(seconds=Supervision().interval_seconds), notifications.INSTALLATION
+    with make_dag(
+        f"{stream}_{notifications.CONFIGURATION}",
+        "Sluice: configuration",
+        "Fails with what is wrong with the folders of streams, the overrides, or between streams",
+        tags=["stream", stream],
+        stream=stream,
+        schedule=schedule,
+        # It is there because of a fault, which would wait unseen.
+        is_paused_upon_creation=False,
+    ) as dag:
+        task = InvalidDeclarationOperator(task_id="check", stream=stream, reason="; ".join(problems))
+    dag.doc_md = docs.configuration(schedule, task)
     return dag
 
 

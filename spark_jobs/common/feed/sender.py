@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.platform import Kafka
-from sluice.model.spec.stream import Topic
+from sluice.model.spec.topic import Topic
 from spark_jobs.common.feed.event import Event
 from spark_jobs.common.feed.window import Entry, Window
 

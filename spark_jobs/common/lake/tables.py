@@ -9,10 +9,20 @@ from typing import Any, cast
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
-from pyspark.sql.types import BinaryType, DataType, DecimalType, IntegerType, LongType, StringType, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    DecimalType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructType,
+)
 
 from sluice.model.error_codes import ErrorCode
-from sluice.model.spec.config import ConfigError
+from sluice.model.spec.config import ConfigError, declared_text
 from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.schema import parse_ddl
 from sluice.model.spec.stream import StreamSpec
@@ -56,10 +66,9 @@ PROPERTIES = {
     # 8 MB, so a small batch would cost more the more came before it.
     "commit.manifest.target-size-bytes": str(1024 * 1024),
 }
-LOADED_ROWS = {
-    "write.metadata.metrics.column._source_id": "full",
-    "write.metadata.metrics.column._source_base_offset": "full",
-}
+# And the name of a column.
+METRICS = "write.metadata.metrics.column."
+LOADED_ROWS = {f"{METRICS}_source_id": "full", f"{METRICS}_source_base_offset": "full"}
 # Of a partitioned table: the rows of a partition are in one task, and in one file.
 SHUFFLED = {"write.distribution-mode": "hash"}
 
@@ -88,7 +97,7 @@ def declared(spec: StreamSpec) -> StructType:
 
     Raises ConfigError.
     """
-    columns = parse_ddl(spec.schema_file.read_text(), f"{spec.name}/{spec.schema}")
+    columns = parse_ddl(declared_text(spec.schema_file), f"{spec.name}/{spec.schema}")
     record = DataType.fromDDL(", ".join(f"`{name}` {kind}" for name, kind in columns.items()))
     assert isinstance(record, StructType)
     return record
@@ -103,12 +112,13 @@ def create(
 ) -> None:
     """Create the table and its namespace if they are missing; ``properties`` override PROPERTIES.
 
-    A table that exists gets its missing properties. Raises TableLost if the catalog, restored or lost, does
+    A table that exists gets its missing properties, but of columns that it does not have yet: Iceberg refuses
+    such a property. Raises TableLost if the catalog, restored or lost, does
     not know a table whose files are there.
     """
     wanted = PROPERTIES | dict(properties)
-    present = _properties_of(spark, table)
-    if present is None:
+    existing = _load(spark, table)
+    if existing is None:
         partitioned = f"PARTITIONED BY ({', '.join(partitions)})" if partitions else ""
         spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.{table.rsplit('.', 1)[0]}")
         _check_not_lost(spark, table)
@@ -119,7 +129,13 @@ def create(
         return
     # The version of a table that exists is none of its properties.
     names = wanted.keys() - {"format-version"}
-    if missing := {name: wanted[name] for name in sorted(names) if not present.containsKey(name)}:
+    present, schema = existing.properties(), existing.schema()
+    if missing := {
+        name: wanted[name]
+        for name in sorted(names)
+        if not present.containsKey(name)
+        and (not name.startswith(METRICS) or schema.findField(name.removeprefix(METRICS)) is not None)
+    }:
         _alter(spark, table, f"SET TBLPROPERTIES ({_sql_properties(missing)})")
 
 
@@ -134,12 +150,12 @@ def _in_catalog(spark: SparkSession, table: str) -> tuple[Any, Any]:
     return manager.catalog(CATALOG).icebergCatalog(), identifiers.parse(table)
 
 
-def _properties_of(spark: SparkSession, table: str) -> Any:
-    """Java's map; None if there is no such table. Reads the table once: Spark's statements would three times,
-    at every start."""
+def _load(spark: SparkSession, table: str) -> Any:
+    """Iceberg's table; None if there is none. Reads it once: Spark's statements would three times, at every
+    start."""
     catalog, name = _in_catalog(spark, table)
     try:
-        return catalog.loadTable(name).properties()
+        return catalog.loadTable(name)
     except Py4JJavaError as error:
         if error.java_exception.getClass().getName() == _NOT_FOUND:
             return None
@@ -181,24 +197,24 @@ def ensure(spark: SparkSession, spec: StreamSpec, record: StructType) -> None:
     """
     _check_partitions(spec, record)
     columns = [f"`{field.name}` {_sql(field.dataType)}" for field in record.fields]
-    create(
-        spark,
-        spec.table,
-        [*columns, *OFFSET_COLUMNS],
-        _properties(spec, record),
-        [partition.sql for partition in spec.partitions],
-    )
+    properties, partitions = _properties(spec, record), [partition.sql for partition in spec.partitions]
+    create(spark, spec.table, [*columns, *OFFSET_COLUMNS], properties, partitions)
     create(spark, spec.quarantine_table, QUARANTINE)
     present = {field.name.lower(): field for field in spark.table(f"{CATALOG}.{spec.table}").schema.fields}
+    added = [field for field in record.fields if field.name.lower() not in present]
     for field in record.fields:
         existing = present.get(field.name.lower())
         if existing is None:
             _alter(spark, spec.table, f"ADD COLUMN `{field.name}` {_sql(field.dataType)}")
-        elif _sql(existing.dataType) != _sql(field.dataType):
+        # Spark finds fields whatever their case, as columns.
+        elif _sql(existing.dataType).upper() != _sql(field.dataType).upper():
             raise IncompatibleSchema(
                 f"{spec.table}: column {field.name} is {_sql(existing.dataType)} and {spec.schema} says "
                 f"{_sql(field.dataType)}. Fix: give the new type a new column name"
             )
+    if added:
+        # The properties of these columns.
+        create(spark, spec.table, [*columns, *OFFSET_COLUMNS], properties, partitions)
     check_partitioning(spark, spec)
     _ensure_order(spark, spec.table, [partition.column for partition in spec.partitions if partition.width])
 
@@ -253,9 +269,16 @@ def _properties(spec: StreamSpec, record: StructType) -> dict[str, str]:
         for field in record.fields
         if isinstance(field.dataType, StringType) and field.name not in partitioned
     ]
-    counted = {f"write.metadata.metrics.column.{name}": "counts" for name in texts}
+    counted = {f"{METRICS}{name}": "counts" for name in texts}
     return LOADED_ROWS | SHUFFLED | counted
 
 
 def _sql(data_type: DataType) -> str:
+    """In Spark's DDL; fields of nested records may have any name that a column may have."""
+    if isinstance(data_type, StructType):
+        return f"STRUCT<{', '.join(f'`{one.name}`: {_sql(one.dataType)}' for one in data_type.fields)}>"
+    if isinstance(data_type, MapType):
+        return f"MAP<{_sql(data_type.keyType)}, {_sql(data_type.valueType)}>"
+    if isinstance(data_type, ArrayType):
+        return f"ARRAY<{_sql(data_type.elementType)}>"
     return data_type.simpleString().upper()

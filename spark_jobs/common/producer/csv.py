@@ -69,19 +69,19 @@ def layout(header: str, schema: AvroSchema, record: StructType, declared: Csv, w
             f"{where}: column {missing[0]!r} is required and missing in the header: "
             f"{quoted(', '.join(names))}"
         )
-    known = {field.name.lower() for field in record.fields}
+    has_map = rest in record.names and isinstance(record[rest].dataType, MapType)
+    if has_map:
+        # A column of the map's own name is an extra one too.
+        at.pop(rest.lower(), None)
+    known = {field.name.lower() for field in record.fields if not (has_map and field.name == rest)}
     extra = tuple((name, i) for i, name in enumerate(names) if name.lower() not in known)
-    if extra and not (rest in record.names and isinstance(record[rest].dataType, MapType)):
+    if extra and not has_map:
         raise InvalidHeader(
             f"{where}: column {quoted(extra[0][0])} of the header is not in the schema. Fix: add it, or name "
             f"a map of strings of the schema as [csv] extra_columns (now {rest!r})"
         )
     for field in record.fields:
-        if (
-            field.name.lower() in at
-            and field.name != rest
-            and field.dataType.typeName() not in usual_rows.KINDS
-        ):
+        if field.name.lower() in at and field.dataType.typeName() not in usual_rows.KINDS:
             raise TypeError(
                 f"no way from CSV text to {field.dataType.simpleString()}. Fix: add it to {__name__}"
             )

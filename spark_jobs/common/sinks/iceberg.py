@@ -89,8 +89,8 @@ class IcebergSink(WriterLease):
         starts = [F.timestamp_millis(F.lit(start)) for start in sorted(windows)]
         existing = self.spark.table(branch).where(F.col(WINDOW).isin(starts))
         keys, values = self._query.keys, [*self._query.aggregates, VERSION]
-        newest = F.max_by(F.struct(*values), F.col(VERSION)).alias("newest")
-        merged = existing.unionByName(results).groupBy(*keys).agg(newest).select(*keys, "newest.*")
+        newest = F.max_by(F.struct(*values), F.col(VERSION)).alias("_newest")
+        merged = existing.unionByName(results).groupBy(*keys).agg(newest).select(*keys, "_newest.*")
         self.write_branch(merged, summary, Write.PARTITIONS)
 
     def _summary(self, kind: str, batch: int | None) -> dict[str, str]:

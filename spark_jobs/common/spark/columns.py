@@ -9,6 +9,8 @@ from pyspark.sql import functions as F
 
 from sluice.model.verification.ranges import IntervalSet, OffsetRanges
 
+# Of offset_masks. A table that is joined with them has any columns but those of this prefix (names.OURS).
+_PARTITION, _BLOCK, _MASK = "_sluice_partition", "_sluice_block", "_sluice_mask"
 # \z, because $ also matches before a final line break.
 _DATE_TIME = r"\A\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)\z"
 
@@ -32,17 +34,17 @@ def in_ranges(column: Column, ranges: IntervalSet) -> Column:
 
 
 def offset_masks(spark: SparkSession, offsets: OffsetRanges) -> DataFrame:
-    """These offsets, 64 of them to a row, for a join with :func:`is_at`: ``at_partition``, ``at_block`` (the
-    first of the 64, divided by 64) and ``at_mask``, a bit for each. A row for each offset would not fit into
-    memory: a load of some million records that is scattered over the topic has as many."""
+    """These offsets, 64 of them to a row, for a join with :func:`is_at`: partition, block (the first of the
+    64, divided by 64) and mask, a bit for each. A row for each offset would not fit into memory: a load of
+    some million records that is scattered over the topic has as many."""
     pairs = [(p, start, until) for p, ranges in offsets.partitions.items() for start, until in ranges]
-    ranges = spark.createDataFrame(pairs, "at_partition int, start long, until long")
-    blocks = ranges.select("*", F.explode(F.expr("sequence(start >> 6, (until - 1) >> 6)")).alias("at_block"))
-    low = F.expr("cast(greatest(start - at_block * 64, 0) as int)")
-    above = F.expr("cast(64 - least(until - at_block * 64, 64) as int)")
-    bits = blocks.select("at_partition", "at_block", low.alias("low"), above.alias("above"))
+    ranges = spark.createDataFrame(pairs, f"{_PARTITION} int, start long, until long")
+    blocks = ranges.select("*", F.explode(F.expr("sequence(start >> 6, (until - 1) >> 6)")).alias(_BLOCK))
+    low = F.expr(f"cast(greatest(start - {_BLOCK} * 64, 0) as int)")
+    above = F.expr(f"cast(64 - least(until - {_BLOCK} * 64, 64) as int)")
+    bits = blocks.select(_PARTITION, _BLOCK, low.alias("low"), above.alias("above"))
     mask = F.expr("shiftleft(-1L, low) & shiftrightunsigned(-1L, above)")
-    masks = bits.groupBy("at_partition", "at_block").agg(F.bit_or(mask).alias("at_mask"))
+    masks = bits.groupBy(_PARTITION, _BLOCK).agg(F.bit_or(mask).alias(_MASK))
     return F.broadcast(masks)
 
 
@@ -50,9 +52,9 @@ def is_at(partition: str, offset: str) -> Column:
     """Whether the record of these columns is in a row of :func:`offset_masks`."""
     value = F.col(offset)
     return (
-        (F.col("at_partition") == F.col(partition))
-        & (F.col("at_block") == F.shiftright(value, 6))
-        & (F.bit_get("at_mask", value.bitwiseAND(63).cast("int")) == 1)
+        (F.col(_PARTITION) == F.col(partition))
+        & (F.col(_BLOCK) == F.shiftright(value, 6))
+        & (F.bit_get(_MASK, value.bitwiseAND(63).cast("int")) == 1)
     )
 
 

@@ -36,7 +36,7 @@ from sluice.model.queries.progress import (
     to_json,
 )
 from sluice.model.spec.platform import Kafka, Platform
-from sluice.model.spec.stream import PROGRESS_TOPIC
+from sluice.model.spec.topic import PROGRESS_TOPIC
 
 log = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from sluice.clients.kafka_admin import (
 )
 from sluice.model.health.heartbeat import Heartbeat, HeartbeatState
 from sluice.model.spec.platform import Kafka
-from sluice.model.spec.stream import BROKER_DEFAULT, Topic
+from sluice.model.spec.topic import BROKER_DEFAULT, Topic
 from spark_jobs.common.kafka.heartbeat import HeartbeatSender
 from spark_jobs.common.kafka.offsets import GroupOffsets
 from tests.support.raising import raising

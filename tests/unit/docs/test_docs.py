@@ -31,7 +31,7 @@ from sluice.model.health import heartbeat, status
 from sluice.model.health.heartbeat import HeartbeatState
 from sluice.model.health.status import NEEDS_DECISION, NO_ACTION, RESTARTABLE, Health
 from sluice.model.queries import state as query_state
-from sluice.model.spec import ledger, platform, query, stream
+from sluice.model.spec import ledger, platform, query, stream, topic
 from sluice.model.verification.offsets import FileStats, verify
 from sluice.model.verification.ranges import OffsetRanges
 from sluice.model.verification.sources import reconcile_rows
@@ -504,7 +504,7 @@ def test_the_rights_of_each_role() -> None:
     assert list(rows) == list(platform.ROLES)
     rules, policies = roles.kafka_rules(["t"], ["r"]), roles.s3_policies()
     words = {"topic t": "Topic", "topic r": "Results", "group": "Group", "broker": "Cluster"}
-    words[f"topic {stream.PROGRESS_TOPIC.name}"] = "Progress"
+    words[f"topic {topic.PROGRESS_TOPIC.name}"] = "Progress"
     for role, (kafka, s3) in rows.items():
         granted: dict[str, tuple[set[str], set[str]]] = {}
         for rule in (rule for rule in rules if rule.user == roles.kafka_user(role)):

@@ -20,7 +20,7 @@ from sluice.hooks.delivery import NotDelivered
 from sluice.hooks.failures import failed
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.ledger import NOTIFIED, UNDELIVERED
-from sluice.model.spec.notifications import Event
+from sluice.model.spec.notifications import INSTALLATION, Event
 from tests.support import notifier
 from tests.support.memory_s3 import MemoryS3
 from tests.support.notifier import Recorder, rule
@@ -173,6 +173,31 @@ def test_hourly_runs_that_find_the_same_tell_once_and_their_end_once(world: Worl
         f"nyc_taxi reconciliation verify_table: {other}",
         "nyc_taxi reconciliation: succeeds again",
     ]
+
+
+def test_what_is_wrong_with_the_configuration_is_told_once_a_day_to_every_rule(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No run tells that it is corrected: its DAG is gone then."""
+    world.configure(rule(more='streams = ["nyc_taxi"]\nevents = ["alert"]'))
+    wrong = failed(
+        ErrorCode.INVALID_CONFIGURATION, "/srv/x: No such file or directory. Fix: correct the path"
+    )
+    other = failed(ErrorCode.INVALID_CONFIGURATION, "'Rides' has a stream.toml. Fix: rename it")
+
+    def fails(error: BaseException) -> None:
+        context = world.context("check", "sluice_configuration", error)
+        context["task"].stream = INSTALLATION
+        notifications.task_failed(context)
+
+    for error in (wrong, wrong, other, other):
+        fails(error)
+    assert Recorder.messages() == [f"sluice configuration: {error}" for error in (wrong, other)]
+    assert "/sluice/streams\n" in f"{Recorder.sent[0][1]}\n", "there is no page of a stream"
+    monkeypatch.setattr(notifications, "_today", lambda: "2026-01-02")
+    fails(wrong)
+    fails(wrong)
+    assert len(Recorder.sent) == 3
 
 
 def test_sinks_that_fail_in_supervision_recover_by_their_own_success(world: World) -> None:

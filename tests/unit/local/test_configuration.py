@@ -24,7 +24,7 @@ from local.services import airflow, kafka, minio, replay, streams
 from sluice.model import exits
 from sluice.model.spec import platform, stream
 from sluice.model.spec.config import ConfigError, dump
-from sluice.model.spec.stream import load_all
+from sluice.model.spec.stream import VARIABLE, load_all
 from sluice.operators.drill import HOME_VARIABLE
 from tests.support.raising import raising
 
@@ -128,6 +128,19 @@ def test_nothing_starts_by_itself_and_streams_are_stopped_through_python(context
         assert (stream["startsecs"], stream["startretries"]) == ("0", "0"), "also of what ends at once"
         assert {0, 1, 126, 127, *exits.FINAL} < {int(code) for code in stream["exitcodes"].split(",")}
         assert stream["stopwaitsecs"] == "10"
+
+
+def test_an_invalid_stream_keeps_its_programs_and_takes_no_others(
+    context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """supervisord ends what is no program any more."""
+    before = {program.name for program in streams.programs(context)}
+    (tmp_path / "rides").mkdir()
+    (tmp_path / "rides" / "stream.toml").write_text("nonsense = 1")
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    own = {"stream-rides", "stream-rides-producer", "stream-rides-queries"}
+    assert {program.name for program in streams.programs(context)} == before | own
+    assert streams.result_topics()
 
 
 def test_every_part_of_a_stream_is_a_program_with_all_that_jobs_get(context: Context) -> None:

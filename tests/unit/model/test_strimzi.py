@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sluice.model.spec import stream
-from sluice.model.spec.stream import Topic
+from sluice.model.spec.topic import Topic
 from sluice.model.strimzi import (
     MANAGED,
     PAUSED,

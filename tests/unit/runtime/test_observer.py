@@ -13,7 +13,8 @@ from sluice.clients.kafka_admin import KafkaAdmin, TopicDescription
 from sluice.clients.lake.catalog import Lake
 from sluice.model.health.sample import Position, ProcessState, ProcessStatus
 from sluice.model.spec.config import ConfigError
-from sluice.model.spec.stream import Budget, Consumer, StreamSpec, Supervision, Topic
+from sluice.model.spec.stream import Budget, Consumer, StreamSpec, Supervision
+from sluice.model.spec.topic import Topic
 from sluice.runtime.base import Runtime
 from sluice.runtime.observer import Observer
 

@@ -16,7 +16,8 @@ from sluice.clients.lake import catalog as tables
 from sluice.model.health.assess import assess
 from sluice.model.health.sample import ProcessState, ProcessStatus, Sample
 from sluice.model.health.status import WELL, Health, HealthReport, RestartHistory
-from sluice.model.spec.stream import CONSUMER, Budget, StreamSpec, Supervision, Topic
+from sluice.model.spec.stream import CONSUMER, Budget, StreamSpec, Supervision
+from sluice.model.spec.topic import Topic
 from sluice.runtime.base import Runtime
 from sluice.runtime.observer import Observer
 from tests.support import lake as lakes

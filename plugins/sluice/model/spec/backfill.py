@@ -6,7 +6,9 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, time
 
+from sluice.model.spec import limits
 from sluice.model.spec.config import ConfigError
+from sluice.model.spec.values import shown
 
 PRESETS = {
     "@hourly": "0 * * * *",
@@ -14,6 +16,8 @@ PRESETS = {
     "@monthly": "0 0 1 * *",
     "@yearly": "0 0 1 1 *",
 }
+# Of an interval: Airflow computes with its neighbours.
+YEARS = range(1970, 2101)
 # Of strftime: two digits, a year four, the day of the year three.
 FIELDS = frozenset("YmdHMj")
 _FIELD = re.compile(r"%(.?)")
@@ -75,31 +79,37 @@ def check(backfill: Backfill, prefix: str, where: str) -> None:
     # Airflow's own library for it; not needed to import the model.
     from croniter import croniter
 
-    fields = backfill.cron.split()
-    if len(fields) != 5 or not croniter.is_valid(backfill.cron):
-        raise ConfigError(
-            f"{where}: backfill schedule {backfill.schedule!r} is no schedule. Fix: write one of "
-            f'{", ".join(PRESETS)}, or the five fields of cron ("0 6 * * *")'
-        )
+    limits.check(backfill, "backfill", where)
     try:
-        backfill.begins  # noqa: B018
-    except ValueError as error:
+        begins = backfill.begins
+    except ValueError:
+        begins = None
+    if begins is None or begins.year not in YEARS:
         raise ConfigError(
-            f"{where}: backfill start_date {backfill.start_date!r} is no date. Fix: write it as 2019-01-31"
-        ) from error
-    if backfill.max_active_runs < 1:
+            f"{where}: backfill start_date {shown(backfill.start_date)} is no date of {YEARS[0]} to "
+            f"{YEARS[-1]}. Fix: write it as 2019-01-31"
+        )
+    fields = backfill.cron.split()
+    try:
+        # Of five valid fields too there may be no time: of 30 February.
+        is_schedule = len(fields) == 5 and croniter.is_valid(backfill.cron)
+        is_schedule = is_schedule and bool(croniter(backfill.cron, begins).get_next(datetime))
+    except (ValueError, KeyError, OverflowError):
+        is_schedule = False
+    if not is_schedule:
         raise ConfigError(
-            f"{where}: backfill max_active_runs is {backfill.max_active_runs}; it must be at least 1"
+            f"{where}: backfill schedule {shown(backfill.schedule)} is no schedule. Fix: write one of "
+            f'{", ".join(PRESETS)}, or the five fields of cron ("0 6 * * *")'
         )
     _check_pattern(backfill, fields, prefix, where)
 
 
 def _check_pattern(backfill: Backfill, fields: list[str], prefix: str, where: str) -> None:
     pattern, found = backfill.pattern, _FIELD.findall(backfill.pattern)
-    message = f"{where}: backfill pattern {pattern!r}"
+    message = f"{where}: backfill pattern {shown(pattern)}"
     if unknown := sorted(set(found) - FIELDS):
         known = ", ".join(f"%{name}" for name in sorted(FIELDS))
-        raise ConfigError(f"{message}: unknown field '%{unknown[0]}'. Fix: use {known}")
+        raise ConfigError(f"{message}: unknown field {shown('%' + unknown[0])}. Fix: use {known}")
     if pattern.startswith("/") or "[" in pattern or not literal_prefix(pattern):
         raise ConfigError(
             f"{message}: it must begin with a folder or a name, without '/' in front, and without '['. "
@@ -115,7 +125,7 @@ def _check_pattern(backfill: Backfill, fields: list[str], prefix: str, where: st
     ]
     if missing:
         raise ConfigError(
-            f"{message} names the same files in several intervals of {backfill.schedule!r}: without "
+            f"{message} names the same files in several intervals of {shown(backfill.schedule)}: without "
             f"{missing[0]}. Fix: add it, or choose a wider schedule"
         )
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import asdict, dataclass
 
+from sluice.model.spec import limits
 from sluice.model.spec.config import ConfigError
+from sluice.model.spec.values import shown
 
-_MEMORY = re.compile(r"([1-9]\d*)([mg])")
-_CPU = re.compile(r"\d+(\.\d{1,3})?|\d+m")
+_MEMORY = re.compile(r"([1-9][0-9]{0,5})([mg])")
+_CPU = re.compile(r"[0-9]{1,6}(\.[0-9]{1,3})?|[0-9]{1,6}m")
 # Of the container beside a JVM's heap: its own buffers and threads, and Python.
 OVERHEAD, LEAST_OVERHEAD_MB, PYTHON_MB = 0.4, 384, 512
 
@@ -49,21 +51,20 @@ def container_mb(heap: str) -> int:
 
 def check(cluster: Cluster, where: str) -> None:
     """Raises ConfigError naming ``where``, the key and the value."""
+    limits.check(cluster, "cluster", where)
     for name, value in asdict(cluster).items():
-        if isinstance(value, int) and value < (0 if name == "executors" else 1):
-            raise ConfigError(f"{where}: cluster {name} is {value}; it must be at least 1, executors 0")
         if name.endswith("_memory") and not _MEMORY.fullmatch(value):
-            raise ConfigError(f"{where}: cluster {name} is {value!r}. Fix: write it as 512m or 2g")
+            raise ConfigError(f"{where}: cluster {name} is {shown(value)}. Fix: write it as 512m or 2g")
         if name.endswith("_memory") and memory_mb(value) < MIN_HEAP_MB:
-            raise ConfigError(f"{where}: cluster {name} is {value!r}; Spark needs at least {MIN_HEAP_MB}m")
+            raise ConfigError(f"{where}: cluster {name} is {value!r}. Fix: write at least {MIN_HEAP_MB}m")
         if name.endswith("_requests") and not _CPU.fullmatch(value):
-            raise ConfigError(f"{where}: cluster {name} is {value!r}. Fix: write it as 500m or 1.5")
+            raise ConfigError(f"{where}: cluster {name} is {shown(value)}. Fix: write it as 500m or 1.5")
     for role in ("driver", "executor"):
         requests, cores = getattr(cluster, f"{role}_requests"), getattr(cluster, f"{role}_cores")
         if not 0 < _processors(requests) <= cores:
             raise ConfigError(
                 f"{where}: cluster {role}_requests is {requests!r}; it must be more than 0, and at most "
-                f"{role}_cores, {cores}"
+                f"{role}_cores, {cores}. Fix: correct one of them"
             )
 
 

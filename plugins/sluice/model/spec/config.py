@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import re
+import stat
 import tomllib
 import types
 import typing
@@ -15,10 +16,17 @@ from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from sluice.model.error_codes import ErrorCode
+from sluice.model.spec.values import shown, shown_path
 
 T = TypeVar("T")
-# Name of a stream, query or column.
-IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*")
+# Name of a stream, query or result's column, or of a part of a table's: PostgreSQL and Kubernetes take 63
+# characters.
+IDENTIFIER = re.compile(r"[a-z][a-z0-9_]{0,62}")
+IDENTIFIER_FIX = "Fix: use at most 63 lower-case letters, digits and _, a letter first"
+
+
+# Of a declaration: more is a mistake, and would be read by every process.
+MAX_BYTES = 1 << 20
 
 
 class ConfigError(ValueError):
@@ -37,7 +45,10 @@ def build(cls: type[T], data: Mapping[str, Any], where: str) -> T:
     hints = typing.get_type_hints(cls)
     unknown = sorted(set(data) - set(fields))
     if unknown:
-        raise ConfigError(f"{where}: unknown key {unknown[0]!r}; known keys are {', '.join(sorted(fields))}")
+        raise ConfigError(
+            f"{where}: unknown key {shown(unknown[0])}; known keys are {', '.join(sorted(fields))}. Fix: "
+            "remove or correct it"
+        )
     values: dict[str, Any] = {}
     for name, field in fields.items():
         if name in data and not field.repr and not isinstance(data[name], str):
@@ -79,26 +90,34 @@ def _value(hint: Any, value: Any, where: str) -> Any:
         (hint,) = (component for component in typing.get_args(hint) if component is not type(None))
     if dataclasses.is_dataclass(hint):
         if not isinstance(value, Mapping):
-            raise ConfigError(f"{where}: {value!r} is not a table. Fix: write [{where.rsplit(' ', 1)[-1]}]")
+            raise ConfigError(
+                f"{where}: {shown(value)} is not a table. Fix: write [{where.rsplit(' ', 1)[-1]}]"
+            )
         return build(typing.cast("type[Any]", hint), value, where)
     if typing.get_origin(hint) is dict:
         if not isinstance(value, Mapping):
-            raise ConfigError(f"{where}: {value!r} is not a table of keys and values")
+            raise ConfigError(f"{where}: {shown(value)} is not a table. Fix: write keys and values")
         _, item = typing.get_args(hint)
         if item is str:
-            return {str(key): _text(element) for key, element in value.items()}
-        return {str(key): _value(item, element, f"{where} {key}") for key, element in value.items()}
+            return {key: _text(element, f"{where} {shown(key)}") for key, element in value.items()}
+        return {key: _value(item, element, f"{where} {shown(key)}") for key, element in value.items()}
     if typing.get_origin(hint) is list:
         if not isinstance(value, list):
-            raise ConfigError(f"{where}: {value!r} is not a list. Fix: write […]")
+            raise ConfigError(f"{where}: {shown(value)} is not a list. Fix: write […]")
         (item,) = typing.get_args(hint)
         return [_value(item, element, where) for element in value]
     if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
-        raise ConfigError(f"{where}: {value!r} is a {type(value).__name__}. Fix: give a {_type_name(hint)}")
+        raise ConfigError(
+            f"{where}: {shown(value)} is a {type(value).__name__}. Fix: give a {_type_name(hint)}"
+        )
     return value
 
 
-def _text(value: Any) -> str:
+def _text(value: Any, where: str) -> str:
+    if not isinstance(value, str | int | float):
+        raise ConfigError(
+            f"{where}: {shown(value)} is a {type(value).__name__}. Fix: give a text, a number or a boolean"
+        )
     # Kafka's configs are strings, with booleans in lower case.
     return str(value).lower() if isinstance(value, bool) else str(value)
 
@@ -107,8 +126,36 @@ def toml(text: str, where: str) -> dict[str, Any]:
     """Raises ConfigError naming ``where``."""
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{where}: not valid TOML: {error}") from error
+    except RecursionError as error:
+        raise ConfigError(f"{where}: not valid TOML: nested too deeply. Fix: write it flatter") from error
+    # A syntax error, or a number of thousands of digits.
+    except ValueError as error:
+        raise ConfigError(f"{where}: not valid TOML: {shown(str(error))}. Fix: correct the syntax") from error
+
+
+def declared_text(path: Path) -> str:
+    """The text of a declaration. Raises ConfigError if it cannot be read, which never blocks."""
+    try:
+        # Not waiting: a pipe would block until another process writes to it.
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise ConfigError(f"{shown_path(path)}: is no file. Fix: put a file with that name there")
+            content = file.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise ConfigError(
+                f"{shown_path(path)}: is larger than {MAX_BYTES >> 20} MiB. Fix: make it smaller"
+            )
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{shown_path(path)}: is not UTF-8: {error}. Fix: save it as UTF-8") from error
+    # ValueError: a NUL character in the path.
+    except (OSError, ValueError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(
+            f"{shown_path(path)}: cannot be read: {reason}. Fix: put a readable file there"
+        ) from error
 
 
 def dump(document: Mapping[str, Any]) -> str:

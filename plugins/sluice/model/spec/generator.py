@@ -11,11 +11,23 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sluice.model.spec.config import ConfigError
+from sluice.model.spec.config import IDENTIFIER, IDENTIFIER_FIX, ConfigError
+from sluice.model.spec.values import shown
 from sluice.model.verification.ranges import OffsetRanges
 
 # Of events in one Spark task, and its minimum of rows: a task costs some 10 ms.
 TASK_MINUTES, TASK_ROWS = 2, 1_000
+
+# Of a parameter's JSON Schema: those that Airflow's form shows. Others could refer to other servers, or take
+# hours to match.
+NEEDED = ("type", "default", "title", "description")
+KEYWORDS = frozenset(
+    {
+        *NEEDED,
+        *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+        *("enum", "format", "minLength", "maxLength", "examples"),
+    }
+)
 
 DAY = timedelta(days=1)
 # Time limit of a run's task.
@@ -138,6 +150,43 @@ def next_range(pending: deque[tuple[int, int]], done: int, due: float) -> tuple[
     while pending and pending[0][0] == until and done + until - first <= due:
         _, until = pending.popleft()
     return first, until
+
+
+def check(generator: Generator, where: str) -> None:
+    """Raises ConfigError for a parameter that Airflow's form cannot show, or a default that it refuses."""
+    # Not at the top: only generators need it.
+    from jsonschema import Draft202012Validator, SchemaError
+
+    if not 1 <= generator.version < 2**31:
+        raise ConfigError(f"{where}: generator version is {generator.version}. Fix: write at least 1")
+    for name, schema in generator.schemas.items():
+        place = f"{where}: generator params {shown(name)}"
+        if not IDENTIFIER.fullmatch(name):
+            raise ConfigError(f"{place}. {IDENTIFIER_FIX}")
+        if missing := [key for key in NEEDED if key not in schema]:
+            raise ConfigError(f"{place}: key {missing[0]!r} is missing. Fix: add it")
+        if unknown := sorted(set(schema) - KEYWORDS):
+            raise ConfigError(
+                f"{place}: unknown key {shown(unknown[0])}; known keys are {', '.join(sorted(KEYWORDS))}. "
+                "Fix: remove it"
+            )
+        common = COMMON.get(name, schema)
+        if schema["type"] != common["type"]:
+            raise ConfigError(f"{place}: type {shown(schema['type'])} of a common parameter. Fix: remove it")
+        try:
+            Draft202012Validator.check_schema(schema)
+        except SchemaError as error:
+            raise ConfigError(f"{place}: no JSON Schema: {shown(error.message)}. Fix: correct it") from error
+        if schema.get("minimum", 0) < common.get("minimum", schema.get("minimum", 0)):
+            raise ConfigError(
+                f"{place}: minimum is {shown(schema['minimum'])}. Fix: write at least {common['minimum']}"
+            )
+        error_of = next(Draft202012Validator(schema).iter_errors(schema["default"]), None)
+        if error_of is not None:
+            raise ConfigError(
+                f"{place}: default {shown(schema['default'])} does not fit: {shown(error_of.message)}. Fix: "
+                "correct the default or the limits"
+            )
 
 
 def parse(generator: Generator, document: Mapping[str, Any], where: str) -> Generated:

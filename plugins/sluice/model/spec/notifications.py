@@ -31,6 +31,10 @@ DEFAULTS: Mapping[str, Mapping[str, str]] = {
 }
 
 
+# In place of a stream: what concerns them all, and so every rule.
+INSTALLATION = "sluice"
+
+
 class Event(StrEnum):
     """What a person is told of."""
 
@@ -72,8 +76,11 @@ class Rule:
         content = json.dumps(asdict(self), sort_keys=True, default=str)
         return f"{self.notifier.rsplit('.', 1)[-1]}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
 
+    def is_of(self, stream: str) -> bool:
+        return self.streams is None or stream in (*self.streams, INSTALLATION)
+
     def covers(self, event: Event, stream: str) -> bool:
-        return event.value in self.events and (self.streams is None or stream in self.streams)
+        return event.value in self.events and self.is_of(stream)
 
 
 @dataclass(frozen=True)
@@ -83,7 +90,7 @@ class Notifications:
     notify: list[Rule] = field(default_factory=list)
 
     def covering(self, stream: str) -> list[Rule]:
-        return [rule for rule in self.notify if rule.streams is None or stream in rule.streams]
+        return [rule for rule in self.notify if rule.is_of(stream)]
 
 
 def parse(text: str, where: str, streams: Collection[str], *, is_strict: bool = True) -> Notifications:

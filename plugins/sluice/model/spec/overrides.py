@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from sluice.model.spec.config import ConfigError, toml
+from sluice.model.spec.config import ConfigError, declared_text, toml
+from sluice.model.spec.values import problems as value_problems
+from sluice.model.spec.values import shown
+
+log = logging.getLogger(__name__)
 
 # Names the file: one table per stream, with tables and keys as in its stream.toml.
 VARIABLE = "SLUICE_STREAM_OVERRIDES"
@@ -25,25 +30,62 @@ KEYS = (
 )
 
 
-def read(file: str, streams: Collection[str]) -> dict[str, dict[str, Any]]:
-    """Stream -> overriding tables; their values are checked with the declaration.
+def check(file: str, streams: Collection[str]) -> None:
+    """Raises ConfigError for whatever is wrong in the file, but for values, which are checked with each
+    declaration."""
+    for problem in problems(file, streams):
+        raise ConfigError(problem)
+    for stream in _document(file):
+        of_stream(file, stream)
 
-    Raises ConfigError for an unreadable file, an unknown stream, and a key not in KEYS.
+
+def problems(file: str, streams: Collection[str]) -> list[str]:
+    """What is wrong and concerns none of ``streams``: an unreadable file, names of no stream."""
+    try:
+        document = _document(file)
+    except ConfigError as error:
+        return [str(error)]
+    known = ", ".join(sorted(streams)) or "(none)"
+    return [
+        f"{file}: {shown(name)} is no stream; streams are {known}. Fix: correct or remove this table"
+        for name in document
+        if name not in streams
+    ]
+
+
+def of_stream(file: str, stream: str) -> Mapping[str, Any]:
+    """The overriding tables of a stream; their values are checked with the declaration. None if the file
+    cannot be read: that must stop no stream, and the stream is right without.
+
+    Raises ConfigError for what is wrong in the stream's table.
     """
     try:
-        found = toml(Path(file).expanduser().read_text(encoding="utf-8"), file)
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        raise ConfigError(
-            f"{VARIABLE}={file}: {reason}. Fix: correct the path, or set the variable empty"
-        ) from error
-    for stream, tables in found.items():
-        if stream not in streams or not isinstance(tables, dict):
-            raise ConfigError(f"{file}: {stream!r} is no table of a stream; streams are {', '.join(streams)}")
-        for key in _keys(tables):
-            if not any(fnmatchcase(key, known) for known in KEYS):
-                raise ConfigError(f"{file}: {stream}.{key} cannot be overridden; keys are {', '.join(KEYS)}")
-    return found
+        tables = _document(file).get(stream, {})
+    except ConfigError as error:
+        log.warning("no overrides of stream %s: %s", stream, error)
+        return {}
+    if not isinstance(tables, dict):
+        raise ConfigError(f"{file}: {stream} is {shown(tables)}. Fix: write tables, [{stream}.supervision]")
+    for problem in value_problems(tables, stream):
+        raise ConfigError(f"{file}: {problem}")
+    for key in _keys(tables):
+        if not any(fnmatchcase(key, known) for known in KEYS):
+            raise ConfigError(
+                f"{file}: {stream}.{key} cannot be overridden; keys are {', '.join(KEYS)}. Fix: remove it"
+            )
+    return tables
+
+
+def _document(file: str) -> dict[str, Any]:
+    try:
+        path = Path(file).expanduser()
+    except RuntimeError as error:
+        raise ConfigError(f"{VARIABLE}={shown(file)}: {error}. Fix: write the whole path") from error
+    try:
+        text = declared_text(path)
+    except ConfigError as error:
+        raise ConfigError(f"{VARIABLE}: {error}, or set the variable empty") from error
+    return toml(text, file)
 
 
 def merge(declared: Mapping[str, Any], overriding: Mapping[str, Any]) -> dict[str, Any]:

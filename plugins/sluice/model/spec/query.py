@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from enum import StrEnum
 
-from sluice.model.spec.config import IDENTIFIER, ConfigError
+from sluice.model.spec import limits, names
+from sluice.model.spec.config import IDENTIFIER, IDENTIFIER_FIX, ConfigError
+from sluice.model.spec.values import shown
 
 # Columns of a result besides its groups and aggregates.
 WINDOW = "window_start"
@@ -16,9 +18,8 @@ VERSION = "version"
 # Column of a stream's table: when the record came to Kafka.
 ARRIVAL = "_kafka_timestamp"
 
-_TABLE = re.compile(r"[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*")
-_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _DISTINCT = re.compile(r"distinct ([a-z][a-z0-9_]*)")
+_PREFIX = re.compile(r"([A-Za-z0-9][A-Za-z0-9._=-]*/)+")
 _DAY_MINUTES = 1440
 _Refuse = Callable[[str], ConfigError]
 
@@ -42,6 +43,10 @@ class SinkKind(StrEnum):
 
 # Groups of a query with a page: the user, and whether it is a bot.
 PAGE_COLUMNS = ["user", "bot"]
+# Columns in a message.
+MAX_NAMED = 30
+# In Airflow's menu.
+MAX_PAGE = 100
 # For previews; they keep nothing after the process.
 DEBUG_SINKS = frozenset({SinkKind.CONSOLE, SinkKind.MEMORY})
 # Types of a result's key: each value has a unique text.
@@ -141,7 +146,7 @@ def check(name: str, query: Query, where: str) -> None:
         return ConfigError(f"{where}: query {name}: {problem}")
 
     if not IDENTIFIER.fullmatch(name):
-        raise refuse(f"name {name!r}: use lower-case letters, digits and _")
+        raise ConfigError(f"{where}: query {shown(name)}. {IDENTIFIER_FIX}")
     for column in (
         *query.group_by,
         *query.aggregates,
@@ -149,28 +154,32 @@ def check(name: str, query: Query, where: str) -> None:
         *([query.event_time] if query.event_time else []),
     ):
         if not IDENTIFIER.fullmatch(column):
-            raise refuse(f"column {column!r}: use lower-case letters, digits and _")
-    taken = [*query.group_by, WINDOW, VERSION]
+            raise refuse(f"column {shown(column)}. {IDENTIFIER_FIX}")
+    results = [*query.keys, *query.aggregates, *([VERSION] if query.aggregates else [])]
+    for column in results:
+        if results.count(column) > 1:
+            raise refuse(f"{column!r} is a column of the result twice. Fix: give one another name")
     for measure, how in query.aggregates.items():
-        if measure in taken:
-            raise refuse(f"measure {measure!r} is a column of the result already. Fix: give it another name")
         if how != "count" and not _DISTINCT.fullmatch(how):
-            raise refuse(f"measure {measure} = {how!r}: write count, or distinct and a column")
+            raise refuse(f"measure {measure} = {shown(how)}. Fix: write count, or distinct and a column")
     if query.mode not in list(Mode):
-        raise refuse(f"mode {query.mode!r}: one of {', '.join(Mode)}")
+        raise refuse(f"mode {shown(query.mode)}. Fix: write one of {', '.join(Mode)}")
     if (query.mode == Mode.APPEND) == bool(query.aggregates):
-        raise refuse(f"mode {query.mode!r}: append is for a query without measures, and for no other")
+        raise refuse(f"mode {query.mode!r}. Fix: write append for a query without measures, and for no other")
     if not query.group_by:
-        raise refuse("group_by = []: name at least one column")
+        raise refuse("group_by = []. Fix: name at least one column")
     for column, values in query.where.items():
         if not values:
-            raise refuse(f"where {column} = []: name at least one value")
+            raise refuse(f"where {column} = []. Fix: name at least one value")
     if query.page and (not query.results_table or query.group_by != PAGE_COLUMNS):
-        raise refuse(f"page {query.page!r}: needs an iceberg sink and group_by = {PAGE_COLUMNS}")
-    if query.trigger_seconds < 1:
-        raise refuse(f"trigger_seconds is {query.trigger_seconds}; it must be at least 1")
-    _check_window(query, refuse)
-    _check_sinks(query, refuse)
+        raise refuse(
+            f"page {shown(query.page)}. Fix: add an iceberg sink, and group by {', '.join(PAGE_COLUMNS)}"
+        )
+    if len(query.page) > MAX_PAGE:
+        raise refuse(f"page {shown(query.page)}. Fix: use at most {MAX_PAGE} characters")
+    limits.check(query, f"query {name}", where, {"watermark_minutes": 0})
+    _check_window(query, refuse, f"{where}: query {name}")
+    _check_sinks(query, refuse, f"{where}: query {name}")
 
 
 def check_places(queries: Mapping[str, Query], where: str) -> None:
@@ -197,11 +206,14 @@ def result_types(name: str, query: Query, columns: Mapping[str, str], where: str
     ):
         if column not in columns:
             raise ConfigError(
-                f"{where}: query {name}: {column!r} is no column; there are {', '.join(columns)}"
+                f"{where}: query {name}: {column!r} is no column; there are "
+                f"{', '.join(list(columns)[:MAX_NAMED])}. Fix: name one of these"
             )
     for column in query.where:
         if columns[column] != "string":
-            raise ConfigError(f"{where}: query {name}: where {column!r} is a {columns[column]}, not a string")
+            raise ConfigError(
+                f"{where}: query {name}: where {column!r} is a {columns[column]}. Fix: name a string column"
+            )
     if not query.aggregates:
         return dict(columns)
     for column in query.group_by:
@@ -217,69 +229,82 @@ def result_types(name: str, query: Query, columns: Mapping[str, str], where: str
     }
 
 
-def _check_window(query: Query, refuse: _Refuse) -> None:
+def _check_window(query: Query, refuse: _Refuse, place: str) -> None:
     window = query.window
     if window is None:
         if query.watermark_minutes:
             raise refuse("watermark_minutes without a window: nothing would ever be final. Fix: add a window")
         return
+    limits.check(window, "window", place)
     if not query.event_time:
-        raise refuse('window without event_time: name its column, as in event_time = "hittime"')
+        raise refuse('window without event_time. Fix: name its column, as in event_time = "hittime"')
     if query.mode != Mode.UPDATE:
         raise refuse(
             f'mode {query.mode!r} with a window: its state would never end. Fix: write mode = "update"'
         )
     if query.watermark_minutes < 1:
-        raise refuse(f"watermark_minutes is {query.watermark_minutes}; with a window it must be at least 1")
+        raise refuse("watermark_minutes is 0. Fix: with a window write at least 1")
     if not 1 <= window.slide_minutes <= window.size_minutes:
         raise refuse(
-            f"slide_minutes is {window.slide_minutes}; it must be 1 to {window.size_minutes}, the "
-            "minutes of a "
-            "window, or moments between two windows would be in none"
+            f"slide_minutes is {window.slide_minutes}: moments between two windows would be in none. Fix: "
+            f"write 1 to {window.size_minutes}, the minutes of a window"
         )
     if _DAY_MINUTES % window.slide_minutes:
-        raise refuse(f"slide_minutes is {window.slide_minutes}; it must divide a day, or days would differ")
+        raise refuse(f"slide_minutes is {window.slide_minutes}: days would differ. Fix: divide a day by it")
     if not 0 <= window.offset_minutes < window.slide_minutes:
-        raise refuse(f"offset_minutes is {window.offset_minutes}; it must be less than slide_minutes")
+        raise refuse(f"offset_minutes is {window.offset_minutes}. Fix: write 0 or more, below slide_minutes")
 
 
-def _check_sinks(query: Query, refuse: _Refuse) -> None:
+def _check_sinks(query: Query, refuse: _Refuse, place: str) -> None:
     if not query.sinks:
-        raise refuse("sinks = []: name at least one place for its results")
+        raise refuse("sinks = []. Fix: name at least one place for its results")
     for sink in query.sinks:
         if sink.kind not in list(SinkKind):
-            raise refuse(f"sink kind {sink.kind!r}: one of {', '.join(SinkKind)}")
+            raise refuse(f"sink kind {shown(sink.kind)}. Fix: write one of {', '.join(SinkKind)}")
         needs = NEEDS[SinkKind(sink.kind)]
         for key in ("connection", "table", "topic", "partitions", "prefix"):
             if bool(getattr(sink, key)) != (key in needs):
                 has = f"needs {key}" if key in needs else f"has no {key}"
-                raise refuse(f"a sink of kind {sink.kind} {has}; it takes {', '.join(needs) or 'nothing'}")
+                raise refuse(
+                    f"a sink of kind {sink.kind} {has}. Fix: give it {', '.join(needs) or 'nothing'}"
+                )
         if (sink.kind == SinkKind.FILES) != (query.mode == Mode.APPEND) and sink.kind not in DEBUG_SINKS:
             raise refuse(
-                f"mode {query.mode!r} and a sink of kind {sink.kind}: files take append, and only they"
+                f"mode {query.mode!r} and a sink of kind {sink.kind}. Fix: write append for files, and only "
+                "for them"
             )
         if sink.kind == SinkKind.ICEBERG and query.window is None:
-            raise refuse("a sink of kind iceberg needs a window: a batch rewrites the windows that changed")
-        if sink.kind == SinkKind.ICEBERG and not _TABLE.fullmatch(sink.table):
-            raise refuse(f"sink iceberg: table {sink.table!r}: write it as namespace.table, in lower case")
-        for value in (sink.connection, sink.table if sink.kind != SinkKind.ICEBERG else ""):
-            if value and not IDENTIFIER.fullmatch(value):
-                raise refuse(f"sink {sink.kind}: {value!r}: use lower-case letters, digits and _")
-        if sink.topic and not _TOPIC.fullmatch(sink.topic):
-            raise refuse(f"sink kafka: topic {sink.topic!r}: use letters, digits, ., _ and -")
-        if sink.partitions < 0:
-            raise refuse(f"sink kafka: partitions is {sink.partitions}; it must be at least 1")
-        if sink.prefix and (sink.prefix.startswith("/") or not sink.prefix.endswith("/")):
-            raise refuse(f"sink files: prefix {sink.prefix!r}: write it without / before and with / behind")
+            raise refuse(
+                "a sink of kind iceberg without a window: a batch rewrites windows that changed. Fix: add one"
+            )
+        _check_names(query, sink, f"{place}: sink {sink.kind}")
     bases = [sink.connection for sink in query.sinks if sink.connection]
     if len(set(bases)) != len(bases):
         raise refuse(
             f"two sinks in one database ({', '.join(bases)}): its fence knows one batch of a query. Fix: use "
             "a view of the first table, or another query"
         )
-    names = [sink.name for sink in query.sinks]
-    if len(set(names)) != len(names):
-        raise refuse(f"sinks {', '.join(names)}: one of them is there twice")
+    sink_names = [sink.name for sink in query.sinks]
+    if len(set(sink_names)) != len(sink_names):
+        raise refuse(f"sinks {', '.join(sink_names)}: one of them is there twice. Fix: remove it")
+
+
+def _check_names(query: Query, sink: Sink, place: str) -> None:
+    limits.check(sink, "sink", place, {"partitions": 0})
+    if sink.kind == SinkKind.ICEBERG:
+        names.check_table(sink.table, place)
+    if sink.kind == SinkKind.JDBC:
+        for value in (sink.connection, sink.table):
+            if not IDENTIFIER.fullmatch(value):
+                raise ConfigError(f"{place}: {shown(value)}. {IDENTIFIER_FIX}")
+        names.check_database_names(sink.table, [*query.keys, *query.aggregates], place)
+    if sink.topic:
+        names.check_topic(sink.topic, place)
+    if sink.prefix and not _PREFIX.fullmatch(sink.prefix):
+        raise ConfigError(
+            f"{place}: prefix {shown(sink.prefix)}. Fix: write folders of letters, digits, ., _, = and -, "
+            "without / before and with / behind"
+        )
 
 
 def key_text(values: Sequence[object]) -> str:

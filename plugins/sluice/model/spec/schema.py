@@ -8,9 +8,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sluice.model.spec.config import IDENTIFIER, ConfigError
+from sluice.model.spec.config import IDENTIFIER, IDENTIFIER_FIX, ConfigError, declared_text
+from sluice.model.spec.names import check_avro, check_column
+from sluice.model.spec.query import result_types
+from sluice.model.spec.values import shown
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from sluice.model.spec.stream import StreamSpec
 
 # Iceberg's documentation, "Spark type to Iceberg type".
@@ -29,8 +34,6 @@ _SPARK_TO_ICEBERG = {
 # Known to both, so that a table never has another type than was declared.
 TYPES = tuple(_SPARK_TO_ICEBERG)
 _DECIMAL = re.compile(r"decimal\((\d{1,2}),\s*(\d{1,2})\)")
-# Prefixes of Sluice's own columns.
-_OURS = ("_kafka_", "_source_")
 
 
 def parse_ddl(text: str, where: str = "schema.ddl") -> dict[str, str]:
@@ -46,12 +49,11 @@ def parse_ddl(text: str, where: str = "schema.ddl") -> dict[str, str]:
             continue
         name, kind = (*declared.split(None, 1), "")[:2]
         place = f"{where} line {number}"
-        if not re.fullmatch(r"[a-z_][a-z0-9_]*", name):
-            raise ConfigError(f"{place}: column {name!r}: use lower-case letters, digits and _")
-        if name.startswith(_OURS):
-            raise ConfigError(f"{place}: column {name!r}: names in {' and '.join(_OURS)} are Sluice's own")
+        if name != name.lower():
+            raise ConfigError(f"{place}: column {shown(name)}. Fix: use lower-case letters, digits and _")
+        check_column(name, place)
         if name in found:
-            raise ConfigError(f"{place}: column {name!r} is there twice")
+            raise ConfigError(f"{place}: column {name!r} is there twice. Fix: remove one")
         found[name] = _type(kind.strip().lower(), f"{place}: column {name!r}")
     if not found:
         raise ConfigError(f"{where}: no column. Fix: write one per line, as name TYPE")
@@ -64,7 +66,8 @@ def _type(kind: str, where: str) -> str:
         return f"decimal({decimal[1]},{decimal[2]})"
     if kind not in TYPES:
         raise ConfigError(
-            f"{where}: type {kind.upper() or 'missing'}: use one of {', '.join(TYPES)}, decimal(p, s)"
+            f"{where}: type {shown(kind.upper()) if kind else 'missing'}. Fix: use one of "
+            f"{', '.join(TYPES)}, decimal(p, s)"
         )
     return kind
 
@@ -83,6 +86,11 @@ class Partition:
         return self.column if self.width is None else f"truncate({self.width}, {self.column})"
 
     @property
+    def field(self) -> str:
+        """Iceberg's name of it; no column may have it."""
+        return self.column if self.width is None else f"{self.column}_trunc"
+
+    @property
     def sql(self) -> str:
         quoted = f"`{self.column}`"
         return quoted if self.width is None else f"truncate({self.width}, {quoted})"
@@ -92,12 +100,14 @@ def parse(text: str, where: str) -> Partition:
     """``column`` or ``truncate(<width>, column)``. Raises ConfigError naming ``where`` and value."""
     found = _TRUNCATE.fullmatch(text)
     if "(" in text and found is None:
-        raise ConfigError(f"{where}: partition {text!r}: write a column, or truncate(<width>, column)")
+        raise ConfigError(
+            f"{where}: partition {shown(text)}. Fix: write a column, or truncate(<width>, column)"
+        )
     column = found[2] if found else text
     if not IDENTIFIER.fullmatch(column):
-        raise ConfigError(f"{where}: column {column!r}: use lower-case letters, digits and _")
+        raise ConfigError(f"{where}: partition_by: column {shown(column)}. {IDENTIFIER_FIX}")
     if found and int(found[1]) < 1:
-        raise ConfigError(f"{where}: partition {text!r}: its width is {found[1]}; it must be at least 1")
+        raise ConfigError(f"{where}: partition {text!r}: its width is {found[1]}. Fix: write at least 1")
     return Partition(column, int(found[1]) if found else None)
 
 
@@ -156,7 +166,7 @@ def avro_iceberg_type(avro: Any) -> str:
     elif avro in _TYPES:
         return _TYPES[avro]
     raise ValueError(
-        f"Avro type {avro!r} has no Iceberg type here. Fix: use a primitive, a map, an array or a record"
+        f"Avro type {shown(avro)} has no Iceberg type here. Fix: use a primitive, a map, an array or a record"
     )
 
 
@@ -193,26 +203,62 @@ def schema_problems(spec: StreamSpec, present: Mapping[str, str]) -> list[str]:
 
 
 def declared_types(spec: StreamSpec) -> dict[str, str]:
-    """Column -> Iceberg type, as the schema file declares. Raises ConfigError."""
+    """Column -> Iceberg type, as the schema file declares. Raises ConfigError, also for a name that a later
+    step cannot carry."""
+    return _declared_types(spec, declared_text(spec.schema_file))
+
+
+def _declared_types(spec: StreamSpec, text: str) -> dict[str, str]:
     where = f"{spec.name}/{spec.schema}"
-    try:
-        text = spec.schema_file.read_text()
-        if spec.is_avro:
-            return {f["name"]: avro_iceberg_type(f["type"]) for f in json.loads(text)["fields"]}
+    if not spec.is_avro:
         return {name: ddl_iceberg_type(kind) for name, kind in parse_ddl(text, where).items()}
+    try:
+        schema = json.loads(text)
+        check_avro(schema, where)
+        return {f["name"]: avro_iceberg_type(f["type"]) for f in schema["fields"]}
     except ConfigError:
         raise
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"{where}: {error!r}. Fix: correct the schema file") from error
+    # RecursionError: nested too deeply.
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ConfigError(f"{where}: {shown(error)}. Fix: correct the schema file") from error
+
+
+def check(spec: StreamSpec, file: Path) -> None:
+    """The schema ``file``, and what the declaration says of its columns. Raises ConfigError."""
+    text, where = declared_text(file), f"{spec.name}/stream.toml"
+    types = _declared_types(spec, text)
+    named = {
+        **{f"partition_by {str(one)!r}": one.column for one in spec.partitions},
+        **({"feed event_id": spec.feed.event_id} if spec.feed else {}),
+    }
+    for key, column in named.items():
+        if column not in types:
+            raise ConfigError(
+                f"{where}: {key}: {column!r} is no column of {spec.schema}. Fix: name one of its columns"
+            )
+    for partition in spec.partitions:
+        if partition.width and partition.field in map(str.lower, types):
+            raise ConfigError(
+                f"{where}: partition_by {str(partition)!r}: Iceberg names its field {partition.field!r}, as "
+                f"a column of {spec.schema} is. Fix: rename the column"
+            )
+    rest = spec.csv.extra_columns
+    if rest and types.get(rest) != "map<":
+        raise ConfigError(
+            f"{where}: csv extra_columns {shown(rest)} is no map of {spec.schema}. Fix: name a map of strings"
+        )
+    if spec.queries and spec.is_avro:
+        raise ConfigError(
+            f"{where}: queries need a schema in DDL, and it has {spec.schema}. Fix: write its columns in a "
+            ".ddl file"
+        )
+    for name, query in spec.queries.items():
+        result_types(name, query, parse_ddl(text, f"{spec.name}/{spec.schema}"), where)
 
 
 def has_closed_dates(spec: StreamSpec) -> bool:
-    """Whether the first partition column is a DATE, whose files a past date no longer gets; not if the schema
-    is invalid, which the consumer reports."""
-    try:
-        types = declared_types(spec) if spec.partitions else {}
-    except ConfigError:
-        return False
+    """Whether the first partition column is a DATE, whose files a past date no longer gets."""
+    types = declared_types(spec) if spec.partitions else {}
     return any(first.width is None and types.get(first.column) == "date" for first in spec.partitions[:1])
 
 

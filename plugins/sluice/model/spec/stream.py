@@ -2,46 +2,34 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from sluice.model.spec import backfill as backfill_spec
-from sluice.model.spec import cluster as cluster_spec
-from sluice.model.spec import overrides
+from sluice.model.spec import folders, overrides, stream_checks
 from sluice.model.spec import query as query_spec
 from sluice.model.spec import schema as table_schema
 from sluice.model.spec.backfill import Backfill
 from sluice.model.spec.cluster import Cluster
-from sluice.model.spec.config import IDENTIFIER, ConfigError, build, toml
+from sluice.model.spec.config import ConfigError, build, declared_text, toml
 from sluice.model.spec.generator import Generator
 from sluice.model.spec.maintenance import Maintenance
 from sluice.model.spec.query import Query
 from sluice.model.spec.schema import Partition, parse_ddl
+from sluice.model.spec.topic import Topic
+from sluice.model.spec.values import problems as value_problems
+from sluice.model.spec.values import shown, shown_path
 
-log = logging.getLogger(__name__)
-
-# plugins/sluice/model/spec/stream.py -> the repository, and in an image the same layout.
-STREAMS = Path(__file__).resolve().parents[4] / "spark_jobs"
+STREAMS, VARIABLE = folders.STREAMS, folders.VARIABLE
 # The component that every stream has.
 CONSUMER = "consumer"
-# Further folders with streams in them, separated as in PATH.
-VARIABLE = "SLUICE_STREAMS"
+COMPONENTS = (CONSUMER, "producer", "queries")
 # For `spark-submit`; elsewhere it is `python -m spark_jobs`.
 ENTRY_POINT = STREAMS / "__main__.py"
-# A function in a module of a stream's folder.
-FUNCTION = r"[a-z_][a-z0-9_]*:[a-z_][a-z0-9_]*"
-# Folders in the source bucket, none of them "." or "..".
-PREFIX = r"((?!\.{1,2}/)[A-Za-z0-9_.=-]+/)*"
-# Replication factor: the broker's default.
-BROKER_DEFAULT = -1
-# By the broker's clock: a record's timestamp is its arrival, whatever its sender's clock says.
-TIMESTAMP_TYPE, LOG_APPEND_TIME = "message.timestamp.type", "LogAppendTime"
 # In a feed's user_agent it stands for a contact address.
 PLACEHOLDER_CONTACT = "@example."
 
@@ -52,23 +40,6 @@ class SourceType(StrEnum):
     CSV = "csv"
     FEED = "feed"
     GENERATOR = "generator"
-
-
-@dataclass(frozen=True)
-class Topic:
-    """``config``: other settings than the brokers' defaults, which also give a ``replication_factor`` of
-    BROKER_DEFAULT."""
-
-    name: str
-    partitions: int
-    replication_factor: int = BROKER_DEFAULT
-    config: dict[str, str] = field(default_factory=dict)
-
-
-# Progress of every stream's queries; provisioned by each load. The broker deletes whole segments only.
-PROGRESS_TOPIC = Topic(
-    "sluice-progress", 1, BROKER_DEFAULT, {"retention.ms": "604800000", "segment.ms": "86400000"}
-)
 
 
 @dataclass(frozen=True)
@@ -182,7 +153,7 @@ class StreamSpec:
 
     @property
     def folder(self) -> Path:
-        return folders().get(self.name, STREAMS / self.name)
+        return folders.find().streams.get(self.name, [STREAMS / self.name])[0]
 
     @property
     def schema_file(self) -> Path:
@@ -223,9 +194,7 @@ class StreamSpec:
 
     def result_types(self, query: str) -> dict[str, str]:
         """Column of a query's result -> type in Spark's DDL. Raises ConfigError for an unknown column."""
-        if self.is_avro:
-            raise ConfigError(f"stream {self.name!r}: queries need a schema in DDL, and it has {self.schema}")
-        columns = parse_ddl(self.schema_file.read_text(), f"{self.name}/{self.schema}")
+        columns = parse_ddl(declared_text(self.schema_file), f"{self.name}/{self.schema}")
         return query_spec.result_types(query, self.queries[query], columns, f"{self.name}/stream.toml")
 
     @property
@@ -243,7 +212,7 @@ class StreamSpec:
 
     @property
     def program(self) -> str:
-        return f"stream-{self.name}"
+        return component(self.name, CONSUMER).program
 
     @property
     def components(self) -> dict[str, Component]:
@@ -251,155 +220,55 @@ class StreamSpec:
 
         A producer without a feed runs once per load.
         """
-        declared = (("producer", self.feed), ("queries", self.queries))
-        programs = {"consumer": self.program} | {
-            name: f"{self.program}-{name}" for name, section in declared if section
-        }
-        return {
-            name: Component(name, program, ("-m", "spark_jobs", name, self.name))
-            for name, program in programs.items()
-        }
+        declared = {CONSUMER: True, "producer": self.feed, "queries": self.queries}
+        return {name: component(self.name, name) for name, section in declared.items() if section}
 
     def component(self, name: str) -> Component:
         if name not in self.components:
             raise ConfigError(
-                f"stream {self.name!r} has no component {name!r}; it has {', '.join(self.components)}"
+                f"stream {self.name!r} has no component {name!r}; it has {', '.join(self.components)}. Fix: "
+                "name one of these"
             )
         return self.components[name]
+
+
+def component(stream: str, name: str) -> Component:
+    """One of COMPONENTS, whether the stream declares it or not."""
+    program = f"stream-{stream}" if name == CONSUMER else f"stream-{stream}-{name}"
+    return Component(name, program, ("-m", "spark_jobs", name, stream))
 
 
 def parse(text: str, where: str, overriding: Mapping[str, Any] | None = None, of: str = "") -> StreamSpec:
     """``overriding``: other values, of the file ``of``. Raises ConfigError naming ``where`` and ``of``."""
     declared = toml(text, where)
+    for problem in value_problems(declared):
+        raise ConfigError(f"{where}: {problem}")
     if overriding:
         declared, where = overrides.merge(declared, overriding), f"{where} with {of}"
     spec = build(StreamSpec, declared, where)
-    if not IDENTIFIER.fullmatch(spec.name):
-        raise ConfigError(f"{where}: name {spec.name!r}: use lower-case letters, digits and _")
-    if not spec.schema.endswith((".avsc", ".ddl")):
-        raise ConfigError(f"{where}: schema {spec.schema!r}: name an Avro schema (.avsc) or columns (.ddl)")
-    _check_source(spec, declared, where)
-    if not re.fullmatch(r"[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*", spec.table):
-        raise ConfigError(f"{where}: table {spec.table!r}: write it as namespace.table, in lower case")
-    table_schema.parse_all(spec.partition_by, where)
-    if spec.feed and not IDENTIFIER.fullmatch(spec.feed.event_id):
-        raise ConfigError(f"{where}: column {spec.feed.event_id!r}: use lower-case letters, digits and _")
-    if spec.feed and not spec.feed.url.startswith(("http://", "https://")):
-        raise ConfigError(f"{where}: feed url {spec.feed.url!r}: write it with http:// or https://")
-    feed = asdict(spec.feed) if spec.feed else {}
-    for name, value in (
-        ("topic partitions", spec.topic.partitions),
-        *(
-            [("topic replication_factor", spec.topic.replication_factor)]
-            if spec.topic.replication_factor != BROKER_DEFAULT
-            else []
-        ),
-        ("consumer trigger_seconds", spec.consumer.trigger_seconds),
-        ("consumer max_offsets_per_trigger", spec.consumer.max_offsets_per_trigger),
-        *((f"supervision {name}", value) for name, value in asdict(spec.supervision).items()),
-        *((f"maintenance {name}", value) for name, value in asdict(spec.maintenance).items()),
-        *((f"feed {name}", value) for name, value in feed.items() if isinstance(value, int)),
-    ):
-        if value < 1:
-            raise ConfigError(f"{where}: {name} is {value}; it must be at least 1")
-    if (percent := spec.supervision.max_rejected_percent) > 100:
-        raise ConfigError(f"{where}: supervision max_rejected_percent is {percent}; it must be at most 100")
-    for name, query in spec.queries.items():
-        query_spec.check(name, query, where)
-        timestamps = spec.topic.config.get(TIMESTAMP_TYPE)
-        if query.window and timestamps != LOG_APPEND_TIME:
-            raise ConfigError(
-                f"{where}: query {name} has windows, and topic config {TIMESTAMP_TYPE} is {timestamps!r}: a "
-                "sender whose clock is ahead would move the watermark. Fix: write "
-                f'"{TIMESTAMP_TYPE}" = "{LOG_APPEND_TIME}" below [topic.config]'
-            )
-    query_spec.check_places(spec.queries, where)
-    cluster_spec.check(spec.cluster, where)
-    if spec.backfill:
-        if spec.source is not SourceType.CSV:
-            raise ConfigError(
-                f"{where}: [backfill] with [{spec.source}]: only files have intervals. Fix: remove [backfill]"
-            )
-        backfill_spec.check(spec.backfill, spec.source_prefix, where)
-    sinks = [sink for query in spec.queries.values() for sink in query.sinks]
-    if PROGRESS_TOPIC.name in (spec.topic.name, *(sink.topic for sink in sinks)):
-        raise ConfigError(
-            f"{where}: topic {PROGRESS_TOPIC.name!r} is reserved for progress. Fix: use another"
-        )
-    return spec
-
-
-def _check_source(spec: StreamSpec, declared: Mapping[str, Any], where: str) -> None:
     sources = [source for source in SourceType if source in declared]
     if len(sources) > 1:
         raise ConfigError(
             f"{where}: [{sources[0]}] and [{sources[1]}]: a stream has one source. Fix: keep one"
         )
-    if spec.is_avro == bool(spec.decode):
-        fix = "leave decode out" if spec.is_avro else 'add decode = "transforms:<function>"'
-        raise ConfigError(f"{where}: decode {spec.decode!r} with schema {spec.schema!r}. Fix: {fix}")
-    if spec.source is SourceType.CSV and not spec.is_avro:
-        raise ConfigError(
-            f"{where}: schema {spec.schema!r}: rows of CSV objects are sent as Avro. Fix: name an .avsc "
-            "file, or add [feed] or [generator]"
-        )
-    if not re.fullmatch(PREFIX, spec.source_prefix):
-        raise ConfigError(
-            f"{where}: [csv] prefix {spec.source_prefix!r}: write folders of letters, digits and _ . = - "
-            'that end with "/", or "" for the whole bucket'
-        )
-    references = {"decode": spec.decode}
-    if spec.feed:
-        references |= {"feed event": spec.feed.event, "feed rewind": spec.feed.rewind}
-    if spec.generator:
-        references["generator rows"] = spec.generator.rows
-        for name, schema in spec.generator.schemas.items():
-            missing = {"type", "default", "title", "description"} - set(schema)
-            if missing:
-                raise ConfigError(
-                    f"{where}: generator params {name}: key {min(missing)!r} is missing. Fix: add it"
-                )
-    for key, value in references.items():
-        if value and not re.fullmatch(FUNCTION, value):
-            raise ConfigError(f"{where}: {key} {value!r}: write it as module:function")
-
-
-def folders(environ: Mapping[str, str] = os.environ) -> dict[str, Path]:
-    """Stream -> its folder, below spark_jobs/ or a folder of SLUICE_STREAMS.
-
-    Raises ConfigError for a missing folder, and for a stream in two of them.
-    """
-    found: dict[str, Path] = {}
-    for root in (STREAMS, *map(Path, filter(None, environ.get(VARIABLE, "").split(os.pathsep)))):
-        if not root.is_dir():
-            raise ConfigError(
-                f"{VARIABLE}: {root} is no folder. Fix: correct the path, or set the variable empty"
-            )
-        for path in (file.parent for file in root.glob("*/stream.toml")):
-            if not IDENTIFIER.fullmatch(path.name):
-                # A copy ("rides (2)") or an editor's own folder: no stream can have such a name.
-                log.warning("%s is no stream: its folder's name must match %s", path, IDENTIFIER.pattern)
-                continue
-            if path.name in found:
-                raise ConfigError(
-                    f"stream {path.name!r} is in {found[path.name]} and in {path}. Fix: rename one"
-                )
-            found[path.name] = path
-    return found
+    stream_checks.check(spec, where)
+    return spec
 
 
 def names(environ: Mapping[str, str] = os.environ) -> list[str]:
-    return sorted(folders(environ))
+    """All streams, also invalid ones. Never raises."""
+    return sorted(folders.find(environ).streams)
 
 
 def load_all() -> list[StreamSpec]:
-    """All streams. Raises ConfigError for an invalid one."""
+    """All streams. Raises ConfigError for an invalid one: for what must not leave one out."""
     return [load(name) for name in names()]
 
 
 @dataclass(frozen=True)
 class Declared:
-    """The valid streams, and of each invalid one the reason; ALL_STREAMS: of the folders themselves."""
+    """The valid streams, and of each invalid one the reason; ALL_STREAMS: what is wrong with no stream to
+    name."""
 
     specs: Sequence[StreamSpec] = ()
     invalid: Mapping[str, str] = field(default_factory=dict)
@@ -409,35 +278,70 @@ ALL_STREAMS = "all streams"
 
 
 def load_valid() -> Declared:
-    """All streams; an invalid one does not affect the others."""
+    """All streams; an invalid one does not affect the others. Never raises."""
     specs, invalid = [], {}
-    try:
-        known = names()
-    except ConfigError as error:
-        return Declared(invalid={ALL_STREAMS: str(error)})
-    for name in known:
+    for name in names():
         try:
             specs.append(load(name))
         except ConfigError as error:
             invalid[name] = str(error)
+    if found := problems(specs):
+        invalid[ALL_STREAMS] = "; ".join(found)
     return Declared(specs, invalid)
 
 
+def problems(specs: Sequence[StreamSpec], environ: Mapping[str, str] = os.environ) -> list[str]:
+    """What is wrong with the folders and overrides as a whole, or between two of the streams ``specs``; each
+    of them runs nevertheless."""
+    found, file = folders.find(environ), environ.get(overrides.VARIABLE, "")
+    shared: dict[str, list[str]] = defaultdict(list)
+    for spec in specs:
+        for name in {*stream_checks.tables(spec), *stream_checks.topics(spec)}:
+            shared[name].append(spec.name)
+    return [
+        *found.problems,
+        *(overrides.problems(file, sorted(found.streams)) if file else []),
+        *(
+            f"streams {', '.join(users)}: each declares {name}. Fix: give each its own"
+            for name, users in sorted(shared.items())
+            if len(users) > 1
+        ),
+    ]
+
+
 def load(name: str, environ: Mapping[str, str] = os.environ) -> StreamSpec:
-    """The stream with this installation's overrides. Raises ConfigError if it is unknown or invalid."""
-    known = folders(environ)
-    if name not in known:
-        raise ConfigError(f"stream {name!r} is unknown; streams are {', '.join(sorted(known)) or '(none)'}")
-    path = known[name] / "stream.toml"
-    file = environ.get(overrides.VARIABLE, "")
-    overriding = overrides.read(file, sorted(known)).get(name) if file else None
+    """The stream with this installation's overrides. Raises ConfigError if it is unknown or invalid, for
+    whatever reason."""
     try:
-        text = path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}") from error
-    spec = parse(text, str(path.relative_to(known[name].parents[1])), overriding, file)
+        return _load(name, environ)
+    except ConfigError:
+        raise
+    # What a declaration may hold has no limit: whatever else goes wrong is its own stream's too.
+    except Exception as error:
+        raise ConfigError(
+            f"stream {shown(name)}: its declaration cannot be checked: {type(error).__name__}: "
+            f"{shown(str(error))}. Fix: remove what was changed last; report this"
+        ) from error
+
+
+def _load(name: str, environ: Mapping[str, str]) -> StreamSpec:
+    known = folders.find(environ).streams
+    if name not in known:
+        raise ConfigError(
+            f"stream {shown(name)} is unknown; streams are {', '.join(sorted(known)) or '(none)'}. Fix: name "
+            f"one of these, or add its folder to {VARIABLE}"
+        )
+    if len(known[name]) > 1:
+        raise ConfigError(
+            f"stream {name!r} is in {' and in '.join(map(shown_path, known[name]))}. Fix: rename or remove one"
+        )
+    (folder,) = known[name]
+    path, file = folder / folders.FILE, environ.get(overrides.VARIABLE, "")
+    overriding = overrides.of_stream(file, name) if file else None
+    spec = parse(declared_text(path), shown_path(path), overriding, file)
     if spec.name != name:
         raise ConfigError(
-            f"{path}: name is {spec.name!r}; the folder's is {name!r}. Fix: give both the same name"
+            f"{shown_path(path)}: name is {shown(spec.name)}; the folder's is {name!r}. Fix: give both the same name"
         )
+    table_schema.check(spec, folder / spec.schema)
     return spec

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sluice.hooks import connections
 from sluice.model.queries.state import fence_key
 from sluice.model.spec.query import SinkKind
-from sluice.model.spec.stream import PROGRESS_TOPIC, Topic
+from sluice.model.spec.topic import PROGRESS_TOPIC, Topic
 from sluice.operators.base import StreamOperator
 from sluice.operators.load import inventory
 from sluice.operators.load.interval import is_interval

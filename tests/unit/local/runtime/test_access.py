@@ -10,7 +10,7 @@ import pytest
 from local.runtime.roles import kafka_rules, s3_policies
 from sluice.model.queries import state
 from sluice.model.spec.platform import ROLES
-from sluice.model.spec.stream import PROGRESS_TOPIC
+from sluice.model.spec.topic import PROGRESS_TOPIC
 
 TOPIC = "nyc-avro-topic"
 

@@ -193,8 +193,7 @@ def test_without_overrides_a_stream_is_as_declared(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "data"),
     [
-        ("[taxi.supervision]\nstall_timeout_seconds = 15\n", ("'taxi'", "nyc_taxi", "wiki_changes")),
-        ("nyc_taxi = 15\n", ("'nyc_taxi'",)),
+        ("nyc_taxi = 15\n", ("nyc_taxi is 15",)),
         (
             "[nyc_taxi.supervision]\nstall_minutes = 15\n",
             ("supervision.stall_minutes", "stall_timeout_seconds"),
@@ -206,22 +205,40 @@ def test_without_overrides_a_stream_is_as_declared(tmp_path: Path) -> None:
             ("nyc_taxi/stream.toml", "stall_timeout_seconds is 0"),
         ),
         ("[nyc_taxi.supervision]\nstall_timeout_seconds = '15'\n", ("stall_timeout_seconds: '15'",)),
-        ("[nyc_taxi\n", ("line 1",)),
     ],
-    ids=[
-        *("unknown stream", "no table", "unknown key", "identity", "the schedule", "out of bounds"),
-        *("wrong type", "no TOML"),
-    ],
+    ids=["no table", "unknown key", "identity", "the schedule", "out of bounds", "wrong type"],
 )
 def test_wrong_overrides_are_named_with_their_file(tmp_path: Path, text: str, data: tuple[str, ...]) -> None:
     environ = overriding(tmp_path, text)
     with raising(ConfigError, environ[overrides.VARIABLE], *data):
         stream.load("nyc_taxi", environ)
+    assert stream.load("isp_hits", environ) == stream.load("isp_hits", {}), "no other stream is concerned"
 
 
-def test_an_overrides_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with raising(ConfigError, overrides.VARIABLE, tmp_path / "none.toml"):
-        stream.load("nyc_taxi", {overrides.VARIABLE: str(tmp_path / "none.toml")})
+@pytest.mark.parametrize(
+    ("text", "data"),
+    [
+        (
+            "[taxi.supervision]\nstall_timeout_seconds = 15\n",
+            ("'taxi' is no stream", "wiki_changes"),
+        ),
+        ("[nyc_taxi\n", ("line 1",)),
+        (None, ("No such file",)),
+    ],
+    ids=["unknown stream", "no TOML", "no file"],
+)
+def test_overrides_that_are_of_no_stream_stop_none(
+    tmp_path: Path, text: str | None, data: tuple[str, ...]
+) -> None:
+    environ = overriding(tmp_path, text or "")
+    file = environ[overrides.VARIABLE]
+    if text is None:
+        Path(file).unlink()
+    assert stream.load("nyc_taxi", environ) == stream.load("nyc_taxi", {})
+    (problem,) = stream.problems([], environ)
+    assert all(word in problem for word in (file, "Fix: ", *data))
+    with raising(ConfigError, file, *data):
+        overrides.check(file, stream.names())
 
 
 MINIMAL = """
@@ -341,16 +358,16 @@ def test_a_feed_and_queries_are_parts_with_defaults() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (('"schema.avsc"', '"schema.json"'), "schema 'schema.json': name an Avro schema"),
+        (('"schema.avsc"', '"schema.json"'), "schema 'schema.json'. Fix: name a file"),
         (('table = "raw.rides"', 'table = "Rides"'), "table 'Rides': write it as namespace.table"),
-        (('"event_id"', '"eventId"'), "column 'eventId': use lower-case letters"),
-        (('"https://feed', '"ftp://feed'), "feed url 'ftp://feed.example/stream': write it with http"),
-        (('"events:read"', '"events.read"'), "feed event 'events.read': write it as module:function"),
+        (('"event_id"', '"eventId"'), "column 'eventId'. Fix: use"),
+        (('"https://feed', '"ftp://feed'), "feed url 'ftp://feed.example/stream'. Fix: write it with http"),
+        (('"events:read"', '"events.read"'), "feed event 'events.read'. Fix: write it as module:function"),
         (("[topic]", 'decode = "a:b"\n[topic]'), "decode 'a:b' with schema 'schema.avsc'"),
         (('"schema.avsc"', '"schema.ddl"'), "decode '' with schema 'schema.ddl'"),
         (("[feed]", "[csv]\n[feed]"), "[csv] and [feed]"),
         (('event_id = "event_id"', ""), "key 'event_id' is missing"),
-        (("[topic]", 'partition_by = ["Day"]\n[topic]'), "column 'Day': use lower-case letters"),
+        (("[topic]", 'partition_by = ["Day"]\n[topic]'), "column 'Day'. Fix: use"),
         (("[topic]", 'partition_by = "day"\n[topic]'), "partition_by: 'day' is not a list"),
         (("[topic]", "partition_by = [1]\n[topic]"), "partition_by: 1 is a int. Fix: give a str"),
         (

@@ -24,13 +24,16 @@ def test_a_column_or_the_beginning_of_its_values(text: str, partition: Partition
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("Day", "s.toml: column 'Day': use lower-case letters, digits and _"),
+        ("Day", "s.toml: partition_by: column 'Day'. Fix: use"),
         ("", "column ''"),
         ("day ", "column 'day '"),
-        ("truncate(0, zipcode)", "'truncate(0, zipcode)': its width is 0; it must be at least 1"),
+        ("truncate(0, zipcode)", "'truncate(0, zipcode)': its width is 0. Fix: write at least 1"),
         ("truncate(1, Zip)", "column 'Zip'"),
         ("truncate(1,)", "column ''"),
-        ("truncate(zipcode)", "partition 'truncate(zipcode)': write a column, or truncate(<width>, column)"),
+        (
+            "truncate(zipcode)",
+            "partition 'truncate(zipcode)'. Fix: write a column, or truncate(<width>",
+        ),
         ("truncate(-1, zipcode)", "write a column, or truncate"),
         ("bucket(4, zipcode)", "write a column, or truncate"),
         ("truncate(1, zipcode) x", "write a column, or truncate"),

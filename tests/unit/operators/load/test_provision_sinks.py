@@ -18,7 +18,7 @@ from sluice.model.spec import connection
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.connection import Database
 from sluice.model.spec.query import Query
-from sluice.model.spec.stream import Topic
+from sluice.model.spec.topic import Topic
 from sluice.operators.load.provision import ProvisionSinksOperator
 from tests.support.raising import raising
 from tests.support.steps import given

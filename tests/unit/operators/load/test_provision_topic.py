@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from sluice.clients.kafka_admin import TopicDiff
-from sluice.model.spec.stream import PROGRESS_TOPIC, Topic
+from sluice.model.spec.topic import PROGRESS_TOPIC, Topic
 from sluice.operators.load import inventory, provision
 from sluice.operators.load.provision import ProvisionTopicOperator, with_timestamp_bounds
 from tests.support.steps import given

@@ -1,0 +1,26 @@
+"""The step that says what is wrong with a declaration."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from sluice.hooks.failures import failed
+from sluice.model.error_codes import ErrorCode
+from sluice.operators.base import StreamOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class InvalidDeclarationOperator(StreamOperator):
+    """Fail with the ``reason`` that was found when the DAG file was parsed."""
+
+    does = "fails with what is wrong, and how to correct it"
+    fails_if = "always: the DAG exists while something is wrong"
+
+    def __init__(self, *, reason: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.reason = reason
+
+    def work(self, context: Context) -> NoReturn:
+        raise failed(ErrorCode.INVALID_CONFIGURATION, self.reason)
