@@ -23,6 +23,7 @@ DEFAULTS = {
     "supervisor": 19001,
     "airflow": 18080,
     "replay": 18081,
+    "checks": 18082,
 }
 # The range of free ports: below the one from which the kernel takes ports for outgoing connections.
 FREE = range(20000, 32000)

@@ -13,6 +13,7 @@ from local.runtime.home import StackDir, write_files
 from local.runtime.ports import Network
 from sluice.model.spec.config import dump
 from sluice.model.spec.platform import ROLES
+from sluice.model.spec.postgresql import DISABLE, is_loopback
 from sluice.model.spec.topic import PROGRESS_TOPIC
 
 WAREHOUSE = "warehouse"
@@ -124,6 +125,7 @@ def _policy(*grants: tuple[list[str], list[str]]) -> dict[str, Any]:
 
 
 Document = dict[str, Any]
+_SSL = ("catalog_sslmode", "catalog_sslrootcert")
 
 
 def documents(
@@ -162,6 +164,7 @@ def documents(
                 "catalog_database": "lake",
                 "catalog_user": f"lake_{role}",
                 "catalog_password": secrets[f"lake_{role}"],
+                **({} if is_loopback(network.host("postgres")) else {"catalog_sslmode": DISABLE}),
             },
             "source": {"bucket": SOURCE},
             "checkpoints": {"root": str(home.checkpoints)},
@@ -207,7 +210,10 @@ def external(embedded: dict[str, Document], folder: Path) -> dict[str, Document]
         # Values of the top level first, as TOML requires.
         defaults = {name: ours[name] for name in DEFAULTED if name in ours}
         supervisor = {"supervisor": ours["supervisor"]} if "supervisor" in ours else {}
-        lake = {"lake": ours["lake"] | theirs["lake"]}
+        # An own catalog is as the file declares it: nothing says that its network may be trusted.
+        catalog = {} if "catalog_host" in theirs["lake"] else ours["lake"]
+        kept = {key: value for key, value in ours["lake"].items() if key not in _SSL} | catalog
+        lake = {"lake": kept | theirs["lake"]}
         files[role] = {"role": role} | theirs | {"role": role} | lake | supervisor
         files[role] |= {name: value for name, value in defaults.items() if name not in theirs}
     return files

@@ -14,6 +14,7 @@ from local.progress import Step
 from local.runtime.context import Context, with_parent
 from local.runtime.supervisord import Program
 from local.services import postgres
+from sluice.model.spec.postgresql import DISABLE, is_loopback
 
 USER = "operator"
 # Program → arguments of `airflow`, and the component's name in the health response.
@@ -79,6 +80,9 @@ def environment(context: Context) -> dict[str, str]:
         "login": postgres.RESULTS,
         "password": secrets["postgres_results"],
     }
+    if not is_loopback(context.network.host("postgres")):
+        # The platform's own network, between its own containers.
+        results["extra"] = {"sslmode": DISABLE}
     settings = {
         "CORE__EXECUTOR": "LocalExecutor",
         "CORE__PARALLELISM": "4",

@@ -20,7 +20,7 @@ from local.base import UnhealthyService, UsageError, one_line
 from local.progress import Step
 from local.runtime.context import Context
 from local.runtime.supervisord import Supervisor
-from local.services import airflow, kafka, minio, postgres, replay
+from local.services import airflow, checks, kafka, minio, postgres, replay
 from local.stack.airflow_api import AirflowError
 from sluice.clients.errors import ClientError
 
@@ -61,6 +61,7 @@ def probe(name: str, context: Context) -> str:
         "kafka": kafka.probe,
         "minio": minio.probe,
         replay.NAME: replay.probe,
+        checks.NAME: checks.probe,
     }
     if name in simple:
         return simple[name](context)
@@ -78,6 +79,8 @@ def address(name: str, context: Context) -> str:
         return minio.url(context)
     if name == replay.NAME:
         return replay.url(context)
+    if name == checks.NAME:
+        return checks.url(context)
     return context.network.address(name) if name in context.ports else ""
 
 

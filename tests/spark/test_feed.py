@@ -9,8 +9,10 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -18,6 +20,8 @@ from sluice.model import exits
 from spark_jobs.common.feed.client import Activity, Client, Frame
 from spark_jobs.common.feed.event import Event
 from spark_jobs.common.feed.lock import Lost
+from spark_jobs.common.feed.position import Start
+from spark_jobs.common.feed.progress import Progress
 from spark_jobs.common.feed.sender import Sender
 from spark_jobs.common.feed.window import Window
 from spark_jobs.wiki_changes.events import rewind
@@ -126,7 +130,10 @@ class Read:
     def __init__(self, url: str, read_timeout_seconds: float) -> None:
         self.stop = threading.Event()
         self.activity = Activity()
-        self.client = Client(url, "Sluice/test", read_timeout_seconds, rewind, self.activity, self.stop)
+        # Tests need not wait for a whole second.
+        seconds = cast(int, read_timeout_seconds)
+        declared = replace(FEED, user_agent="Sluice/test", read_timeout_seconds=seconds)
+        self.client = Client(url, declared, rewind, self.activity, self.stop)
         self.frames: list[Frame] = []
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -189,6 +196,46 @@ def test_one_producer_at_a_time_and_the_next_one_goes_on_where_it_ended(feed: Fe
         first.kill()
         records = feeding.finish(feeding.start(), feeding.count() + 300)
         assert_exactly_once(replay, records, range(len(records)))
+
+
+def test_a_feed_knows_where_it_was_whatever_hides_or_empties_its_topic(
+    feed: Feed, services: Services
+) -> None:
+    with FaultyReplay(rate=0, total=3_000, retry_ms=100) as replay:
+        feeding = feed(replay.url, max_in_flight=20)
+        replay.set_faults(bytes_per_second=400_000)
+        # Killed and stopped in turns; other programs' records fill the tail of each partition.
+        for end in ("kill", "stop"):
+            producer, before = feeding.start(), feeding.count()
+            wait_for("records", lambda than=before: feeding.count() > than + 200, pause=0.02)
+            getattr(producer, end)()
+            feeding.write_foreign(60)
+        # Retention deletes all.
+        own = feeding.records()
+        feeding.delete_records()
+        replay.clear_faults()
+        producer = feeding.start()
+        wait_for("all events", lambda: replay.status()["sent"] >= 2_999)
+        wait_for("an end", lambda: producer.log and feeding.is_quiet())
+        producer.stop()
+        assert_exactly_once(replay, [*own, *feeding.records()], range(3_000))
+
+        # The topic is made again: what was saved is another topic's, and nobody is asked to guess.
+        feeding.recreate_topic()
+        producer = feeding.start()
+        assert producer.ends() == exits.CONFIGURATION
+        said = producer.log.splitlines()[-1]
+        assert "SLU-309" in said
+        finding = said.split('finding = "')[1][:8]
+        feeding.declare(f'[{SPEC.name}.feed.resume]\nfinding = "{finding}"\nposition = "saved"\n')
+        producer = feeding.start()
+        wait_for("a decision", lambda: "connected position=" in producer.log)
+        assert f'"finding": "{finding}"' in producer.log
+        producer.stop()
+        assert feeding.records() == []
+        # It held once.
+        feeding.recreate_topic()
+        assert feeding.start().ends() == exits.CONFIGURATION
 
 
 def test_who_loses_the_lock_ends_and_sends_nothing_more(feed: Feed, services: Services) -> None:
@@ -286,7 +333,9 @@ def test_a_topic_that_is_not_there_is_said(feed: Feed) -> None:
     wait_for("the topic's end", lambda: TOPIC not in admin.list_topics(timeout=10).topics)
     producer = feeding.start()
     assert producer.ends() == 1
-    assert "run the load's provision_topic step" in producer.log.splitlines()[-1]
+    said = producer.log.splitlines()[-1]
+    assert "SLU-203" in said
+    assert "provision_topic" in said
 
 
 def test_what_is_too_long_for_the_topic_is_cut_and_says_so(feed: Feed, services: Services) -> None:
@@ -294,7 +343,8 @@ def test_what_is_too_long_for_the_topic_is_cut_and_says_so(feed: Feed, services:
     window = Window(10, "m")
     # The topic of the test has the broker's limit, as a topic without a config of its own.
     topic = services.stack.platform("producer").kafka, SPEC.topic.__class__(TOPIC, PARTITIONS)
-    sender = Sender(*topic, "f", 1, window, dict.fromkeys(range(PARTITIONS), 0))
+    progress = Progress("f", Start("id", dict.fromkeys(range(PARTITIONS), 0)), 10)
+    sender = Sender(*topic, "f", window, progress, 1)
     texts = ["x" * (2 << 20), "x" * sender.max_bytes, "short"]
     for text in texts:
         sender.send(Event(text[:1] + str(len(text)), key="k"), text, None, lambda: None)
@@ -305,7 +355,7 @@ def test_what_is_too_long_for_the_topic_is_cut_and_says_so(feed: Feed, services:
     records = feeding.records()
     assert [record.value for record in records] == [text.encode()[: sender.max_bytes] for text in texts]
     assert [record.headers.get("original-size") for record in records] == [b"2097152", None, None]
-    assert sum(sender.ends.values()) == 3
+    assert sum(progress.ends.values()) == 3
 
 
 def murmur2(data: bytes) -> int:

@@ -21,13 +21,12 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from local.base import REPO
+from local.services import postgres
 from sluice.model import exits
 from sluice.model.spec import overrides, stream
 from spark_jobs.common.feed.event import Source
 from spark_jobs.common.feed.lock import Lock
-from spark_jobs.common.feed.resume import read_tail
-from spark_jobs.common.feed.run import TAIL_FACTOR, FeedProducer
-from spark_jobs.common.feed.sender import feed_name
+from spark_jobs.common.feed.run import FeedProducer, find_start
 from spark_jobs.wiki_changes.events import read, rewind
 from tests.support.services import Services
 
@@ -116,8 +115,8 @@ class Thread:
 
     def _produce(self, lock: Lock) -> None:
         source, kafka = Source(read, rewind), self._platform.kafka
-        tail = read_tail(kafka, TOPIC, feed_name(self._url), TAIL_FACTOR * FEED.max_in_flight)
-        producer = FeedProducer(SPEC, FEED, self._url, kafka, source, tail, lock)
+        start = find_start(SPEC, FEED, self._url, kafka, lock)
+        producer = FeedProducer(SPEC, FEED, self._url, kafka, source, start, lock)
         producer.heartbeat_seconds = HEARTBEAT_INTERVAL
         producer.run_until(self._stop)
 
@@ -147,20 +146,26 @@ class Feeding:
         self._threads: list[Thread] = []
         services.make_topic(TOPIC, PARTITIONS)
         assert self.count() == 0
-        services.postgres()
+        self._forget_position()
         platform = services.stack.home.platform / "producer.toml"
         own = folder / "producer.toml"
         own.touch(mode=0o600)
         own.write_text(f'{platform.read_text()}\n[feeds]\n{NAME} = "{url}"\n')
-        overriding = folder / "overrides.toml"
+        self._overriding = folder / "overrides.toml"
         values = "".join(f"{key} = {value}\n" for key, value in declared.items())
-        overriding.write_text(f"[{NAME}.feed]\n{values}")
+        self._overriding.write_text(f"[{NAME}.feed]\n{values}")
         self._environment = os.environ | {
-            overrides.VARIABLE: str(overriding),
+            overrides.VARIABLE: str(self._overriding),
             "SLUICE_PLATFORM_DIR": str(folder),
             "PYTHONPATH": f"{REPO}:{REPO / 'plugins'}",
             "PYTHONFAULTHANDLER": "1",
         }
+
+    def _forget_position(self) -> None:
+        """The feed never ran: the tests share a database."""
+        self.services.postgres().close()
+        with postgres.cursor(self.services.stack.context, "lake") as cursor:
+            cursor.execute("drop table if exists sluice_feed_positions")
 
     def start(self) -> StreamingQueryRun:
         command = [sys.executable, *SPEC.component("producer").arguments]
@@ -199,23 +204,55 @@ class Feeding:
         texts = [place.metadata for place in found if place.metadata]
         return (json.loads(texts[0]), {p.partition: p.offset for p in found}) if texts else None
 
+    def declare(self, text: str) -> None:
+        """Override more of the stream's declaration."""
+        with self._overriding.open("a") as file:
+            file.write(text)
+
+    def write_foreign(self, each: int) -> None:
+        """Write so many records of another program to each partition."""
+        self.services.send(TOPIC, {partition: [b"foreign"] * each for partition in range(PARTITIONS)})
+
+    def delete_records(self) -> None:
+        """Delete every record, as retention does."""
+        # Offset -1 is the end.
+        ends = [TopicPartition(TOPIC, partition, -1) for partition in range(PARTITIONS)]
+        admin = self.admin()
+        for deleted in admin.delete_records(ends).values():
+            deleted.result(20)
+
+    def recreate_topic(self) -> None:
+        admin = self.admin()
+        admin.delete_topics([TOPIC])[TOPIC].result(20)
+        wait_for("the topic's end", lambda: TOPIC not in admin.list_topics(timeout=10).topics)
+        self.services.make_topic(TOPIC, PARTITIONS)
+        assert self.count() == 0
+
+    def is_quiet(self, seconds: float = 1.0) -> bool:
+        """Whether nothing arrives for so long."""
+        before = self.count()
+        time.sleep(seconds)
+        return self.count() == before
+
     def records(self) -> list[Record]:
-        """The whole topic, each partition in its order."""
+        """The feed's records that the topic keeps, each partition in its order."""
         consumer = Consumer(
             {**self.services.kafka, "group.id": "sluice-reader-test", "log_level": 0}
             | {"enable.auto.commit": False, "auto.offset.reset": "earliest"}
         )
-        ends = {
-            partition: consumer.get_watermark_offsets(TopicPartition(TOPIC, partition), timeout=20)[1]
+        bounds = {
+            partition: consumer.get_watermark_offsets(TopicPartition(TOPIC, partition), timeout=20)
             for partition in range(PARTITIONS)
         }
-        consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)])
+        consumer.assign([TopicPartition(TOPIC, *place) for place in ((p, b) for p, (b, _) in bounds.items())])
         found: list[Record] = []
+        left = sum(end - begin for begin, end in bounds.values())
         deadline = time.monotonic() + 60
-        while len(found) < sum(ends.values()):
-            assert time.monotonic() < deadline, f"read {len(found)} of {ends}"
+        while left:
+            assert time.monotonic() < deadline, f"read {len(found)} of {bounds}"
             for message in consumer.consume(1000, timeout=0.2):
                 assert message.error() is None, message.error()
+                left -= 1
                 partition, offset, value = message.partition(), message.offset(), message.value()
                 assert partition is not None
                 assert offset is not None
@@ -225,7 +262,8 @@ class Feeding:
                     for name, text in dict(message.headers() or ()).items()
                     if isinstance(text, bytes)
                 }
-                found.append(Record(partition, offset, message.key(), value, headers))
+                if headers:
+                    found.append(Record(partition, offset, message.key(), value, headers))
         consumer.close()
         return sorted(found, key=lambda record: (record.partition, record.offset))
 

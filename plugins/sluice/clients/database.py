@@ -13,6 +13,7 @@ from sqlalchemy.dialects import mysql
 from sqlalchemy.exc import DBAPIError, NoSuchTableError
 
 from sluice.clients.errors import ClientError, Missing, Refused, Unreachable
+from sluice.io import postgresql as _deadline  # noqa: F401 - registers the plugin of the engines
 from sluice.model.error_codes import ErrorCode
 from sluice.model.queries.database_errors import TRANSIENT, DatabaseError, diagnose, server_message
 from sluice.model.queries.state import FENCE_TABLE, fence_ddl, fence_key

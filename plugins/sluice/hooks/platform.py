@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sluice.clients.lake.catalog import Lake
     from sluice.clients.ledger import History, Ledger
     from sluice.clients.objects import Bucket
+    from sluice.model.checks import Check
     from sluice.model.spec.platform import Platform
     from sluice.model.spec.stream import StreamSpec
     from sluice.runtime.base import Runtime
@@ -86,6 +87,14 @@ class PlatformHook(BaseHook):
         from sluice.io.s3 import connect
 
         remove(connect(masked(platforms.load(MAINTENANCE)).s3), bucket, keys)
+
+    def report_check(self, check: Check) -> None:
+        """To the process that serves its metrics, if there is one. Raises ClientError."""
+        metrics = self.platform.metrics
+        if metrics is not None and metrics.checks_url:
+            from sluice.clients.checks import report
+
+            report(metrics.checks_url, metrics.token, check)
 
     def ledger(self, stream: str) -> Ledger:
         from sluice.clients.ledger import Ledger

@@ -53,6 +53,7 @@ class ErrorCode(StrEnum):
     NO_EVENTS = "SLU-305", "No events in time"
     RUN_ID_REUSED = "SLU-306", "Run id has a plan for other params"
     OFFSETS_NOT_THERE = "SLU-307", "Offsets are not on the topic"
+    POSITION_UNKNOWN = "SLU-309", "Position of the feed is unknown"
     INTERVAL_EMPTY = "SLU-311", "Interval has no file"
     FILE_CORRECTED = "SLU-312", "Corrected file not loaded"
     KEY_ALREADY_LOADED = "SLU-313", "Object has other content than the one loaded before"
@@ -117,6 +118,7 @@ PERMANENT = frozenset(
         ErrorCode.CORRUPT_OBJECT,
         ErrorCode.INVALID_HEADER,
         ErrorCode.OFFSETS_NOT_THERE,
+        ErrorCode.POSITION_UNKNOWN,
         ErrorCode.ROWS_DIFFER,
         ErrorCode.CHANGE_REFUSED,
     }

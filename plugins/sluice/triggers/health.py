@@ -15,6 +15,7 @@ from sluice.clients.errors import ClientError
 from sluice.hooks.notifications import is_told
 from sluice.hooks.observation import Observation, record
 from sluice.model import notifications
+from sluice.model.checks import Check
 from sluice.model.health.assess import assess, has_recovered
 from sluice.model.health.sample import ENDED, Sample
 from sluice.model.health.status import (
@@ -95,12 +96,25 @@ class HealthTrigger(StreamTrigger):
             and MAINTENANCE_OVERDUE not in report.details
             and not must_stop(report.health, observation.samples[-1].process)
         )
+        if is_check:
+            await self._report_check()
         if not is_well:
             _settled.pop(history_name(self.stream, self.component), None)
         if is_check and is_well and not await self._must_tell(report.health):
             yield TaskSuccessEvent(xcoms={"return_value": observation.summary()})
         else:
             yield TriggerEvent(observation.to_json())
+
+    async def _report_check(self) -> None:
+        """For the alarm that needs neither Airflow nor its database; without the report it goes off."""
+        policy = self.spec.supervision
+        check = Check(
+            self.stream, self.component, self.clock(), policy.interval_seconds + policy.missed_seconds
+        )
+        try:
+            await self.ask(lambda clients: clients.platform_hook.report_check(check))
+        except ClientError as error:
+            self.log.warning("check not reported: %s", error)
 
     async def _must_tell(self, health: Health) -> bool:
         """Whether a worker is needed to tell of a recovery, or to fail for an invalid notifications.toml.

@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -19,6 +19,8 @@ import httpx
 from httpx_sse import EventSource
 
 from sluice.model.error_codes import ErrorCode
+from sluice.model.spec.stream import Feed
+from spark_jobs.common.feed.redirects import open_feed
 
 log = logging.getLogger(__name__)
 
@@ -134,6 +136,8 @@ class Activity:
         self._is_connected = False
         self._last_text = self._last_event = clock()
         self._blocked_since: float | None = None
+        # When the feed was last heard, None before the first time.
+        self.read_at: float | None = None
         # Of the last connection.
         self.error = ""
 
@@ -142,8 +146,12 @@ class Activity:
         self.error = error
 
     def text_received(self) -> None:
-        self._last_text = self._clock()
+        self._last_text = self.read_at = self._clock()
         self._is_connected = True
+
+    @property
+    def is_connected(self) -> bool:
+        return self._is_connected
 
     def event_received(self) -> None:
         self._last_event = self._clock()
@@ -173,8 +181,7 @@ class Client:
     def __init__(
         self,
         url: str,
-        user_agent: str,
-        read_timeout_seconds: float,
+        feed: Feed,
         rewind: Callable[[str], str],
         activity: Activity,
         stop: threading.Event,
@@ -186,13 +193,14 @@ class Client:
         self._activity = activity
         self._stop = stop
         self._headers = {
-            b"User-Agent": user_agent.encode(),
+            b"User-Agent": feed.user_agent.encode(),
             b"Accept": b"text/event-stream",
             b"Cache-Control": b"no-store",
             # Compression would hide where a broken connection cut the text.
             b"Accept-Encoding": b"identity",
         }
-        self._timeout = httpx.Timeout(read_timeout_seconds, connect=CONNECT_SECONDS)
+        self._allowed = frozenset(host.lower() for host in feed.allow_redirects_to)
+        self._timeout = httpx.Timeout(feed.read_timeout_seconds, connect=CONNECT_SECONDS)
         self._transport = transport
         self._retry = 0.0
         self._socket: socket.socket | None = None
@@ -201,14 +209,13 @@ class Client:
         """The feed's messages behind ``position`` (None: new ones only), until ``stop`` is set.
 
         A frame without an id has the position of the one before, over connections too. After any error of a
-        connection comes the next one, after a pause; duplicates are not removed.
+        connection comes the next one, after a pause; duplicates are not removed. Raises ConfigError for a
+        redirect that is not declared.
         """
         failures = 0
         # No reuse: the state of a broken connection is unknown.
         limits = httpx.Limits(max_keepalive_connections=0)
-        with httpx.Client(
-            timeout=self._timeout, follow_redirects=True, limits=limits, transport=self._transport
-        ) as http:
+        with httpx.Client(timeout=self._timeout, limits=limits, transport=self._transport) as http:
             while not self._stop.is_set():
                 requested = 0.0
                 try:
@@ -243,7 +250,7 @@ class Client:
         if position is not None:
             # Bytes: httpx takes only ASCII as text, and the format says UTF-8.
             headers[b"Last-Event-ID"] = self._rewind(position).encode()
-        with http.stream("GET", self._url, headers=headers) as response:
+        with closing(open_feed(http, self._url, headers, self._allowed)) as response:
             if response.status_code != httpx.codes.OK:
                 raise _Refused(response)
             if "network_stream" in response.extensions:

@@ -4,11 +4,14 @@ The lock of a dead producer is free at once: the server sees its connection clos
 vanished, the server's probes free it after a minute; the producer has ended by then, because it queries the
 server every few seconds without an answer. One gap remains: a process suspended for longer, with its machine,
 sends the records in its queue when it resumes, before its next query; those are duplicates.
+
+The session that holds the lock also saves the feed's position, in one row per stream.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import select
 import time
 from collections.abc import Callable
@@ -19,6 +22,7 @@ from psycopg2 import extensions
 
 from sluice.io.retry import wait_for
 from sluice.model.spec.platform import Lake
+from spark_jobs.common.feed.position import SavedPosition
 from spark_jobs.common.spark.process import Fenced
 
 CONNECT_TIMEOUT_SECONDS = 10.0
@@ -29,10 +33,25 @@ RETRY_SECONDS = 0.5
 _KEEPALIVES = "-c tcp_keepalives_idle=30 -c tcp_keepalives_interval=10 -c tcp_keepalives_count=3"
 
 
-def lock_key(stream: str) -> int:
-    """The lock's number (signed, 64 bits), the same for every producer of this stream."""
-    digest = hashlib.sha256(f"sluice/producer/{stream}".encode()).digest()
+def lock_key(name: str) -> int:
+    """The number (signed, 64 bits) of the lock ``name``, the same for every producer."""
+    digest = hashlib.sha256(f"sluice/{name}".encode()).digest()
     return int.from_bytes(digest[:8], "big", signed=True)
+
+
+# Beside the catalog's tables, and with their owner. Text, not JSON: an id may hold what jsonb refuses.
+_TABLE = "sluice_feed_positions"
+# The lock of whoever creates it: "if not exists" alone may fail for two at once.
+_CREATE = f"""
+select pg_advisory_xact_lock({lock_key(_TABLE)});
+create table if not exists {_TABLE} (
+  stream text primary key, position text not null, ids text not null, saved_at timestamptz not null
+)"""
+_LOAD = f"select position, ids from {_TABLE} where stream = %s"
+_SAVE = f"""
+insert into {_TABLE} (stream, position, ids, saved_at) values (%s, %s, coalesce(%s, '[]'), now())
+on conflict (stream) do update set position = excluded.position, saved_at = excluded.saved_at"""
+_WITH_IDS = ", ids = excluded.ids"
 
 
 class Lost(Fenced):
@@ -46,15 +65,11 @@ class Lock:
     """
 
     def __init__(self, lake: Lake, stream: str) -> None:
-        self._key = lock_key(stream)
+        self._stream = stream
+        self._key = lock_key(f"producer/{stream}")
         self._connection = psycopg2.connect(
-            host=lake.catalog_host,
-            port=lake.catalog_port,
-            dbname=lake.catalog_database,
-            user=lake.catalog_user,
-            password=lake.catalog_password,
+            **lake.libpq(_KEEPALIVES),
             application_name=f"sluice producer of {stream}",
-            options=_KEEPALIVES,
             # libpq itself would wait without end for a stopped server, whose connections stay open.
             async_=True,
         )
@@ -64,12 +79,31 @@ class Lock:
         """Whether this process holds the lock now; tries for at most ``seconds``, until ``give_up``."""
 
         def attempt() -> bool:
-            return bool(self._query("select pg_try_advisory_lock(%s)", (self._key,)))
+            ((locked,),) = self._query("select pg_try_advisory_lock(%s)", (self._key,))
+            return bool(locked)
 
         return wait_for(attempt, seconds, RETRY_SECONDS, lambda locked: locked or give_up())
 
-    def check(self) -> None:
-        """Raises Lost if the session that holds the lock is gone or does not answer."""
+    def load(self) -> SavedPosition | None:
+        """The stream's saved position; makes the table if it is missing."""
+        if self._query("select to_regclass(%s)::text", (_TABLE,)) == [(None,)]:
+            self._query(_CREATE, ())
+        rows = self._query(_LOAD, (self._stream,))
+        return SavedPosition.parse(*rows[0]) if rows else None
+
+    def save(self, position: SavedPosition, *, with_ids: bool = False) -> None:
+        """Save the position, with its ids if they changed. Raises Lost if the session that holds the lock is
+        gone or does not answer, psycopg2.Error if the database refuses."""
+        ids = json.dumps(position.ids) if with_ids else None
+        try:
+            self._query(_SAVE + _WITH_IDS * with_ids, (self._stream, position.dump(), ids))
+        except TimeoutError as error:
+            raise Lost(str(error)) from error
+        except psycopg2.Error:
+            self._check()
+            raise
+
+    def _check(self) -> None:
         try:
             # The lock lives and dies with the session.
             self._query("select 1", ())
@@ -80,11 +114,11 @@ class Lock:
         """Release the lock."""
         self._connection.close()
 
-    def _query(self, query: str, values: tuple[Any, ...]) -> Any:
+    def _query(self, query: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         cursor = self._connection.cursor()
         cursor.execute(query, values)
         self._wait(QUERY_TIMEOUT_SECONDS)
-        return cursor.fetchone()[0]
+        return cursor.fetchall() if cursor.description else []
 
     def _wait(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds

@@ -1,21 +1,21 @@
-"""Read from the topic where to resume the feed, and which events it holds."""
+"""Read from the topic where the feed can be resumed, and which events it holds."""
 
 from __future__ import annotations
 
-import logging
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import Any, cast
 
 from confluent_kafka import Message
 
 from sluice.io.kafka import RANGE_SETTINGS, begin_and_end_offsets, consumer, read_range
 from sluice.model.spec.platform import Kafka
+from spark_jobs.common.feed.position import SavedPosition, StreamPosition, Tail, read_starts
 from spark_jobs.common.feed.sender import EVENT_ID, FEED, RESUME, SEQUENCE
-
-log = logging.getLogger(__name__)
+from spark_jobs.common.kafka.offsets import Topic
 
 READ_SECONDS = 60.0
 _SETTINGS: Mapping[str, Any] = {
@@ -26,27 +26,8 @@ _SETTINGS: Mapping[str, Any] = {
 # Records of a killed producer may still arrive; the topic must be unchanged for this long.
 SETTLE_SECONDS = 1.0
 MAX_ROUNDS = 30
-
-
-@dataclass(frozen=True)
-class StreamPosition:
-    """The feed headers of one record. ``resume``: the position from which to resume."""
-
-    sequence: int
-    event_id: str
-    resume: str | None
-    feed: str | None
-
-
-@dataclass(frozen=True)
-class Tail:
-    """The end of a topic. ``ends``: partition -> next offset. ``ids``: of its last records, oldest first.
-    ``resume``: the feed's position, None to begin with new events."""
-
-    ends: dict[int, int]
-    ids: list[str] = field(default_factory=list)
-    next_sequence: int = 1
-    resume: str | None = None
+# Of all partitions; a saved position that is older than so many records is compared with the last ones only.
+MAX_READ_BACK = 500_000
 
 
 def stream_position(headers: Iterable[tuple[str, str | bytes | None]]) -> StreamPosition | None:
@@ -60,44 +41,55 @@ def stream_position(headers: Iterable[tuple[str, str | bytes | None]]) -> Stream
     return StreamPosition(sequence, event_id, resume, feed)
 
 
-def tail_of(positions: Iterable[StreamPosition], ends: Mapping[int, int], feed: str) -> Tail:
-    """The tail of these records. A position of another feed than ``feed`` is not used."""
-    ordered = sorted(positions, key=lambda position: position.sequence)
-    if not ordered:
-        return Tail(dict(ends))
-    newest = ordered[-1]
-    if newest.feed != feed:
-        log.warning("feed changed from=%s to=%s; starting with its new events", newest.feed, feed)
-    return Tail(
-        ends=dict(ends),
-        ids=[position.event_id for position in ordered],
-        next_sequence=newest.sequence + 1,
-        resume=newest.resume if newest.feed == feed else None,
-    )
+def tail_of(
+    records: Iterable[StreamPosition],
+    topic_id: str,
+    bounds: Mapping[int, tuple[int, int]],
+    starts: Mapping[int, int],
+    is_complete: bool,
+) -> Tail:
+    """The tail of a topic whose own ``records`` were read from ``starts`` on; ``is_complete``: as
+    :func:`read_starts` gave it."""
+    ordered = sorted(records, key=lambda record: record.sequence)
+    own = Counter(record.place[0] for record in ordered)
+    hidden = [
+        partition
+        for partition, (begin, end) in sorted(bounds.items())
+        if not is_complete and starts[partition] > begin and own[partition] < end - starts[partition]
+    ]
+    return Tail(topic_id, dict(bounds), ordered, hidden)
 
 
-def read_tail(kafka: Kafka, topic: str, feed: str, depth: int) -> Tail:
-    """Read the last ``depth`` records of each partition, until no more arrive.
+def read_tail(kafka: Kafka, topic: str, saved: SavedPosition | None, depth: int) -> Tail:
+    """Read the topic from where ``saved`` says, or the last ``depth`` records of each partition, until no
+    more arrive.
 
     Raises as :mod:`sluice.io.kafka`, and RuntimeError if the topic keeps growing.
     """
+    topic_id = Topic(kafka, topic).id()
     with closing(consumer(kafka, f"sluice-{topic}-records", _SETTINGS)) as reader:
         bounds = begin_and_end_offsets(reader, topic)
-        starts = {partition: max(first, end - depth) for partition, (first, end) in bounds.items()}
-        ends = {partition: end for partition, (_, end) in bounds.items()}
-        positions: list[StreamPosition] = []
+        first, is_complete = read_starts(saved, topic_id, bounds, depth, MAX_READ_BACK)
+        starts, ends = dict(first), {partition: end for partition, (_, end) in bounds.items()}
+        records: list[StreamPosition] = []
         for _ in range(MAX_ROUNDS):
-            positions += _positions(read_range(reader, topic, starts, ends, READ_SECONDS))
+            records += _records(read_range(reader, topic, starts, ends, READ_SECONDS))
             time.sleep(SETTLE_SECONDS)
-            starts = ends
-            ends = {partition: end for partition, (_, end) in begin_and_end_offsets(reader, topic).items()}
+            starts, bounds = ends, begin_and_end_offsets(reader, topic)
+            ends = {partition: end for partition, (_, end) in bounds.items()}
             if ends == starts:
-                return tail_of(positions, ends, feed)
+                return tail_of(records, topic_id, bounds, first, is_complete)
     raise RuntimeError(
         "the topic grows although no producer holds the lock: another program writes to it; end that first"
     )
 
 
-def _positions(messages: Iterable[Message]) -> list[StreamPosition]:
-    headers = (cast(list[tuple[str, bytes | None]], message.headers() or []) for message in messages)
-    return [position for values in headers if (position := stream_position(values)) is not None]
+def _records(messages: Iterable[Message]) -> list[StreamPosition]:
+    found = []
+    for message in messages:
+        headers = cast(list[tuple[str, bytes | None]], message.headers() or [])
+        position = stream_position(headers)
+        if position is not None:
+            place = cast(int, message.partition()), cast(int, message.offset())
+            found.append(replace(position, place=place))
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 import time
@@ -12,12 +13,14 @@ from sluice.model.health.heartbeat import HEARTBEAT_INTERVAL
 from sluice.model.spec import platform as platforms
 from sluice.model.spec import stream as streams
 from sluice.model.spec.platform import Kafka
-from sluice.model.spec.stream import Feed, StreamSpec
+from sluice.model.spec.stream import LATEST, Feed, StreamSpec
 from spark_jobs.common.feed.client import Activity, Client
 from spark_jobs.common.feed.event import Source
 from spark_jobs.common.feed.lock import Lock
+from spark_jobs.common.feed.position import SavedPosition, Start, gap, resume, unknown
+from spark_jobs.common.feed.progress import Progress
 from spark_jobs.common.feed.reader import Counts, Reader, RecentIds
-from spark_jobs.common.feed.resume import Tail, read_tail
+from spark_jobs.common.feed.resume import read_tail
 from spark_jobs.common.feed.sender import Sender, Undelivered, feed_name
 from spark_jobs.common.feed.window import Window
 from spark_jobs.common.kafka.heartbeat import HeartbeatSender
@@ -41,7 +44,8 @@ TAIL_FACTOR = 2
 def run(name: str) -> int:
     """Produce for stream ``name`` until SIGTERM or SIGINT; returns the exit code.
 
-    143: ended as asked. 76: another producer runs, or may run. 1: any other failure.
+    143: ended as asked. 76: another producer runs, or may run. 78: its position is unknown, or its
+    declaration wrong. 1: any other failure.
     """
     # httpx logs every request; the client below logs more of each.
     logging.getLogger("httpx").setLevel(logging.WARNING)
@@ -65,14 +69,23 @@ def _produce(name: str, stop: threading.Event) -> None:
             if stop.is_set():
                 return
             raise Fenced(f"another producer of {name} holds the lock; waited {feed.lock_seconds} s for it")
-        depth = TAIL_FACTOR * feed.max_in_flight
-        tail = read_tail(platform.kafka, spec.topic.name, feed_name(url), depth)
-        log.info("started url=%s position=%s ids_read_back=%d", url, tail.resume or "latest", len(tail.ids))
-        producer = FeedProducer(spec, feed, url, platform.kafka, events, tail, lock)
+        start = find_start(spec, feed, url, platform.kafka, lock)
+        log.info("started url=%s position=%s ids_read_back=%d", url, start.position or LATEST, len(start.ids))
+        producer = FeedProducer(spec, feed, url, platform.kafka, events, start, lock)
         unacknowledged = producer.run_until(stop)
         log.info("stopped: %s", producer.counts.message())
         if unacknowledged:
             log.warning("events=%d not acknowledged; the next start reads them again", unacknowledged)
+
+
+def find_start(spec: StreamSpec, feed: Feed, url: str, kafka: Kafka, lock: Lock) -> Start:
+    """Where to begin, under the lock. Raises PositionUnknown, and as :func:`read_tail`."""
+    saved = lock.load()
+    tail = read_tail(kafka, spec.topic.name, saved, TAIL_FACTOR * feed.max_in_flight)
+    start = resume(tail, saved, feed_name(url), feed)
+    if start.decision is not None and (saved is None or start.decision != saved.decision):
+        log.warning("position decided: %s", json.dumps(start.decision))
+    return start
 
 
 class FeedProducer:
@@ -82,22 +95,23 @@ class FeedProducer:
     heartbeat_seconds = HEARTBEAT_INTERVAL
 
     def __init__(
-        self, spec: StreamSpec, feed: Feed, url: str, kafka: Kafka, source: Source, tail: Tail, lock: Lock
+        self, spec: StreamSpec, feed: Feed, url: str, kafka: Kafka, source: Source, start: Start, lock: Lock
     ) -> None:
-        """``tail``: of the topic, read under the lock."""
-        self._lock = lock
+        """``start``: found under the lock. Saves it."""
+        self._feed, self._name, self._lock = feed, feed_name(url), lock
         self._halt = threading.Event()
         self._activity = Activity()
-        self._window = Window(feed.max_in_flight, tail.resume)
-        name, sequence = feed_name(url), tail.next_sequence
-        self._sender = Sender(kafka, spec.topic, name, sequence, self._window, tail.ends)
+        self._window = Window(feed.max_in_flight, start.position)
+        self._progress = Progress(self._name, start, feed.max_in_flight)
+        self._sender = Sender(
+            kafka, spec.topic, self._name, self._window, self._progress, start.next_sequence
+        )
+        self._ids = RecentIds(_RECENT_FACTOR * feed.max_in_flight, start.ids)
         self._heartbeat = HeartbeatSender(kafka, spec.name, "producer", spec.topic.name)
         self._reader = Reader(
-            Client(
-                url, feed.user_agent, feed.read_timeout_seconds, source.rewind, self._activity, self._halt
-            ),
+            Client(url, feed, source.rewind, self._activity, self._halt),
             source,
-            RecentIds(_RECENT_FACTOR * feed.max_in_flight, tail.ids),
+            self._ids,
             self._window,
             self._sender,
             self._activity,
@@ -106,6 +120,8 @@ class FeedProducer:
         self._next_heartbeat = 0.0
         self._next_log = time.monotonic() + LOG_SECONDS
         self._last_logged = Counts()
+        # Before the first record: else foreign records could hide all there is of this run.
+        self._save(with_ids=True)
 
     @property
     def counts(self) -> Counts:
@@ -135,8 +151,21 @@ class FeedProducer:
         deadline = time.monotonic() + FLUSH_SECONDS
         while (left := len(self._window)) and time.monotonic() < deadline:
             self._step()
+        self._save(with_ids=left == 0 and not self._reader.is_alive)
         self._send_heartbeat()
         return left
+
+    def _save(self, *, with_ids: bool = False) -> SavedPosition:
+        """Save the position, which also shows that this process still holds the lock. ``with_ids``: while no
+        event is under way. Raises as :meth:`Lock.save`."""
+        saved = self._progress.saved(
+            self._window.low_water_mark,
+            self._sender.next_sequence,
+            self._activity.read_at,
+            self._ids.newest(TAIL_FACTOR * self._feed.max_in_flight) if with_ids else None,
+        )
+        self._lock.save(saved, with_ids=with_ids)
+        return saved
 
     def _step(self) -> None:
         self._sender.poll(_POLL_SECONDS)
@@ -146,8 +175,10 @@ class FeedProducer:
         now = time.monotonic()
         if now >= self._next_heartbeat:
             self._next_heartbeat = now + self.heartbeat_seconds
-            self._lock.check()
+            saved = self._save()
             self._send_heartbeat()
+            if not self._activity.is_connected and (reason := gap(self._feed, saved.read_at, time.time())):
+                raise unknown(reason, saved, saved.topic_id, self._name)
         if now >= self._next_log:
             self._next_log = now + LOG_SECONDS
             counts = replace(self.counts)
@@ -158,4 +189,4 @@ class FeedProducer:
     def _send_heartbeat(self) -> None:
         state, since = self._activity.state()
         detail = self._activity.error if state == "connecting" else self.counts.message()
-        self._heartbeat.send(self._sender.ends, state, detail, since)
+        self._heartbeat.send(self._progress.ends, state, detail, since)

@@ -13,6 +13,7 @@ from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.platform import Kafka
 from sluice.model.spec.topic import Topic
 from spark_jobs.common.feed.event import Event
+from spark_jobs.common.feed.progress import Progress
 from spark_jobs.common.feed.window import Entry, Window
 
 EVENT_ID = "event-id"
@@ -87,14 +88,20 @@ class Sender:
     """The topic of one producer. One thread sends, another polls."""
 
     def __init__(
-        self, kafka: Kafka, topic: Topic, feed: str, sequence: int, window: Window, ends: dict[int, int]
+        self,
+        kafka: Kafka,
+        topic: Topic,
+        feed: str,
+        window: Window,
+        progress: Progress,
+        next_sequence: int,
     ) -> None:
-        """``sequence``: of the first record. ``ends``: partition -> next offset, before the first record."""
+        """``next_sequence``: of the first record."""
         limit = int(topic.config.get("max.message.bytes", _BROKER_MAX_BYTES))
         self.max_bytes = max(limit - _OVERHEAD_BYTES, 1)
-        self._topic, self._feed, self._sequence = topic.name, feed, sequence
+        self._topic, self._feed = topic.name, feed
+        self._progress, self.next_sequence = progress, next_sequence
         self._window = window
-        self._ends = dict(ends)
         self._failure: KafkaError | None = None
         self._producer = Producer(
             kafka.librdkafka()
@@ -108,8 +115,8 @@ class Sender:
         value = data.encode()
         original_size = len(value) if len(value) > self.max_bytes else None
         resume = self._window.resume_position(position)
-        headers = record_headers(event, self._sequence, self._feed, resume, original_size)
-        self._sequence += 1
+        headers = record_headers(event, self.next_sequence, self._feed, resume, original_size)
+        sequence, self.next_sequence = self.next_sequence, self.next_sequence + 1
         entry = self._window.add(position)
         key = None if event.key is None else event.key.encode()
         while True:
@@ -119,7 +126,7 @@ class Sender:
                     value[: self.max_bytes],
                     key,
                     headers=headers,
-                    on_delivery=partial(self._delivered, entry),
+                    on_delivery=partial(self._delivered, entry, sequence),
                 )
             except BufferError:
                 wait()
@@ -136,17 +143,13 @@ class Sender:
         """Send nothing more, not even queued records."""
         self._producer.purge(in_queue=True, in_flight=True, blocking=False)
 
-    @property
-    def ends(self) -> dict[int, int]:
-        """Partition -> the offset behind the last acknowledged record."""
-        return dict(self._ends)
-
-    def _delivered(self, entry: Entry, error: KafkaError | None, message: Message) -> None:
+    def _delivered(self, entry: Entry, sequence: int, error: KafkaError | None, message: Message) -> None:
         if error is not None:
             self._failure = self._failure or error
             return
         partition, offset = message.partition(), message.offset()
+        assert partition is not None
         # Kafka acknowledges a retry of a record that it holds without its offset.
-        if partition is not None and offset is not None and offset >= 0:
-            self._ends[partition] = max(self._ends.get(partition, 0), offset + 1)
+        known = offset if offset is not None and offset >= 0 else None
+        self._progress.acknowledge(sequence, partition, known)
         self._window.acknowledge(entry)

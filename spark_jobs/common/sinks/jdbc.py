@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.exc import DBAPIError, NoSuchTableError
 
+from sluice.io import postgresql as _deadline  # noqa: F401 - registers the plugin of the engine
 from sluice.model.queries.database_errors import TRANSIENT, DatabaseError, diagnose, server_message
 from sluice.model.queries.state import FENCE_TABLE, fence_key
 from sluice.model.spec.connection import POSTGRESQL, Database

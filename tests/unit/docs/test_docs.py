@@ -268,7 +268,7 @@ def test_no_address_but_loopback_and_examples_and_no_place_of_one_machine(page: 
 def described(cls: Any, prefix: str = "") -> list[tuple[str, str, str]]:
     """(key, type, default) of a declaration's dataclass, nested ones with dots, as the table writes them;
     one that may be left out (``Feed | None``) too."""
-    words = {str: "text", int: "number", list: "list"}
+    words = {str: "text", int: "number", bool: "true, false", list: "list"}
     rows = []
     hints = typing.get_type_hints(cls)
     for field in dataclasses.fields(cls):
@@ -279,6 +279,8 @@ def described(cls: Any, prefix: str = "") -> list[tuple[str, str, str]]:
             rows += described(hint, f"{prefix}{field.name}.")
             continue
         default = "–" if field.default is dataclasses.MISSING else str(field.default) or "empty"
+        if hint is bool:
+            default = default.lower()
         if field.default_factory is not dataclasses.MISSING:
             default = ", ".join(field.default_factory()) or "empty"
         rows.append((f"{prefix}{field.name}", words.get(typing.get_origin(hint) or hint, "table"), default))

@@ -16,6 +16,7 @@ from airflow.triggers.base import TaskSuccessEvent
 from sluice.clients.errors import Unreachable
 from sluice.clients.ledger import History
 from sluice.hooks.observation import Observation
+from sluice.model.checks import Check
 from sluice.model.health.sample import ProcessExit, ProcessState, ProcessStatus
 from sluice.model.health.status import Health, HealthReport, RestartHistory, no_action
 from sluice.model.spec.config import ConfigError
@@ -314,3 +315,23 @@ def test_a_look_that_hangs_is_a_look_that_saw_nothing() -> None:
     world.looking = lambda now: world.fired.wait(20)
     (seen,) = Observation.from_json(world.fire(Task())).samples
     assert (seen.process, seen.errors) == (None, {"observer": "no answer within 0.01 s"})
+
+
+def test_each_check_is_reported_whatever_it_found_and_a_request_is_not() -> None:
+    world = World([WELL_NOW, UNCLEAR, CERTAIN])
+    reported: list[Check] = []
+    world.report_check = reported.append  # type: ignore[attr-defined]
+    for _ in range(3):
+        world.fire(Task())
+    assert len(reported) == 3
+    assert reported[-1] == Check("nyc_taxi", "consumer", world.now, 4.0 * SPEC.supervision.interval_seconds)
+    world.fire(Task(action="stop"))
+    assert len(reported) == 3
+
+    def away(check: Check) -> None:
+        raise Unreachable("nobody listens")
+
+    world.report_check = away  # type: ignore[attr-defined]
+    world.says = [WELL_NOW]
+    world.fire(Task())
+    assert world.ended_task, "the check itself counts"

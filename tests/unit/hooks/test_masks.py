@@ -26,7 +26,7 @@ PLATFORM = {
     "lake": {
         "warehouse": "s3://w/lake",
         "ledger": "s3://w/ledger",
-        "catalog_host": "h",
+        "catalog_host": "127.0.0.1",
         "catalog_port": 5432,
         "catalog_database": "lake",
         "catalog_user": "airflow",
@@ -68,7 +68,7 @@ def test_secrets_of_the_platform_file_are_masked(folder: Path) -> None:
     platform = PlatformHook().platform
     assert logged(text) == " ".join(["***"] * 2 * len(SECRETS))
     # As an error of SQLAlchemy shows it.
-    assert "***@h:5432" in logged(platform.lake.pyiceberg(platform.s3)["uri"])
+    assert "***@127.0.0.1:5432" in logged(platform.lake.pyiceberg(platform.s3)["uri"])
     assert logged("sluice-user reads s3://w/lake, access-key") == "sluice-user reads s3://w/lake, access-key"
 
 
@@ -91,11 +91,11 @@ def test_the_role_that_deletes_is_masked_too(folder: Path, monkeypatch: pytest.M
 
 
 def test_an_exported_connection_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:
-    uri = "postgres://writer:results%2Fpassword@h:5432/results"
+    uri = "postgres://writer:results%2Fpassword@127.0.0.1:5432/results"
     monkeypatch.setenv("AIRFLOW_CONN_SLUICE_RESULTS", uri)
     database = connections.database("sluice_results")
     assert database.password == "results/password"
     assert logged(str(database.sqlalchemy()["url"].render_as_string(hide_password=False))) == (
-        "postgresql+psycopg2://writer:***@h:5432/results"
+        "postgresql+psycopg2://writer:***@127.0.0.1:5432/results?sslmode=disable"
     )
     assert logged("results/password") == "***"

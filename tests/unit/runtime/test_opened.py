@@ -25,7 +25,7 @@ secret_key = "b"
 [lake]
 warehouse = "s3://w/lake"
 ledger = "s3://w/ledger"
-catalog_host = "h"
+catalog_host = "127.0.0.1"
 catalog_port = 5432
 catalog_database = "d"
 catalog_user = "u"

@@ -28,6 +28,7 @@ from sqlalchemy.orm import Session
 from sluice.clients.errors import Missing, Refused, Unreachable
 from sluice.clients.lake.file_io import BotoFileIO
 from sluice.clients.s3 import DENIED, denied, error_code
+from sluice.io import postgresql as _deadline  # noqa: F401 - registers the plugin of the catalog's URL
 from sluice.io.s3 import connect
 from sluice.model.error_codes import ErrorCode
 from sluice.model.health.sample import Position
@@ -41,7 +42,6 @@ from sluice.model.verification.rejection import counters_of, has_rejected
 MAIN = "main"
 # The longest of these predicts the next one.
 BATCHES = 20
-CONNECT_SECONDS = 5
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,6 @@ class Lake:
     def open(cls, platform: Platform) -> Lake:
         """With timeouts, and connections that are tested before use: a trigger runs for hours."""
         properties = platform.lake.pyiceberg(platform.s3) | {"pool_pre_ping": "true"}
-        properties["uri"] += f"?connect_timeout={CONNECT_SECONDS}"
         return cls(properties, BotoFileIO(properties, connect(platform.s3)))
 
     def close(self) -> None:

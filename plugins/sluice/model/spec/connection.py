@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from sluice.model.spec import config
+from sluice.model.spec import config, postgresql
 from sluice.model.spec.config import ConfigError, build
 
 DIRECTORY_VARIABLE = "SLUICE_CONNECTIONS_DIR"
@@ -17,9 +17,8 @@ PORTS = {POSTGRESQL: 5432, MYSQL: 3306}
 # Options of the driver for encryption. None that could change a timeout or the time zone, and no secret.
 OPTIONS = {
     POSTGRESQL: ("sslmode", "sslrootcert", "sslcert", "sslkey", "target_session_attrs"),
-    MYSQL: ("ssl_ca", "ssl_cert", "ssl_key", "ssl_check_hostname"),
+    MYSQL: ("ssl_ca", "ssl_cert", "ssl_key", "ssl_check_hostname", "ssl_disabled"),
 }
-CONNECT_SECONDS = 5
 # Of one statement, with the wait for a lock.
 STATEMENT_SECONDS = 120
 # For the driver to give up: by then the server should have cancelled the statement.
@@ -43,12 +42,15 @@ class Database:
         return f"database {self.database} at {self.host}:{self.port}"
 
     def sqlalchemy(self) -> dict[str, Any]:
-        """Keyword arguments for ``sqlalchemy.create_engine(…)``: at most one connection, with timeouts, in
-        UTC, strict about values; errors without the values of rows."""
+        """Keyword arguments for ``sqlalchemy.create_engine(…)``, after an import of sluice.io.postgresql.
+
+        At most one connection, with timeouts, in UTC, strict about values; errors without rows' values.
+        """
         from sqlalchemy.engine import URL
 
         drivers = {POSTGRESQL: "postgresql+psycopg2", MYSQL: "mysql+pymysql"}
         settings = {POSTGRESQL: self._postgresql, MYSQL: self._mysql}
+        deadline = {"plugins": [postgresql.PLUGIN], postgresql.DEADLINE_KEY: ANSWER_SECONDS}
         return {
             "url": URL.create(
                 drivers[self.kind],
@@ -57,7 +59,7 @@ class Database:
                 host=self.host,
                 port=self.port,
                 database=self.database,
-                query=self.options,
+                query=self.options | self._ssl(),
             ),
             "connect_args": settings[self.kind](),
             # The same on both; rows that are read twice in a transaction are locked.
@@ -66,26 +68,27 @@ class Database:
             "max_overflow": 0,
             "pool_pre_ping": True,
             "hide_parameters": True,
+            # PyMySQL has a deadline of its own.
+            **(deadline if self.kind == POSTGRESQL else {}),
         }
+
+    def _ssl(self) -> dict[str, str]:
+        # MySQL's driver falls back to plain text only if no option of its names a certificate.
+        mode = postgresql.ssl_mode(self.host, self.options.get("sslmode", ""))
+        return {"sslmode": mode} if self.kind == POSTGRESQL else {}
 
     @staticmethod
     def _postgresql() -> dict[str, Any]:
         return {
-            "connect_timeout": CONNECT_SECONDS,
-            "options": f"-c timezone=UTC -c statement_timeout={STATEMENT_SECONDS * 1000}",
+            **postgresql.libpq_timeouts(STATEMENT_SECONDS, "-c timezone=UTC"),
             "application_name": "sluice",
-            # The driver has no timeout of its own for a host that is gone.
-            "keepalives_idle": 30,
-            "keepalives_interval": 10,
-            "keepalives_count": 3,
-            "tcp_user_timeout": 60_000,
         }
 
     @staticmethod
     def _mysql() -> dict[str, Any]:
         return {
             "charset": "utf8mb4",
-            "connect_timeout": CONNECT_SECONDS,
+            "connect_timeout": postgresql.CONNECT_SECONDS,
             "read_timeout": ANSWER_SECONDS,
             "write_timeout": ANSWER_SECONDS,
             # Without the strict mode a text that is too long is cut silently. Only MariaDB reads what is
@@ -148,4 +151,24 @@ def _checked(database: Database, where: str) -> Database:
     for key in database.options:
         if key not in known:
             raise ConfigError(f"{where}: option {key!r} is unknown; options are {', '.join(known)}")
+    _check_ssl(database, where)
     return database
+
+
+def _check_ssl(database: Database, where: str) -> None:
+    """Raise ConfigError if the connection to another machine may be in plain text without a declaration."""
+    options = {key: str(value) for key, value in database.options.items()}
+    if database.kind == POSTGRESQL:
+        mode, ca = options.get("sslmode", ""), options.get("sslrootcert", "")
+        postgresql.check_ssl(where, database.host, mode, ca, ("sslmode", "sslrootcert"))
+        return
+    is_disabled = options.get("ssl_disabled", "").lower()
+    if is_disabled not in ("", "true") or (is_disabled and "ssl_ca" in options):
+        raise ConfigError(
+            f"{where}: ssl_disabled is {is_disabled!r}. Fix: write true without ssl_ca, or leave it out"
+        )
+    if not is_disabled and not options.get("ssl_ca") and not postgresql.is_loopback(database.host):
+        raise ConfigError(
+            f"{where}: ssl_ca is missing, and {database.host} is another machine. Fix: give the path of a "
+            "PEM file with its CA, or, in a network that you trust, write ssl_disabled = true"
+        )

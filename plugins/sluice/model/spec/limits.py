@@ -20,7 +20,7 @@ MAXIMA = {
 # Of any other number: what Airflow's tables and Kafka's requests take.
 MAX_INTEGER = 2**31 - 1
 # Of the numbers that may be less than 1.
-MINIMA = {"executors": 0, "delete_markers": 0, "s3_calls_per_batch": 0, "offset_minutes": 0}
+MINIMA = {"executors": 0, "delete_markers": 0, "s3_calls_per_batch": 0, "offset_minutes": 0, "keeps_hours": 0}
 
 
 def check(section: object, name: str, where: str, minima: Mapping[str, int] = MINIMA) -> None:

@@ -21,6 +21,7 @@ VARIABLE = "SLUICE_STREAM_OVERRIDES"
 KEYS = (
     *("consumer.trigger_seconds", "consumer.max_offsets_per_trigger"),
     *("feed.read_timeout_seconds", "feed.lock_seconds", "feed.max_in_flight"),
+    *("feed.resume.finding", "feed.resume.position"),
     "queries.*.trigger_seconds",
     *("supervision.stall_timeout_seconds", "supervision.startup_timeout_seconds"),
     *("supervision.lag_window_seconds", "supervision.retention_margin_seconds"),

@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from sluice.model.spec import config
+from sluice.model.spec import config, postgresql
 from sluice.model.spec.config import ConfigError, build
 
 ROLES = ("airflow", "producer", "consumer", "reader", "maintenance")
 DIRECTORY_VARIABLE = "SLUICE_PLATFORM_DIR"
 CATALOG = "lake"
+# Of a statement in the catalog, which reads or swaps one pointer; and for its answer.
+STATEMENT_SECONDS, ANSWER_SECONDS = 45, 60
 # Of the metrics' token, in characters.
 MIN_TOKEN = 24
 _CHECKPOINTS = re.compile(r"/|s3a://[^/]")
@@ -103,7 +106,11 @@ class S3:
 
 @dataclass(frozen=True)
 class Lake:
-    """The Iceberg warehouse, its JDBC catalog in PostgreSQL, and the ledger's prefix."""
+    """The Iceberg warehouse, its JDBC catalog in PostgreSQL, and the ledger's prefix.
+
+    ``catalog_sslmode``: one of postgresql.SSL_MODES; by default verified, and plain text on this machine.
+    ``catalog_sslrootcert``: path of a PEM file.
+    """
 
     warehouse: str
     ledger: str
@@ -112,6 +119,31 @@ class Lake:
     catalog_database: str
     catalog_user: str
     catalog_password: str = field(repr=False)
+    catalog_sslmode: str = ""
+    catalog_sslrootcert: str = ""
+
+    @property
+    def _ssl(self) -> dict[str, str]:
+        """For every client alike."""
+        ca = {"sslrootcert": self.catalog_sslrootcert} if self.catalog_sslrootcert else {}
+        return {"sslmode": postgresql.ssl_mode(self.catalog_host, self.catalog_sslmode), **ca}
+
+    def jdbc(self) -> dict[str, str]:
+        """Properties of the JDBC driver."""
+        login = {"user": self.catalog_user, "password": self.catalog_password}
+        return login | self._ssl | postgresql.jdbc_timeouts(STATEMENT_SECONDS, ANSWER_SECONDS)
+
+    def libpq(self, options: str = "") -> dict[str, Any]:
+        """Arguments of ``psycopg2.connect``; ``options``: further ones of the session."""
+        return {
+            "host": self.catalog_host,
+            "port": self.catalog_port,
+            "dbname": self.catalog_database,
+            "user": self.catalog_user,
+            "password": self.catalog_password,
+            **self._ssl,
+            **postgresql.libpq_timeouts(STATEMENT_SECONDS, options),
+        }
 
     @property
     def jdbc_uri(self) -> str:
@@ -119,14 +151,16 @@ class Lake:
         return f"jdbc:postgresql://{self.catalog_host}:{self.catalog_port}/{self.catalog_database}"
 
     def pyiceberg(self, s3: S3) -> dict[str, str]:
-        """Properties for ``pyiceberg.catalog.load_catalog("lake", **…)``."""
-        from urllib.parse import quote
+        """Properties for PyIceberg's SqlCatalog, after an import of sluice.io.postgresql."""
+        from urllib.parse import quote, urlencode
 
         user, password = (quote(text, safe="") for text in (self.catalog_user, self.catalog_password))
+        query = self._ssl | postgresql.libpq_timeouts(STATEMENT_SECONDS)
+        query |= {"plugin": postgresql.PLUGIN, postgresql.DEADLINE_KEY: ANSWER_SECONDS}
         properties = {
             "type": "sql",
             "uri": f"postgresql+psycopg2://{user}:{password}"
-            f"@{self.catalog_host}:{self.catalog_port}/{self.catalog_database}",
+            f"@{self.catalog_host}:{self.catalog_port}/{self.catalog_database}?{urlencode(query)}",
             "init_catalog_tables": "false",
             "warehouse": self.warehouse,
             "s3.region": s3.region,
@@ -198,9 +232,11 @@ MODES = ("native", "operator")
 
 @dataclass(frozen=True)
 class Metrics:
-    """The bearer token by which Prometheus may read the metrics of all streams."""
+    """The bearer token by which Prometheus may read the metrics of all streams. ``checks_url``: of the
+    process to which supervision reports its checks; "": to none."""
 
     token: str = field(repr=False)
+    checks_url: str = ""
 
 
 @dataclass(frozen=True)
@@ -235,10 +271,17 @@ def parse(text: str, where: str) -> Platform:
         raise ConfigError(
             f"{where}: metrics token is shorter than {MIN_TOKEN} characters. Fix: write a random one"
         )
+    checks = platform.metrics.checks_url if platform.metrics else ""
+    if checks and not checks.startswith(("http://", "https://")):
+        raise ConfigError(f"{where}: metrics checks_url is {checks!r}: write it with http:// or https://")
     if platform.kubernetes and platform.kubernetes.mode not in MODES:
         raise ConfigError(
             f"{where}: kubernetes mode is {platform.kubernetes.mode!r}. Fix: use {' or '.join(MODES)}"
         )
+    lake = platform.lake
+    keys = "catalog_sslmode", "catalog_sslrootcert"
+    declared = lake.catalog_host, lake.catalog_sslmode, lake.catalog_sslrootcert
+    postgresql.check_ssl(f"{where}: [lake]", *declared, keys)
     for stream, url in platform.feeds.items():
         if not url.startswith(("http://", "https://")):
             raise ConfigError(f"{where}: feeds {stream} is {url!r}: write it with http:// or https://")

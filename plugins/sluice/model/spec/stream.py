@@ -30,6 +30,8 @@ CONSUMER = "consumer"
 COMPONENTS = (CONSUMER, "producer", "queries")
 # For `spark-submit`; elsewhere it is `python -m spark_jobs`.
 ENTRY_POINT = STREAMS / "__main__.py"
+# Values of [feed.resume] position, beside the feed's own: new events only; the position that is saved.
+LATEST, SAVED = "latest", "saved"
 # In a feed's user_agent it stands for a contact address.
 PLACEHOLDER_CONTACT = "@example."
 
@@ -97,6 +99,15 @@ class Csv:
 
 
 @dataclass(frozen=True)
+class FeedResume:
+    """A person's decision about a feed whose position is unknown. ``finding``: the number that the error
+    gave; for another one it does not hold. ``position``: LATEST, SAVED, or a position of the feed."""
+
+    finding: str
+    position: str
+
+
+@dataclass(frozen=True)
 class Feed:
     """A feed of Server-Sent Events that a long-running producer reads.
 
@@ -104,6 +115,8 @@ class Feed:
     table's column that is unique per event. ``event``, ``rewind``: functions that read an event and return
     the position to resume at (``spark_jobs.common.feed.event``). ``read_timeout_seconds``: without a byte.
     ``max_in_flight``: unacknowledged events. ``lock_seconds``: a starting producer waits for its predecessor.
+    ``keeps_hours``: how long the server keeps events; 0: unknown. ``has_positions``: whether its events have
+    ids. ``allow_redirects_to``: hosts.
     """
 
     url: str
@@ -114,6 +127,10 @@ class Feed:
     read_timeout_seconds: int = 30
     max_in_flight: int = 5_000
     lock_seconds: int = 30
+    keeps_hours: int = 0
+    has_positions: bool = True
+    allow_redirects_to: list[str] = field(default_factory=list)
+    resume: FeedResume | None = None
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 FUNCTION = r"[a-z_][a-z0-9_]*:[a-z_][a-z0-9_]*"
 # Folders in the source bucket, none of them "." or "..".
 PREFIX = r"((?!\.{1,2}/)[A-Za-z0-9_.=-]+/)*"
+# Without scheme, port and path.
+HOST = r"[A-Za-z0-9][A-Za-z0-9._-]*|[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*"
 # In Airflow's lists and menus.
 MAX_TITLE = 100
 # The package of the jobs, and the installation itself in notifications.
@@ -131,6 +133,16 @@ def _check_feed(feed: Feed, where: str) -> None:
     if not feed.user_agent.isascii() or not feed.user_agent.isprintable():
         raise ConfigError(
             f"{where}: feed user_agent {shown(feed.user_agent)} cannot be in a header. Fix: use ASCII only"
+        )
+    for host in feed.allow_redirects_to:
+        if not re.fullmatch(HOST, host):
+            raise ConfigError(
+                f"{where}: feed allow_redirects_to {shown(host)} is no host. Fix: write the name or address "
+                "alone"
+            )
+    if feed.resume and not feed.resume.position:
+        raise ConfigError(
+            f'{where}: feed resume position is empty. Fix: write "saved", "latest" or a position'
         )
 
 

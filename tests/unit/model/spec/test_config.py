@@ -5,6 +5,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+from sqlalchemy.engine import make_url
 
 from sluice.model.spec import config, overrides, platform, stream
 from sluice.model.spec.config import ConfigError
@@ -42,6 +43,7 @@ def test_a_platform_file_is_read_and_hides_its_secrets() -> None:
     made = platform.parse(PLATFORM, "consumer.toml")
     assert made.lake.jdbc_uri == "jdbc:postgresql://127.0.0.1:5432/lake"
     assert "p%40ss%2Fword@127.0.0.1" in made.lake.pyiceberg(made.s3)["uri"].replace("%2f", "%2F")
+    assert "sslmode=disable" in made.lake.pyiceberg(made.s3)["uri"], "it is this machine"
     assert made.kafka.java()["sasl.jaas.config"].endswith(r'password="pa\"ss\\word";')
     assert made.kafka.librdkafka()["sasl.password"] == 'pa"ss\\word'
     assert not any(secret in repr(made) for secret in ("hidden", "p@ss", "pa\\"))
@@ -450,3 +452,33 @@ def test_root_itself_reads_no_file_that_its_group_may_read(monkeypatch: pytest.M
     monkeypatch.setattr(os, "getgroups", lambda: [0])
     assert config._is_open(os.stat_result((0o440, 0, 0, 1, 0, 0, 0, 0, 0, 0)))
     assert not config._is_open(os.stat_result((0o400, 0, 0, 1, 0, 0, 0, 0, 0, 0)))
+
+
+@pytest.mark.parametrize("host", ["db.example.com", "10.0.0.7", "postgres"])
+def test_a_catalog_on_another_machine_is_verified_by_every_client_unless_it_is_declared(host: str) -> None:
+    other = PLATFORM.replace('"127.0.0.1"\ncatalog_port', f'"{host}"\ncatalog_port')
+    with raising(ConfigError, "consumer.toml", "[lake]", "catalog_sslrootcert", "verify-full", host):
+        platform.parse(other, "consumer.toml")
+    for mode in ("prefer", "allow", "verify_full"):
+        with raising(ConfigError, "[lake]", "catalog_sslmode", mode):
+            platform.parse(declared(other, f'catalog_sslmode = "{mode}"'), "consumer.toml")
+    with raising(ConfigError, "catalog_sslrootcert"):
+        platform.parse(declared(other, 'catalog_sslmode = "verify-ca"'), "consumer.toml")
+
+    for text, mode in (
+        ('catalog_sslrootcert = "/etc/ssl/a b.pem"', "verify-full"),
+        ('catalog_sslmode = "verify-ca"\ncatalog_sslrootcert = "/etc/ssl/a b.pem"', "verify-ca"),
+        ('catalog_sslmode = "require"', "require"),
+        ('catalog_sslmode = "disable"', "disable"),
+    ):
+        made = platform.parse(declared(other, text), "consumer.toml")
+        uri = make_url(made.lake.pyiceberg(made.s3)["uri"])
+        for found in (made.lake.jdbc(), made.lake.libpq(), uri.query):
+            assert found["sslmode"] == mode
+            assert found.get("sslrootcert") == ("/etc/ssl/a b.pem" if "sslrootcert" in text else None)
+        assert (uri.host, uri.password) == (host, "p@ss/word")
+        assert "socketTimeout" in made.lake.jdbc()
+
+
+def declared(text: str, more: str) -> str:
+    return text.replace("[source]", f"{more}\n[source]")

@@ -15,7 +15,13 @@ from tests.support.raising import raising
 
 PASSWORD = "pa\"ss\\w%rd\x7f'é"
 WAREHOUSE = Database(
-    POSTGRESQL, "db.example.com", 5433, "counts", "writer", PASSWORD, {"sslmode": "verify-full"}
+    POSTGRESQL,
+    "db.example.com",
+    5433,
+    "counts",
+    "writer",
+    PASSWORD,
+    {"sslmode": "verify-full", "sslrootcert": "/ca.pem"},
 )
 
 
@@ -28,7 +34,7 @@ def made(
 
 
 def test_a_connection_s_file_is_read_as_it_was_written() -> None:
-    for database in (WAREHOUSE, replace(WAREHOUSE, kind=MYSQL, options={})):
+    for database in (WAREHOUSE, replace(WAREHOUSE, kind=MYSQL, options={"ssl_ca": "/ca.pem"})):
         assert connection.parse(database.dump(), "x.toml") == database
         assert PASSWORD not in repr(database)
         assert "w%rd" not in repr(database)
@@ -86,8 +92,50 @@ def test_a_password_that_is_no_text_is_refused_without_showing_it() -> None:
     ],
 )
 def test_an_airflow_connection_of_a_kind_that_fits(conn_type: str, kind: str, port: int) -> None:
-    assert made(conn_type, "h", None, "d", "u", "p") == Database(kind, "h", port, "d", "u", "p")
-    assert made(conn_type, "h", 99, "d", "u", "p").port == 99
+    assert made(conn_type, "::1", None, "d", "u", "p") == Database(kind, "::1", port, "d", "u", "p")
+    assert made(conn_type, "::1", 99, "d", "u", "p").port == 99
+
+
+@pytest.mark.parametrize(
+    ("conn_type", "extra", "named"),
+    [
+        # Nothing declared: the drivers would take plain text if whoever answers has no encryption.
+        ("postgres", {}, ("sslrootcert", "verify-full", "h")),
+        ("postgres", {"sslmode": "prefer"}, ("sslmode", "prefer")),
+        ("postgres", {"sslmode": "allow"}, ("sslmode", "allow")),
+        ("postgres", {"sslmode": "verify-ca"}, ("sslrootcert", "verify-ca")),
+        ("postgres", {"sslmode": "off"}, ("sslmode", "off")),
+        ("mysql", {}, ("ssl_ca", "ssl_disabled")),
+        ("mysql", {"ssl_check_hostname": "true"}, ("ssl_ca",)),
+        ("mysql", {"ssl_disabled": "false"}, ("ssl_disabled",)),
+        ("mysql", {"ssl_disabled": "true", "ssl_ca": "/ca.pem"}, ("ssl_disabled",)),
+    ],
+)
+def test_a_connection_to_another_machine_is_verified_or_declared_as_plain(
+    conn_type: str, extra: dict[str, str], named: tuple[str, ...]
+) -> None:
+    with raising(ConfigError, "connection c", *named):
+        made(conn_type, "h", 1, "d", "u", "p", **extra)
+
+
+@pytest.mark.parametrize(
+    ("conn_type", "host", "extra", "mode"),
+    [
+        ("postgres", "127.0.0.1", {}, "disable"),
+        ("postgres", "h", {"sslmode": "disable"}, "disable"),
+        ("postgres", "h", {"sslmode": "require"}, "require"),
+        ("postgres", "h", {"sslrootcert": "/ca.pem"}, "verify-full"),
+        ("mysql", "h", {"ssl_disabled": "true"}, None),
+        ("mysql", "h", {"ssl_ca": "/ca.pem"}, None),
+        ("mysql", "localhost", {}, None),
+    ],
+)
+def test_what_the_driver_is_told_of_encryption(
+    conn_type: str, host: str, extra: dict[str, str], mode: str | None
+) -> None:
+    url = made(conn_type, host, 1, "d", "u", "p", **extra).sqlalchemy()["url"]
+    assert url.query.get("sslmode") == mode
+    assert extra.items() <= url.query.items()
 
 
 def test_an_airflow_connection_that_does_not_fit() -> None:
@@ -101,7 +149,7 @@ def test_an_airflow_connection_that_does_not_fit() -> None:
 
 
 def test_an_engine_has_one_connection_time_outs_utc_and_shows_no_password() -> None:
-    for database in (WAREHOUSE, replace(WAREHOUSE, kind=MYSQL, options={})):
+    for database in (WAREHOUSE, replace(WAREHOUSE, kind=MYSQL, options={"ssl_ca": "/ca.pem"})):
         arguments = database.sqlalchemy()
         assert (arguments["pool_size"], arguments["max_overflow"], arguments["pool_pre_ping"]) == (1, 0, True)
         assert arguments["url"].password == PASSWORD

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import httpx
 import pytest
 
+from sluice.model.spec.config import ConfigError
+from sluice.model.spec.stream import Feed
 from spark_jobs.common.feed.client import Activity, Client
+from spark_jobs.common.feed.redirects import MAX_REDIRECTS
+from tests.support.raising import raising
 
+DECLARED = Feed("http://feed.test/stream", "Sluice/test (who@example.org)", "id", "events:read")
 Answer = httpx.Response | Exception
 FEED = {"Content-Type": "text/event-stream"}
 
@@ -70,11 +76,15 @@ class StreamUnderTest:
             raise answer
         return answer
 
-    def client(self, rewind: Callable[[str], str] = lambda position: position) -> Client:
+    def client(
+        self,
+        rewind: Callable[[str], str] = lambda position: position,
+        url: str = "http://feed.test/stream",
+        redirects: tuple[str, ...] = (),
+    ) -> Client:
         return Client(
-            "http://feed.test/stream",
-            "Sluice/test (who@example.org)",
-            30,
+            url,
+            replace(DECLARED, allow_redirects_to=list(redirects)),
             rewind,
             self.activity,
             self.stop,
@@ -164,12 +174,53 @@ def test_a_refusal_is_waited_out_as_long_as_it_says() -> None:
     assert len(site.stop.errors[0]) < 400, "not all of what it says"
 
 
-def test_a_redirect_is_followed_with_the_position() -> None:
-    moved = httpx.Response(301, headers={"Location": "http://other.test/stream"})
-    site = StreamUnderTest(moved, feed("data: a\n\n"))
-    assert site.read("p") == [("a", "p")]
-    assert str(site.asked[1].url) == "http://other.test/stream"
+def moved(to: str) -> httpx.Response:
+    return httpx.Response(301, headers={"Location": to})
+
+
+def test_a_declared_redirect_is_followed_with_the_position() -> None:
+    site = StreamUnderTest(moved("https://Other.test/stream"), feed("data: a\n\n"))
+    frames = list(site.client(redirects=("other.TEST",)).events("p"))
+    assert [frame.data for frame in frames] == ["a"]
+    assert str(site.asked[1].url) == "https://other.test/stream"
     assert site.resumed[:2] == ["p", "p"]
+
+
+@pytest.mark.parametrize(
+    ("url", "to", "declared"),
+    [
+        # Another host, the same one, a part of a declared name, and encryption that ends on the way.
+        ("http://feed.test/stream", "http://other.test/stream", ()),
+        ("http://feed.test/stream", "/elsewhere", ()),
+        ("https://feed.test/stream", "https://evil.other.test/", ("other.test",)),
+        ("https://feed.test/stream", "http://feed.test/stream", ("feed.test",)),
+        ("https://feed.test/stream", "http://other.test/stream", ("other.test",)),
+    ],
+)
+def test_another_redirect_ends_the_producer_and_is_not_tried_again(
+    url: str, to: str, declared: tuple[str, ...]
+) -> None:
+    site = StreamUnderTest(moved(to), feed("data: forged\n\n"))
+    with raising(ConfigError, "feed.test", str(httpx.URL(url).join(to)), "[feed]"):
+        list(site.client(url=url, redirects=declared).events("p"))
+    assert len(site.asked) == 1
+    assert site.pauses == []
+
+
+def test_a_later_redirect_is_checked_as_the_first_one_and_there_are_not_many() -> None:
+    hops = [moved("https://a.test/"), moved("http://a.test/")]
+    with raising(ConfigError, "https://a.test", "http://a.test/"):
+        list(StreamUnderTest(*hops).client(redirects=("a.test",)).events(None))
+    site = StreamUnderTest(*[moved("/again") for _ in range(MAX_REDIRECTS + 1)])
+    assert list(site.client(redirects=("feed.test",)).events(None)) == []
+    assert str(MAX_REDIRECTS) in site.stop.errors[0]
+
+
+def test_a_redirect_takes_no_password_along() -> None:
+    site = StreamUnderTest(moved("http://other.test/"), feed("data: a\n\n"))
+    list(site.client(url="http://me:secret@feed.test/stream", redirects=("other.test",)).events(None))
+    assert "authorization" in site.asked[0].headers
+    assert "authorization" not in site.asked[1].headers
 
 
 def test_only_messages_are_events_and_an_error_ends_the_connection() -> None:
@@ -201,4 +252,4 @@ def test_to_be_told_to_stop_ends_it() -> None:
 
 def test_an_address_that_is_none_is_not_tried_again() -> None:
     with pytest.raises(httpx.InvalidURL):
-        list(Client("http://feed.test:none/", "a", 1, str, Activity(), threading.Event()).events(None))
+        list(Client("http://feed.test:none/", DECLARED, str, Activity(), threading.Event()).events(None))

@@ -2,41 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from spark_jobs.common.feed.event import Event
-from spark_jobs.common.feed.resume import StreamPosition, stream_position, tail_of
+from spark_jobs.common.feed.position import StreamPosition
+from spark_jobs.common.feed.resume import stream_position, tail_of
 from spark_jobs.common.feed.sender import feed_name, record_headers
 
 FEED = "example.org/v2/stream"
-ENDS = {0: 3, 1: 2}
 
 
-def test_the_newest_record_of_all_partitions_says_where_to_resume() -> None:
-    tail = tail_of(
-        [
-            StreamPosition(4, "d", "p1", FEED),
-            StreamPosition(9, "i", "p7", FEED),
-            StreamPosition(7, "g", "p5", FEED),
-        ],
-        ENDS,
-        FEED,
-    )
-    assert (tail.resume, tail.next_sequence, tail.ids, tail.ends) == ("p7", 10, ["d", "g", "i"], ENDS)
-
-
-def test_an_empty_topic_begins_with_what_is_new() -> None:
-    tail = tail_of([], ENDS, FEED)
-    assert (tail.resume, tail.next_sequence, tail.ids) == (None, 1, [])
-
-
-def test_another_feeds_position_says_nothing(levels: Callable[..., list[str]]) -> None:
-    other = "other.example.org/v2/stream"
-    tail = tail_of([StreamPosition(4, "d", "p1", other)], ENDS, FEED)
-    assert (tail.resume, tail.next_sequence, tail.ids) == (None, 5, ["d"])
-    assert levels(other, FEED) == ["WARNING"]
+def test_a_tail_has_its_own_records_in_their_order_and_what_others_hide() -> None:
+    records = [
+        StreamPosition(4, "d", "p1", FEED, (0, 11)),
+        StreamPosition(9, "i", "p7", FEED, (1, 8)),
+        StreamPosition(7, "g", "p5", FEED, (0, 12)),
+    ]
+    bounds = {0: (3, 13), 1: (0, 10), 2: (5, 10), 3: (7, 7)}
+    starts = {0: 11, 1: 8, 2: 5, 3: 7}
+    tail = tail_of(records, "id", bounds, starts, is_complete=False)
+    assert [record.sequence for record in tail.records] == [4, 7, 9]
+    # Partition 0 was read from 11 on, and all is the feed's; of 2 all that is kept was read.
+    assert tail.hidden == [1]
+    assert tail.ends == {0: 13, 1: 10, 2: 10, 3: 7}
+    assert tail_of(records, "id", bounds, starts, is_complete=True).hidden == []
 
 
 def test_a_record_says_what_it_was_given() -> None:

@@ -1,0 +1,36 @@
+"""The process that serves when supervision checked each component last: it needs no other service."""
+
+from __future__ import annotations
+
+import httpx
+
+from local.base import REPO
+from local.runtime.context import Context, with_parent
+from local.runtime.ports import HOST
+from local.runtime.supervisord import Program
+
+NAME = "checks"
+
+
+def url(context: Context) -> str:
+    return f"http://{HOST}:{context.ports[NAME]}"
+
+
+def program(context: Context) -> Program:
+    options = [
+        "--host",
+        HOST,
+        "--port",
+        str(context.ports[NAME]),
+        "--file",
+        context.home.data / "checks.json",
+    ]
+    command = with_parent(context.python, "-m", "sluice.runtime.checks", *options)
+    python = {"PYTHONPATH": f"{REPO / 'plugins'}:{REPO}", "PYTHONUNBUFFERED": "1"}
+    return Program(NAME, command, {**context.job_environment(), **python}, priority=40, directory=REPO)
+
+
+def probe(context: Context) -> str:
+    """Raises httpx.HTTPError without a response."""
+    httpx.get(f"{url(context)}/health", timeout=3, trust_env=False).raise_for_status()
+    return "serving"

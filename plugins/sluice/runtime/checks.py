@@ -1,0 +1,149 @@
+"""Serves when each component was checked last, for Prometheus: a process that needs neither Airflow nor its
+database, so that their end shows as a metric that grows old.
+
+Supervision posts each check; a file keeps the last ones over a restart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hmac
+import json
+import logging
+import os
+import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Lock
+
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from sluice.clients.checks import PATH
+from sluice.model.checks import Check, CheckMetrics, Checks
+from sluice.model.queries.prometheus import exposition
+from sluice.model.spec import platform as platforms
+from sluice.model.spec import stream as streams
+from sluice.model.spec.config import ConfigError
+
+log = logging.getLogger(__name__)
+
+MAX_BODY = 4096
+# Of a client that says nothing.
+IDLE_SECONDS = 10
+
+
+class Store:
+    """The last checks, in memory and in a file. Thread-safe."""
+
+    def __init__(self, file: Path) -> None:
+        self._file, self._lock = file, Lock()
+        self._checks = self._read()
+
+    def add(self, check: Check) -> None:
+        with self._lock:
+            self._checks.add(check)
+            part = self._file.with_suffix(".part")
+            part.write_text(self._checks.dump(), encoding="utf-8")
+            part.replace(self._file)
+
+    def metrics(self) -> bytes:
+        """Of streams that are declared: one that was removed is checked no more."""
+        try:
+            declared: set[str] | None = set(streams.folders())
+        except ConfigError as error:
+            log.warning("declared streams are unknown: %s", error)
+            declared = None
+        with self._lock:
+            return exposition(CheckMetrics(self._checks.of(declared)))
+
+    def _read(self) -> Checks:
+        try:
+            return Checks.parse(self._file.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return Checks()
+        except (OSError, ValueError) as error:
+            # The next check of each component brings it back; until then its metric is absent.
+            log.warning("%s cannot be read: %s", self._file, error)
+            return Checks()
+
+
+class Server(ThreadingHTTPServer):
+    """``GET /metrics`` and ``POST /checks`` with the token, ``GET /health`` without."""
+
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], token: str, file: Path) -> None:
+        self.token, self.store = token.encode(), Store(file)
+        super().__init__(address, _Handler)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    timeout = IDLE_SECONDS
+    server: Server
+
+    def do_GET(self) -> None:
+        if self.path == "/health":
+            self._answer(200, b"ok\n", "text/plain")
+        elif self.path != "/metrics":
+            self._answer(404)
+        elif self._is_allowed():
+            self._answer(200, self.server.store.metrics(), CONTENT_TYPE_LATEST)
+
+    def do_POST(self) -> None:
+        length = self.headers.get("Content-Length", "")
+        if self.path != PATH:
+            self._answer(404)
+        elif not length.isdecimal() or int(length) > MAX_BODY:
+            self._answer(413)
+        elif self._is_allowed():
+            self._add(self.rfile.read(int(length)))
+
+    def _add(self, body: bytes) -> None:
+        try:
+            check = Check.parse(json.loads(body))
+        except ValueError as error:
+            log.warning("refused: %s", error)
+            self._answer(400)
+            return
+        self.server.store.add(check)
+        self._answer(204)
+
+    def _is_allowed(self) -> bool:
+        kind, _, given = self.headers.get("Authorization", "").partition(" ")
+        # In bytes: compare_digest refuses texts that are not ASCII.
+        if kind == "Bearer" and hmac.compare_digest(given.strip().encode(), self.server.token):
+            return True
+        self._answer(401)
+        return False
+
+    def _answer(self, status: int, body: bytes = b"", kind: str = "") -> None:
+        self.close_connection = True
+        self.send_response(status)
+        if kind:
+            self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+        """Scrapes and checks are too many to log each."""
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m sluice.runtime.checks", description=__doc__)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--file", type=Path, required=True, help="keeps the last checks over a restart")
+    given = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    platform = platforms.load("airflow", os.environ)
+    if platform.metrics is None:
+        raise ConfigError("[metrics] is missing in airflow.toml. Fix: add it, with a token")
+    server = Server((given.host, given.port), platform.metrics.token, given.file)
+    log.info("serving host=%s port=%d", given.host, given.port)
+    server.serve_forever()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

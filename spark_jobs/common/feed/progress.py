@@ -1,0 +1,64 @@
+"""What the topic has acknowledged of a producer's records, and the position to save for it."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from spark_jobs.common.feed.position import Place, SavedPosition, Start
+
+# Of newest records whose place is remembered, per event that may be in flight: those that may be acknowledged
+# beyond the low-water mark, as many before it for a rewound position, and as many again because
+# acknowledgements come out of order.
+RECENT_PLACES = 3
+
+
+class Progress:
+    """Of one run of the feed ``name``. For the thread that gets the acknowledgements."""
+
+    def __init__(self, name: str, start: Start, max_in_flight: int) -> None:
+        self._name, self._start = name, start
+        self._acknowledged = start.next_sequence - 1
+        self._ends = dict(start.ends)
+        self._recent: deque[Place] = deque(start.places, maxlen=RECENT_PLACES * max_in_flight)
+        self._ids_sequence = 0
+
+    @property
+    def ends(self) -> dict[int, int]:
+        """Partition -> the offset behind the last acknowledged record."""
+        return dict(self._ends)
+
+    def acknowledge(self, sequence: int, partition: int, offset: int | None) -> None:
+        """``offset``: None if Kafka did not say it; then it is not below the partition's end so far."""
+        end = self._ends.get(partition, 0)
+        self._recent.append((partition, end if offset is None else offset))
+        if offset is not None:
+            self._ends[partition] = max(end, offset + 1)
+        self._acknowledged = max(self._acknowledged, sequence)
+
+    def saved(
+        self, position: str | None, next_sequence: int, read_at: float | None, ids: list[str] | None = None
+    ) -> SavedPosition:
+        """``position``: up to it every event is acknowledged. ``ids``: of the last events, if none is under
+        way. The others: as SavedPosition."""
+        if ids is not None:
+            self._ids_sequence = self._acknowledged
+        return SavedPosition(
+            topic_id=self._start.topic_id,
+            feed=self._name,
+            position=position,
+            acknowledged=self._acknowledged,
+            next_sequence=next_sequence,
+            first_sequence=self._start.first_sequence,
+            ends=self.ends,
+            tail_starts=self._tail_starts(),
+            read_at=read_at or self._start.read_at,
+            ids_sequence=self._ids_sequence,
+            decision=self._start.decision,
+            ids=ids or [],
+        )
+
+    def _tail_starts(self) -> dict[int, int]:
+        starts = self.ends
+        for partition, offset in self._recent:
+            starts[partition] = min(starts.get(partition, offset), offset)
+        return starts
