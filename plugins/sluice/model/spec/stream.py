@@ -349,16 +349,16 @@ def _load(name: str, environ: Mapping[str, str]) -> StreamSpec:
             f"one of these, or add its folder to {VARIABLE}"
         )
     if len(known[name]) > 1:
-        raise ConfigError(
-            f"stream {name!r} is in {' and in '.join(map(shown_path, known[name]))}. Fix: rename or remove one"
-        )
+        places = " and in ".join(map(shown_path, known[name]))
+        raise ConfigError(f"stream {name!r} is in {places}. Fix: rename or remove one")
     (folder,) = known[name]
     path, file = folder / folders.FILE, environ.get(overrides.VARIABLE, "")
     overriding = overrides.of_stream(file, name) if file else None
     spec = parse(declared_text(path), shown_path(path), overriding, file)
     if spec.name != name:
         raise ConfigError(
-            f"{shown_path(path)}: name is {shown(spec.name)}; the folder's is {name!r}. Fix: give both the same name"
+            f"{shown_path(path)}: name is {shown(spec.name)}; the folder's is {name!r}. Fix: give both "
+            "the same name"
         )
     table_schema.check(spec, folder / spec.schema)
     return spec
