@@ -23,7 +23,7 @@ def program(context: Context) -> Program:
         "--port",
         str(context.ports[NAME]),
         "--file",
-        context.home.data / "checks.json",
+        str(context.home.data / "checks.json"),
     ]
     command = with_parent(context.python, "-m", "sluice.runtime.checks", *options)
     python = {"PYTHONPATH": f"{REPO / 'plugins'}:{REPO}", "PYTHONUNBUFFERED": "1"}

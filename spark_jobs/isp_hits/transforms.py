@@ -12,7 +12,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from spark_jobs.common.kafka.wire_formats import wire_format
 from spark_jobs.common.spark.columns import computed, date_time
+from spark_jobs.common.spark.texts import unreadable_json
 
 # Older times are wrong; a time in milliseconds by mistake is far beyond DAY after its record's timestamp. A
 # sender's clock may be ahead by less: its hits are loaded, and windows leave them out as early rows.
@@ -86,7 +88,8 @@ def _reason(text: Column) -> Column:
     newest = F.timestamp_seconds(F.unix_seconds("_kafka_timestamp") + DAY)
     return F.coalesce(
         F.when(text.isNull(), F.lit("the record has no value (a tombstone)")),
-        F.when(~F.is_valid_utf8(text), F.lit("not UTF-8")),
+        F.when(~F.startswith(text, F.lit("{")), F.concat(F.lit("not JSON: "), wire_format(F.col("value")))),
+        unreadable_json(text),
         F.when(F.col("json").isNull(), F.lit("not JSON, or a key is there twice")),
         F.when(~shape.startswith("OBJECT<"), F.lit("not a JSON object")),
         F.when(shape != _SHAPE, _wrong()),

@@ -12,11 +12,11 @@ from typing import Any
 
 import duckdb
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.clients.lake import change_files
+from sluice.clients.lake import change_files, recovered
 from sluice.clients.lake.catalog import Lake
 from sluice.io.s3 import connect, read_json
 from sluice.model.spec.platform import CATALOG
@@ -28,6 +28,7 @@ from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.maintenance.change import Change
 from spark_jobs.common.maintenance.changed_stream import ChangeRefused
 from spark_jobs.common.maintenance.compact import compact
+from spark_jobs.common.maintenance.row_diff import RowsDiffer
 from spark_jobs.common.maintenance.staged_change import StagedChange
 from spark_jobs.common.maintenance.staged_files import CommitConflict
 from tests.support.lakehouse import Stream
@@ -112,7 +113,7 @@ class Changing(Stream):
         with closing(Lake.open(self.platform)) as lake:
             found = change_files.find(lake.table(self.spec.table), change_id)
         assert found is not None
-        said = ChangeResult.at(found.document, partial(read_json, connect(self.platform.s3)))
+        said = self.result(change_id)
         return (len(found.removed), len(found.added)), (said.files_removed, said.files_added)
 
     def readable(self, name: str) -> bool:
@@ -129,12 +130,17 @@ class Changing(Stream):
         """A change's result, and whether the rows that stay are the same, as ``verify_change`` does it."""
         with closing(Lake.open(self.platform)) as lake:
             table = lake.table(self.spec.table)
-            found = change_files.find(table, change_id)
+            found, said = change_files.find(table, change_id), self.result(change_id)
             assert found is not None
-            said = ChangeResult.at(found.document, partial(read_json, connect(self.platform.s3)))
             before = change_files.digest_without(table, found.removed, said.out)
             after = change_files.digest_without(table, found.added, said.published)
         return said, (before.records, before.digest) == (after.records, after.digest)
+
+    def result(self, change_id: str) -> ChangeResult:
+        with closing(Lake.open(self.platform)) as lake:
+            document = change_files.document_of(lake.table(self.spec.table), change_id)
+        assert document is not None
+        return ChangeResult.at(document, partial(read_json, connect(self.platform.s3)))
 
     def delete(self, where: str, table: str = "") -> None:
         """Rows get lost: by another program, which says nothing about it."""
@@ -233,6 +239,121 @@ def test_what_was_quarantined_is_published_when_the_decoder_is_mended(stream: Ch
     stream.send_rows(A, 0, ["bad1"], first=1)
     stream.publish()
     assert len(stream.texts()) == 4
+
+
+class Headed(Changing):
+    """A stream that rejects records with a header ``v``, and when :attr:`mended` takes those whose header and
+    time it can read, which are then in the row."""
+
+    def decode(self, rows: DataFrame) -> DataFrame:
+        header = F.element_at("headers.value", 1).cast("string")
+        said = F.concat_ws("|", F.col("value").cast("string"), header, F.unix_millis("_kafka_timestamp"))
+        known = F.lit("2") if self.mended else F.lit("")
+        reason = F.when(F.coalesce(header, F.lit("")) > known, F.concat(F.lit("version "), header))
+        return rows.select("*", F.struct(said.alias("text")).alias("record"), reason.alias("reason"))
+
+    def send_headed(self, *versions: bytes) -> None:
+        producer = Producer({**self.services.kafka, "log_level": 0})
+        for number, version in enumerate(versions):
+            headers: list[tuple[str, str | bytes | None]] = [
+                ("v", version),
+                ("more", None),
+                ("\u00e4", b"\xff"),
+            ]
+            value, key = b"\x00body%d" % number, f"{A}:{number}:{number}"
+            at = 1_700_000_000_000 + number
+            producer.produce(self.spec.topic.name, value, key, 0, headers=headers, timestamp=at)
+        assert producer.flush(30) == 0
+
+    def lose(self, until: int) -> None:
+        """As retention does, in partition 0."""
+        place = TopicPartition(self.spec.topic.name, 0, until)
+        (future,) = self._admin.delete_records([place]).values()
+        assert future.result(20).low_watermark == until
+
+    def records(self) -> list[dict[str, Any]]:
+        rows = self.spark.table(f"{CATALOG}.{self.spec.quarantine_table}").orderBy("_kafka_offset").collect()
+        return [
+            {k: v for k, v in row.asDict(recursive=True).items() if k != "quarantined_at"} for row in rows
+        ]
+
+
+@pytest.fixture
+def headed(spark: SparkSession, services: Services, tmp_path: Path) -> Iterator[Headed]:
+    services.minio, services.postgres  # noqa: B018
+    made = Headed(spark, services, f"change_{next(_numbers)}", str(tmp_path / "checkpoints"))
+    yield made
+    made.stop()
+
+
+def test_a_record_that_the_topic_has_lost_is_read_from_the_quarantine(headed: Headed) -> None:
+    headed.send_headed(b"1", b"2", b"3", b"1")
+    headed.publish()
+    before = headed.records()
+    assert [row["reason"] for row in before] == ["version 1", "version 2", "version 3", "version 1"]
+    headed.lose(3)
+    headed.mended = True
+    plan = headed.plan("r1", Action.RETRY, rows_in=offsets({0: (0, 4)}))
+    headed.change(plan)
+    texts = [f"\0body{n}|{v}|{1_700_000_000_000 + n}" for n, v in ((0, 1), (1, 2), (3, 1))]
+    assert headed.texts() == dict(zip([(0, 0), (0, 1), (0, 3)], texts, strict=True))
+    # What is rejected again is whole, and can be tried another time.
+    assert headed.records() == [before[2]]
+    said = headed.result("r1")
+    assert (said.recovered, said.published, said.rejected.count) == (
+        offsets({0: (0, 3)}), OffsetRanges.of({0: [(0, 2), (3, 4)]}), 1,
+    )  # fmt: skip
+    assert "3 read from the quarantine" in said.message()
+
+
+def test_a_lost_record_is_the_same_in_another_process_or_the_change_is_not_verified(
+    headed: Headed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    headed.send_headed(b"1", b"9")
+    headed.publish()
+    with closing(Lake.open(headed.platform)) as lake:
+        before = lake.table(headed.spec.quarantine_table)
+        headed.lose(2)
+        headed.mended = True
+        headed.change(headed.plan("r1", Action.RETRY, rows_in=offsets({0: (0, 2)})))
+        location, name = before.metadata_location, headed.spec.quarantine_table
+        table, quarantine = lake.table(headed.spec.table), lake.table(name)
+        then = lake.table_at(name, location)
+        assert recovered.differences(then, table, offsets({0: (0, 1)}), recovered.IDENTITY) == 0
+        assert recovered.differences(then, quarantine, offsets({0: (1, 2)}), recovered.RECORD) == 0
+        # An offset that is not there, and one with other bytes.
+        assert recovered.differences(then, table, offsets({0: (0, 2)}), recovered.IDENTITY) == 1
+        headed.spark.sql(f"UPDATE {CATALOG}.{name} SET headers = array_repeat(headers[0], 2)")
+        changed = lake.table(name)
+        assert recovered.differences(then, changed, offsets({0: (1, 2)}), recovered.RECORD) == 1
+
+
+def test_a_lost_record_that_is_written_with_another_value_is_not_published(
+    headed: Headed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    headed.send_headed(b"1")
+    headed.publish()
+    headed.lose(1)
+    headed.mended = True
+    write = StagedChange.written
+
+    def altered(staged: StagedChange, rows: DataFrame) -> Any:
+        return write(staged, rows.withColumn("text", F.lit("?")) if "text" in rows.columns else rows)
+
+    monkeypatch.setattr(StagedChange, "written", altered)
+    with raising(RowsDiffer, "1 records were read from the quarantine", "nothing was published"):
+        headed.change(headed.plan("r1", Action.RETRY, rows_in=offsets({0: (0, 1)})))
+    assert not headed.texts()
+
+
+def test_a_record_that_neither_has_is_named(headed: Headed) -> None:
+    headed.send_headed(b"1", b"2")
+    headed.publish()
+    headed.lose(2)
+    headed.delete("_kafka_offset = 1", headed.spec.quarantine_table)
+    headed.mended = True
+    with raising(LookupError, "retention has deleted", "0=[1,2)"):
+        headed.change(headed.plan("r1", Action.RETRY, rows_in=offsets({0: (0, 2)})))
 
 
 def test_records_that_would_be_rejected_now_are_not_taken_out(stream: Changing) -> None:

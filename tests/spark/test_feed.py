@@ -22,6 +22,7 @@ from spark_jobs.common.feed.event import Event
 from spark_jobs.common.feed.lock import Lost
 from spark_jobs.common.feed.position import Start
 from spark_jobs.common.feed.progress import Progress
+from spark_jobs.common.feed.run import TAIL_FACTOR
 from spark_jobs.common.feed.sender import Sender
 from spark_jobs.common.feed.window import Window
 from spark_jobs.wiki_changes.events import rewind
@@ -202,21 +203,26 @@ def test_a_feed_knows_where_it_was_whatever_hides_or_empties_its_topic(
     feed: Feed, services: Services
 ) -> None:
     with FaultyReplay(rate=0, total=3_000, retry_ms=100) as replay:
-        feeding = feed(replay.url, max_in_flight=20)
+        feeding = feed(replay.url)
         replay.set_faults(bytes_per_second=400_000)
-        # Killed and stopped in turns; other programs' records fill the tail of each partition.
-        for end in ("kill", "stop"):
+        # Stopped and killed in turns; other programs' records fill the tail of each partition.
+        for end in ("stop", "kill", "stop"):
             producer, before = feeding.start(), feeding.count()
-            wait_for("records", lambda than=before: feeding.count() > than + 200, pause=0.02)
+            wait_for("records", partial(lambda than: feeding.count() > than + 200, before), pause=0.02)
             getattr(producer, end)()
-            feeding.write_foreign(60)
-        # Retention deletes all.
+            feeding.write_foreign(TAIL_FACTOR * FEED.max_in_flight + 100)
+        # It reads on, and is stopped; then retention deletes all.
+        producer, before = feeding.start(), feeding.count()
+        wait_for("records", lambda: feeding.count() > before + 50, pause=0.02)
+        producer.stop()
         own = feeding.records()
         feeding.delete_records()
         replay.clear_faults()
         producer = feeding.start()
-        wait_for("all events", lambda: replay.status()["sent"] >= 2_999)
-        wait_for("an end", lambda: producer.log and feeding.is_quiet())
+        wait_for(
+            "all events", lambda: replay.status()["sent"] >= 2_999 or producer.process.poll() is not None
+        )
+        wait_for("an end", feeding.is_quiet)
         producer.stop()
         assert_exactly_once(replay, [*own, *feeding.records()], range(3_000))
 

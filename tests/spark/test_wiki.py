@@ -226,7 +226,7 @@ REASONS: list[tuple[str | bytes | None, str]] = [
     (None, "the record has no value (a tombstone)"),
     (b"\xff" + WHOLE.encode(), "not UTF-8"),
     (WHOLE.encode("latin-1"), "not UTF-8"),
-    ("", "not JSON"),
+    ("", "not JSON: it is empty"),
     ("not json", "not JSON"),
     (WHOLE[:-1], "not JSON"),
     (WHOLE[: len(WHOLE) // 2], "not JSON"),

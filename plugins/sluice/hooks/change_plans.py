@@ -120,7 +120,7 @@ class ChangePlanner:
         if removed := asked.intersect(self.removed().removed):
             asked = asked.minus(removed)
         asked = asked.minus(self._withheld())
-        there = self._on_topic(asked, is_partial=bool(params.get("partial")))
+        there = self._readable(asked, is_partial=bool(params.get("partial")))
         if not there:
             raise _refused(
                 "no record is in the range",
@@ -129,8 +129,9 @@ class ChangePlanner:
         return self._made(Action.REPLAY, rows_out=there, rows_in=there)
 
     def retry(self, params: Mapping[str, Any]) -> ChangePlan:
-        """Quarantined records whose reason contains ``reason``, of the run ``load``; both are optional.
-        Withheld ones only if ``reason`` says so: they would come beside the rows of the older version."""
+        """Quarantined records whose reason contains ``reason``, of the run ``load``; both are optional. Those
+        that the topic has lost are read from the quarantine. Withheld ones only if ``reason`` says so: they
+        would come beside the rows of the older version."""
         reason, load = params.get("reason") or "", params.get("load") or ""
         found = self._quarantined(reason, self._sources(load) if load else None)
         if not found:
@@ -140,8 +141,7 @@ class ChangePlanner:
                 "and rows that the producer rejected are on no topic)",
                 "look at stage and reason there, and choose others; of stage 'producer' correct the file",
             )
-        there = self._on_topic(found, is_partial=bool(params.get("partial")))
-        return self._made(Action.RETRY, rows_in=there, withheld=reason.startswith(WITHHELD))
+        return self._made(Action.RETRY, rows_in=found, withheld=reason.startswith(WITHHELD))
 
     def revert(self, load: str) -> ChangePlan:
         """Every row that the run ``load`` sent."""
@@ -179,7 +179,7 @@ class ChangePlanner:
         ranges = OffsetRanges()
         for one in redone.values():
             ranges = ranges.union(one.offsets)
-        there = self._on_topic(ranges.intersect(before.removed), is_partial=is_partial)
+        there = self._readable(ranges.intersect(before.removed), is_partial=is_partial)
         return self._made(Action.REDO, rows_in=there, redoes=tuple(sorted(redone)), withheld=True)
 
     def remove(self, ranges: str) -> ChangePlan:
@@ -208,7 +208,7 @@ class ChangePlanner:
                 f"{removed or 'none'}",
                 "choose others; a reverted load comes back by its run id (load)",
             )
-        there = self._on_topic(asked, is_partial=bool(params.get("partial")))
+        there = self._readable(asked, is_partial=bool(params.get("partial")))
         return self._made(Action.REDO, rows_in=there, withheld=True)
 
     def replace(self, key: str) -> ChangePlan:
@@ -326,17 +326,28 @@ class ChangePlanner:
             )
         return asked
 
-    def _on_topic(self, asked: OffsetRanges, *, is_partial: bool) -> OffsetRanges:
+    def _readable(self, asked: OffsetRanges, *, is_partial: bool) -> OffsetRanges:
+        """The records that the topic has, or the quarantine."""
         topic = self.spec.topic.name
-        kept = OffsetRanges.from_ends(self.kafka.begins(topic), self.kafka.ends(topic))
-        deleted = asked.minus(kept)
-        if deleted and not is_partial:
+        deleted = asked.minus(OffsetRanges.from_ends(self.kafka.begins(topic), self.kafka.ends(topic)))
+        lost = deleted.minus(self._in_quarantine(deleted)) if deleted else deleted
+        if lost and not is_partial:
             raise Refused(
-                f"{topic}: retention has deleted {deleted}, so these records cannot be read again. Fix: set "
-                "partial to leave them as they are, or load their source file again",
+                f"{topic}: retention has deleted {lost}, and {self.spec.quarantine_table} does not have "
+                "them, so these records cannot be read again. Fix: set partial to leave them as they are, "
+                "or load their source file again",
                 ErrorCode.OFFSETS_NOT_THERE,
             )
-        return asked.intersect(kept)
+        return asked.minus(lost)
+
+    def _in_quarantine(self, asked: OffsetRanges) -> OffsetRanges:
+        from pyiceberg.expressions import And, EqualTo
+
+        from sluice.clients.lake import files
+
+        table = self.lake.table(self.spec.quarantine_table)
+        rows = And(EqualTo("stage", "consumer"), files.overlapping(asked.bounds()))
+        return _ranges_of(files.read_offsets(table, files.committed_since(table, 0), rows)).intersect(asked)
 
     def _sources(self, load: str) -> list[Document]:
         """The sources that this run sent, with ``ranges``; of a backfill's run, those of all its loads."""
@@ -397,8 +408,8 @@ class ChangePlanner:
         return _ranges_of(offsets)
 
     def _one_per_row(self, source_id: str) -> OffsetRanges:
-        """Of each withheld row of a source that is not published one record, which the topic still has: a
-        producer that was believed dead may have sent copies. Raises Refused if it has none of a row."""
+        """Of each withheld row of a source that is not published one record: a producer that was believed
+        dead may have sent copies."""
         import numpy as np
         from pyiceberg.expressions import And, EqualTo, StartsWith
 
@@ -411,16 +422,10 @@ class ChangePlanner:
         chosen = And(StartsWith("reason", WITHHELD), EqualTo(files.SOURCE, source_id))
         found = files.read(table, chosen, columns).read_all()
         partitions, offsets, rows = (found[name].to_numpy().astype(np.int64) for name in columns)
-        begins = self.kafka.begins(self.spec.topic.name)
-        first = np.array([begins.get(p, 0) for p in range(int(partitions.max(initial=0)) + 1)], np.int64)
-        is_deleted = offsets < first[partitions]
-        # Those that the topic has first, so that of each row the first one found is one of them.
-        order = np.argsort(is_deleted, kind="stable")
-        order = order[~np.isin(rows[order], self._rows_of(source_id))]
-        _, where = np.unique(rows[order], return_index=True)
-        one = order[where]
-        wanted = {int(p): offsets[one][partitions[one] == p] for p in np.unique(partitions[one])}
-        return self._on_topic(_ranges_of(wanted), is_partial=False)
+        unpublished = np.flatnonzero(~np.isin(rows, self._rows_of(source_id)))
+        _, where = np.unique(rows[unpublished], return_index=True)
+        one = unpublished[where]
+        return _ranges_of({int(p): offsets[one][partitions[one] == p] for p in np.unique(partitions[one])})
 
     def _quarantined(self, reason: str, sources: list[Document] | None) -> OffsetRanges:
         from pyiceberg.expressions import And, EqualTo, NotStartsWith, StartsWith

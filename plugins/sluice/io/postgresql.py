@@ -84,7 +84,7 @@ def connection_factory(seconds: float) -> Callable[..., extensions.connection]:
         made: Any = _Connection(dsn, *arguments, **named)
         made.deadline_seconds = seconds
         made.cursor_factory = _Cursor
-        return made  # type: ignore[no-any-return]
+        return made
 
     return make
 

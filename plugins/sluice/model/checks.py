@@ -54,9 +54,8 @@ class Checks:
         if known is None or known.at <= check.at:
             self._newest[key] = check
 
-    def of(self, streams: Collection[str] | None) -> list[Check]:
-        """Those of these streams; None: of all."""
-        return [check for check in self._newest.values() if streams is None or check.stream in streams]
+    def of(self, streams: Collection[str]) -> list[Check]:
+        return [check for check in self._newest.values() if check.stream in streams]
 
     @classmethod
     def parse(cls, text: str) -> Checks:

@@ -16,6 +16,8 @@ from sluice.operators.load.checks import LoadFiles, check_offsets
 from sluice.operators.quarantine import QuarantineOperator
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from airflow.sdk import Context
     from pyiceberg.table import Table
 
@@ -28,6 +30,7 @@ class VerifyChangeOperator(QuarantineOperator):
 
     - Every record of the plan is in the table or the quarantine, once; no row that went is there.
     - The rows of the exchanged files that the change does not name are the same in all columns but bytes.
+    - A record that was read from the quarantine has the identity that it had there, and is whole if it stays.
 
     The result goes into the ledger as ``change-proof.json``. A difference is not tried again. A change that
     was verified is not compared again, as later ones exchange the same rows; of one that was not, the
@@ -92,6 +95,7 @@ class VerifyChangeOperator(QuarantineOperator):
             )
         problems += self._source_problems(plan, result, document["counted"]["rows_out"], touched)
         problems += self._offset_problems(plan, result, touched)
+        problems += self._recovered_problems(plan, result, document["metadata"], touched)
         if problems and lake.changes(self.spec.table).count != changes.count:
             raise Unreachable(
                 f"{self.spec.table}: another change was published while {plan.id} was compared. Fix: "
@@ -174,6 +178,35 @@ class VerifyChangeOperator(QuarantineOperator):
             there = gone.minus(check.verification.gaps).minus(kept)
             if left := there.union(check.verification.duplicates):
                 problems.append(f"rows that went are there: {left}")
+        return problems
+
+    def _recovered_problems(
+        self, plan: ChangePlan, result: ChangeResult, metadata: Mapping[str, str], touched: OffsetRanges
+    ) -> list[str]:
+        """Compare what was read from the quarantine with what that had when the change was planned."""
+        from sluice.clients.lake.recovered import IDENTITY, RECORD, differences
+
+        recovered = result.recovered.minus(touched)
+        if not recovered:
+            return []
+        lake, name = self.platform_hook.lake, self.spec.quarantine_table
+        try:
+            before = lake.table_at(name, metadata[name])
+        except Refused as error:
+            if error.code is not ErrorCode.LAKE_FILE_MISSING:
+                raise
+            raise self._too_late(plan, f"what the quarantine had before it is deleted: {error}") from error
+        problems = []
+        came = differences(
+            before, lake.table(self.spec.table), recovered.intersect(result.published), IDENTITY
+        )
+        if came:
+            problems.append(
+                f"{came} records that were read from the quarantine have other values in the table"
+            )
+        stayed = differences(before, lake.table(name), recovered.intersect(result.rejected), RECORD)
+        if stayed:
+            problems.append(f"{stayed} records that stay in the quarantine have other values there")
         return problems
 
 

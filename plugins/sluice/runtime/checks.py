@@ -48,13 +48,8 @@ class Store:
 
     def metrics(self) -> bytes:
         """Of streams that are declared: one that was removed is checked no more."""
-        try:
-            declared: set[str] | None = set(streams.folders())
-        except ConfigError as error:
-            log.warning("declared streams are unknown: %s", error)
-            declared = None
         with self._lock:
-            return exposition(CheckMetrics(self._checks.of(declared)))
+            return exposition(CheckMetrics(self._checks.of(set(streams.names()))))
 
     def _read(self) -> Checks:
         try:

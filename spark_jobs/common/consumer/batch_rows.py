@@ -7,8 +7,10 @@ from collections.abc import Callable, Collection
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from sluice.model.verification.quarantine import WITHHELD_REASON
+from spark_jobs.common.consumer.readable import is_readable_time, unreadable
 from spark_jobs.common.kafka.keys import is_withheld, with_identity
 from spark_jobs.common.spark.session import KAFKA_RECORD
 
@@ -23,9 +25,11 @@ _IDENTITY = ("_source_id", "_source_row", "_source_base_offset")
 
 
 def decoded_rows(records: DataFrame, decode: Decode) -> DataFrame:
-    """The records of Spark's Kafka source with ``record``, ``reason``, coordinates and identity.
+    """The records of Spark's Kafka source with ``record``, ``reason``, coordinates and identity; whole, for
+    the quarantine.
 
-    Also good records that were sent to be withheld are good here: see :func:`without_withheld`.
+    A record with a value that readers of the table cannot read has a reason, too. Also good records that were
+    sent to be withheld are good here: see :func:`without_withheld`.
     """
     identified = with_identity(
         records.select(
@@ -39,14 +43,33 @@ def decoded_rows(records: DataFrame, decode: Decode) -> DataFrame:
             "headers",
         )
     )
-    return decode(identified).drop("_kafka_topic", "_kafka_timestamp_type", "headers")
+    decoded = decode(identified).drop("_kafka_topic")
+    kind, time = decoded.schema["record"].dataType, F.col("_kafka_timestamp")
+    assert isinstance(kind, StructType)
+    readable = _rejected(decoded, *unreadable(F.col("record"), kind))
+    in_range = is_readable_time(time)
+    beyond = F.concat(
+        F.lit("its timestamp in Kafka is beyond what can be read: "),
+        F.coalesce(time.cast("string"), F.lit("null")),
+    )
+    # Null where it cannot be read, as the quarantine can be then.
+    return _rejected(readable, ~in_range, beyond).withColumn("_kafka_timestamp", F.when(in_range, time))
+
+
+def _rejected(rows: DataFrame, wrong: Column, why: Column) -> DataFrame:
+    """Give the good ones of the rows that are ``wrong`` a reason (never null).
+
+    With a condition of its own, which is all that is left of it if only the good rows are asked for.
+    """
+    reason = F.col("reason")
+    return rows.withColumn("reason", F.when(reason.isNotNull() | wrong, F.coalesce(reason, why)))
 
 
 def without_withheld(rows: DataFrame, published: Collection[str] = ()) -> DataFrame:
     """Decoded rows, of which those that were sent to be withheld have that as their ``reason``, but for those
     of the ``published`` sources (ids)."""
     chosen = is_withheld() & ~F.col("_source_id").isin(sorted(published)) if published else is_withheld()
-    return rows.withColumn("reason", F.coalesce("reason", F.when(chosen, F.lit(WITHHELD_REASON))))
+    return _rejected(rows, chosen, F.lit(WITHHELD_REASON))
 
 
 def is_good() -> Column:

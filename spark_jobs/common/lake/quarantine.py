@@ -31,10 +31,26 @@ from spark_jobs.common.lake.iceberg import (
     on_branch,
     write_rows,
 )
+from spark_jobs.common.lake.tables import IncompatibleSchema
 from spark_jobs.common.lake.writer_lease import MAX_ATTEMPTS, ConcurrentCommit
 from spark_jobs.common.spark.process import Unrecoverable
+from spark_jobs.common.spark.texts import printable
 
 KEEP_SNAPSHOTS = 20
+# Of a rejected record: the whole record of the topic, whose retention deletes it there, and its source.
+REJECTED_COLUMNS = (
+    "_kafka_partition",
+    "_kafka_offset",
+    "_kafka_timestamp",
+    "_kafka_timestamp_type",
+    "key",
+    "value",
+    "headers",
+    "_source_id",
+    "_source_row",
+    "_source_base_offset",
+    "reason",
+)
 # Of the newest malformed record's place and reason in a summary.
 MAX_CHARACTERS = 200
 
@@ -96,15 +112,13 @@ class BatchQuarantine(Quarantine):
     ) -> list[str]:
         """Stage a batch's rejected records; return the addresses of their files.
 
-        ``bad`` has record offsets, ``key``, ``value``, source columns and ``reason``. ``before`` and
-        ``after``: the stream's rejections without and with the batch. ``newest``: of :class:`Malformed`.
-        Raises ConcurrentCommit if the quarantine does not hold the earlier ones.
+        ``bad`` has REJECTED_COLUMNS. ``before`` and ``after``: the stream's rejections without and with the
+        batch. ``newest``: of :class:`Malformed`. Raises ConcurrentCommit if the quarantine does not hold the
+        earlier ones.
         """
         self.table.refresh()
         start = self._branch(writer, before)
-        offsets = ["_kafka_partition", "_kafka_offset", "_kafka_timestamp"]
-        source = ["_source_id", "_source_row", "_source_base_offset"]
-        rows = bad.select(*offsets, *source, "key", "value", "reason")
+        rows = bad.select(*REJECTED_COLUMNS)
         summary = {"sluice.writer": writer, **after.properties()}
         summary |= {NEWEST_MALFORMED: newest} if newest else {}
         write_rows(self.table, writer, of_stage(self.spark, self.name, rows, "consumer"), summary)
@@ -241,10 +255,18 @@ class BatchQuarantine(Quarantine):
 def of_stage(spark: SparkSession, table: str, rows: DataFrame, stage: str) -> DataFrame:
     """The rows of one file with all columns of the quarantine; those missing in ``rows`` are null.
 
-    They are computed in the tasks that ``rows`` has: a coalesce would decode a whole batch in one.
+    They are computed in the tasks that ``rows`` has: a coalesce would decode a whole batch in one. Raises
+    IncompatibleSchema if the table lacks one of them.
     """
     staged = rows.withColumns({"stage": F.lit(stage), "quarantined_at": F.current_timestamp()})
+    if "reason" in rows.columns:
+        staged = staged.withColumn("reason", printable(F.col("reason")))
     fields = spark.table(f"{CATALOG}.{table}").schema
+    if missing := sorted(set(rows.columns) - {field.name for field in fields}):
+        raise IncompatibleSchema(
+            f"{table}: no column {', '.join(missing)}, so rejected records would not be kept whole. Fix: add "
+            "them as docs/stored-data.md lists them, or name a new table"
+        )
     return staged.select(
         *(
             F.col(field.name)

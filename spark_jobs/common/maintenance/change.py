@@ -1,7 +1,8 @@
 """A change of a stream's table: ``spark_jobs/__main__.py change nyc_taxi --plan s3://…/change.json``.
 
-Rows of the plan go, and records of the plan are read from the topic, decoded as by the consumer, and come: in
-one commit beside the running stream, whose writer acquires its lease again. Before it:
+Rows of the plan go, and records of the plan are read from the topic (from the quarantine if the topic has
+lost them), decoded as by the consumer, and come: in one commit beside the running stream, whose writer
+acquires its lease again. Before it:
 
 - each record of the plan is in the new files or rejected, once;
 - no row of a source is in the table twice afterwards: one that is elsewhere already is rejected;
@@ -19,7 +20,7 @@ import argparse
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -30,28 +31,28 @@ from sluice.model.spec import stream as streams
 from sluice.model.spec.platform import Platform
 from sluice.model.spec.stream import StreamSpec
 from sluice.model.verification.change_plan import ChangePlan, ChangeResult
-from sluice.model.verification.deduplication import LoadedRows, loaded_from, possible_duplicates
+from sluice.model.verification.deduplication import loaded_from, possible_duplicates
 from sluice.model.verification.offsets import needs_read, verify
 from sluice.model.verification.quarantine import DUPLICATE, WITHHELD
 from sluice.model.verification.ranges import IntervalSet, OffsetRanges
-from sluice.model.verification.topic_ranges import TopicRanges
 from spark_jobs.common.consumer import state
 from spark_jobs.common.consumer.batch_rows import Decode, decoded_rows, is_good, table_rows, without_withheld
 from spark_jobs.common.consumer.run import decoding
 from spark_jobs.common.consumer.writer import SMALL_BATCH
-from spark_jobs.common.kafka.read_ranges import read_ranges
 from spark_jobs.common.lake import deduplicate
 from spark_jobs.common.lake.iceberg import MAIN, Snapshot
 from spark_jobs.common.lake.read_offsets import COLUMNS, OffsetReader, by_partition
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit
 from spark_jobs.common.lake.written_batch import WrittenBatch
 from spark_jobs.common.maintenance.change_quarantine import ChangeQuarantine
+from spark_jobs.common.maintenance.change_records import check_as_quarantined, records_to_load
 from spark_jobs.common.maintenance.changed_stream import ChangedStream, ChangeRefused
 from spark_jobs.common.maintenance.row_diff import RowsDiffer, compare
 from spark_jobs.common.maintenance.staged_change import StagedChange, TableFile, Touched, removed_records
 from spark_jobs.common.maintenance.staged_files import CommitConflict
 from spark_jobs.common.spark import session
 from spark_jobs.common.spark.process import log_to_stderr
+from spark_jobs.common.spark.texts import printable
 
 log = logging.getLogger(__name__)
 
@@ -78,12 +79,14 @@ def main(name: str, options: Sequence[str]) -> int:
 
 @dataclass(frozen=True)
 class Staged:
-    """What is staged to come: its files, and the rejected records with their reasons."""
+    """What is staged to come: its files, and the rejected records with their reasons. ``recovered``: offsets
+    of the records that were read from the quarantine."""
 
     files: list[TableFile]
     written: WrittenBatch
     rejected: OffsetRanges
     bad: DataFrame
+    recovered: OffsetRanges = field(default_factory=OffsetRanges)
 
 
 class Change:
@@ -99,7 +102,7 @@ class Change:
 
     def run(self) -> None:
         """Make the change, unless it is made. Raises ChangeRefused, RowsDiffer, CommitConflict, LookupError
-        for records that the topic does not have."""
+        for records that neither topic nor quarantine has."""
         for attempt in range(MAX_STAGINGS):
             if self.stream.is_published(self.stream.now()):
                 log.info("change %s is published already", self.plan.id)
@@ -134,6 +137,7 @@ class Change:
                 kept=touched.kept_rows,
                 files_removed=len(touched.files),
                 files_added=len(kept) + len(coming.files),
+                recovered=coming.recovered,
             )
             self._publish(staged, touched, [*kept, *coming.files], coming, result)
 
@@ -167,8 +171,8 @@ class Change:
     def _load(self, staged: StagedChange, touched: Touched) -> Staged:
         """Read, decode and write the records that come; verify that each is written or rejected once."""
         self.stream.check_topic(self.stream.now())
-        records = read_ranges(
-            self.spark, self.platform.kafka, TopicRanges.of({self.plan.topic: self.plan.rows_in})
+        records, recovered = records_to_load(
+            self.spark, self.platform.kafka, self.spec, self.plan, self.reader
         )
         decoded = decoded_rows(records, self.decode)
         rows = decoded if self.plan.withheld else without_withheld(decoded)
@@ -176,17 +180,20 @@ class Change:
         if not self.plan.withheld and (published := self._published_of_withheld(staged, coming)):
             rows = without_withheld(decoded, published)
             coming = self._write(staged, rows)
-        loaded = self._loaded_elsewhere(staged, touched, {run.source_id for run in coming.written.runs})
+        # The rows of these sources that stay in the table.
+        loaded = loaded_from(staged.runs_of({run.source_id for run in coming.written.runs}, touched.offsets))
         if sources := possible_duplicates(loaded, coming.written.runs):
             log.warning("possible duplicates sources=%s; comparing rows", ",".join(sorted(sources)))
-            coming = self._write(staged, deduplicate.flag_duplicates(rows, loaded, sources))
+            rows = deduplicate.flag_duplicates(rows, loaded, sources)
+            coming = self._write(staged, rows)
         stats = [one.stats for one in coming.files]
         paths = [file.path for file in needs_read(self.plan.rows_in, stats, coming.rejected)]
         found = verify(self.plan.rows_in, stats, coming.written.offsets(paths), quarantined=coming.rejected)
         if not found.is_ok:
             raise ChangeRefused(f"{self.spec.table}: the records that come: {found.message()}")
         self._check_not_lost(coming, touched)
-        return coming
+        check_as_quarantined(staged, coming.files, rows, recovered.minus(coming.rejected))
+        return replace(coming, recovered=recovered)
 
     def _write(self, staged: StagedChange, rows: DataFrame) -> Staged:
         good = table_rows(rows.where(is_good()))
@@ -209,16 +216,14 @@ class Change:
         sources = {row["_source_id"] for row in withheld.collect()}
         return {run.source_id for run in staged.runs_of(sources, OffsetRanges())} if sources else set()
 
-    def _loaded_elsewhere(self, staged: StagedChange, touched: Touched, sources: set[str]) -> LoadedRows:
-        """The rows of these sources that stay in the table."""
-        return loaded_from(staged.runs_of(sources, touched.offsets))
-
     def _check_not_lost(self, coming: Staged, touched: Touched) -> None:
         lost = coming.rejected.intersect(touched.offsets)
         if not lost:
             return
-        reasons = coming.bad.where(~F.col("reason").startswith(DUPLICATE)).select(*COLUMNS, "reason")
-        for partition, offset, reason in reasons.toLocalIterator():
+        others = coming.bad.where(~F.col("reason").startswith(DUPLICATE))
+        for partition, offset, reason in others.select(
+            *COLUMNS, printable(F.col("reason"))
+        ).toLocalIterator():
             if offset in lost[partition]:
                 raise ChangeRefused(
                     f"{self.spec.table}: {lost.count} records are published and would be rejected now, the "

@@ -18,7 +18,7 @@ from sluice.model.verification.quarantine import Rejections
 from sluice.model.verification.ranges import OffsetRanges
 from sluice.model.writers import writer_name
 from spark_jobs.common.lake.iceberg import MAIN, Refused
-from spark_jobs.common.lake.quarantine import BatchQuarantine, of_stage
+from spark_jobs.common.lake.quarantine import REJECTED_COLUMNS, BatchQuarantine, of_stage
 from spark_jobs.common.lake.read_offsets import COLUMNS, OffsetReader
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit
 from spark_jobs.common.maintenance.staged_change import StagedChange, Touched
@@ -79,8 +79,7 @@ class ChangeQuarantine(BatchQuarantine):
             added = []
             if coming:
                 rows = bad.join(offset_masks(self.spark, coming), is_at(*COLUMNS), "left_semi")
-                names = ["_kafka_timestamp", "_source_id", "_source_row", "_source_base_offset"]
-                chosen = rows.select(*COLUMNS, *names, "key", "value", "reason")
+                chosen = rows.select(*REJECTED_COLUMNS)
                 added = staged.written(of_stage(self.spark, self.name, chosen, "consumer"))
             found = sum(one.stats.records for one in kept), sum(one.stats.records for one in added)
             if found != (left.kept_rows, coming.count):

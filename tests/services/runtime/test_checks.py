@@ -85,7 +85,7 @@ def test_nobody_else_reads_or_reports(tmp_path: Path) -> None:
         with raising(Refused, "401", url):
             checks.report(url, "another", CHECK)
         for headers in ({}, {"Authorization": "Bearer é"}, {"Authorization": f"Basic {TOKEN}"}):
-            encoded = {key: value.encode() for key, value in headers.items()}
+            encoded = {key.encode(): value.encode() for key, value in headers.items()}
             assert httpx.get(f"{url}/metrics", headers=encoded, trust_env=False).status_code == 401
         assert httpx.get(f"{url}/health", trust_env=False).status_code == 200
         assert scraped(url) == {}

@@ -146,6 +146,18 @@ def test_what_retention_deleted_is_named_or_left_as_it_is(world: World) -> None:
     assert plan.rows_in == plan.rows_out == of({0: (2, 4)})
 
 
+def test_what_the_topic_has_lost_and_the_quarantine_has_comes_from_there(world: World) -> None:
+    world.loads.withhold("f" * 16, 1)
+    rejected = {"stage": "consumer", "reason": "it is bad", "_kafka_partition": 0}
+    lakes.quarantine(world.loads.lake, [{**rejected, "_kafka_offset": offset} for offset in (7, 8)])
+    world.loads.commit([], rejected=2)
+    world.first = 8
+    assert world.plan(action="retry_quarantine").rows_in == of({0: (7, 9)})
+    assert world.plan(ranges="0=[7,9)").rows_in == of({0: (7, 9)})
+    parts = ("retention has deleted 0=[5,6)", "raw.nyc_taxi_quarantine does not have them")
+    world.refused(*parts, ranges="0=[5,9)")
+
+
 def test_a_load_is_reverted_by_the_sources_that_it_sent(world: World) -> None:
     plan = world.plan(action="revert", load="load-a")
     assert plan.sources_out == plan.reverts == (world.source("a"),)
@@ -218,8 +230,9 @@ def test_the_withheld_rows_of_a_corrected_file_come_as_those_of_the_older_one_go
     plan = world.plan(action="replace", object="nyc_taxi/a.csv")
     assert (plan.sources_out, plan.reverts) == ((old,), (old,))
     assert (plan.rows_in, plan.rows_out, plan.withheld) == (of({0: (6, 10)}), OffsetRanges(), True)
+    # The quarantine has what the topic has lost.
     world.first = 7
-    world.refused("retention has deleted 0=[6,7)", action="replace", object="nyc_taxi/a.csv")
+    assert world.plan(action="replace", object="nyc_taxi/a.csv").rows_in == of({0: (6, 10)})
 
 
 def test_an_object_of_another_stream_is_no_ones_to_replace(world: World) -> None:
@@ -274,17 +287,13 @@ def test_an_object_that_replaces_nothing_is_not_withheld(world: World) -> None:
         world.loads.produce("withheld", objects=["nyc_taxi/c.csv"], withhold=True)
 
 
-def test_of_copies_of_a_withheld_row_one_comes_that_the_topic_still_has(world: World) -> None:
+def test_of_copies_of_a_withheld_row_one_comes(world: World) -> None:
     world.loads.upload("a", rows=4)
     world.loads.load("corrected", objects=["nyc_taxi/a.csv"], withhold=True)
     source = world.source("a")
     # A producer that was believed dead sends rows 0 and 1 again.
     world.loads.withhold(source, 2)
     assert world.plan(action="replace", object="nyc_taxi/a.csv").rows_in.count == 4
-    world.first = 8
-    assert world.plan(action="replace", object="nyc_taxi/a.csv").rows_in == of({0: (8, 12)})
-    world.first = 9
-    world.refused("retention has deleted 0=[8,9)", action="replace", object="nyc_taxi/a.csv")
 
 
 def test_an_object_whose_newest_version_was_reverted_replaces_nothing(world: World) -> None:

@@ -73,15 +73,16 @@ class Changed:
         assert made is not None
         none, counts = OffsetRanges(), (len(made.removed), len(made.added))
         document = ChangeResult(
-            id=plan.id, action=plan.action, rejected=none, removed=none, kept=0, files_removed=counts[0],
-            files_added=counts[1], **said,
+            id=plan.id, action=plan.action, removed=none, kept=0, files_removed=counts[0],
+            files_added=counts[1], **{"rejected": none, **said},
         )  # fmt: skip
         self.s3_objects.objects["warehouse", address] = json.dumps(document.to_document()).encode()
 
     def plan(self, action: Action, counted: int = 0, **parts: Any) -> ChangePlan:
         plan = ChangePlan(ID, action, "nyc-avro-topic", **parts)
         document = {"rows_out": counted, "records_in": plan.rows_in.count}
-        told = {"counted": document, "metadata": {"raw.t": "s3://before.json"}}
+        before = self.lake.table(lakes.QUARANTINE).metadata_location
+        told = {"counted": document, "metadata": {"raw.t": "s3://before.json", lakes.QUARANTINE: before}}
         self.ledger.put(run_key("r", "change"), {**plan.to_document(), **told})
         return plan
 
@@ -95,6 +96,16 @@ class Changed:
         with raising(AirflowFailException, "SLU-421", *parts):
             self.verify()
         assert self.ledger.get(run_key("r", "change-proof")) is None
+
+    def quarantine(self, offsets: Sequence[int], source: str = SOURCE, reason: str = "bad") -> None:
+        rows = [
+            {
+                "stage": "consumer", "reason": reason, "_kafka_partition": 0, "_kafka_offset": offset,
+                "_source_id": source, "_source_row": offset,
+            }
+            for offset in offsets
+        ]  # fmt: skip
+        lakes.quarantine(self.lake, list(rows))
 
 
 @pytest.fixture
@@ -117,6 +128,57 @@ def test_a_replay_is_exact_and_its_proof_is_in_the_ledger(changed: Changed, repl
     proof = changed.ledger.get(run_key("r", "change-proof"))
     assert proof is not None
     assert (proof["change_id"], proof["snapshot_id"]) == (ID, found["snapshot_id"])
+
+
+@pytest.fixture
+def recovered(changed: Changed) -> ChangePlan:
+    """Of two records that the topic has lost one is rejected again."""
+    changed.quarantine([10, 11])
+    plan = changed.plan(Action.RETRY, rows_in=offsets(10, 12))
+    changed.lake.catalog.load_table(lakes.QUARANTINE).delete("_kafka_offset >= 0")
+    return plan
+
+
+RECOVERED: dict[str, Any] = {
+    "published": offsets(10, 11),
+    "rejected": offsets(11, 12),
+    "recovered": offsets(10, 12),
+}
+
+
+def test_a_record_that_was_read_from_the_quarantine_is_the_same(
+    changed: Changed, recovered: ChangePlan
+) -> None:
+    changed.quarantine([11], reason="still bad")
+    changed.exchange(recovered, "_kafka_offset > 20", usual(10, 11), **RECOVERED)
+    assert changed.verify()["published"] == 1
+
+
+def test_a_record_that_was_read_from_the_quarantine_and_is_another_row(
+    changed: Changed, recovered: ChangePlan
+) -> None:
+    changed.quarantine([11])
+    changed.exchange(recovered, "_kafka_offset > 20", usual(10, 11), source=OTHER, **RECOVERED)
+    changed.refused("1 records that were read from the quarantine have other values in the table")
+
+
+def test_a_record_that_stays_in_the_quarantine_and_is_altered(
+    changed: Changed, recovered: ChangePlan
+) -> None:
+    changed.quarantine([11], source=OTHER)
+    changed.exchange(recovered, "_kafka_offset > 20", usual(10, 11), **RECOVERED)
+    changed.refused("1 records that stay in the quarantine have other values there")
+
+
+def test_a_record_was_read_from_a_quarantine_whose_state_is_gone(
+    changed: Changed, recovered: ChangePlan
+) -> None:
+    changed.quarantine([11])
+    changed.exchange(recovered, "_kafka_offset > 20", usual(10, 11), **RECOVERED)
+    document = changed.ledger.require(run_key("r", "change"), "x")
+    Path(document["metadata"][lakes.QUARANTINE].removeprefix("file://")).unlink()
+    with raising(AirflowFailException, "cannot be compared alone any more", "metadata"):
+        changed.verify()
 
 
 def test_a_row_that_was_to_stay_and_has_another_value(changed: Changed, replay: ChangePlan) -> None:

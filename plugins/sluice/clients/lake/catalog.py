@@ -125,6 +125,12 @@ class Lake:
             self._loaded[name] = Table(identifier, metadata, location, self._io, self.catalog)
         return self._loaded[name]
 
+    def table_at(self, name: str, location: str) -> Table:
+        """The table as it was at a metadata file. Raises Refused if that is deleted."""
+        with asking(f"metadata {location} of table {name}"):
+            metadata = FromInputFile.table_metadata(self._io.new_input(location))
+        return Table(tuple(name.split(".")), metadata, location, self._io, self.catalog)
+
     def position(self, name: str, quarantine: str = "") -> Position | None:
         """The stream's position on ``main``; None before its first snapshot or its table. Without
         ``quarantine`` it does not say how many records of the newest batch are malformed.

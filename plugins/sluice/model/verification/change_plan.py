@@ -36,11 +36,11 @@ def change_id(run_id: str) -> str:
 @dataclass(frozen=True)
 class ChangePlan:
     """``rows_out``: offsets of rows that go, of REMOVE also out of the quarantine; ``sources_out``: ids of
-    sources all of whose rows go. ``rows_in``: offsets of records that are read from the topic, decoded and
-    loaded. ``reverts``: ids of the sources that count as reverted afterwards; ``redoes``: ids of the changes
-    that reverted what comes back. ``withheld``: also records that were sent to be withheld are published;
-    without it only those of sources that have rows in the table. ``changes``: number of published changes
-    that it was planned with; with more it is not made.
+    sources all of whose rows go. ``rows_in``: offsets of records that are read from the topic, or from the
+    quarantine if the topic has lost them, decoded and loaded. ``reverts``: ids of the sources that count as
+    reverted afterwards; ``redoes``: ids of the changes that reverted what comes back. ``withheld``: also
+    records that were sent to be withheld are published; without it only those of sources that have rows in
+    the table. ``changes``: number of published changes that it was planned with; with more it is not made.
     """
 
     id: str
@@ -114,7 +114,8 @@ class ChangeResult:
     the records that came; ``rejected``: of the records of the plan that are in quarantine. ``removed``:
     offsets that this change and earlier ones removed and none brought back; ``reverts``: id of a change ->
     what it reverted and none redid; ``records``: of the removed ones those that went singly. ``kept``: rows
-    that were written again, unchanged."""
+    that were written again, unchanged. ``recovered``: of the records of the plan those that were read from
+    the quarantine, since the topic had lost them."""
 
     id: str
     action: Action
@@ -128,6 +129,7 @@ class ChangeResult:
     files_added: int
     reverts: Mapping[str, Reverted] = field(default_factory=dict)
     records: Sequence[RemovedRecord] = ()
+    recovered: OffsetRanges = field(default_factory=OffsetRanges)
 
     @classmethod
     def none(cls) -> ChangeResult:
@@ -182,6 +184,7 @@ class ChangeResult:
                 for key, one in self.reverts.items()
             },
             "records": [[one.partition, one.offset, one.source_id, one.row] for one in self.records],
+            "recovered": self.recovered.to_json(),
         }
 
     @classmethod
@@ -202,11 +205,13 @@ class ChangeResult:
                 for key, one in document["reverts"].items()
             },
             [RemovedRecord(*values) for values in document["records"]],
+            OffsetRanges.from_json(document["recovered"]),
         )
 
     def message(self) -> str:
+        recovered = f"{self.recovered.count} read from the quarantine, " if self.recovered else ""
         return (
             f"{self.rows_out} rows out, {self.published.count} in, {self.rejected.count} in quarantine, "
-            f"{self.kept} written again unchanged; {self.files_removed} files removed, "
+            f"{recovered}{self.kept} written again unchanged; {self.files_removed} files removed, "
             f"{self.files_added} added"
         )

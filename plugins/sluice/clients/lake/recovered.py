@@ -1,0 +1,50 @@
+"""Records that a change read from the quarantine, compared with what the quarantine had before it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+from pyiceberg.expressions import And, EqualTo
+from pyiceberg.table import Table
+
+from sluice.clients.lake.arrow_sql import open_sql, quoted
+from sluice.clients.lake.files import OFFSET, PARTITION, ROW, SOURCE, overlapping, read
+from sluice.model.verification.ranges import OffsetRanges
+
+# A published row has these of its record, and one that was rejected again has the record.
+IDENTITY = ("_kafka_timestamp", SOURCE, ROW, "_source_base_offset")
+RECORD = (*IDENTITY, "_kafka_timestamp_type", "key", "value", "headers")
+_COMPARED = """
+    with pairs as (
+        select b.digest is distinct from n.digest as differs
+        from before b full join now n on b.partition = n.partition and b.number = n.number
+    )
+    select count(*) from pairs where differs
+"""
+
+
+def differences(before: Table, now: Table, offsets: OffsetRanges, columns: Sequence[str]) -> int:
+    """How many of these offsets do not have the same values in both: ``before`` is the quarantine, ``now``
+    the table or the quarantine. ``columns``: those that are compared."""
+    if not offsets:
+        return 0
+    shared = [name for name in columns if name in set(now.schema().column_names)]
+    pairs = [(p, start, until) for p, ranges in offsets.partitions.items() for start, until in ranges]
+    ranges = pa.table(
+        {name: pa.array([pair[n] for pair in pairs], pa.int64()) for n, name in enumerate(("p", "a", "b"))}
+    )
+    near = overlapping(offsets.bounds())
+    with open_sql() as sql:
+        for name, table in (("before", before), ("now", now)):
+            is_quarantine = "stage" in table.schema().column_names
+            rows = And(EqualTo("stage", "consumer"), near) if is_quarantine else near
+            # Only hashes are kept: the bytes may not fit into memory.
+            sql.rows(
+                f"create table {name} as select {PARTITION} as partition, {OFFSET} as number, "
+                f"hash({', '.join(map(quoted, shared))}) as digest from held where exists "
+                f"(select 1 from ranges where p = {PARTITION} and {OFFSET} >= a and {OFFSET} < b)",
+                held=read(table, rows, (PARTITION, OFFSET, *shared)),
+                ranges=ranges,
+            )
+        return int(sql.rows(_COMPARED)[0][0])

@@ -1,0 +1,47 @@
+"""Texts that every reader can read: valid UTF-8, and for reasons also printable."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+# Java's classes of characters that are not shown as such: controls, formats (such as those that turn the
+# direction of a line), half surrogate pairs, unassigned ones, and separators other than the space.
+_UNPRINTABLE = r"[\p{C}\p{Z}&&[^ ]]"
+MAX_REASON = 1_000
+# Half a pair, by its escape. A backslash that is escaped itself is no part of one.
+_HALF = r"\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]"
+
+
+def unreadable_json(text: Column) -> Column:
+    """Why no reader can read the texts of a JSON document as they were sent, or null. Java would replace the
+    half of a surrogate pair by a question mark."""
+    halves = F.replace(text, F.lit("\\\\"), F.lit("--")).rlike(_HALF)
+    return F.coalesce(
+        F.when(~F.is_valid_utf8(text), F.lit("not UTF-8")),
+        F.when(
+            (F.contains(text, F.lit("\\ud")) | F.contains(text, F.lit("\\uD"))) & halves,
+            F.lit("a text has half of a surrogate pair (an escape of D800 to DFFF alone)"),
+        ),
+    )
+
+
+def printable(text: Column) -> Column:
+    """A reason as every reader can show it, whatever it quotes: UTF-8, at most MAX_REASON characters, and
+    what is not printable by its number."""
+    valid = F.make_valid_utf8(text)
+    short = F.when(F.length(valid) > MAX_REASON, F.concat(F.left(valid, F.lit(MAX_REASON)), F.lit("…")))
+    cut = F.coalesce(short, valid)
+    escaped = F.transform(
+        F.split(cut, ""),
+        lambda one: F.when(one.rlike(_UNPRINTABLE), F.format_string("\\u%04x", F.ascii(one))).otherwise(one),
+    )
+    return F.when(cut.rlike(_UNPRINTABLE), F.array_join(escaped, "")).otherwise(cut)
+
+
+def quoted(value: Column) -> Column:
+    """Bytes for a reason, as text if they are one; at most 100 of them."""
+    text = F.substring(value, 1, 100).cast("string")
+    return F.when(F.is_valid_utf8(text), text).otherwise(
+        F.concat(F.lit("X'"), F.hex(F.substring(value, 1, 100)), F.lit("'"))
+    )
