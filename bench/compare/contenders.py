@@ -23,6 +23,7 @@ from sluice.clients.ledger import Ledger
 from sluice.clients.objects import Bucket
 from sluice.hooks import load_plan as plans
 from sluice.model.spec.ledger import run_key
+from sluice.model.spec.sending_rules import SendingRules
 from sluice.model.spec.stream import ENTRY_POINT
 from sluice.operators.load.produce import java_options
 
@@ -54,6 +55,7 @@ class Sluice:
             topic=topic,
             params={"source_prefix": prefix, "objects": []},
             defaults={"source_prefix": "", "objects": []},
+            rules=lambda: SendingRules.of(self.spec, kafka.max_message_bytes(topic)),
         )
         uri = ledger.uri(run_key(RUN_ID, "plan"))
         named = ("--name", f"sluice-{self.spec.name}-producer")

@@ -701,3 +701,22 @@ def test_killed_before_or_after_its_commit_it_is_made_once(
     assert not stream.quarantined()
     assert stream.state().changes.newest == ("r1",)
     assert not stream.state().rejected.count
+
+
+def test_of_a_source_that_was_sent_in_part_and_replaced_no_later_row_is_published(stream: Changing) -> None:
+    """Its producer was believed dead, and sends the rest after the change."""
+    stream.send_rows(A, 0, ["a0", "a1", "a2"])
+    stream.send_rows(B, 1, [f"b{number}" for number in range(5)], mark=WITHHELD_MARK)
+    stream.publish()
+    assert sorted(stream.texts().values()) == ["a0", "a1", "a2"]
+    parts = {"sources_out": (A,), "reverts": (A,), "closes": (A,), "rows_in": offsets({1: (0, 5)})}
+    stream.change(stream.plan("r1", Action.REPLACE, **parts, withheld=True))
+    corrected = {(1, number): f"b{number}" for number in range(5)}
+    assert stream.texts() == corrected
+    # Also for later writers, of which each reads what earlier ones have published and recorded.
+    for number in range(3):
+        stream.send_rows(A, 0, [f"a{number + 3}"], first=number + 3)
+        stream.publish()
+        assert stream.texts() == corrected
+    later = [(p, o) for p, o, reason in stream.quarantined() if reason.startswith("duplicate: ")]
+    assert later == [(0, 3), (0, 4), (0, 5)]

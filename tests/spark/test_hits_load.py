@@ -25,12 +25,16 @@ from sluice.model.spec.config import ConfigError
 from sluice.model.spec.generator import Generated, sequences
 from sluice.model.spec.ledger import run_key
 from sluice.model.spec.platform import CATALOG
+from sluice.model.spec.sending_rules import SendingRules
 from sluice.model.spec.stream import ENTRY_POINT
+from sluice.model.spec.topic import MAX_MESSAGE_BYTES
 from sluice.operators import forms
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.lake import tables
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.lake.tables import IncompatibleSchema
+from spark_jobs.common.producer.generated import generated_rows
+from spark_jobs.common.producer.run import Plan, produce
 from spark_jobs.isp_hits.generator import hits
 from tests.support.hits import DECLARED, Hits
 from tests.support.raising import raising
@@ -76,6 +80,7 @@ def sent(stream: Hits, services: Services) -> Sent:
         topic=DECLARED.topic.name,
         params=PARAMS,
         defaults=forms.defaults(DECLARED),
+        rules=lambda: SendingRules.of(DECLARED, MAX_MESSAGE_BYTES),
     )
     parameters = generator.parse(GENERATOR, plan["sources"][0]["parameters"], "x")
     put(stream, parameters, range(2 * RATE + 700))
@@ -204,3 +209,46 @@ def test_other_partitions_than_the_tables_are_refused(stream: Hits) -> None:
     ):
         with raising(ConfigError, words):
             tables.ensure(stream.spark, replace(stream.spec, partition_by=[wrong]), stream.struct)
+
+
+def test_a_hit_that_the_topic_does_not_take_is_quarantined_and_leaves_the_others_their_numbers(
+    stream: Hits, services: Services
+) -> None:
+    """Once, also if it is generated again."""
+    rows, partition_count = 100, DECLARED.topic.partitions
+    found = {"rows": rows, "seed": 8, "start_time": "2026-01-01T00:00:00Z", "duration_hours": 1}
+    parameters = generator.parse(GENERATOR, found, "x")
+    generated = hits(stream.spark.range(rows).toDF("row"), parameters).collect()
+    values: dict[int, bytearray | None] = {row["row"]: row["value"] for row in generated}
+    longest = sorted(len(value or b"") for value in values.values())[-6]
+    # That alone, of which the limits of topics are far.
+    rules = SendingRules.of(DECLARED, longest + 1024 + (longest + 1024) // 255)
+    assert longest <= rules.max_value_bytes < longest + 10
+    large = {row for row, value in values.items() if len(value or b"") > rules.max_value_bytes}
+    assert large
+    document = {
+        "source_id": parameters.source_id,
+        "parameters": dict(parameters.values),
+        "partition_count": partition_count,
+        "start_offsets": dict.fromkeys(map(str, range(partition_count)), 0),
+        "produced": False,
+        "rules": rules.to_document(),
+    }
+    for _ in range(2):
+        plan = Plan.from_document({"sources": [document]})
+        spec = replace(DECLARED, table=stream.spec.table)
+        produce(stream.spark, spec, services.stack.platform("producer"), plan, generated_rows)
+        records = stream.spark.read.format("kafka").options(
+            **services.spark_kafka(), subscribe=stream.spec.topic.name
+        )
+        keys = [bytes(row["key"]).decode() for row in records.load().select("key").collect()]
+        assert sorted(key for key in keys if key.startswith(parameters.source_id)) == sorted(
+            f"{parameters.source_id}:{row}:{row // partition_count}"
+            for row in range(rows)
+            if row not in large
+        )
+        aside = stream.spark.table(f"{CATALOG}.{stream.spec.quarantine_table}").where("stage = 'producer'")
+        rejected = {row["_source_row"]: (row["value"], row["reason"]) for row in aside.collect()}
+        assert {row: value for row, (value, _) in rejected.items()} == {row: values[row] for row in large}
+        assert aside.count() == len(large)
+        assert all(reason.startswith("too large: ") for _, reason in rejected.values())

@@ -18,6 +18,8 @@ from sluice.hooks import load_plan as plans
 from sluice.model.spec import stream as streams
 from sluice.model.spec.ledger import run_key
 from sluice.model.spec.platform import CATALOG
+from sluice.model.spec.sending_rules import SendingRules
+from sluice.model.spec.topic import MAX_MESSAGE_BYTES
 from sluice.operators import forms
 from spark_jobs.common.spark.session import catalog_options
 from tests.support.services import Services
@@ -47,6 +49,7 @@ def test_rows_that_are_on_the_topic_are_not_sent_again_and_bad_ones_go_to_quaran
         topic=TAXI.topic.name,
         params={"source_prefix": "objects_load/"},
         defaults=forms.defaults(TAXI),
+        rules=lambda: SendingRules.of(TAXI, MAX_MESSAGE_BYTES),
     )
     source = plan["sources"][0]["source_id"]
     # As an earlier attempt left it: of lane 3 all three rows, of lane 5 the first, and of no other.

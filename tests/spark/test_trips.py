@@ -28,7 +28,10 @@ GOOD = "2,02/08/2018 05:07:37 PM,2018-02-08 17:16:20,1,1.78,1,N,79,162,1,8.5,0.5
 
 
 def lines(spark: SparkSession, texts: list[str], undecodable: bool = False) -> DataFrame:
-    rows = [("a" * 16, "s3://source/x.csv", 10, n + 2, n, text, undecodable) for n, text in enumerate(texts)]
+    rows = [
+        ("a" * 16, "s3://source/x.csv", 10, n + 2, n, text, undecodable, False)
+        for n, text in enumerate(texts)
+    ]
     return spark.createDataFrame(rows, LINE_SCHEMA)
 
 

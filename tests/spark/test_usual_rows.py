@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -19,9 +20,12 @@ from pyspark.sql.types import (
     TimestampNTZType,
 )
 
+from sluice.model.spec.sending_rules import SendingRules
+from sluice.model.spec.stream import Csv
+from spark_jobs.common.kafka.avro import AvroSchema
 from spark_jobs.common.producer import csv
 from spark_jobs.common.producer.lines import Lines
-from spark_jobs.common.producer.objects import LINE_SCHEMA
+from spark_jobs.common.producer.objects import LINE_SCHEMA, encoded_rest
 from spark_jobs.common.producer.usual_rows import Column, Layout
 
 FORMATS = ("yyyy-MM-dd HH:mm:ss", "MM/dd/yyyy hh:mm:ss a", "dd.MM.yyyy'T'HH:mm:ss", "yyyyMMdd")
@@ -60,7 +64,7 @@ def check(spark: SparkSession, texts: Iterable[str]) -> list[tuple[str, dict[str
     """Assert that Spark's parser reads the usual ones of the lines into the same records; returns them."""
     lines = sorted({text for text in texts if text.strip() and "\n" not in text})
     usual, records = LAYOUT.usual(Lines("".join(f"{text}\n" for text in lines).encode()))
-    rows = [("a" * 16, "x", 1, row, row, text, False) for row, text in enumerate(lines)]
+    rows = [("a" * 16, "x", 1, row, row, text, False, False) for row, text in enumerate(lines)]
     parsed = csv.parse(spark.createDataFrame(rows, LINE_SCHEMA).coalesce(1), LAYOUT, RECORD)
     by_spark = parsed.orderBy("row").select("reason", "record").toArrow()
     reasons, expected = by_spark["reason"].to_pylist(), by_spark["record"].combine_chunks()
@@ -244,3 +248,43 @@ def test_other_patterns_are_left_to_spark(pattern: str, spark: SparkSession) -> 
     layout = Layout(1, (Column("time", "timestamp_ntz", 0, False),), "", (), (pattern, *FORMATS))
     usual, _ = layout.usual(Lines(b"2018-02-08 05:07:37\n"))
     assert not usual.any()
+
+
+def test_a_text_that_is_no_symbol_of_an_enum_is_an_error_of_its_row_alone(spark: SparkSession) -> None:
+    """Spark's Avro writer would fail the whole job, without the row's name."""
+    flag = {"type": "enum", "name": "Flag", "symbols": ["Y", "N"]}
+    fields = [{"name": "flag", "type": ["null", flag]}, {"name": "again", "type": "x.Flag"}]
+    schema = AvroSchema(json.dumps({"type": "record", "name": "R", "namespace": "x", "fields": fields}))
+    record = schema.struct(spark)
+    layout = csv.layout("flag,again", schema, record, Csv(), "x")
+    texts = ["Y,N", "X,Y", ",Y", "N,y"]
+    usual, _ = layout.usual(Lines("".join(f"{text}\n" for text in texts).encode()))
+    assert usual.tolist() == [True, False, True, False]
+    rows = [("a" * 16, "x", 1, row, row, text, False, False) for row, text in enumerate(texts)]
+    parsed = csv.parse(spark.createDataFrame(rows, LINE_SCHEMA).coalesce(1), layout, record)
+    encoded = encoded_rest(parsed, schema, SendingRules(1_000_000, "")).orderBy("row").collect()
+    assert [row["reason"] for row in encoded] == [
+        None,
+        "column flag: 'X' is not one of Y, N",
+        None,
+        "column again: 'y' is not one of Y, N",
+    ]
+    assert [row["value"] is None for row in encoded] == [False, True, False, True]
+
+
+@pytest.mark.parametrize("extra", [0, 1])
+def test_a_row_is_too_large_by_the_bytes_of_its_record_alone(extra: int, spark: SparkSession) -> None:
+    """At the limit, a byte behind it: which rows are usual is no matter."""
+    schema = AvroSchema('{"type": "record", "name": "R", "fields": [{"name": "text", "type": "string"}]}')
+    record, rules = schema.struct(spark), SendingRules(3_000, "")
+    # Two bytes of its length.
+    text = "ä" + "x" * (rules.max_value_bytes - 4 + extra)
+    layout = csv.layout("text", schema, record, Csv(), "x", rules.max_value_bytes)
+    usual, _ = layout.usual(Lines(f"{text}\n{'y' * layout.max_line}\n".encode()))
+    assert usual.tolist() == [False, True]
+    rows = spark.createDataFrame([("a" * 16, "x", 1, 0, 0, text, False, False)], LINE_SCHEMA)
+    (found,) = encoded_rest(csv.parse(rows, layout, record), schema, rules).collect()
+    assert len(found["value"]) == rules.max_value_bytes + extra
+    assert bool(found["reason"]) == bool(extra)
+    if extra:
+        assert str(len(found["value"])) in found["reason"]

@@ -18,6 +18,7 @@ from sqlalchemy.orm import Session
 
 from sluice.clients.objects import Bucket
 from sluice.hooks import load_plan as plans
+from sluice.model.spec.topic import MAX_MESSAGE_BYTES
 from sluice.model.verification.quarantine import WITHHELD_REASON
 from sluice.operators.load.produce import ProduceOperator
 from sluice.operators.load.published import WaitForPublishOperator
@@ -37,6 +38,7 @@ class Loads:
         self.ledger = ledger("nyc_taxi", self.s3)
         self.source = self.bucket("source")
         self.kafka, self.end = self, 0
+        self.max_bytes = MAX_MESSAGE_BYTES
         self.writer = WRITER
         self.commit([], kind="epoch-start")
 
@@ -45,6 +47,9 @@ class Loads:
 
     def ends(self, topic: str) -> dict[int, int]:
         return {0: self.end}
+
+    def max_message_bytes(self, topic: str) -> int:
+        return self.max_bytes
 
     def upload(self, name: str, rows: int = 3) -> None:
         lines = "\n".join(["header", *(f"{name} {row}" for row in range(rows))])

@@ -33,7 +33,7 @@ from sluice.model.error_codes import ErrorCode
 from sluice.model.health.heartbeat import Heartbeat, parse_heartbeat
 from sluice.model.json_record import JsonRecord
 from sluice.model.spec.platform import Kafka
-from sluice.model.spec.topic import BROKER_DEFAULT, Topic
+from sluice.model.spec.topic import BROKER_DEFAULT, MAX_MESSAGE_BYTES, Topic
 
 T = TypeVar("T")
 _DENIED = REFUSED_LOGIN | MISSING_RIGHT
@@ -166,6 +166,10 @@ class KafkaAdmin:
         age = int(config.get("retention.ms") or -1)
         deletes = "delete" in (config.get("cleanup.policy") or "delete").split(",")
         return age if deletes and age >= 0 else None
+
+    def max_message_bytes(self, topic: str) -> int:
+        """The largest batch of records that the topic takes."""
+        return int(self.config(topic).get("max.message.bytes") or MAX_MESSAGE_BYTES)
 
     def heartbeat(self, stream: str, component: str, topic: str) -> Heartbeat | None:
         """The newest heartbeat of a stream's component, from its group's offsets; None before the first.

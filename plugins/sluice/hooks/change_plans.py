@@ -18,6 +18,7 @@ from sluice.model.spec.ledger import (
     Document,
     load_ids_prefix,
     load_of,
+    produced_key,
     run_key,
 )
 from sluice.model.verification.change_plan import MAX_RECORDS, Action, ChangePlan, ChangeResult, change_id
@@ -144,8 +145,8 @@ class ChangePlanner:
         return self._made(Action.RETRY, rows_in=found, withheld=reason.startswith(WITHHELD))
 
     def revert(self, load: str) -> ChangePlan:
-        """Every row that the run ``load`` sent."""
-        sources = self._sources(load)
+        """Every row that the run ``load`` sent, also of what it did not send to its end."""
+        sources = self._sources(load, in_part=True)
         removed = self.removed().reverted_sources
         if again := {source["source_id"] for source in sources} & removed:
             raise _refused(
@@ -153,13 +154,16 @@ class ChangePlanner:
                 "nothing is left to do; action redo brings them back",
             )
         ranges = OffsetRanges()
+        in_part = tuple(sorted(source["source_id"] for source in sources if "ranges" not in source))
         for source in sources:
+            if source["source_id"] in in_part:
+                continue
             self._checked(plans.offsets_of(source))
             if plans.is_feed(source):
                 ranges = ranges.union(plans.offsets_of(source))
         ids = tuple(sorted(s["source_id"] for s in sources))
         others = tuple(sorted(s["source_id"] for s in sources if not plans.is_feed(s)))
-        return self._made(Action.REVERT, rows_out=ranges, sources_out=others, reverts=ids)
+        return self._made(Action.REVERT, rows_out=ranges, sources_out=others, reverts=ids, closes=in_part)
 
     def redo(self, load: str, *, is_partial: bool) -> ChangePlan:
         """What a revert of the run ``load`` removed."""
@@ -229,15 +233,9 @@ class ChangePlanner:
                 f"trigger {self.spec.name}_load with objects={newest.key} and withhold, then this again",
             )
         withheld = self._one_per_row(found.source_id)
-        for other in found.others:
-            run, is_sent = contents.run_of(other)
-            if not is_sent:
-                raise _refused(
-                    f"{newest.uri}: its older version {other.source_id} is not wholly sent, so the rest "
-                    "could come later",
-                    f"clear the produce task of run {run!r}, then this again",
-                )
         old = tuple(sorted(other.source_id for other in found.others))
+        # A row of these may still come, from a producer that was believed dead.
+        in_part = tuple(sorted(other.source_id for other in found.others if not contents.run_of(other)[1]))
         if not old:
             raise _refused(
                 f"{newest.uri}: no other content of it was loaded, or all of that is reverted",
@@ -252,7 +250,9 @@ class ChangePlanner:
                 f"{self.spec.table}, so its older rows would go and none come",
                 "look at the reasons in the quarantine, correct the file, and load it with withhold",
             )
-        return self._made(Action.REPLACE, sources_out=old, rows_in=withheld, reverts=old, withheld=True)
+        return self._made(
+            Action.REPLACE, sources_out=old, rows_in=withheld, reverts=old, closes=in_part, withheld=True
+        )
 
     def removed(self) -> ChangeResult:
         """The document of the newest change after which offsets are removed; an empty one without."""
@@ -349,15 +349,19 @@ class ChangePlanner:
         rows = And(EqualTo("stage", "consumer"), files.overlapping(asked.bounds()))
         return _ranges_of(files.read_offsets(table, files.committed_since(table, 0), rows)).intersect(asked)
 
-    def _sources(self, load: str) -> list[Document]:
-        """The sources that this run sent, with ``ranges``; of a backfill's run, those of all its loads."""
+    def _sources(self, load: str, *, in_part: bool = False) -> list[Document]:
+        """The sources that this run sent, with ``ranges``; of a backfill's run, those of all its loads.
+        ``in_part``: also those that it planned and did not send to their end, without ``ranges``."""
         keys = self.ledger.keys(load_ids_prefix(load))
         numbered = {name for key in keys if (name := load_of(key)) is not None}
         found, others = list[Document](), set[str]()
         for name in (load, *sorted(numbered)):
             plan = self.ledger.get(run_key(name, "plan"))
             sent = self.ledger.get(run_key(name, "produced"))
-            if plan is None or sent is None:
+            if plan is None:
+                continue
+            if sent is None:
+                found += self._unfinished(plan) if in_part else []
                 continue
             for source in plan["sources"]:
                 document = sent["sources"][source["source_id"]]
@@ -372,6 +376,15 @@ class ChangePlanner:
                 "give the run id of the load that sent them",
             )
         return found
+
+    def _unfinished(self, plan: Document) -> list[Document]:
+        return [
+            source
+            for source in plan["sources"]
+            if source["run_id"] == plan["run_id"]
+            and not plans.is_feed(source)
+            and self.ledger.get(produced_key(source["source_id"])) is None
+        ]
 
     def _rows_of(self, source_id: str) -> Any:
         """Its row numbers in the table, as a NumPy array."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from sluice.clients.ledger import Ledger
     from sluice.clients.objects import Bucket
     from sluice.hooks.load_plan import Heads
+    from sluice.model.spec.sending_rules import SendingRules
 
 ATTEMPTS = 5
 # The plan's params: they are the run's interval, not a form's values.
@@ -53,7 +54,15 @@ class IntervalFiles:
     verified: Callable[[], VerifiedSources]
     baseline: Callable[[str], Any]
 
-    def pin(self, kafka: KafkaAdmin, run_id: str, begin: datetime, topic: str, heads: Heads) -> Document:
+    def pin(
+        self,
+        kafka: KafkaAdmin,
+        run_id: str,
+        begin: datetime,
+        topic: str,
+        heads: Heads,
+        rules: Callable[[], SendingRules],
+    ) -> Document:
         """The run's newest plan if it has the files that are to be loaded now, or the next one.
 
         Raises Missing if the interval has no file, Refused for a file without a header line, Unreachable if
@@ -77,6 +86,7 @@ class IntervalFiles:
                 params=params,
                 defaults=FORM,
                 heads=heads,
+                rules=rules,
             )
             # Else another attempt of the task pinned it meanwhile, when there were other files.
             if _is_same(plan, found):

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from sluice.clients.lake.catalog import Head
     from sluice.clients.ledger import Ledger
     from sluice.clients.objects import Bucket, ObjectVersion
+    from sluice.model.spec.sending_rules import SendingRules
 
     # The newest snapshots of table and quarantine, by table.
     Heads = Callable[[], Mapping[str, Head]]
@@ -47,13 +48,15 @@ def pin(
     params: Mapping[str, Any],
     defaults: Mapping[str, Any],
     heads: Heads = dict,
+    rules: Callable[[], SendingRules] | None = None,
 ) -> Document:
     """The run's plan in the ledger, or a new one of ``sources(params in their normal form)``.
 
     ``sources`` leaves out verified ones (:func:`sluice.hooks.verified.without_verified`); the plan names
     their number. ``defaults``: of the params that choose the records. Raises Refused if the plan was made for
     others: the run id belonged to a run that was deleted, and its plan would pass without loading what is
-    requested now. Errors of ``sources`` are passed on.
+    requested now. Errors of ``sources`` are passed on. ``rules``: by which rows become records, of
+    the sources that are planned now.
     """
     from sluice.io.s3 import at_once
 
@@ -63,13 +66,13 @@ def pin(
         found = sources(requested)
         # Read once and before anything is sent: every row of these sources gets an offset at or after the
         # ends, and is in a file that is committed after the heads.
-        main = {name: asdict(head) for name, head in heads().items()}
+        more: Document = {"main": {name: asdict(head) for name, head in heads().items()}}
+        if rules is not None:
+            more["rules"] = rules().to_document()
         ends = kafka.ends(topic)
         planned = at_once(
             found,
-            lambda source: _plan_source(
-                ledger, {**source, "main": main}, topic=topic, ends=ends, run_id=run_id
-            ),
+            lambda source: _plan_source(ledger, {**source, **more}, topic=topic, ends=ends, run_id=run_id),
         )
         plan = {"run_id": run_id, "stream": ledger.stream, "topic": topic, "params": requested}
         new = found if isinstance(found, NewSources) else NewSources(found, {"count": 0})
@@ -108,7 +111,11 @@ def _check_params(
 
 
 def object_sources(
-    ledger: Ledger, bucket: Bucket, params: Mapping[str, Any], verified: VerifiedSources | None = None
+    ledger: Ledger,
+    bucket: Bucket,
+    params: Mapping[str, Any],
+    verified: VerifiedSources | None = None,
+    check: Callable[[ObjectContents, Sequence[Found]], None] = lambda *_: None,
 ) -> NewSources:
     """The object versions that ``params`` (source_prefix, objects) select, without verified ones (unless
     ``verify_again``). Without ``verified`` nothing is known of earlier loads.
@@ -117,7 +124,7 @@ def object_sources(
     ``uploaded_again``. With ``withhold`` each new one is ``withheld``: the stream leaves its records to a
     change. Raises Missing if an object does not exist, Refused if one has no header line, is to be withheld
     and replaces nothing, or has other content than what was loaded under its key, unless ``withhold`` or
-    ``load_changed_objects``.
+    ``load_changed_objects``. ``check`` may refuse what is to be published beside other contents.
     """
     objects = bucket.resolve(params.get("source_prefix") or "", params.get("objects") or ())
     by_id = {source.source_id: source for source in objects}
@@ -132,6 +139,8 @@ def object_sources(
     contents = ObjectContents(ledger, bucket, verified, is_asked)
 
     def choose(found: list[Found]) -> list[Found]:
+        if not withheld:
+            check(contents, found)
         if changed := [one for one in found if one.known is Known.CHANGED and not is_asked]:
             raise _changed(contents, changed)
         if withheld:

@@ -53,10 +53,12 @@ class ErrorCode(StrEnum):
     NO_EVENTS = "SLU-305", "No events in time"
     RUN_ID_REUSED = "SLU-306", "Run id has a plan for other params"
     OFFSETS_NOT_THERE = "SLU-307", "Offsets are not on the topic"
+    RULES_CHANGED = "SLU-308", "Load was planned by other rules"
     POSITION_UNKNOWN = "SLU-309", "Position of the feed is unknown"
     INTERVAL_EMPTY = "SLU-311", "Interval has no file"
     FILE_CORRECTED = "SLU-312", "Corrected file not loaded"
     KEY_ALREADY_LOADED = "SLU-313", "Object has other content than the one loaded before"
+    SENT_IN_PART = "SLU-314", "Older version of the object was sent in part"
     # Verification and reconciliation.
     LOAD_NOT_VERIFIED = "SLU-401", "Load verification failed"
     BATCH_NOT_VERIFIED = "SLU-402", "Batch verification failed"
@@ -119,6 +121,7 @@ PERMANENT = frozenset(
         ErrorCode.INVALID_HEADER,
         ErrorCode.OFFSETS_NOT_THERE,
         ErrorCode.POSITION_UNKNOWN,
+        ErrorCode.RULES_CHANGED,
         ErrorCode.ROWS_DIFFER,
         ErrorCode.CHANGE_REFUSED,
     }

@@ -26,8 +26,7 @@ FEED = "feed"
 # The value's length in bytes, if it was cut.
 EVENT_BYTES = "original-size"
 
-# A broker's default for max.message.bytes, and the part of it that is not the value.
-_BROKER_MAX_BYTES = 1_048_588
+# The part of a message that is not the value.
 _OVERHEAD_BYTES = 16 * 1024
 MAX_QUEUED_KIB = 64 * 1024
 BATCH_BYTES = 512 * 1024
@@ -97,7 +96,7 @@ class Sender:
         next_sequence: int,
     ) -> None:
         """``next_sequence``: of the first record."""
-        limit = int(topic.config.get("max.message.bytes", _BROKER_MAX_BYTES))
+        limit = topic.max_message_bytes
         self.max_bytes = max(limit - _OVERHEAD_BYTES, 1)
         self._topic, self._feed = topic.name, feed
         self._progress, self.next_sequence = progress, next_sequence

@@ -52,6 +52,22 @@ class AvroSchema:
             f["name"] for f in self.parsed["fields"] if f["type"] != "null" and not _is_optional(f["type"])
         ]
 
+    @property
+    def symbols(self) -> dict[str, tuple[str, ...]]:
+        """Field -> the texts that it may have, of those that are an enum. Another one is no error of its row
+        for Spark's writer, but of the whole job."""
+        enums: dict[str, tuple[str, ...]] = {}
+        found: dict[str, tuple[str, ...]] = {}
+        for field in self.parsed["fields"]:
+            for kind in field["type"] if isinstance(field["type"], list) else [field["type"]]:
+                if isinstance(kind, dict) and kind["type"] == "enum":
+                    space = kind.get("namespace", self.parsed.get("namespace", ""))
+                    enums[kind["name"]] = enums[f"{space}.{kind['name']}"] = tuple(kind["symbols"])
+                    found[field["name"]] = enums[kind["name"]]
+                elif isinstance(kind, str) and kind in enums:
+                    found[field["name"]] = enums[kind]
+        return found
+
     def framed(self, end: bytes = END) -> str:
         """The schema of a body with ``end`` behind it: ``record`` and ``end``."""
         # Names that no schema has; without a namespace, which its types would inherit.

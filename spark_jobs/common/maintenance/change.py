@@ -31,7 +31,7 @@ from sluice.model.spec import stream as streams
 from sluice.model.spec.platform import Platform
 from sluice.model.spec.stream import StreamSpec
 from sluice.model.verification.change_plan import ChangePlan, ChangeResult
-from sluice.model.verification.deduplication import loaded_from, possible_duplicates
+from sluice.model.verification.deduplication import LoadedRows, loaded_from, possible_duplicates
 from sluice.model.verification.offsets import needs_read, verify
 from sluice.model.verification.quarantine import DUPLICATE, WITHHELD
 from sluice.model.verification.ranges import IntervalSet, OffsetRanges
@@ -261,7 +261,8 @@ class Change:
                 time.sleep(QUARANTINE_SECONDS)
                 continue
             made = self._with_records(result, touched, left).after(self.plan, self.stream.removed_before(now))
-            address = self.stream.record(made, loaded_from(coming.written.runs))
+            closed = LoadedRows.all_of(self.plan.closes, now.ends)
+            address = self.stream.record(made, loaded_from(coming.written.runs).union(closed))
             summary = self.stream.summary(now, rejections, made, address)
 
             def of_head(found: int, expected: int | None = head, state: Said = summary) -> Said | None:

@@ -101,6 +101,13 @@ class ChangedStream:
         self._client.put_object(Bucket=bucket, Key=key, Body=body, ContentType="application/json")
         return address
 
+    def _offsets(self, now: StreamState, result: ChangeResult) -> OffsetRanges:
+        """With which the change's loaded rows count. Those of closed sources only once all is published that
+        is now: if the catalog is restored to before that, their records come again and are good."""
+        if self.plan.closes:
+            return OffsetRanges.from_ends(now.starts, now.ends)
+        return result.published.bounds()
+
     def summary(
         self,
         now: StreamState,
@@ -118,6 +125,6 @@ class ChangedStream:
             **after.summary(),
             "sluice.end-offsets": json.dumps(dict(sorted(now.ends.items()))),
             state.KIND: CHANGE,
-            state.CHANGE_OFFSETS: result.published.bounds().to_json(),
+            state.CHANGE_OFFSETS: self._offsets(now, result).to_json(),
             CHANGE_DOCUMENT: address,
         }

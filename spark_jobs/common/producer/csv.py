@@ -24,6 +24,7 @@ from pyspark.sql.types import (
 
 from sluice.model.error_codes import ErrorCode
 from sluice.model.messages import quoted
+from sluice.model.spec.sending_rules import MAX_REQUEST_BYTES
 from sluice.model.spec.stream import Csv
 from spark_jobs.common.kafka.avro import AvroSchema
 from spark_jobs.common.producer import usual_rows
@@ -54,7 +55,14 @@ def column_names(header: str, where: str) -> list[str]:
     return names
 
 
-def layout(header: str, schema: AvroSchema, record: StructType, declared: Csv, where: str) -> Layout:
+def layout(
+    header: str,
+    schema: AvroSchema,
+    record: StructType,
+    declared: Csv,
+    where: str,
+    max_value_bytes: int = MAX_REQUEST_BYTES,
+) -> Layout:
     """How the lines below a header become records of ``schema``, which Spark knows as ``record``.
 
     Columns are matched without case. A column of the schema alone is null, one of the header alone is a
@@ -85,14 +93,18 @@ def layout(header: str, schema: AvroSchema, record: StructType, declared: Csv, w
             raise TypeError(
                 f"no way from CSV text to {field.dataType.simpleString()}. Fix: add it to {__name__}"
             )
-    required = set(schema.required)
+    required, symbols = set(schema.required), schema.symbols
     columns = tuple(
         usual_rows.Column(
-            field.name, field.dataType.typeName(), at.get(field.name.lower()), field.name in required
+            field.name,
+            field.dataType.typeName(),
+            at.get(field.name.lower()),
+            field.name in required,
+            symbols.get(field.name, ()),
         )
         for field in record.fields
     )
-    return Layout(len(names), columns, rest, extra, tuple(declared.time_formats))
+    return Layout(len(names), columns, rest, extra, tuple(declared.time_formats), max_value_bytes)
 
 
 def parse(lines: DataFrame, layout: Layout, record: StructType) -> DataFrame:
@@ -110,7 +122,10 @@ def parse(lines: DataFrame, layout: Layout, record: StructType) -> DataFrame:
             return _map(layout.extra)
         if column.position is None:
             return F.lit(None).cast(kind)
-        return _typed(_cell(column.position), kind, layout.time_formats)
+        text = _cell(column.position)
+        if column.symbols:
+            return F.when(text.isin(*column.symbols), text)
+        return _typed(text, kind, layout.time_formats)
 
     typed = computed(texts, record=F.struct(*[value(column).alias(column.name) for column in layout.columns]))
     reasons = [_form(layout.width)]
@@ -119,7 +134,7 @@ def parse(lines: DataFrame, layout: Layout, record: StructType) -> DataFrame:
             continue
         text = _cell(column.position)
         wrong = text.isNotNull() & F.col("record")[column.name].isNull()
-        reasons.append(F.when(wrong, _says(record[column.name], text)))
+        reasons.append(F.when(wrong, _says(record[column.name], text, column.symbols)))
         if column.required:
             reasons.append(F.when(text.isNull(), F.lit(f"column {column.name} is empty")))
     return computed(typed, reason=F.coalesce(*reasons)).drop("_raw", "_cells")
@@ -141,9 +156,9 @@ def _form(columns: int) -> Column:
     )
 
 
-def _says(field: StructField, text: Column) -> Column:
+def _says(field: StructField, text: Column, symbols: Sequence[str]) -> Column:
     kind = {"integer": "an int", "long": "a long", "double": "a number"}.get(
-        field.dataType.typeName(), "a time"
+        field.dataType.typeName(), f"one of {', '.join(symbols)}" if symbols else "a time"
     )
     return F.concat(F.lit(f"column {field.name}: '"), F.substring(text, 1, 80), F.lit(f"' is not {kind}"))
 

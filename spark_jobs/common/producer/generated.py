@@ -8,11 +8,14 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from sluice.model.spec import generator
 from sluice.model.spec.generator import Generated
+from spark_jobs.common.lake import tables
+from spark_jobs.common.lake.source_quarantine import quarantine_rows
+from spark_jobs.common.producer.oversize import oversize
 from spark_jobs.common.spark.process import function
 
 if TYPE_CHECKING:
@@ -38,6 +41,20 @@ def generated_rows(job: Job) -> Iterator[DataFrame]:
         yield from _slices(job, parameters, document["partition_count"], generate)
 
 
+def _quarantine(job: Job, parameters: Generated, rows: DataFrame) -> None:
+    # A row that is not sent leaves a hole in the sequence numbers, which depend on the row alone.
+    tables.create(job.spark, job.spec.quarantine_table, tables.QUARANTINE)
+    bad = rows.select(
+        "source_id",
+        "row",
+        "reason",
+        F.col("value").alias("text"),
+        F.lit(None).cast("string").alias("object"),
+        F.lit(None).cast("bigint").alias("line"),
+    )
+    quarantine_rows(job.spark, job.spec, bad, [parameters.source_id])
+
+
 def _slices(job: Job, parameters: Generated, partition_count: int, generate: Generate) -> Iterator[DataFrame]:
     sent = job.sent[parameters.source_id]
     pending = deque(
@@ -52,6 +69,7 @@ def _slices(job: Job, parameters: Generated, partition_count: int, generate: Gen
             time.sleep(max(0.0, started_at + done / rate - time.monotonic()))
         due = (time.monotonic() - started_at) * rate
         first, until = generator.next_range(pending, done, due)
+        counts = Observation()
         numbers = job.spark.range(first, until, 1, parameters.tasks(until - first)).toDF("row")
         rows = numbers.select(
             "row",
@@ -59,7 +77,10 @@ def _slices(job: Job, parameters: Generated, partition_count: int, generate: Gen
             (F.col("row") % partition_count).cast("int").alias("target_partition"),
             F.expr(f"row div {partition_count}").alias("sequence"),
         )
-        yield generate(rows, parameters)
+        reasoned = generate(rows, parameters).withColumn("reason", oversize(job.plan.rules))
+        yield reasoned.observe(counts, F.count("reason").alias("oversize")).where("reason is null")
+        if counts.get["oversize"]:
+            _quarantine(job, parameters, reasoned.where("reason is not null"))
         done += until - first
     seconds = time.monotonic() - started_at
     log.info(

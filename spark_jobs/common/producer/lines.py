@@ -23,8 +23,8 @@ Mask = NDArray[np.bool_]
 HEAD_BYTES = 64 * 1024
 READ_BYTES = 1 << 20
 BLOCK_BYTES = 4 << 20
-# Longer lines are left to Spark's parser, whose buffer they may exceed.
-_MAX_LINE = 64 * 1024
+# Of a longer line one byte more is read, and its row is rejected.
+MAX_LINE_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -107,9 +107,10 @@ class Lines:
             return self.data
         return self.bytes[np.repeat(mask, self.ends - self.starts + 1)].tobytes()
 
-    def plain(self, width: int) -> Mask:
-        """Which lines have this number of cells, and nothing that a CSV parser interprets."""
-        plain = (self.count(",") == width - 1) & (self.ends - self.starts <= _MAX_LINE)
+    def plain(self, width: int, max_line: int) -> Mask:
+        """Which lines have this number of cells, at most ``max_line`` bytes, and nothing that a CSV parser
+        interprets."""
+        plain = (self.count(",") == width - 1) & (self.ends - self.starts <= max_line)
         for char in '"\r\0':
             if char.encode() in self.data:
                 plain &= ~self.has(char)
@@ -156,10 +157,25 @@ def blocks(client: Any, source: SourceObject) -> Iterator[Block]:
             ) from error
 
 
+def _chunks(reader: Any) -> Iterator[bytes]:
+    """What ``reader`` has, without what follows MAX_LINE_BYTES + 1 of a line: memory is bounded."""
+    # Of the line that the chunks end in.
+    length = 0
+    while chunk := reader.read1(READ_BYTES):
+        first = chunk.find(b"\n")
+        over = length + (len(chunk) if first < 0 else first) - MAX_LINE_BYTES - 1
+        length = length + len(chunk) if first < 0 else len(chunk) - chunk.rindex(b"\n") - 1
+        if over > 0:
+            end = len(chunk) if first < 0 else first
+            chunk = chunk[: max(end - over, 0)] + chunk[end:]
+            length = MAX_LINE_BYTES + 1 if first < 0 else length
+        yield chunk
+
+
 def _whole_lines(reader: Any) -> Iterator[bytes]:
     chunks, size = list[bytes](), 0
     try:
-        while chunk := reader.read1(READ_BYTES):
+        for chunk in _chunks(reader):
             chunks.append(chunk)
             size += len(chunk)
             if size >= BLOCK_BYTES and b"\n" in chunk:

@@ -19,13 +19,16 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
 from sluice.io.s3 import connect
 from sluice.model.spec import platform as platforms
+from sluice.model.spec.sending_rules import SendingRules
 from spark_jobs.common.kafka import keys
-from spark_jobs.common.kafka.avro import Schemas, schema_headers
+from spark_jobs.common.kafka.avro import AvroSchema, Schemas, schema_headers
 from spark_jobs.common.lake import tables
 from spark_jobs.common.lake.source_quarantine import quarantine_rows
 from spark_jobs.common.producer import csv
-from spark_jobs.common.producer.lines import Block, SourceObject, blocks, header_line
+from spark_jobs.common.producer.lines import MAX_LINE_BYTES, Block, SourceObject, blocks, header_line
+from spark_jobs.common.producer.oversize import oversize
 from spark_jobs.common.producer.usual_rows import Layout
+from spark_jobs.common.spark.columns import computed
 
 if TYPE_CHECKING:
     from spark_jobs.common.producer.run import Job
@@ -34,7 +37,7 @@ log = logging.getLogger(__name__)
 
 LINE_SCHEMA = (
     "source_id string, object string, partition_count int, line bigint, row bigint, text string, "
-    "undecodable boolean"
+    "undecodable boolean, cut boolean"
 )
 # Of a text's copies in memory.
 LINES_PER_BATCH = 20_000
@@ -77,16 +80,18 @@ class Reading:
 
     def rest(self, client: Any) -> Iterator[pa.RecordBatch]:
         """The rows from ``first_other`` on, as LINE_SCHEMA. Bytes that are not UTF-8 are escaped, and the
-        line is ``undecodable``."""
+        line is ``undecodable``; of one that is ``cut`` the rest is not read."""
         for block in blocks(client, self.source):
             first = max(self.first_other - int(block.rows[0]), 0)
             for start in range(first, len(block.lines), LINES_PER_BATCH):
                 yield self._lines(block, start, min(start + LINES_PER_BATCH, len(block.lines)))
 
     def _lines(self, block: Block, start: int, until: int) -> pa.RecordBatch:
-        texts, undecodable = list[str](), list[bool]()
+        texts, undecodable, cut = list[str](), list[bool](), list[bool]()
         for number in range(start, until):
             raw = block.lines[number].rstrip(b"\r")
+            cut.append(len(raw) > MAX_LINE_BYTES)
+            raw = raw[:MAX_LINE_BYTES]
             try:
                 texts.append(raw.decode())
                 undecodable.append(False)
@@ -102,9 +107,10 @@ class Reading:
             pa.array(block.rows[start:until]),
             pa.array(texts, pa.string()),
             pa.array(undecodable, pa.bool_()),
+            pa.array(cut, pa.bool_()),
         ]
         return pa.RecordBatch.from_arrays(
-            columns, ["source_id", "object", "partition_count", "line", "row", "text", "undecodable"]
+            columns, ["source_id", "object", "partition_count", "line", "row", "text", "undecodable", "cut"]
         )
 
 
@@ -156,14 +162,16 @@ def object_rows(job: Job) -> Iterator[DataFrame]:
     """
     threading.Thread(target=start_worker, args=(job.spark,), name="start-worker", daemon=True).start()
     schema = Schemas.load(job.spec.schema_file).current
-    record = schema.struct(job.spark)
+    record, rules = schema.struct(job.spark), job.plan.rules
     layouts: dict[str, Layout] = {}
     readings = []
     for document in job.plan.sources:
         source = SourceObject(**{field.name: document[field.name] for field in fields(SourceObject)})
         header = header_line(job.platform, source)
         if header not in layouts:
-            layouts[header] = csv.layout(header, schema, record, job.spec.csv, source.uri)
+            layouts[header] = csv.layout(
+                header, schema, record, job.spec.csv, source.uri, rules.max_value_bytes
+            )
         readings.append(Reading(source, layouts[header]))
     encoded = {"value": to_avro("record", schema.text), "headers": schema_headers(schema)}
     counts, ends = Observation(), F.when(F.col("record").isNull(), F.concat_ws(":", "source_id", "row"))
@@ -181,18 +189,29 @@ def object_rows(job: Job) -> Iterator[DataFrame]:
         for reading in readings
         if reading.source.source_id in ended
     ]
-    parsed = parse_rest(job.spark, rest, record)
+    parsed = encoded_rest(parse_rest(job.spark, rest, record), schema, rules)
     counts = Observation()
     placed = keys.with_partition_and_sequence(
         parsed.observe(counts, F.count(F.lit(1)).alias("rows"), F.count("reason").alias("malformed"))
     )
-    yield placed.where("reason is null").withColumns(encoded)
+    yield placed.where("reason is null").withColumn("headers", schema_headers(schema))
     malformed = counts.get["malformed"]
     log.info("rows read rows=%d malformed=%d", sent + counts.get["rows"], malformed)
     if malformed:
         tables.create(job.spark, job.spec.quarantine_table, tables.QUARANTINE)
         bad = parsed.where("reason is not null")
         quarantine_rows(job.spark, job.spec, bad, sorted(job.plan.start_offsets))
+
+
+def encoded_rest(parsed: DataFrame, schema: AvroSchema, rules: SendingRules) -> DataFrame:
+    """The rows of :func:`parse_rest` with the record's ``value``, and a ``reason`` also for those that are
+    not sent for their size."""
+    value = F.when(F.col("reason").isNull(), to_avro("record", schema.text))
+    cut = F.when(
+        F.col("cut"), F.lit(f"too large: the line has more than {MAX_LINE_BYTES} bytes; these are its first")
+    )
+    encoded = computed(parsed, value=value)
+    return encoded.withColumn("reason", F.coalesce(cut, "reason", oversize(rules)))
 
 
 def parse_rest(spark: SparkSession, readings: Sequence[Reading], record: StructType) -> DataFrame:

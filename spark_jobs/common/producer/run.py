@@ -17,9 +17,11 @@ from pyspark.sql import functions as F
 
 from sluice.io.kafka import topic_offsets
 from sluice.io.s3 import connect, read_json
+from sluice.model.error_codes import ErrorCode
 from sluice.model.spec import platform as platforms
 from sluice.model.spec import stream as streams
 from sluice.model.spec.platform import Platform
+from sluice.model.spec.sending_rules import SendingRules, changed_message
 from sluice.model.spec.stream import StreamSpec
 from sluice.model.verification.deduplication import LoadedRows, loaded_from
 from sluice.model.verification.ranges import OffsetRanges
@@ -36,12 +38,22 @@ SINK = {
     "kafka.acks": "all",
     "kafka.enable.idempotence": "true",
     "kafka.compression.type": "zstd",
-    "kafka.batch.size": str(512 * 1024),
     "kafka.linger.ms": "20",
     # Of a broker's restart; a failure after it fails the attempt, and the next one resumes.
     "kafka.delivery.timeout.ms": "300000",
     "kafka.request.timeout.ms": "30000",
 }
+
+
+BATCH_BYTES = 512 * 1024
+
+
+def sink(rules: SendingRules) -> dict[str, str]:
+    """The options of Spark's Kafka sink but for the connection."""
+    return SINK | {
+        "kafka.batch.size": str(min(BATCH_BYTES, rules.max_message_bytes)),
+        "kafka.max.request.size": str(rules.max_message_bytes),
+    }
 
 
 @dataclass(frozen=True)
@@ -57,6 +69,11 @@ class Plan:
     @property
     def partition_count(self) -> int:
         return max(source["partition_count"] for source in self.sources)
+
+    @property
+    def rules(self) -> SendingRules:
+        """By which all of them are planned; see :func:`check_rules`."""
+        return SendingRules.from_document(self.sources[0]["rules"])
 
     @property
     def withheld(self) -> frozenset[str]:
@@ -83,6 +100,23 @@ class Job:
     sent: LoadedRows
 
 
+class RulesChanged(RuntimeError):
+    """A source was planned by other rules than those of this process, or of the plan's other sources."""
+
+    code = ErrorCode.RULES_CHANGED
+
+
+def check_rules(spec: StreamSpec, plan: Plan) -> None:
+    """Raises RulesChanged. Airflow has checked the rules of its own code and of the topic's limit."""
+    rules = SendingRules.of(spec, plan.rules.max_message_bytes)
+    for source in plan.sources:
+        if differences := rules.differences(source["rules"]):
+            name = source.get("key") or f"source {source['source_id']}"
+            raise RulesChanged(
+                changed_message(name, differences, "use one version of Sluice and of the stream")
+            )
+
+
 # The rows of a plan's sources, in frames that are sent in turn: `source_id`, `row`, `target_partition`,
 # `sequence`, the record's `value`, optionally its `headers`.
 Rows = Callable[[Job], Iterator[DataFrame]]
@@ -98,6 +132,7 @@ def main(name: str, rows: Rows, options: Sequence[str]) -> int:
     plan = Plan.from_document(read_json(connect(platform.s3), args.plan))
     log.info("plan read topic=%s sources=%d", spec.topic.name, len(plan.sources))
     if plan.sources:
+        check_rules(spec, plan)
         spark = session.start(f"sluice {name} producer", platform, plan.partition_count)
         # Not stopped: the end of the process does it, and need not wait a second for PySpark's own servers.
         produce(spark, spec, platform, plan, rows)
@@ -109,7 +144,7 @@ def produce(spark: SparkSession, spec: StreamSpec, platform: Platform, plan: Pla
     # With Spark's older path to the Kafka sink, Observation.get never returns.
     spark.conf.set("spark.sql.sources.useV1SourceList", "")
     sent = sent_rows(spark, spec, platform, plan)
-    options = session.kafka_options(platform.kafka) | SINK | {"topic": spec.topic.name}
+    options = session.kafka_options(platform.kafka) | sink(plan.rules) | {"topic": spec.topic.name}
     for frame in rows(Job(spark, spec, platform, plan, sent)):
         # A join would change the rows' order, and no file's bounds would be conclusive.
         rest = frame.where(~deduplicate.is_loaded(sent, sent.sources, "source_id", "target_partition"))

@@ -18,8 +18,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyarrow import csv
 
+from sluice.model.spec.sending_rules import MAX_REQUEST_BYTES
 from spark_jobs.common.producer.lines import Lines, Mask
 
+# Longer lines are left to Spark's parser, whose buffer they may exceed.
+_MAX_LINE = 64 * 1024
 _NUMBER = r"^[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]{1,3})?$"
 # Of these, a double has no neighbour within the six digits after which Spark rounds.
 _MAX_INT = 2**31 - 1
@@ -104,28 +107,38 @@ class TimeFormat:
 
 @dataclass(frozen=True)
 class Column:
-    """A field of the record. ``kind``: Spark's name of its type; ``position``: in the lines, or None."""
+    """A field of the record. ``kind``: Spark's name of its type; ``position``: in the lines, or None;
+    ``symbols``: the only texts of an enum."""
 
     name: str
     kind: str
     position: int | None
     required: bool
+    symbols: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Layout:
     """How lines become records. ``width``: the lines' number of columns; ``rest``: the name of the record's
-    map, with the columns that go there as (name, position)."""
+    map, with the columns that go there as (name, position). ``max_value_bytes``: of a record that is sent."""
 
     width: int
     columns: tuple[Column, ...]
     rest: str
     extra: tuple[tuple[str, int], ...]
     time_formats: tuple[str, ...]
+    max_value_bytes: int = MAX_REQUEST_BYTES
+
+    @property
+    def max_line(self) -> int:
+        """Bytes of a line of which the record's value surely has ``max_value_bytes`` at most: each value may
+        be longer than its text by 12 bytes, and names of extra columns come from the header."""
+        names = sum(len(name.encode()) + 12 for name, _ in self.extra)
+        return min(_MAX_LINE, self.max_value_bytes - 12 * len(self.columns) - names - 12)
 
     def usual(self, lines: Lines) -> tuple[Mask, pa.StructArray]:
         """Which lines are in their usual form, and the records of those."""
-        usual = lines.plain(self.width)
+        usual = lines.plain(self.width, self.max_line)
         cells = _cells(lines.only(usual), self.width)
         count = len(cells[0]) if cells else 0
         fine = np.ones(count, bool)
@@ -141,6 +154,9 @@ class Layout:
             else:
                 array, odd = _CONVERT[column.kind](cells[column.position], formats)
                 fine &= ~odd
+                if column.symbols:
+                    is_symbol = pc.is_in(array, pa.array(column.symbols, pa.string()))
+                    fine &= ~_valid(array) | is_symbol.to_numpy(zero_copy_only=False)
                 if column.required and array.null_count:
                     fine &= _valid(array)
             arrays.append(array)

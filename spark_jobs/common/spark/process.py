@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 _IN_WORKER = re.compile(r"((?:spark_jobs|sluice)\.[\w.]+)\.(\w+): (.+)")
 # Of Iceberg's S3InputStream. Other files, such as a checkpoint's, are not in these folders.
 _MISSING_FILE = re.compile(r"Location does not exist: (s3[an]?://\S+/(?:metadata|data)/\S+)")
+# Of Py4J and of Java's stack traces, in which the last cause is the first error.
+_FAILED_CALL, _CAUSE = "An error occurred while calling", "Caused by: "
 # Set by sluice.runtime.parent for its component.
 PARENT_PID = "SLUICE_PARENT_PID"
 
@@ -149,6 +151,9 @@ def failure_line(error: Exception) -> str:
             code = getattr(getattr(importlib.import_module(match[1]), match[2], None), "code", None)
             if isinstance(code, ErrorCode):
                 return f"{code} {match[2]}: {match[3]}"
+    if text := java_cause(error):
+        # The class of that is Py4J's.
+        return f"{code_of(error)} {text}"
     return f"{code_of(error)} {type(error).__name__}: {first_line(error)}"
 
 
@@ -164,6 +169,16 @@ def first_line(error: Exception) -> str:
     condition = getattr(error, "getCondition", lambda: None)()
     message = str(error).strip().splitlines()
     return f"{condition or ''} {message[0] if message else ''}".strip()
+
+
+def java_cause(error: Exception) -> str:
+    """Class and message of the first Java error behind one of Py4J, whose own only says which call failed;
+    empty for another error."""
+    lines = str(error).strip().splitlines()
+    if not lines or not lines[0].startswith(_FAILED_CALL):
+        return ""
+    named = [line.removeprefix(_CAUSE) for line in lines if line.startswith(_CAUSE)]
+    return (named or [line.lstrip(": ") for line in lines[1:2]] or [lines[0]])[-1]
 
 
 def function(spec: StreamSpec, reference: str) -> Callable[..., Any]:

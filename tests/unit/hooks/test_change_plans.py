@@ -320,14 +320,36 @@ def test_a_replace_that_would_bring_nothing_is_refused(world: World, monkeypatch
     world.refused("older rows would go and none come", action="replace", object="nyc_taxi/a.csv")
 
 
-def test_an_older_version_that_is_not_wholly_sent_is_not_replaced(world: World) -> None:
+def test_an_older_version_that_is_sent_in_part_is_replaced_and_closed(world: World) -> None:
+    """Its file may be corrupt, so it is never sent to its end; a row that comes later is not published."""
     old = world.source("a")
     world.loads.upload("a", rows=4)
     world.loads.load("corrected", objects=["nyc_taxi/a.csv"], withhold=True)
     del world.loads.s3.objects["w", f"ledger/nyc_taxi/{produced_key(old)}"]
-    world.refused(
-        "is not wholly sent", "produce task of run 'load-a'", action="replace", object="nyc_taxi/a.csv"
-    )
+    plan = world.plan(action="replace", object="nyc_taxi/a.csv")
+    assert (plan.sources_out, plan.reverts, plan.closes) == ((old,), (old,), (old,))
+    assert plan.rows_in.count == 4
+    assert ChangePlan.from_document(plan.to_document()) == plan
+
+
+def test_a_load_that_was_sent_in_part_is_reverted_and_closed(world: World) -> None:
+    old = world.source("a")
+    for name in (produced_key(old), "runs/load-a/produced.json"):
+        del world.loads.s3.objects["w", f"ledger/nyc_taxi/{name}"]
+    plan = world.plan(action="revert", load="load-a")
+    assert (plan.sources_out, plan.reverts, plan.closes) == ((old,), (old,), (old,))
+    world.refused("is not known", action="redo", load="load-a")
+
+
+def test_what_a_change_took_out_before_it_was_sent_to_its_end_is_not_sent_on(world: World) -> None:
+    old = world.source("a")
+    for name in (produced_key(old), "runs/load-a/produced.json"):
+        del world.loads.s3.objects["w", f"ledger/nyc_taxi/{name}"]
+    world.reverted("a", old)
+    end = world.loads.end
+    with raising(Exception, "SLU-314", "a change took the rows", "Fix: trigger a new run"):
+        world.loads.produce("load-a", objects=["nyc_taxi/a.csv"])
+    assert world.loads.end == end
 
 
 def test_a_source_is_sent_as_it_was_planned_first(world: World) -> None:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 # Replication factor: the broker's default.
 BROKER_DEFAULT = -1
+# A broker's default of max.message.bytes.
+MAX_MESSAGE_BYTES = 1_048_588
 # By the broker's clock: a record's timestamp is its arrival, whatever its sender's clock says.
 TIMESTAMP_TYPE, LOG_APPEND_TIME = "message.timestamp.type", "LogAppendTime"
 
@@ -19,6 +21,11 @@ class Topic:
     partitions: int
     replication_factor: int = BROKER_DEFAULT
     config: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def max_message_bytes(self) -> int:
+        """The largest batch of records that it takes, as declared, or by a broker's default."""
+        return int(self.config.get("max.message.bytes", MAX_MESSAGE_BYTES))
 
 
 # Progress of every stream's queries; provisioned by each load. The broker deletes whole segments only.

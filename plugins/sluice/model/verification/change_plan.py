@@ -38,9 +38,10 @@ class ChangePlan:
     """``rows_out``: offsets of rows that go, of REMOVE also out of the quarantine; ``sources_out``: ids of
     sources all of whose rows go. ``rows_in``: offsets of records that are read from the topic, or from the
     quarantine if the topic has lost them, decoded and loaded. ``reverts``: ids of the sources that count as
-    reverted afterwards; ``redoes``: ids of the changes that reverted what comes back. ``withheld``: also
-    records that were sent to be withheld are published; without it only those of sources that have rows in
-    the table. ``changes``: number of published changes that it was planned with; with more it is not made.
+    reverted afterwards; ``redoes``: ids of the changes that reverted what comes back. ``closes``: of
+    ``sources_out``, those that were sent in part: the stream publishes no further row of them. ``withheld``:
+    also records that were sent to be withheld are published; without it only those of sources that have rows
+    in the table. ``changes``: number of published changes that it was planned with; with more it is not made.
     """
 
     id: str
@@ -51,6 +52,7 @@ class ChangePlan:
     rows_in: OffsetRanges = field(default_factory=OffsetRanges)
     reverts: tuple[str, ...] = ()
     redoes: tuple[str, ...] = ()
+    closes: tuple[str, ...] = ()
     withheld: bool = False
     changes: int = 0
 
@@ -69,6 +71,7 @@ class ChangePlan:
             "rows_in": self.rows_in.to_json(),
             "reverts": list(self.reverts),
             "redoes": list(self.redoes),
+            "closes": list(self.closes),
             "withheld": self.withheld,
             "changes": self.changes,
         }
@@ -84,6 +87,7 @@ class ChangePlan:
             OffsetRanges.from_json(document["rows_in"]),
             tuple(document["reverts"]),
             tuple(document["redoes"]),
+            tuple(document["closes"]),
             document["withheld"],
             document["changes"],
         )

@@ -23,11 +23,21 @@ class Run:
     records: int
 
 
+# Above every sequence number (KEY_PATTERN).
+_MAX_SEQUENCE = 10**18
+
+
 @dataclass(frozen=True)
 class LoadedRows:
     """Source id -> published sequence numbers per target partition, which is the topic partition."""
 
     sources: Mapping[str, OffsetRanges] = field(default_factory=dict)
+
+    @classmethod
+    def all_of(cls, source_ids: Iterable[str], partitions: Iterable[int]) -> LoadedRows:
+        """Every row that these sources can have: whatever comes of them is a duplicate."""
+        every = OffsetRanges.of({partition: [(0, _MAX_SEQUENCE)] for partition in partitions})
+        return cls(dict.fromkeys(source_ids, every))
 
     def __getitem__(self, source_id: str) -> OffsetRanges:
         return self.sources.get(source_id, OffsetRanges())

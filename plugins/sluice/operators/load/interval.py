@@ -45,6 +45,8 @@ class ProduceIntervalOperator(ProduceOperator):
 
     does = "sends every record of the interval's files to the topic, each with its identity"
     fails_if = "the interval has no file, or one is corrupt or refused"
+    # Each attempt looks for other versions and changes.
+    is_planned_now = True
 
     def plan(self, context: Context) -> Document:
         if self.spec.backfill is None:
@@ -70,6 +72,7 @@ class ProduceIntervalOperator(ProduceOperator):
             begin,
             spec.topic.name,
             heads=lambda: hook.lake.heads(spec.table, spec.quarantine_table),
+            rules=self.rules,
         )
         self.log.info(
             "interval planned: load=%s pattern=%s files=%d verified_before=%d corrected=%d",

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
+from airflow.sdk.exceptions import AirflowException
+
+from sluice.clients.errors import ClientError
 from sluice.hooks import load_plan as plans
+from sluice.hooks import partly_sent
 from sluice.hooks.failures import final_failures
+from sluice.hooks.object_contents import ObjectContents
 from sluice.hooks.verified import VerifiedSources, without_verified
 from sluice.model.spec.ledger import Document, run_key
+from sluice.model.spec.sending_rules import SendingRules
 from sluice.operators import forms
 from sluice.operators.spark_job import SparkJobOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+    from sluice.clients.objects import Bucket
 
 SMALL_JOB_BYTES = 64 * 1024 * 1024
 # Bytes of CSV for one of gzip, as of the sample.
@@ -50,6 +59,9 @@ class ProduceOperator(SparkJobOperator):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(job="producer", **kwargs)
 
+    # Whether this attempt made the plan.
+    is_planned_now = False
+
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         with final_failures():
             kafka, topic = self.platform_hook.kafka, self.spec.topic.name
@@ -60,9 +72,10 @@ class ProduceOperator(SparkJobOperator):
             # Usually the first tells; the job and `complete` leave out what is sent.
             pending = next(plans.pending(self.ledger, plan), None)
             if pending:
+                self._check(plan)
                 self.log.info("pending: %s source_id=%s", plans.name_of(pending), pending["source_id"])
                 self.conf = {**(self.conf or {}), **java_options(plan["sources"])}
-                self.submit(context, ["--plan", address])
+                self._send(context, plan, address)
             else:
                 self.log.info(
                     "job not started: all %d sources were sent before, %d were verified before",
@@ -82,6 +95,7 @@ class ProduceOperator(SparkJobOperator):
             params=context["params"],
             defaults=forms.defaults(self.spec),
             heads=lambda: self.platform_hook.lake.heads(self.spec.table, self.spec.quarantine_table),
+            rules=self.rules,
         )
 
     def _name_again(self, plan: Document) -> None:
@@ -93,11 +107,45 @@ class ProduceOperator(SparkJobOperator):
                 one["is_reverted"],
             )  # fmt: skip
 
+    def rules(self) -> SendingRules:
+        """Those by which rows become records now."""
+        kafka, topic = self.platform_hook.kafka, self.spec.topic.name
+        return SendingRules.of(self.spec, kafka.max_message_bytes(topic))
+
+    def _check(self, plan: Document) -> None:
+        partly_sent.check_rules(plan, self.rules(), self.stream)
+        if not self.is_planned_now:
+            contents = ObjectContents(self.ledger, self._source(), self._verified())
+            partly_sent.check_resumed(contents, plan)
+
+    def _send(self, context: Context, plan: Document, address: str) -> None:
+        try:
+            self.submit(context, ["--plan", address])
+        except AirflowException as error:
+            hint = partly_sent.failure_hint(plan, self._ends(), self.stream)
+            raise type(error)(f"{error}{hint}") from None
+
+    def _ends(self) -> dict[int, int] | None:
+        """The topic's end offsets; None if Kafka, which may have failed the job, does not tell."""
+        try:
+            return self.platform_hook.kafka.ends(self.spec.topic.name)
+        except ClientError as error:
+            self.log.warning("end offsets not read: %s", error)
+            return None
+
+    def _verified(self) -> VerifiedSources:
+        return VerifiedSources(self.ledger, self.platform_hook.lake, self.spec.table)
+
+    def _source(self) -> Bucket:
+        return self.platform_hook.source.within(self.spec.source_prefix)
+
     def _sources(self, context: Context, params: Document) -> list[Document]:
-        verified = VerifiedSources(self.ledger, self.platform_hook.lake, self.spec.table)
+        self.is_planned_now = True
+        verified = self._verified()
         if self.spec.generator is None:
-            source = self.platform_hook.source.within(self.spec.source_prefix)
-            return plans.object_sources(self.ledger, source, params, verified)
+            kafka, topic = self.platform_hook.kafka, self.spec.topic.name
+            check = partial(partly_sent.check_others, ends=cache(lambda: kafka.ends(topic)))
+            return plans.object_sources(self.ledger, self._source(), params, verified, check)
         moment = context.get("logical_date") or datetime.now(UTC)
         generated = plans.generated_source(self.spec.generator, context["run_id"], params, moment)
         return without_verified(generated, None if params.get("verify_again") else verified)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from sluice.clients.errors import Refused
 from sluice.hooks import connections
+from sluice.model.error_codes import ErrorCode
 from sluice.model.queries.state import fence_key
 from sluice.model.spec.query import SinkKind
 from sluice.model.spec.topic import PROGRESS_TOPIC, Topic
@@ -47,10 +49,24 @@ class ProvisionTopicOperator(StreamOperator):
         diff = topics.provision(with_timestamp_bounds(self.spec.topic))
         for changed in (diff, topics.provision(PROGRESS_TOPIC)):
             self.log.info("%s", changed.message())
+        if self.spec.feed is not None:
+            self._check_limit(self.platform_hook.kafka.max_message_bytes(self.spec.topic.name))
         if not is_interval(self):
             # Of an interval, its plan's own.
             inventory.record_before(self.platform_hook.lake, self.spec, self.ledger, context["run_id"])
         return diff.to_json()
+
+    def _check_limit(self, taken: int) -> None:
+        """Raises Refused if the feed's producer, which knows the declaration alone, would send events that
+        the topic does not take: one of them would end it at each start."""
+        declared = self.spec.topic.max_message_bytes
+        if taken < declared:
+            raise Refused(
+                f"topic {self.spec.topic.name!r} takes messages of at most {taken} bytes, the producer of "
+                f'{self.stream!r} sends up to {declared}. Fix: declare "max.message.bytes" = {taken} in '
+                "[topic.config] of stream.toml",
+                ErrorCode.TOPIC_MISMATCH,
+            )
 
 
 # Readers need the newest record of each key, and reconciliation reads all: Kafka compacts no segment that it

@@ -7,10 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from sluice.clients.errors import Refused
 from sluice.clients.kafka_admin import TopicDiff
 from sluice.model.spec.topic import PROGRESS_TOPIC, Topic
 from sluice.operators.load import inventory, provision
 from sluice.operators.load.provision import ProvisionTopicOperator, with_timestamp_bounds
+from tests.support.raising import raising
 from tests.support.steps import given
 
 AFTER, BEFORE = "message.timestamp.after.max.ms", "message.timestamp.before.max.ms"
@@ -33,6 +35,24 @@ def test_a_load_s_topic_gets_the_bounds_beside_what_is_declared(monkeypatch: pyt
     step.work(given(run_id="r"))
     declared = step.spec.topic
     assert topics == [replace(declared, config=declared.config | provision.TIMESTAMP_BOUNDS), PROGRESS_TOPIC]
+
+
+@pytest.mark.parametrize("taken", [8388608, 8388607])
+def test_a_topic_that_takes_less_than_a_feeds_producer_sends_is_refused(
+    taken: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The producer knows the declaration alone, and cuts larger events."""
+    monkeypatch.setattr(inventory, "record_before", lambda *_: None)
+    step = ProvisionTopicOperator(task_id="provision_topic", stream="wiki_changes")
+    topics = SimpleNamespace(provision=lambda topic: TopicDiff(topic.name))
+    kafka = SimpleNamespace(max_message_bytes=lambda _: taken)
+    step.__dict__["platform_hook"] = SimpleNamespace(topics=topics, kafka=kafka, lake=None)
+    step.__dict__["ledger"] = None
+    if taken == 8388608:
+        step.work(given(run_id="r"))
+        return
+    with raising(Refused, "wiki-changes", "8388607", "8388608", 'Fix: declare "max.message.bytes" = 8388607'):
+        step.work(given(run_id="r"))
 
 
 def test_no_record_within_the_bounds_overflows_and_all_history_since_1970_is_within() -> None:

@@ -135,3 +135,37 @@ def test_each_row_is_read_once_wherever_blocks_end(parts: list[bytes]) -> None:
 def test_bytes_that_are_not_utf8_are_escaped() -> None:
     found = rest(Reading(SOURCE, LAYOUT), b"a,b\n0,\xff\n1,\xc3\xa4\n")
     assert found == [(0, 2, "0,\\xff", True), (1, 3, "1,ä", False)]
+
+
+@given(
+    st.lists(st.sampled_from([b"x" * 4, b"y", b",", b"\n", b" "]), max_size=20).map(b"".join),
+    st.integers(1, 6),
+    st.integers(2, 9),
+)
+def test_of_a_line_without_end_little_more_than_its_limit_is_kept_wherever_chunks_end(
+    data: bytes, read: int, longest: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lines, "MAX_LINE_BYTES", longest)
+        patch.setattr(lines, "READ_BYTES", read)
+        kept = b"".join(lines._chunks(io.BufferedReader(io.BytesIO(data))))
+    for line, found in zip(data.split(b"\n"), kept.split(b"\n"), strict=True):
+        # Enough to tell that it is too long, of which a chunk may have more.
+        assert line.startswith(found)
+        assert min(len(line), longest + 1) <= len(found) <= longest + 1 + read
+
+
+def test_a_line_without_end_is_one_row_that_is_cut_and_the_rows_behind_it_are_read() -> None:
+    data = b"a,b\n0,x\n" + b"1," + b"x" * 300 + b"\n2,x\n"
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (lines, objects):
+            patch.setattr(module, "MAX_LINE_BYTES", 100)
+        reading = Reading(SOURCE, replace(LAYOUT, max_value_bytes=90))
+        assert sent(reading, data) == [(0, 0, 0, 0), (1, 1, 0, None)]
+        found = [
+            row for batch in replace(reading, first_other=1).rest(Client(data)) for row in batch.to_pylist()
+        ]
+    assert [(row["row"], row["line"], len(row["text"]), row["cut"]) for row in found] == [
+        (1, 3, 100, True),
+        (2, 4, 3, False),
+    ]

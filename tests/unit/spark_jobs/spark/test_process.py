@@ -47,6 +47,19 @@ def signals() -> Iterator[None]:
         ),
         (RuntimeError(f"{NOT_THERE} {OTHER}"), 1, f"SLU-500 RuntimeError: {NOT_THERE} {OTHER}"),
         (LookupError("no topic"), 1, "SLU-500 LookupError: no topic"),
+        (
+            RuntimeError(
+                "An error occurred while calling o1.save.\n: x.SparkException: aborted\n\tat y\n"
+                "Caused by: x.SparkException: task\n\tat y\nCaused by: z.TooLarge: 9 bytes\n"
+            ),
+            1,
+            "SLU-500 z.TooLarge: 9 bytes",
+        ),
+        (
+            RuntimeError("An error occurred while calling o1.save.\n: x.NoRight: not allowed\n\tat y\n"),
+            1,
+            "SLU-500 x.NoRight: not allowed",
+        ),
     ],
 )
 def test_the_last_line_of_a_log_begins_with_the_code(

@@ -1,0 +1,148 @@
+"""Objects that a failed load has sent in part: nothing of another version comes beside their rows unsaid."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from sluice.clients.errors import Unreachable
+from sluice.hooks import load_plan as plans
+from sluice.model.error_codes import ErrorCode
+from tests.support.loads import Loads
+from tests.support.raising import raising
+
+A = "nyc_taxi/a.csv"
+WAY_ON = ("nyc_taxi_load with objects=nyc_taxi/a.csv and withhold", "nyc_taxi_change with action=replace")
+
+
+class Failing(Loads):
+    """Whose job sends ``rows`` rows of each object and fails, unless that is None."""
+
+    rows: int | None = None
+
+    def _send(self, context: Any, options: Any) -> None:
+        if self.rows is None:
+            return super()._send(context, options)
+        plan = plans.plan_of(self.ledger, context["run_id"])
+        for source in plan["sources"]:
+            if self.rows:
+                self.commit([(source["source_id"], row) for row in range(self.rows)])
+        raise AirflowException("SLU-500 the producer of stream 'nyc_taxi' failed: Kafka is gone")
+
+
+@pytest.fixture
+def loads(tmp_path: Path) -> Failing:
+    """An object of which a load has sent two of three rows."""
+    made = Failing(tmp_path)
+    made.upload("a")
+    made.rows = 2
+    return made
+
+
+def fail(loads: Failing, run: str, **params: Any) -> str:
+    with pytest.raises(AirflowException) as failure:
+        loads.produce(run, **params)
+    loads.rows = None
+    return str(failure.value)
+
+
+def test_a_failed_send_names_its_objects_and_the_way_on(loads: Failing) -> None:
+    said = fail(loads, "r1")
+    assert said.startswith("SLU-500 the producer of stream 'nyc_taxi' failed: Kafka is gone. Sent in part: ")
+    for words in (f"s3://source/{A}", "2 records", "clear produce", *WAY_ON):
+        assert words in said
+
+
+def test_a_send_that_failed_because_kafka_is_gone_says_what_is_not_known(
+    loads: Failing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send = loads._send
+
+    def gone(_topic: str) -> dict[int, int]:
+        raise Unreachable("no broker answers")
+
+    def end_kafka(*args: Any) -> None:
+        monkeypatch.setattr(loads, "ends", gone)
+        send(*args)
+
+    monkeypatch.setattr(loads, "_send", end_kafka)
+    said = fail(loads, "r1")
+    assert said.startswith("SLU-500 the producer of stream 'nyc_taxi' failed: Kafka is gone. Sent in part: ")
+    assert "an unknown number of records" in said
+
+
+def test_of_a_send_that_failed_at_once_it_says_that_nothing_was_sent(loads: Failing) -> None:
+    loads.rows = 0
+    assert fail(loads, "r1").endswith(f"Kafka is gone. Nothing was sent of s3://source/{A}")
+
+
+@pytest.mark.parametrize("params", [{}, {"objects": [A]}, {"load_changed_objects": True}])
+def test_a_corrected_version_is_refused_beside_an_older_one_that_is_sent_in_part(
+    loads: Failing, params: dict[str, Any]
+) -> None:
+    fail(loads, "r1")
+    loads.upload("a", rows=4)
+    before, end = dict(loads.s3.objects), loads.end
+    with raising(AirflowFailException, ErrorCode.SENT_IN_PART, A, "run 'r1'", "nothing was sent", *WAY_ON):
+        loads.produce("r2", **params)
+    assert (loads.s3.objects, loads.end) == (before, end)
+    # The way on: its records wait in quarantine, and the older one's rest may still come.
+    assert loads.load("r3", objects=[A], withhold=True)["withheld"] == 4
+
+
+def test_the_retry_goes_on_and_then_the_older_version_is_whole(loads: Failing) -> None:
+    fail(loads, "r1")
+    source = plans.plan_of(loads.ledger, "r1")["sources"][0]["source_id"]
+    loads._send = lambda *_: loads.commit([(source, 2)])  # type: ignore[method-assign]
+    assert loads.load("r1")["published"] == 3
+
+
+def test_an_older_version_of_which_nothing_was_sent_stops_no_correction_and_is_not_sent_later(
+    loads: Failing,
+) -> None:
+    """A wrong header, say."""
+    loads.rows = 0
+    fail(loads, "r1")
+    loads.upload("a", rows=4)
+    with raising(AirflowFailException, ErrorCode.KEY_ALREADY_LOADED, "may have sent a part of"):
+        loads.produce("refused")
+    assert loads.load("r2", load_changed_objects=True)["published"] == 4
+    end = loads.end
+    with raising(AirflowFailException, ErrorCode.SENT_IN_PART, A, "run 'r2'", "Fix: trigger a new run"):
+        loads.produce("r1")
+    assert loads.end == end
+
+
+def test_a_retry_under_another_limit_is_refused_until_that_is_as_it_was(loads: Failing) -> None:
+    fail(loads, "r1")
+    before, loads.max_bytes = loads.max_bytes, 500_000
+    end = loads.end
+    said = (
+        ErrorCode.RULES_CHANGED,
+        A,
+        "1048588",
+        "500000",
+        "nothing was sent",
+        "Fix: go back",
+        "revert and load=r1",
+    )
+    with raising(AirflowFailException, *said):
+        loads.produce("r1")
+    # Also a new run, of the same version: its plan is the source's.
+    with raising(AirflowFailException, *said):
+        loads.produce("r2")
+    assert loads.end == end
+    loads.max_bytes = before
+    source = plans.plan_of(loads.ledger, "r1")["sources"][0]["source_id"]
+    loads._send = lambda *_: loads.commit([(source, 2)])  # type: ignore[method-assign]
+    assert loads.load("r1")["published"] == 3
+
+
+def test_a_load_that_is_sent_is_verified_under_whatever_limit(loads: Failing) -> None:
+    loads.rows = None
+    loads.produce("r1")
+    loads.max_bytes = 500_000
+    assert loads.load("r1")["published"] == 3
