@@ -12,9 +12,9 @@ fails, with the reason in one line, unless all of this holds. It repairs the fau
 task is stopped. Its metrics are the task's return value, and in `build/drills.json`.
 
 A drill unpauses the stream's `…_load` and `…_stream`; `record_dated_ahead` also those of
-`isp_hits`, until its end. `catalog_restored` runs the stream's `…_maintenance` twice. One drill runs at a
-time. `disk_full` needs a disk of its own, which only `make drill` prepares. Never run a drill on a stack
-that is in use.
+`isp_hits`, until its end. `catalog_restored` runs the stream's `…_maintenance` twice, `table_dropped` its
+`…_reconciliation`. One drill runs at a time. `disk_full` needs a disk of its own, which only `make drill`
+prepares. Never run a drill on a stack that is in use.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ DRILLS = {
     "object_uploaded_twice": "The same bytes uploaded again under a loaded key, and loaded again",
     "everything_rejected": "Another producer sends records in Confluent's format, and nothing else arrives",
     "catalog_restored": "The catalog restored to before a compaction, under the running consumer",
+    "table_dropped": "The table dropped from the catalog, under the running consumer and reconciliation",
     "catalog_killed": "kill -9 of PostgreSQL during a publish",
     "broker_killed": "kill -9 of Kafka's broker",
     "broker_away": "Kafka's broker is unreachable for three minutes",

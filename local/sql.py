@@ -125,5 +125,6 @@ def _reader(stack: Systems, table: str) -> object:
         return stack.lake("reader").table(table).scan().to_arrow_batch_reader()
     except Missing as error:
         raise UsageError(
-            f"table {table} does not exist yet. Fix: start the stream, which creates it (make demo)"
+            f"table {table} does not exist. Fix: start the stream, which creates it (make demo); if it had "
+            "rows: docs/operating.md, Table lost by the catalog"
         ) from error

@@ -1,9 +1,12 @@
-"""A fault of the catalog: its database is restored to a backup, and maintenance ran since."""
+"""Faults of the catalog: it is restored to a backup from before maintenance; it loses the stream's table."""
 
 from __future__ import annotations
 
-from local.drills.drill import Drill, DrillContext, Failed
+import re
+
+from local.drills.drill import Drill, DrillContext, Failed, detected_by_health, failed_after
 from local.stack import lake
+from sluice.io.s3 import split
 from sluice.model.spec.maintenance import lake_tables
 from sluice.model.verification.storage import REWRITE_ID
 
@@ -11,6 +14,8 @@ from sluice.model.verification.storage import REWRITE_ID
 BATCHES = 5
 BATCHES_SECONDS = 300.0
 MAINTENANCE_SECONDS = 1200.0
+RECONCILIATION_SECONDS = 300.0
+METADATA_FILE = re.compile(r"/(\d+)-[^/]+\.metadata\.json$")
 
 
 def restore_a_backup_from_before_maintenance(context: DrillContext) -> None:
@@ -62,6 +67,68 @@ def detected_by_new_epoch(context: DrillContext) -> tuple[float, str] | None:
     return (started.at, f"the writer (epoch {started.epoch})") if started else None
 
 
+def drop_the_table(context: DrillContext) -> None:
+    """Metadata and files stay. Under the running consumer; and reconciliation runs."""
+    stream, name = context.stream, context.stream.spec.table
+    airflow, dag = stream.airflow, f"{stream.spec.name}_reconciliation"
+    airflow.wait_for_dag(dag)
+    if airflow.is_paused(dag):
+        context.cleanup.callback(airflow.pause, dag)
+    airflow.unpause(dag)
+    # It has passed before, or the next run would be its first.
+    run = airflow.trigger(dag)
+    if (state := airflow.wait(dag, run, RECONCILIATION_SECONDS)) != "success":
+        raise Failed(f"run {run} of {dag}, before the injection, was {state}")
+    folder = stream.table().location()
+    context.state["folder"] = folder
+    # Also of a drill that ends before its repair.
+    context.cleanup.callback(register_the_table, context)
+    context.record_injection()
+    stream.stack.lake("consumer").catalog.drop_table(name)
+    airflow.trigger(dag)
+    context.say(f"{name} dropped from the catalog; its files below {folder} stay")
+
+
+def register_the_table(context: DrillContext) -> None:
+    """As docs/operating.md, Table lost by the catalog; nothing if the catalog has it."""
+    stream, name = context.stream, context.stream.spec.table
+    if stream.lake.location(name) is not None:
+        return
+    location = newest_metadata(context)
+    stream.stack.lake("consumer").catalog.register_table(name, location)
+    context.say(f"{name} registered again: {location}")
+
+
+def newest_metadata(context: DrillContext) -> str:
+    """The table's metadata file with the highest number, the newest of several."""
+    bucket, prefix = split(context.state["folder"])
+    pages = context.stream.stack.admin_s3().get_paginator("list_objects_v2")
+    found = [
+        (int(match[1]), one["LastModified"], one["Key"])
+        for page in pages.paginate(Bucket=bucket, Prefix=f"{prefix}/metadata/")
+        for one in page.get("Contents", [])
+        if (match := METADATA_FILE.search(one["Key"]))
+    ]
+    return f"s3://{bucket}/{max(found)[2]}"
+
+
+def register_and_start(context: DrillContext) -> None:
+    """The runbook: stop, register, start on request."""
+    stream = context.stream
+    stream.stop_stream()
+    register_the_table(context)
+    run = stream.airflow.trigger(stream.supervision, {"action": "start", "component": "consumer"})
+    context.say(f"{stream.supervision} started the consumer: {stream.airflow.wait(stream.supervision, run)}")
+
+
+def detected_by_reconciliation(context: DrillContext) -> tuple[float, str] | None:
+    """A red run of reconciliation."""
+    dag = f"{context.stream.spec.name}_reconciliation"
+    path, newest = f"/dags/{dag}/dagRuns", {"order_by": "-run_after", "limit": 20}
+    runs = context.stream.airflow.request("GET", path, params=newest)["dag_runs"]
+    return failed_after(context, dag, runs)
+
+
 DRILLS = [
     Drill(
         "catalog_restored",
@@ -70,5 +137,12 @@ DRILLS = [
         [detected_by_new_epoch],
         # It fails if a file is missing that the tables, or a state recorded before, need.
         afterwards=run_maintenance,
+    ),
+    Drill(
+        "table_dropped",
+        "the stream's table dropped from the catalog, its files kept, while reconciliation runs",
+        drop_the_table,
+        [detected_by_reconciliation, detected_by_health],
+        repair=register_and_start,
     ),
 ]

@@ -153,12 +153,17 @@ def detected_by_runtime(context: DrillContext) -> tuple[float, str] | None:
 
 def detected_by_failed_run(context: DrillContext) -> tuple[float, str] | None:
     """A failed run of the supervising DAG: without the bucket no health status can be recorded."""
+    return failed_after(context, context.stream.supervision, context.stream.supervision_runs())
+
+
+def failed_after(context: DrillContext, dag: str, runs: Sequence[dict[str, Any]]) -> tuple[float, str] | None:
+    """The first of ``runs`` of ``dag`` that failed after the injection."""
     failed = [
         moment(run["end_date"])
-        for run in context.stream.supervision_runs()
+        for run in runs
         if run["state"] == "failed" and run["end_date"] and moment(run["end_date"]) > context.injected_at
     ]
-    return (min(failed), f"a red run of {context.stream.supervision}") if failed else None
+    return (min(failed), f"a red run of {dag}") if failed else None
 
 
 def detected_by_supervisord(program: str) -> Detector:

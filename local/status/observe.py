@@ -15,6 +15,7 @@ from local.stack.airflow_api import AirflowError
 from local.stack.health import UNREACHABLE_ERRORS
 from local.stack.stack import Stack
 from sluice.clients.kafka_admin import KafkaAdmin
+from sluice.clients.known_tables import KnownTables
 from sluice.clients.lake.catalog import Commit, recent_batches
 from sluice.clients.ledger import History
 from sluice.model.health.sample import Sample
@@ -95,7 +96,7 @@ def _sample(stack: Stack, spec: StreamSpec, component: Component) -> Sample:
     platform = stack.platform("airflow")
     return Observer(
         KafkaAdmin(platform.kafka, timeout=REQUEST_SECONDS),
-        lambda: stack.lake("airflow"),
+        lambda: KnownTables(stack.lake("airflow"), History.open(platform, spec.name)),
         open_runtime(platform, REQUEST_SECONDS),
         spec,
         component.name,

@@ -66,6 +66,9 @@ class Table:
     def published_at(self) -> dict[int, int]:
         return {}
 
+    def metadata_log(self) -> list[int]:
+        return []
+
     def summary(self, snapshot_id: int) -> Mapping[str, str]:
         found = self._current().commits.get(snapshot_id)
         return {} if found is None else found.summary

@@ -23,6 +23,7 @@ from sluice.model.spec.platform import CATALOG
 from sluice.model.verification.change_plan import Action, ChangePlan, ChangeResult, RemovedRecord
 from sluice.model.verification.quarantine import WITHHELD_REASON
 from sluice.model.verification.ranges import OffsetRanges
+from sluice.model.verification.rewrites import Rewrites
 from sluice.model.verification.sources import WITHHELD_MARK
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.maintenance.change import Change
@@ -177,6 +178,13 @@ def test_a_replayed_range_is_there_once_and_the_stream_goes_on_beside_it(stream:
     assert stream.texts() == before
     exchanged, said = stream.exchanged("r1")
     assert exchanged == said == (1, 2)
+    with closing(Lake.open(stream.platform)) as lake:
+        rewrites = Rewrites.of(lake.table(stream.spec.table).properties)
+        found = change_files.find(lake.table(stream.spec.table), "r1")
+    # Named by the table in the same commit: its old files are kept until it is verified.
+    assert found is not None
+    assert rewrites == Rewrites(1, (found.rewrite,))
+    assert found.rewrite.startswith("change-r1-")
     # The writer of the stream notices, and continues on top of it.
     stream.send_rows(A, 0, ["a10", "a11"], first=10)
     with pytest.raises(Exception, match="main is"):

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,8 @@ from sluice.clients.lake import compaction
 from sluice.clients.lake.catalog import Head, Lake
 from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.stream import ENTRY_POINT
+from sluice.model.verification.rewrites import Rewrites
+from sluice.model.verification.storage import REWRITE_ID
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.lake import clock, tables
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Snapshot
@@ -145,7 +148,7 @@ def test_closed_dates_get_one_file_a_partition_with_the_same_rows(
     snapshot = newest(changes)
     assert snapshot.summary["operation"] == "replace"
     assert snapshot.summary["maintenance"] == "compaction of the dates before 2026-03-02"
-    found = compaction.since(Lake.open(changes.platform).table(changes.spec.table), base, datetime.now(UTC))
+    found = compaction.since(Lake.open(changes.platform).table(changes.spec.table), base)
     assert [(one.problems(), one.removed.files, one.added.files) for one in found] == [
         ([], 6, 2), ([], 0, 0),
     ]  # fmt: skip
@@ -156,6 +159,27 @@ def test_closed_dates_get_one_file_a_partition_with_the_same_rows(
     assert not compact(changes.spark, changes.spec.table, SECOND)
     assert newest(changes).id == snapshot.id
     assert bucket(services)[0] == after
+
+
+def test_a_rewrite_is_named_by_the_table_in_its_own_commit(changes: Changes) -> None:
+    """Also one that publishes when its run has ended: what deletes files asks for its verification."""
+
+    def named() -> Rewrites:
+        return Rewrites.of(Lake.open(changes.platform).table(changes.spec.table).properties)
+
+    publish_three(changes)
+    with raising(RowsDiffer):
+        compact(changes.spark, changes.spec.table, SECOND, rewrite_class=Losing)
+    assert named() == Rewrites(), "nothing was published"
+    publish = partial(changes.publish, [Change(3, "Ann", server="a")])
+    assert compact(changes.spark, changes.spec.table, SECOND, rewrite_class=meanwhile(publish))
+    own = newest(changes).summary[REWRITE_ID]
+    assert named() == Rewrites(1, (own,))
+    late = compaction.since(Lake.open(changes.platform).table(changes.spec.table), head(changes), also=[own])
+    assert {(one.id, *one.problems()) for one in late} == {(own,)}
+    publish_three(changes)
+    assert compact(changes.spark, changes.spec.table, SECOND)
+    assert named() == Rewrites(2, (own, newest(changes).summary[REWRITE_ID]))
 
 
 def test_a_table_without_rows_has_nothing_to_do(changes: Changes) -> None:
@@ -330,11 +354,7 @@ def test_a_running_consumer_takes_over_again_and_late_rows_are_there_once(days: 
     days.assert_exact(10)
     assert [partition for partition, n in counts(days.spark, days.table).items() if n > 1] == [(SECOND, "b")]
     lake = Lake.open(days.platform)
-    rewrites = [
-        one
-        for one in compaction.since(lake.table(days.spec.table), None, datetime.now(UTC))
-        if one.added.files
-    ]
+    rewrites = [one for one in compaction.since(lake.table(days.spec.table), None) if one.added.files]
     assert [(rewrite.problems(), rewrite.added.records) for rewrite in rewrites] == [([], 6), ([], 12)]
     assert [s["epoch"] for s in days.summaries() if s["kind"] == "epoch-start"] == ["2", "1"]
 

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from datetime import UTC, date, datetime
+from datetime import date
 from itertools import count
 from typing import Any
 
@@ -68,7 +68,7 @@ def rewrites(stream: Stream, table: str) -> list[tuple[list[str], int, int]]:
     """Problems and files of the table's compactions, as the check without Spark finds them."""
     with closing(Lake.open(stream.platform)) as lake:
         columns = compaction.without_binary(lake.table(table))
-        found = compaction.since(lake.table(table), None, datetime.now(UTC), columns)
+        found = compaction.since(lake.table(table), None, columns)
     return [
         (one.problems(), one.removed.files, one.added.files)
         for one in found
@@ -274,7 +274,7 @@ def test_a_compaction_is_kept_for_its_check_though_a_writer_expires_what_is_arou
         append(spark, table, number)
         expire(spark, table, 1, now_ms() + HOUR_MS + 1)
     with closing(Lake.open(stream.platform)) as lake:
-        found = compaction.since(lake.table(table), head, datetime.now(UTC), ["number", "text"])
+        found = compaction.since(lake.table(table), head, ["number", "text"])
     assert [(one.total_before, one.removed.files, one.added.files) for one in found[:2]] == [
         (None, 5, 1), (5, 0, 0),
     ]  # fmt: skip
@@ -398,5 +398,5 @@ def test_a_load_is_verified_though_its_table_and_quarantine_are_compacted_meanwh
         check = checks.check_offsets(load)
         assert (check.verification.is_ok, check.quarantined.count) == (True, 4), check.message()
         for name, head in heads.items():
-            objects = {one.uri for one in written_since(lake, name, head).objects}
+            objects = {one.uri for one in written_since(lake, name, head, is_restored=False).objects}
             assert len(files(stream.spark, name) & objects) == 2, "the compacted one, and that of the batch"

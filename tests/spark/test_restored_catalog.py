@@ -11,11 +11,13 @@ import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
 from local.stack.stack import wait_until
+from sluice.clients.known_tables import KnownTables
 from sluice.clients.lake.catalog import Lake
+from sluice.clients.ledger import History
 from spark_jobs.common.consumer import run
-from spark_jobs.common.lake import tables
+from spark_jobs.common.lake import known_tables, tables
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, StagedSnapshot
-from spark_jobs.common.lake.tables import TableLost
+from spark_jobs.common.lake.tables import TableLost, TableReplaced
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit, run_with_lease
 from spark_jobs.common.spark.process import Fenced
 from tests.support.lakehouse import Stream
@@ -168,6 +170,47 @@ def test_a_table_that_the_catalog_lost_is_not_made_again_and_can_be_registered(s
     stream.send(2)
     stream.run(stream.owner()).query.stop()
     stream.assert_exact(5)
+
+
+def test_a_table_that_the_ledger_knows_is_neither_made_again_nor_another_one(stream: Stream) -> None:
+    """Without a file that would tell, by the consumer's own rights."""
+    airflow, name = stream.services.stack.platform("airflow"), stream.spec.name
+    record, both = (
+        StructType([StructField("text", StringType())]),
+        (stream.spec.table, stream.spec.quarantine_table),
+    )
+
+    def check() -> None:
+        known_tables.check(stream.spark, stream.platform, name, *both)
+
+    check()
+    stream.send(3)
+    stream.run(stream.owner()).query.stop()
+    check()
+    with closing(Lake.open(airflow)) as lake:
+        tables_of_ledger = KnownTables(lake, History.open(airflow, name))
+        tables_of_ledger.note(*both)
+        first = lake.table_uuid(stream.spec.table)
+        empty = lake.table(stream.spec.table).metadata.metadata_log[0].metadata_file
+    check()
+    stream.restore_catalog(empty)
+    with raising(TableLost, first, "no snapshot"):
+        check()
+    forget(stream, stream.spec.table)
+    with raising(TableLost, "metadata.json", "not in the catalog", "Table lost by the catalog"):
+        check()
+    prefix = f"lake/raw/{name}/"
+    for page in stream.services.minio.get_paginator("list_objects_v2").paginate(
+        Bucket="warehouse", Prefix=prefix
+    ):
+        for found in page.get("Contents", []):
+            stream.services.minio.delete_object(Bucket="warehouse", Key=found["Key"])
+    with raising(TableLost, first):
+        check()
+    # Without its files a new one could be made, by whatever program.
+    tables.ensure(stream.spark, stream.spec, record)
+    with raising(TableReplaced, first, "Table replaced by another one"):
+        check()
 
 
 def test_a_creation_that_was_killed_before_its_commit_can_be_made_again(stream: Stream) -> None:

@@ -24,7 +24,7 @@ from sluice.operators.load.produce import ProduceOperator
 from sluice.operators.load.published import WaitForPublishOperator
 from tests.support import lake as lakes
 from tests.support.memory_s3 import MemoryS3
-from tests.support.steps import ValidateRows, given, ledger
+from tests.support.steps import NewTables, ValidateRows, given, ledger
 
 TOPIC_ID, WRITER = "topic-1", "w1_aa"
 
@@ -115,17 +115,22 @@ class Loads:
 
     def produce(self, run: str, **params: Any) -> dict[str, Any]:
         operator = ProduceOperator(task_id="produce", stream="nyc_taxi")
-        operator.__dict__ |= {"platform_hook": self, "ledger": self.ledger, "submit": self._send}
+        operator.__dict__ |= {
+            "tables": NewTables(),
+            "platform_hook": self,
+            "ledger": self.ledger,
+            "submit": self._send,
+        }
         return operator.execute(given(run_id=run, params={"source_prefix": "nyc_taxi/", **params}))
 
     def validate(self, run: str, **params: Any) -> dict[str, Any]:
         operator = ValidateRows(task_id="validate", stream="nyc_taxi")
-        operator.__dict__ |= {"platform_hook": self, "ledger": self.ledger}
+        operator.__dict__ |= {"tables": NewTables(), "platform_hook": self, "ledger": self.ledger}
         return operator.work(given(run_id=run, params={"max_quarantined_percent": 50, **params}))
 
     def wait(self, run: str) -> None:
         sensor = WaitForPublishOperator(task_id="wait_for_publish", stream="nyc_taxi")
-        sensor.__dict__ |= {"platform_hook": SimpleNamespace(), "ledger": self.ledger}
+        sensor.__dict__ |= {"tables": NewTables(), "platform_hook": SimpleNamespace(), "ledger": self.ledger}
         try:
             sensor.execute(given(run_id=run, params={}))
         except TaskDeferred:

@@ -18,6 +18,7 @@ from sluice.model.health.status import Health, HealthReport
 from sluice.model.spec import stream
 from sluice.runtime.base import Runtime
 from tests.support.memory_s3 import MemoryS3
+from tests.support.steps import NewTables
 
 SPEC = stream.load("nyc_taxi")
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
@@ -76,7 +77,7 @@ def connect(trigger: Any, hook: Any) -> None:
 
     def clients() -> StreamClients:
         made = StreamClients(trigger.stream, trigger.component)
-        made.__dict__["platform_hook"] = hook
+        made.__dict__ |= {"platform_hook": hook, "tables": NewTables()}
         return made
 
     trigger.requests.connect = clients

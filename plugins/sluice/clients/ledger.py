@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Self
 
 from botocore.exceptions import ClientError as S3Error
@@ -202,9 +203,17 @@ class History(Ledger):
             requested_at=resumed.timestamp() if resumed else 0.0,
         )
 
-    def record_metadata(self, locations: Mapping[str, str], at: datetime, run: str) -> None:
-        """Record the metadata file that the catalog has of each table (name -> address), by ``run``."""
-        document = {"at": at.astimezone(UTC).isoformat(), "run": run, "tables": dict(locations)}
+    def record_metadata(
+        self,
+        locations: Mapping[str, str],
+        at: datetime,
+        run: str,
+        uuids: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """Record the metadata file that the catalog has of each table (name -> address), and the tables'
+        UUIDs, by ``run``."""
+        document = {"run": run, "tables": dict(locations), "uuids": dict(uuids)}
+        document["at"] = at.astimezone(UTC).isoformat()
         self.put(history_key(METADATA, at, "tables"), document)
 
     def metadata(self) -> Iterator[MetadataRecord]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from sluice.clients.kafka_admin import KafkaAdmin
     from sluice.clients.kafka_topics import KafkaTopics
+    from sluice.clients.known_tables import KnownTables
     from sluice.clients.lake.catalog import Lake
     from sluice.clients.ledger import History, Ledger
     from sluice.clients.objects import Bucket
@@ -107,6 +108,18 @@ class PlatformHook(BaseHook):
 
         return History(self.s3, self.platform.lake.ledger, name)
 
+    def tables(self, stream: str) -> KnownTables:
+        """The stream's tables, against what the ledger knows of them."""
+        if stream not in self._tables:
+            from sluice.clients.known_tables import KnownTables
+
+            self._tables[stream] = KnownTables(self.lake, self.history(stream))
+        return self._tables[stream]
+
+    @cached_property
+    def _tables(self) -> dict[str, KnownTables]:
+        return {}
+
     def brief_history(self, name: str) -> History:
         """:meth:`history` for a callback, which Airflow ends soon: its requests end within seconds."""
         from sluice.clients.ledger import History
@@ -117,7 +130,7 @@ class PlatformHook(BaseHook):
     def observer(self, spec: StreamSpec, component: str) -> Observer:
         from sluice.runtime.observer import Observer
 
-        return Observer(self.kafka, lambda: self.lake, self.runtime, spec, component)
+        return Observer(self.kafka, lambda: self.tables(spec.name), self.runtime, spec, component)
 
     @cached_property
     def runtime(self) -> Runtime:
@@ -150,6 +163,11 @@ class StreamMixin:
     @cached_property
     def ledger(self) -> Ledger:
         return self.platform_hook.ledger(self.stream)
+
+    @cached_property
+    def tables(self) -> KnownTables:
+        """The stream's tables, against what the ledger knows of them."""
+        return self.platform_hook.tables(self.stream)
 
     @cached_property
     def history(self) -> History:

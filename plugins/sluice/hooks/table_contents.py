@@ -36,10 +36,11 @@ DAMAGED = frozenset({ErrorCode.CORRUPT_OBJECT, ErrorCode.LAKE_FILE_MISSING})
 
 @dataclass(frozen=True)
 class Verified:
-    """The state that a run verified: manifest lists of the tables, offsets in each. ``files``, ``read``,
-    ``manifests``: what it cost. ``malformed``: number of records that were rejected so far, and not on
-    purpose."""
+    """The state of ``table`` that a run verified: manifest lists of the tables, offsets in each. ``files``,
+    ``read``, ``manifests``: what it cost. ``malformed``: number of records that were rejected so far, and not
+    on purpose."""
 
+    table: str
     table_uuid: str
     snapshot_id: int
     manifest_list: str
@@ -74,6 +75,7 @@ class Verified:
     @classmethod
     def from_document(cls, document: Document) -> Verified:
         return cls(
+            document["table"],
             document["table_uuid"],
             document["snapshot_id"],
             document["manifest_list"],
@@ -107,7 +109,7 @@ class TableContents:
 
     def earlier(self, document: Document | None, warn: Callable[..., Any]) -> Verified | None:
         """An earlier run's state, which the history of ``main`` is compared with; None if it is of another
-        table."""
+        table: the stream was given a new one."""
         if document is None:
             return None
         earlier = Verified.from_document(document)
@@ -170,6 +172,7 @@ class TableContents:
         expected = Expected(at.starts, at.ends, self._removed(table))
         found += content_findings(expected, contents, quarantine)
         now = Verified(
+            self.table,
             str(table.metadata.table_uuid),
             snapshot.snapshot_id,
             diff.manifest_list,

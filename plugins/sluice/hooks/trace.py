@@ -11,10 +11,11 @@ from pyiceberg.table import Table
 
 from sluice.clients.errors import Missing
 from sluice.clients.kafka_admin import KafkaAdmin
+from sluice.clients.known_tables import KnownTables
 from sluice.clients.lake import rows as held
 from sluice.clients.lake.batches import BatchLog
 from sluice.clients.lake.catalog import Lake, position, sequence_since
-from sluice.clients.ledger import Ledger
+from sluice.clients.ledger import History, Ledger
 from sluice.clients.objects import VERSION, Bucket, ObjectVersion
 from sluice.clients.s3 import removed_by
 from sluice.hooks import load_plan
@@ -53,6 +54,7 @@ class StreamTrace:
     @classmethod
     def open(cls, platform: Platform, spec: StreamSpec) -> Self:
         lake = Lake.open(platform)
+        KnownTables(lake, History.open(platform, spec.name)).check(spec.table, spec.quarantine_table)
         batches = BatchLog.open(platform.s3, lake.table(spec.table))
         return cls(spec, lake, Ledger.open(platform, spec.name), batches, KafkaAdmin(platform.kafka))
 

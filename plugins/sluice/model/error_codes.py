@@ -39,6 +39,7 @@ class ErrorCode(StrEnum):
     TABLE_NOT_FOUND = "SLU-222", "Table not found in the lake"
     TABLE_LOST = "SLU-223", "Table lost by the catalog"
     LAKE_FILE_MISSING = "SLU-224", "File of a table is gone"
+    TABLE_REPLACED = "SLU-225", "Table replaced by another one"
     DATABASE_UNREACHABLE = "SLU-231", "Database of a sink unreachable"
     DATABASE_REFUSED = "SLU-232", "Database of a sink refused the request"
     DATABASE_TABLE = "SLU-233", "Table of a sink missing or different"
@@ -116,6 +117,7 @@ PERMANENT = frozenset(
         ErrorCode.INVALID_CONFIGURATION,
         ErrorCode.INCOMPATIBLE_SCHEMA,
         ErrorCode.TABLE_LOST,
+        ErrorCode.TABLE_REPLACED,
         ErrorCode.LAKE_FILE_MISSING,
         ErrorCode.CORRUPT_OBJECT,
         ErrorCode.INVALID_HEADER,

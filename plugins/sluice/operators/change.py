@@ -35,6 +35,7 @@ class PlanChangeOperator(QuarantineOperator):
     fails_if = "it names what is not there, was deleted by retention, or is changed already"
 
     def work(self, context: Context) -> dict[str, Any]:
+        self.tables.check(self.spec.table, self.spec.quarantine_table)
         run_id, params = context["run_id"], dict(context["params"])
         key = run_key(run_id, "change")
         self.submitted |= {"action": str(params.get("action")), "plan": self.ledger.uri(key)}
@@ -126,6 +127,7 @@ class ApplyChangeOperator(SparkJobOperator):
 
     def execute(self, context: Context) -> None:
         with final_failures():
+            self.tables.check(self.spec.table, self.spec.quarantine_table)
             key = run_key(context["run_id"], "change")
             document = self.ledger.require(key, PLAN)
             self.submitted |= {"action": document["action"], "plan": self.ledger.uri(key)}

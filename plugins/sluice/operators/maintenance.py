@@ -7,13 +7,15 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from sluice.clients.errors import Refused
-from sluice.hooks import compaction_runs, failures
-from sluice.hooks.compaction_runs import ATTEMPT, VERIFIED
+from sluice.hooks import failures
 from sluice.hooks.failures import final_failures
 from sluice.hooks.load_plan import head_of
+from sluice.hooks.verified_rewrites import VerifiedRewrites
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.ledger import Document, run_key
 from sluice.model.spec.maintenance import compacted_tables, for_each_table
+from sluice.model.verification.rewrites import Rewrites, is_of_change
+from sluice.model.verification.storage import KEEP_REWRITES
 from sluice.operators.base import StreamOperator
 from sluice.operators.spark_job import SparkJobOperator
 
@@ -39,11 +41,11 @@ class CompactOperator(SparkJobOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         with final_failures():
+            self.tables.check(*compacted_tables(self.spec))
             pinned = self._pin(context)
             self.log.info("compaction pinned: before=%s main=%s", pinned["before"], pinned["main"])
             # Before the stream's first start there is no table.
             if pinned["main"]:
-                compaction_runs.begin_attempt(self.ledger, context["run_id"])
                 self.submit(context, ["--before", pinned["before"]])
             return {"before": pinned["before"], "main": pinned["main"]}
 
@@ -95,38 +97,45 @@ def closed_before(given: str | None, at: datetime) -> date:
 
 class VerifyCompactionOperator(StreamOperator):
     """Verify that since the compaction began ``main`` of each table got only batches of its writer and
-    rewrites.
+    rewrites; and each rewrite that no earlier run has verified: one may publish when its run has ended.
 
     A rewrite keeps the number of rows, and its added files hold exactly the rows of its removed files: of
     the stream's table the offsets, of the others all columns but bytes. Fails without retries otherwise,
-    naming the snapshot and the metadata files to go back to; it reverts nothing.
+    naming the snapshot and the metadata files to go back to; it reverts nothing. Of each rewrite that passes
+    the ledger gets a document: until then no run deletes files.
     """
 
     does = "compares both sides without Spark: the same rows by their offsets, or by their values"
     fails_if = "they differ"
 
     def work(self, context: Context) -> dict[str, Any]:
+        names = compacted_tables(self.spec)
+        self.tables.check(*names)
         run_id = context["run_id"]
         pinned = self.ledger.require(run_key(run_id, "compaction"), "compact")
-        attempt = compaction_runs.newest(self.ledger, run_id, ATTEMPT)
+        # Not the pinned ones alone: the job sees a table that was created since, too.
+        there = self.platform_hook.lake.heads(*names)
         log = self.log.exception
-        tables = for_each_table(pinned["main"], lambda name: self._verify(name, pinned), log)
-        done = {"before": pinned["before"], "tables": tables}
-        # Until then no run deletes files.
-        compaction_runs.record(self.ledger, run_id, VERIFIED, attempt, done)
-        return done
+        tables = for_each_table(there, lambda name: self._verify(name, run_id, pinned), log)
+        return {"before": pinned["before"], "tables": tables}
 
-    def _verify(self, name: str, pinned: Document) -> dict[str, int]:
+    def _verify(self, name: str, run_id: str, pinned: Document) -> dict[str, int]:
         from sluice.clients.lake import compaction
 
         table = self.platform_hook.lake.table(name)
         is_of_stream = name == self.spec.table
         columns = compaction.OFFSETS if is_of_stream else compaction.without_binary(table)
-        at = datetime.fromisoformat(pinned["at"])
-        rewrites = compaction.since(table, head_of(pinned, name), at, columns)
+        at, verified = datetime.fromisoformat(pinned["at"]), VerifiedRewrites(self.ledger)
+        # Those of changes are verified by their own runs.
+        pending = verified.unverified(Rewrites.of(table.properties))
+        due = [one for one in pending.ids if not is_of_change(one)]
+        rewrites = compaction.since(table, head_of(pinned, name), columns, due)
         self.log.info("%s", report(name, rewrites))
         problems = [problem for rewrite in rewrites for problem in rewrite.problems()]
         fix = self._fix(name, at) if problems else ""
+        kept = {rewrite.id for rewrite in rewrites}
+        problems += [expired_message(one) for one in due if one not in kept]
+        self._record(verified, name, run_id, rewrites)
         self.check_no_problems(ErrorCode.COMPACTION_NOT_VERIFIED, problems, f"{name} changed", fix)
         return {
             "rewrites": sum(1 for rewrite in rewrites if rewrite.removed.files),
@@ -134,6 +143,16 @@ class VerifyCompactionOperator(StreamOperator):
             "files_after": sum(rewrite.added.files for rewrite in rewrites),
             "rows": sum(rewrite.added.records for rewrite in rewrites),
         }
+
+    @staticmethod
+    def _record(verified: VerifiedRewrites, name: str, run_id: str, rewrites: list[Rewrite]) -> None:
+        """Record those of which every snapshot passes."""
+        failed = {rewrite.id for rewrite in rewrites if rewrite.problems()}
+        for rewrite in {one.id for one in rewrites if one.id} - failed:
+            snapshots = [one.snapshot_id for one in rewrites if one.id == rewrite]
+            now = datetime.now(UTC).isoformat()
+            document = {"table": name, "run_id": run_id, "snapshot_ids": snapshots, "at": now}
+            verified.confirm(rewrite, document)
 
     def _fix(self, name: str, at: datetime) -> str:
         """How to go back. Not to a snapshot: a busy stream has let it expire."""
@@ -146,6 +165,14 @@ class VerifyCompactionOperator(StreamOperator):
             f". Fix: stop the stream, and register {files or 'the metadata file from before the run'} again "
             "(docs/operating.md, Compaction verification failed)"
         )
+
+
+def expired_message(rewrite: str) -> str:
+    return (
+        f"rewrite {rewrite} was published, and its snapshots have expired before it was verified: they are "
+        f"kept for {KEEP_REWRITES}. Fix: compare numbers of rows (docs/operating.md, Compaction verification "
+        "failed)"
+    )
 
 
 def report(table: str, rewrites: list[Rewrite]) -> str:

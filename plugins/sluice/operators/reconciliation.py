@@ -13,9 +13,10 @@ from sluice.hooks import change_plans
 from sluice.hooks.failures import final_failures
 from sluice.hooks.table_contents import TableContents, Verified
 from sluice.model.error_codes import ErrorCode
-from sluice.model.spec.ledger import PROOF, Document, run_key
+from sluice.model.spec.ledger import PROOF, VERIFIED_TABLE, Document, run_key
 from sluice.model.spec.maintenance import for_each_table
 from sluice.model.verification.findings import Earlier, Finding, FindingName, Observed, Proof, findings
+from sluice.model.verification.known_tables import TableState
 from sluice.operators.base import BACKSTOP, StreamOperator
 
 if TYPE_CHECKING:
@@ -25,9 +26,16 @@ if TYPE_CHECKING:
     from sluice.clients.objects import Entry
 
 # Kinds of the history: what the newest runs found, for the next one.
-OBSERVED, VERIFIED, CHECKED = "reconciled_offsets", "reconciled_table", "reconciled_files"
+OBSERVED, VERIFIED, CHECKED = "reconciled_offsets", VERIFIED_TABLE, "reconciled_files"
 FIX = ". Fix: docs/operating.md, Reconciliation findings"
-NOTHING = "nothing was loaded yet: there is nothing to compare"
+NOTHING = "nothing was loaded yet, and the ledger knows of no earlier table: there is nothing to compare"
+# Findings of a table that is not as the ledger knows it.
+_TABLE_FINDINGS = {
+    TableState.LOST: FindingName.TABLE_LOST,
+    TableState.EMPTIED: FindingName.TABLE_LOST,
+    TableState.REPLACED: FindingName.TABLE_REPLACED,
+    TableState.FORGOTTEN: FindingName.LEDGER_LOST,
+}
 # Two tables have no common commit: a batch's rejected records follow its publication, and what a change has
 # published leaves the quarantine after it. What is still so after these seconds is a finding.
 SETTLE_SECONDS = (5, 15, 40)
@@ -39,9 +47,14 @@ ONCE = frozenset(
         FindingName.MAIN_MOVED,
         FindingName.FOREIGN_COMMIT,
         FindingName.RECORDS_REJECTED,
+        FindingName.LEDGER_LOST,
     }
 )
 EARLIER_SECONDS = 26 * 3600.0
+
+
+def no_position(table: str) -> str:
+    return f"{table}: no snapshot of main that is kept says what it has published"
 
 
 class ReconciliationOperator(StreamOperator):
@@ -50,6 +63,15 @@ class ReconciliationOperator(StreamOperator):
     @property
     def own_history(self) -> History:
         return self.platform_hook.history(self.stream)
+
+    def table_findings(self, *names: str) -> list[Finding]:
+        """Of tables that are lost, replaced or unknown to the ledger."""
+        states = {name: self.tables.state(name) for name in names}
+        return [
+            Finding(_TABLE_FINDINGS[state], self.tables.problem(name) or state.name)
+            for name, state in states.items()
+            if state in _TABLE_FINDINGS
+        ]
 
     def report(self, found: Sequence[Finding], what: str) -> None:
         problems = [str(finding) for finding in found]
@@ -70,8 +92,11 @@ class ObserveOffsetsOperator(ReconciliationOperator):
     def work(self, context: Context) -> dict[str, Any]:
         history, now = self.own_history, datetime.now(UTC)
         lake, kafka, topic = self.platform_hook.lake, self.platform_hook.kafka, self.spec.topic.name
+        what = f"offsets of {self.spec.table}"
+        # Task verify_table says what the ledger does not know.
+        self.report([one for one in self.table_findings(self.spec.table) if one.name not in ONCE], what)
         # Before the topic is asked, which a stream that never ran may not have.
-        if lake.position(self.spec.table) is None:
+        if self.tables.state(self.spec.table) is TableState.NEW:
             self.log.info("%s: %s", self.spec.table, NOTHING)
             return {"result": NOTHING}
         described = kafka.describe(topic)
@@ -79,10 +104,10 @@ class ObserveOffsetsOperator(ReconciliationOperator):
         proved = history.latest(PROOF)
         group = kafka.group_offsets(f"sluice-{self.stream}", topic, described.partitions)
         begins = kafka.begins(topic, described.partitions)
-        position = lake.position(self.spec.table)
+        position, uuid = lake.position(self.spec.table), lake.table_uuid(self.spec.table)
         if position is None:
-            self.log.info("%s: %s", self.spec.table, NOTHING)
-            return {"result": NOTHING}
+            self.report([Finding(FindingName.MAIN_MOVED, no_position(self.spec.table))], what)
+            raise RuntimeError(f"{self.spec.table}: no position, and no finding")
         found = findings(
             Observed(
                 group,
@@ -91,26 +116,29 @@ class ObserveOffsetsOperator(ReconciliationOperator):
                 position.topic_id,
                 described.id,
                 kafka.ends(topic),
-                self._earlier(history, now, position.topic_id),
+                self._earlier(history, now, position.topic_id, uuid),
                 history.suspended() is not None,
-                self._proof(proved),
+                self._proof(proved, uuid),
             )
         )
         ends = {str(partition): end for partition, end in sorted(position.ends.items())}
         # Findings too: what an earlier run saw is compared for a day, or until the table ends there again.
-        history.record_run(OBSERVED, {"ends": ends, "topic_id": position.topic_id}, now)
-        self.report(found, f"offsets of {self.spec.table}")
+        about = {"table": self.spec.table, "table_uuid": uuid}
+        history.record_run(OBSERVED, {**about, "ends": ends, "topic_id": position.topic_id}, now)
+        self.report(found, what)
         return {"result": f"offsets agree: the table ends at {ends}"}
 
     @staticmethod
-    def _proof(document: Document | None) -> Proof | None:
-        if document is None:
+    def _proof(document: Document | None, uuid: str) -> Proof | None:
+        """None also if it is of an earlier table: the stream was given a new one."""
+        if document is None or document.get("table_uuid", uuid) != uuid:
             return None
         return Proof(document["run_id"], {int(p): end for p, end in document["ends"].items()})
 
     @staticmethod
-    def _earlier(history: History, now: datetime, topic_id: str | None) -> tuple[Earlier, ...]:
-        """The newest run's ends, and the newest ones since which the group's are due, of the same topic."""
+    def _earlier(history: History, now: datetime, topic_id: str | None, uuid: str) -> tuple[Earlier, ...]:
+        """The newest run's ends, and the newest ones since which the group's are due, of the same topic and
+        table."""
         found: list[Document] = history.since(OBSERVED, now - timedelta(seconds=EARLIER_SECONDS))
         return tuple(
             Earlier(
@@ -118,7 +146,7 @@ class ObserveOffsetsOperator(ReconciliationOperator):
                 {int(partition): end for partition, end in document["ends"].items()},
             )
             for document in found[::-1]
-            if document["topic_id"] == topic_id
+            if (document["topic_id"], document.get("table_uuid", uuid)) == (topic_id, uuid)
         )
 
 
@@ -178,8 +206,12 @@ class VerifyTableOperator(ReconciliationOperator):
 
     def _verify(self, context: Context, waited: int) -> dict[str, Any]:
         """``waited``: how often it did."""
-        lake, history = self.platform_hook.lake, self.own_history
-        if lake.position(self.spec.table) is None:
+        lake, history, what = self.platform_hook.lake, self.own_history, f"contents of {self.spec.table}"
+        names = (self.spec.table, self.spec.quarantine_table)
+        unlike = self.table_findings(*names)
+        # Nothing can be compared with a table that is not the one.
+        self.report([] if {finding.name for finding in unlike} <= ONCE else unlike, what)
+        if self.tables.state(self.spec.table) is TableState.NEW:
             self.log.info("%s: %s", self.spec.table, NOTHING)
             return {"result": NOTHING}
         contents = TableContents(lake, self.spec.table, self.spec.quarantine_table, self.ledger.client)
@@ -187,6 +219,7 @@ class VerifyTableOperator(ReconciliationOperator):
         is_full = context["params"].get("full")
         before = contents.usable(earlier, self.log.warning) if earlier and not is_full else None
         found, verified = contents.verify(before, earlier)
+        found = [*unlike, *found]
         if waited < len(SETTLE_SECONDS) and {finding.name for finding in found} & SETTLING:
             seconds = SETTLE_SECONDS[waited]
             self.log.info("%d findings may settle; looking again in %d s", len(found), seconds)
@@ -203,7 +236,9 @@ class VerifyTableOperator(ReconciliationOperator):
         found = self.found_once(context, found)
         if verified is not None and is_verified:
             history.record_run(VERIFIED, verified.to_document(), datetime.now(UTC))
-        self.report(found, f"contents of {self.spec.table}")
+            # Also one that the ledger had forgotten, now that all of it is verified.
+            self.tables.accept(*names)
+        self.report(found, what)
         if verified is None:
             raise RuntimeError(f"{self.spec.table}: no findings, and no state")
         message = (
@@ -231,13 +266,14 @@ class CheckFilesOperator(ReconciliationOperator):
     def work(self, context: Context) -> dict[str, Any]:
         is_full, history = bool(context["params"].get("full")), self.own_history
         names = (self.spec.table, self.spec.quarantine_table)
+        found = [one for one in self.table_findings(*names) if one.name not in ONCE]
         newest = None if is_full else history.latest(CHECKED)
         lists: dict[str, str] = dict((newest or {}).get("manifest_lists", {}))
         done: dict[str, int] = {}
-        found: list[Finding] = []
 
         def check(name: str) -> None:
             if self.platform_hook.lake.location(name) is None:
+                # New, or a finding.
                 return
             problems, checked, location = self._check(name, lists.get(name))
             found.extend(problems)

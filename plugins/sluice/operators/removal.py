@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
-from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from sluice.hooks import compaction_runs
-from sluice.hooks.compaction_runs import ATTEMPT, REMOVED
-from sluice.hooks.failures import failed, table
+from sluice.hooks.failures import failed, failed_attempt, table
+from sluice.hooks.verified_rewrites import VerifiedRewrites
 from sluice.model.error_codes import ErrorCode
 from sluice.model.messages import summarize
-from sluice.model.spec.maintenance import for_each_table, lake_tables
+from sluice.model.spec.ledger import rewrite_key
+from sluice.model.spec.maintenance import compacted_tables, for_each_table, lake_tables
 from sluice.model.verification.file_removal import (
     MISSING_FIX,
     ClockChanged,
@@ -25,12 +24,14 @@ from sluice.model.verification.file_removal import (
     path_of,
     removable,
 )
+from sluice.model.verification.rewrites import MAX_NAMED, Rewrites, is_of_change
 from sluice.operators.base import StreamOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from sluice.clients.lake.referenced import ReferencedFiles
+    from sluice.clients.ledger import Ledger
 
 # The folders of a table that Iceberg writes. Its others are not looked at.
 FOLDERS = ("data", "metadata")
@@ -45,52 +46,59 @@ class RecordMetadataOperator(StreamOperator):
     """
 
     does = "records which metadata file of each table the catalog has"
-    fails_if = "the catalog or the ledger does not answer"
+    fails_if = "a table is lost or replaced, or the catalog or the ledger does not answer"
 
     def work(self, context: Context) -> dict[str, str]:
-        lake = self.platform_hook.lake
-        locations = {name: lake.location(name) for name in lake_tables(self.spec)}
-        found = {name: location for name, location in locations.items() if location}
+        lake, names = self.platform_hook.lake, lake_tables(self.spec)
+        self.tables.note(*names)
+        tables = {name: found for name in names if (found := lake.found(name))}
+        locations = {name: found.location for name, found in tables.items()}
+        uuids = {name: found.uuid for name, found in tables.items()}
         # Later than the locations: the states from this time on come from them.
         history = self.platform_hook.history(self.stream)
-        history.record_metadata(found, datetime.now(UTC), context["run_id"])
-        return found
+        history.record_metadata(locations, datetime.now(UTC), context["run_id"], uuids)
+        return locations
 
 
 class RemoveFilesOperator(StreamOperator):
     """Delete the files of the stream's tables that no state of the last ``restore_horizon_days`` names.
 
     Before, each file that the current metadata or a recorded state of this time names must be there, and
-    after it those of the current metadata; every compaction since the last deletion must be verified. Fails
-    without retries otherwise. May run again at any time: what is left is removed then.
+    after it those of the current metadata; every rewrite of a table must be verified. Fails without retries
+    otherwise, but while a change may still be verified. May run again at any time: what is left is removed
+    then.
     """
 
     does = "deletes files that no state of the last `restore_horizon_days` names; checks the others"
     fails_if = (
-        "a file that a table or a recorded state needs is gone, an earlier compaction is not verified, or S3 "
-        "denies the deletion"
+        "a file that a table or a recorded state needs is gone, a table is lost, a rewrite is not verified, "
+        "or S3 denies the deletion"
     )
 
     def work(self, context: Context) -> dict[str, Any]:
-        attempt = compaction_runs.newest(self.ledger, context["run_id"], ATTEMPT)
+        self.tables.check(*lake_tables(self.spec))
         self._check_verified()
-        done = self.remove(datetime.now(UTC))
-        compaction_runs.record(self.ledger, context["run_id"], REMOVED, attempt, done)
-        return done
+        return self.remove(datetime.now(UTC))
 
     def _check_verified(self) -> None:
-        """Raises AirflowFailException if a compaction is not: what it replaced may be the only copy."""
-        records = self.platform_hook.history(self.stream).metadata()
-        # Records of earlier versions do not have their run.
-        runs = takewhile(bool, (record.run for record in records))
-        found = compaction_runs.unverified(self.ledger, runs)
-        self.check_no_problems(
-            ErrorCode.COMPACTION_NOT_VERIFIED,
-            [f"run {run!r}: {document} is missing" for run, document in found.items()],
-            "a compaction is not verified, so nothing is deleted",
-            ". Fix: clear verify_compaction of this run; if it fails: docs/operating.md, Compaction "
-            "verification failed",
-        )
+        """Raises AirflowException if a rewrite is not: what it replaced may be the only copy."""
+        lake, verified = self.platform_hook.lake, VerifiedRewrites(self.ledger)
+        problems, may_be_soon = list[str](), True
+        for name in lake.heads(*compacted_tables(self.spec)):
+            found = verified.unverified(Rewrites.of(lake.table(name).properties))
+            problems += [unverified_message(name, one, self.ledger) for one in found.ids]
+            may_be_soon &= all(map(is_of_change, found.ids)) and not found.unnamed
+            if found.unnamed:
+                problems.append(
+                    f"{name}: of {found.unnamed} rewrites before its newest {MAX_NAMED} it is not known "
+                    "whether they were verified. Fix: docs/operating.md, Compaction verification failed"
+                )
+        for problem in problems:
+            self.log.error("%s", problem)
+        if problems:
+            fail = failed_attempt if may_be_soon else failed
+            message = f"a rewrite is not verified, so nothing is deleted: {summarize(problems)}"
+            raise fail(ErrorCode.COMPACTION_NOT_VERIFIED, message)
 
     def remove(self, now: datetime) -> dict[str, Any]:
         """As if it was ``now``. Returns table -> number of deleted files, or why none was looked for."""
@@ -183,6 +191,14 @@ class RemoveFilesOperator(StreamOperator):
     def _folders(self, name: str) -> list[str]:
         folder = path_of(self.platform_hook.lake.table(name).location()).rstrip("/")
         return [f"{folder}/{part}/" for part in FOLDERS]
+
+
+def unverified_message(table: str, rewrite: str, ledger: Ledger) -> str:
+    task = "verify_change of the change" if is_of_change(rewrite) else "verify_compaction of this run"
+    return (
+        f"{table}: {ledger.uri(rewrite_key(rewrite))} is missing. Fix: clear {task}; if it fails: "
+        "docs/operating.md, Compaction verification failed"
+    )
 
 
 class RecordMaintenanceOperator(StreamOperator):

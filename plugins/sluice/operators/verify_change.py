@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.clients.errors import Missing, Refused, Unreachable
 from sluice.hooks import load_plan as plans
+from sluice.hooks.verified_rewrites import VerifiedRewrites
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.ledger import Document, run_key
 from sluice.model.verification.change_plan import ChangePlan, ChangeResult
 from sluice.model.verification.offsets import EMPTY
+from sluice.model.verification.storage import KEEP_REWRITES
 from sluice.operators.change import rows_of
 from sluice.operators.change_approval import PLAN
 from sluice.operators.load.checks import LoadFiles, check_offsets
@@ -44,6 +46,7 @@ class VerifyChangeOperator(QuarantineOperator):
         from sluice.clients.lake import change_files
         from sluice.clients.lake.catalog import published_changes
 
+        self.tables.check(self.spec.table, self.spec.quarantine_table)
         run_id = context["run_id"]
         document = self.ledger.require(run_key(run_id, "change"), PLAN)
         plan = ChangePlan.from_document(document)
@@ -79,7 +82,7 @@ class VerifyChangeOperator(QuarantineOperator):
         changes = published_changes(table)
         change = change_files.find(table, plan.id)
         if change is None:
-            raise self._too_late(plan, "its snapshots have expired: they are kept for a day")
+            raise self._too_late(plan, f"its snapshots have expired: they are kept for {KEEP_REWRITES}")
         result = self._result(change.document)
         if (len(change.removed), len(change.added)) != (result.files_removed, result.files_added):
             raise self._too_late(plan, "the snapshot that exchanged its files has expired")
@@ -106,11 +109,16 @@ class VerifyChangeOperator(QuarantineOperator):
         before_it = ", ".join(document["metadata"].values())
         fix = f". Fix: docs/operating.md, Change verification failed; metadata before it: {before_it}"
         self.check_no_problems(ErrorCode.CHANGE_NOT_VERIFIED, problems, failure, fix)
+        # Before the proof: a run that has one does not compare again.
+        about = {"table": self.spec.table, "run_id": run_id, "snapshot_ids": [change.snapshot_id]}
+        VerifiedRewrites(self.ledger).confirm(change.rewrite, {**about, "at": plans.now()})
         proof = {
             **result.to_document(),
             "run_id": run_id,
             "table": self.spec.table,
+            "table_uuid": str(table.metadata.table_uuid),
             "snapshot_id": change.snapshot_id,
+            "rewrite": change.rewrite,
             "left_out": touched.to_json(),
             # The number of changes that those offsets are left out for.
             "left_out_for": changes.count if touched else 0,

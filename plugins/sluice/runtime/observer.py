@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from sluice.clients.errors import ClientError, Unreachable
 from sluice.clients.kafka_admin import KafkaAdmin
-from sluice.clients.lake.catalog import Lake
-from sluice.model.health.sample import KAFKA, LAKE, PROCESS, Sample
+from sluice.clients.known_tables import KnownTables
+from sluice.model.health.sample import KAFKA, LAKE, PROCESS, Position, Sample
 from sluice.model.spec.stream import CONSUMER, StreamSpec
 from sluice.runtime.base import Runtime
 
@@ -27,16 +27,16 @@ class Observer:
     def __init__(
         self,
         kafka: KafkaAdmin,
-        lake: Callable[[], Lake],
+        tables: Callable[[], KnownTables],
         runtime: Runtime,
         spec: StreamSpec,
         component: str,
         asking: Callable[[str], None] = lambda system: None,
     ) -> None:
-        """``lake``: opened for the consumer only; ``asking``: is told which system is waited for, "" between
-        requests. Raises ConfigError for an unknown component."""
+        """``tables``: opened for the consumer only; ``asking``: is told which system is waited for, ""
+        between requests. Raises ConfigError for an unknown component."""
         self.kafka = kafka
-        self.lake = lake
+        self.tables = tables
         self.runtime = runtime
         self.spec = spec
         self.component = spec.component(component)
@@ -85,9 +85,7 @@ class Observer:
         found = self._ask(KAFKA, errors, lambda: self.kafka.describe(topic))
         count = found.partitions if found else 0
         begins = self._ask(KAFKA, errors, lambda: self.kafka.begins(topic, count))
-        published = self._ask(
-            LAKE, errors, lambda: self.lake().position(self.spec.table, self.spec.quarantine_table)
-        )
+        published = self._ask(LAKE, errors, self._position)
         ends = self._ask(KAFKA, errors, lambda: self.kafka.ends(topic, count))
         sample = Sample(
             at=now,
@@ -102,6 +100,12 @@ class Observer:
         if errors or not sample.unread():
             return sample
         return self._ask(KAFKA, errors, lambda: self._with_expiry(sample)) or sample
+
+    def _position(self) -> Position | None:
+        """None of a new stream. Raises Refused if its table is lost, which is none."""
+        tables = self.tables()
+        tables.check(self.spec.table, self.spec.quarantine_table)
+        return tables.lake.position(self.spec.table, self.spec.quarantine_table)
 
     def _with_expiry(self, sample: Sample) -> Sample:
         """Add what retention will delete of the unread records within the retention margin.

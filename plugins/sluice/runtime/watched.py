@@ -20,7 +20,7 @@ from sluice.runtime.observer import Observer
 
 if TYPE_CHECKING:
     from sluice.clients.kafka_admin import KafkaAdmin
-    from sluice.clients.lake.catalog import Lake
+    from sluice.clients.known_tables import KnownTables
     from sluice.clients.ledger import History
     from sluice.model.trace.batches import Batch
     from sluice.runtime.base import Runtime
@@ -43,7 +43,7 @@ class Clients:
     """Of one observation at a time. ``batches``: the newest batches of a table, newest first."""
 
     kafka: KafkaAdmin
-    lake: Callable[[], Lake]
+    tables: Callable[[StreamSpec], KnownTables]
     runtime: Runtime
     history: Callable[[StreamSpec, str], History]
     batches: Callable[[StreamSpec, int], Sequence[Batch]]
@@ -93,7 +93,9 @@ class Watched:
     ) -> None:
         """Observe it at ``now``. ``unreachable``: systems that others found not to answer in this cycle, to
         which this one adds; ``asking``: is told what is waited for."""
-        observer = Observer(clients.kafka, clients.lake, clients.runtime, self.spec, self.name, asking)
+        observer = Observer(
+            clients.kafka, lambda: clients.tables(self.spec), clients.runtime, self.spec, self.name, asking
+        )
         sample = observer.observe(now, unreachable)
         for system, seconds in observer.slow.items():
             if seconds >= SLOW_SECONDS:

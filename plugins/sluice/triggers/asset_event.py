@@ -15,6 +15,7 @@ from sluice.model.spec.config import ConfigError
 from sluice.triggers.base import StreamTrigger
 
 if TYPE_CHECKING:
+    from sluice.hooks.platform import StreamClients
     from sluice.model.health.sample import Position
 
 POLL_SECONDS = 5.0
@@ -72,7 +73,12 @@ class PublishedEventTrigger(StreamTrigger, BaseEventTrigger):
 
     async def _position(self) -> Position | None:
         table = self.spec.table
-        return await self.ask(lambda clients: clients.platform_hook.lake.position(table))
+
+        def position(clients: StreamClients) -> Position | None:
+            clients.tables.check(table)
+            return clients.platform_hook.lake.position(table)
+
+        return await self.ask(position)
 
     def _seconds_left(self, known: Announced | None) -> float:
         """Until an event may be due. A time to come is of a clock that was ahead, and holds up nothing."""

@@ -37,6 +37,7 @@ from sluice.triggers.samples import MAX_SAMPLES, earlier, keep
 from sluice.triggers.wait import Outcome, PollTrigger, Progress
 
 if TYPE_CHECKING:
+    from sluice.hooks.platform import StreamClients
     from sluice.model.spec.stream import Supervision
 
 CHECK_SECONDS = 5.0
@@ -198,8 +199,16 @@ class HealthTrigger(StreamTrigger):
     async def _record(self, observation: Observation, restarts: RestartHistory | None) -> None:
         if restarts is None:
             return
+
+        def write(clients: StreamClients) -> str | None:
+            before = record(clients.history, observation, restarts)
+            if self.component == CONSUMER and observation.report.health is not Health.UNKNOWN:
+                # So that the ledger knows of a table within minutes, whatever else runs.
+                clients.tables.note(self.spec.table, self.spec.quarantine_table)
+            return before
+
         try:
-            before = await self.ask(lambda clients: record(clients.history, observation, restarts))
+            before = await self.ask(write)
         except ClientError as error:
             # The task has the report, and the next check records it.
             self.log.warning("health not recorded: %s", error)

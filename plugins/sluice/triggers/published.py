@@ -41,6 +41,8 @@ class PublishedTrigger(WaitTrigger):
         verb = VERBS.get(component, "published")
         lake = clients.platform_hook.lake
         state = self._reached(lake, component)
+        if problem := clients.tables.problem(self.spec.table):
+            return Progress(problem, Outcome.PERMANENT)
         if state is None:
             return Progress(f"no record of table {self.spec.table} is {verb} yet")
         if lost := unreachable_offsets(expected, state.starts):

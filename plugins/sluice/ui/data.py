@@ -90,6 +90,7 @@ class AirflowState:
 def open_clients(platform: Platform) -> Clients:
     """One thread's clients for the watch."""
     from sluice.clients.kafka_admin import KafkaAdmin
+    from sluice.clients.known_tables import KnownTables
     from sluice.clients.lake.batches import FOLDER, BatchLog
     from sluice.clients.lake.catalog import Lake
     from sluice.clients.ledger import History, Ledger
@@ -105,7 +106,13 @@ def open_clients(platform: Platform) -> Clients:
         table = lake().table(spec.table)
         return [one.batch for one in BatchLog(table, Ledger(s3, table.location(), FOLDER)).newest(limit)]
 
-    return Clients(KafkaAdmin(platform.kafka), lake, open_runtime(platform), history, batches)
+    @cache
+    def tables(stream: str) -> KnownTables:
+        return KnownTables(lake(), History(s3, platform.lake.ledger, stream))
+
+    return Clients(
+        KafkaAdmin(platform.kafka), lambda spec: tables(spec.name), open_runtime(platform), history, batches
+    )
 
 
 class Sources:

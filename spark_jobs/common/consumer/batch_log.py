@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from sluice.model.trace.batch_log import (
     span_of,
 )
 from sluice.model.trace.batches import Batch, by_writer, time_of
+from sluice.model.verification.storage import metadata_files
 from spark_jobs.common.lake.iceberg import Snapshot
 
 if TYPE_CHECKING:
@@ -79,7 +80,23 @@ class BatchLog:
                 raise
 
 
-def newest_batches(snapshots: Iterable[Snapshot], count: int, published_at: Mapping[int, int]) -> list[Batch]:
-    """The newest ``count`` batches in ``snapshots`` (of ``main``, newest first), oldest first."""
-    found = (Batch.of_snapshot(s.id, s.summary, published_at.get(s.id, s.at_ms)) for s in snapshots)
-    return list(islice((batch for batch in found if batch is not None), count))[::-1]
+def newest_batches(
+    snapshots: Iterable[Snapshot],
+    count: int,
+    published_at: Mapping[int, int],
+    metadata_log: Sequence[int] = (),
+) -> list[Batch]:
+    """The newest ``count`` batches in ``snapshots`` (of ``main``, newest first), oldest first.
+    ``metadata_log``: when the table's metadata files were written, which says how many a batch wrote."""
+
+    def batches() -> Iterator[Batch]:
+        until: int | None = None
+        for one in snapshots:
+            files = metadata_files(metadata_log, one.at_ms, until)
+            at = published_at.get(one.id, one.at_ms)
+            batch = Batch.of_snapshot(one.id, one.summary, at, one.manifest_list, files)
+            if batch is not None:
+                yield batch
+            until = one.at_ms
+
+    return list(islice(batches(), count))[::-1]

@@ -18,7 +18,7 @@ from spark_jobs.common.consumer.batch_rows import Decode, warm_up
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.kafka.avro import Schemas, decoded
 from spark_jobs.common.kafka.offsets import Topic
-from spark_jobs.common.lake import tables
+from spark_jobs.common.lake import known_tables, tables
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit, run_with_lease
 from spark_jobs.common.spark import progress_listener, session
 from spark_jobs.common.spark.guarded_query import GuardedQuery
@@ -39,13 +39,18 @@ def run(name: str) -> int:
         spark = session.start(f"sluice {name} consumer", platform, spec.topic.partitions)
         record, decode = decoding(spark, spec)
         threading.Thread(target=warm_up, args=(spark, decode), name="warm-up", daemon=True).start()
+        known_tables.check(spark, platform, name, spec.table, spec.quarantine_table)
         tables.ensure(spark, spec, record)
         topic = Topic(platform.kafka, spec.topic.name)
         writer = StreamWriter(spark, platform, spec, decode, topic)
         with progress_listener.attach(spark, platform, name):
-            run_with_lease(
-                writer, lambda: ConsumerRun(spark, platform, spec, writer, writer.acquire()).until(stop)
-            )
+
+            def work() -> None:
+                # At each failover: the catalog may have been restored, or have another table by now.
+                known_tables.check(spark, platform, name, spec.table, spec.quarantine_table)
+                ConsumerRun(spark, platform, spec, writer, writer.acquire()).until(stop)
+
+            run_with_lease(writer, work)
 
     return run_process(f"the consumer of {name}", consume)
 

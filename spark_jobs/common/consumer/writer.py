@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from py4j.protocol import Py4JJavaError
 from pyspark import StorageLevel
@@ -30,7 +30,7 @@ from spark_jobs.common.consumer.batch_log import BatchLog, newest_batches
 from spark_jobs.common.consumer.batch_rows import Decode, decoded_rows, is_good, table_rows, without_withheld
 from spark_jobs.common.consumer.state import StreamState
 from spark_jobs.common.kafka.offsets import Group, Topic
-from spark_jobs.common.lake import deduplicate
+from spark_jobs.common.lake import deduplicate, known_tables
 from spark_jobs.common.lake.added_file import AddedFile
 from spark_jobs.common.lake.clock import now_ms
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
@@ -74,6 +74,7 @@ class StreamWriter(WriterLease):
     ) -> None:
         super().__init__(spark, spec.table, spec.name)
         self.spark, self.spec, self.decode, self.topic = spark, spec, decode, topic
+        self.platform = platform
         self.checkpoints = Checkpoints(spark, platform.checkpoints.root, spec.name)
         self.group = Group(platform.kafka, spec.name, spec.topic.name)
         self.offset_reader = OffsetReader(platform.s3)
@@ -276,8 +277,12 @@ class StreamWriter(WriterLease):
 
     def _needed_by_queries(self) -> int:
         now, table = now_ms(), self.spec.queries_table
-        if not self.spec.queries or not self.spark.catalog.tableExists(f"{CATALOG}.{table}"):
+        if not self.spec.queries:
             return now
+        if not self.spark.catalog.tableExists(f"{CATALOG}.{table}"):
+            # New, or lost by the catalog: then its queries go on from where they were, once it is registered.
+            is_lost = known_tables.known(self.client, self.platform.lake.ledger, self.spec.name, table)
+            return state.reader_horizon(self.table.snapshots(MAIN), 0, now) if is_lost else now
         summaries = (snapshot.summary for snapshot in IcebergTable(self.spark, table).snapshots(MAIN))
         oldest = queries.oldest_source(summaries, self.spec.queries, now)
         return state.reader_horizon(self.table.snapshots(MAIN), oldest, now)
@@ -287,9 +292,12 @@ class StreamWriter(WriterLease):
         if len(self.state.unrecorded) >= RECORD_INTERVAL:
             self.store.record(name, self.state.unrecorded)
             # Their snapshots are kept, for their rows.
-            self.batches.record(self._newest_batches(len(self.state.unrecorded)))
+            count, log_ms = len(self.state.unrecorded), self.table.metadata_log()
+            self.batches.record(self._newest_batches(count, log_ms))
             self.state.recorded += len(self.state.unrecorded)
             self.state.unrecorded = []
 
-    def _newest_batches(self, count: int) -> list[Batch]:
-        return newest_batches(self.table.snapshots(MAIN), count, self.table.published_at())
+    def _newest_batches(self, count: int, metadata_log: Sequence[int] = ()) -> list[Batch]:
+        """``metadata_log``: what is to be recorded of a batch's cost."""
+        snapshots, published_at = self.table.snapshots(MAIN), self.table.published_at()
+        return newest_batches(snapshots, count, published_at, metadata_log)

@@ -39,11 +39,12 @@ class Refused(RuntimeError):
 
 @dataclass(frozen=True)
 class Snapshot:
-    """``at_ms``: since 1970. ``summary``: with Iceberg's ``operation``."""
+    """``at_ms``: since 1970. ``summary``: with Iceberg's ``operation``. ``manifest_list``: its address."""
 
     id: int
     at_ms: int
     summary: Mapping[str, str]
+    manifest_list: str = ""
 
 
 @dataclass(frozen=True)
@@ -101,12 +102,21 @@ class IcebergTable:
             found = self._snapshot(snapshot_id)
             if found is None:
                 return
-            yield Snapshot(snapshot_id, found["timestamp-ms"], found["summary"])
+            yield Snapshot(
+                snapshot_id, found["timestamp-ms"], found["summary"], found.get("manifest-list", "")
+            )
             snapshot_id = found.get("parent-snapshot-id")
 
     def published_at(self) -> dict[int, int]:
         """Snapshot -> when ``main`` moved to it last, in ms since 1970, as far as logged. No I/O."""
         return {int(entry.snapshotId()): int(entry.timestampMillis()) for entry in self._table.history()}
+
+    def metadata_log(self) -> list[int]:
+        """When the table's metadata files were written, in ms since 1970, oldest first, as far as logged.
+        No I/O."""
+        metadata = self._table.operations().current()
+        logged = [int(entry.timestampMillis()) for entry in metadata.previousFiles()]
+        return [*logged, int(metadata.lastUpdatedMillis())]
 
     def on_main(self, snapshot_id: int) -> bool:
         """Whether ``main`` is at this snapshot or descends from it; False if it has expired. No I/O.

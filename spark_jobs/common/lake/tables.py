@@ -26,7 +26,8 @@ from sluice.model.spec.config import ConfigError, declared_text
 from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.schema import parse_ddl
 from sluice.model.spec.stream import StreamSpec
-from spark_jobs.common.lake.clock import committing
+from sluice.model.verification.known_tables import CREATED_AT
+from spark_jobs.common.lake.clock import committing, now_ms
 from spark_jobs.common.lake.iceberg import IcebergTable
 
 OFFSET_COLUMNS = (
@@ -62,7 +63,8 @@ PROPERTIES = {
     "write.distribution-mode": "none",
     # A delete leaves a delete marker in a versioned bucket; maintenance expires old metadata.
     "write.metadata.delete-after-commit.enabled": "false",
-    "write.metadata.previous-versions-max": "20",
+    # The writer reads from them how many objects a batch wrote, at every tenth batch: more than those have.
+    "write.metadata.previous-versions-max": "60",
     "write.metadata.compression-codec": "gzip",
     # Every hundredth commit writes the newest manifests again, as one, until it has this size: by default
     # 8 MB, so a small batch would cost more the more came before it.
@@ -94,6 +96,12 @@ class TableLost(ConfigError):
     code = ErrorCode.TABLE_LOST
 
 
+class TableReplaced(ConfigError):
+    """The catalog has another table of the name than the one that the ledger knows."""
+
+    code = ErrorCode.TABLE_REPLACED
+
+
 def declared(spec: StreamSpec) -> StructType:
     """Return the type of a record of a stream whose schema is in Spark's DDL; needs a session.
 
@@ -119,18 +127,18 @@ def create(
     not know a table whose files are there.
     """
     wanted = PROPERTIES | dict(properties)
-    existing = _load(spark, table)
+    existing = load(spark, table)
     if existing is None:
         partitioned = f"PARTITIONED BY ({', '.join(partitions)})" if partitions else ""
         spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.{table.rsplit('.', 1)[0]}")
-        _check_not_lost(spark, table)
+        check_not_lost(spark, table)
         spark.sql(
             f"CREATE TABLE IF NOT EXISTS {CATALOG}.{table} ({', '.join(columns)}) USING iceberg "
             f"{partitioned} TBLPROPERTIES ({_sql_properties(wanted)})"
         )
         return
-    # The version of a table that exists is none of its properties.
-    names = wanted.keys() - {"format-version"}
+    # The version of a table that exists is none of its properties, and its creation is not now.
+    names = wanted.keys() - {"format-version", CREATED_AT}
     present, schema = existing.properties(), existing.schema()
     if missing := {
         name: wanted[name]
@@ -152,9 +160,9 @@ def _in_catalog(spark: SparkSession, table: str) -> tuple[Any, Any]:
     return manager.catalog(CATALOG).icebergCatalog(), identifiers.parse(table)
 
 
-def _load(spark: SparkSession, table: str) -> Any:
-    """Iceberg's table; None if there is none. Reads it once: Spark's statements would three times, at every
-    start."""
+def load(spark: SparkSession, table: str) -> Any:
+    """Iceberg's table; None if there is no such table. Reads it once: Spark's statements would three times,
+    at every start."""
     catalog, name = _in_catalog(spark, table)
     try:
         return catalog.loadTable(name)
@@ -164,7 +172,9 @@ def _load(spark: SparkSession, table: str) -> Any:
         raise
 
 
-def _check_not_lost(spark: SparkSession, table: str) -> None:
+def check_not_lost(spark: SparkSession, table: str) -> None:
+    """Raises TableLost, with the metadata file to register, if the bucket has one of a table that the catalog
+    does not have."""
     # A new, empty table in its place would start where the topic now begins, without what was published.
     catalog, name = _in_catalog(spark, table)
     jvm = cast("Any", spark._jvm)
@@ -199,7 +209,8 @@ def ensure(spark: SparkSession, spec: StreamSpec, record: StructType) -> None:
     """
     _check_partitions(spec, record)
     columns = [f"`{field.name}` {_sql(field.dataType)}" for field in record.fields]
-    properties, partitions = _properties(spec, record), [partition.sql for partition in spec.partitions]
+    properties = _properties(spec, record) | {CREATED_AT: str(now_ms())}
+    partitions = [partition.sql for partition in spec.partitions]
     create(spark, spec.table, [*columns, *OFFSET_COLUMNS], properties, partitions)
     create(spark, spec.quarantine_table, QUARANTINE)
     present = {field.name.lower(): field for field in spark.table(f"{CATALOG}.{spec.table}").schema.fields}

@@ -39,7 +39,7 @@ from spark_jobs.common.consumer import state
 from spark_jobs.common.consumer.batch_rows import Decode, decoded_rows, is_good, table_rows, without_withheld
 from spark_jobs.common.consumer.run import decoding
 from spark_jobs.common.consumer.writer import SMALL_BATCH
-from spark_jobs.common.lake import deduplicate
+from spark_jobs.common.lake import deduplicate, known_tables
 from spark_jobs.common.lake.iceberg import MAIN, Snapshot
 from spark_jobs.common.lake.read_offsets import COLUMNS, OffsetReader, by_partition
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit
@@ -72,6 +72,7 @@ def main(name: str, options: Sequence[str]) -> int:
     spec, platform = streams.load(name), platforms.load("consumer")
     plan = ChangePlan.from_document(read_json(connect(platform.s3), args.plan))
     spark = session.start(f"sluice {name} change", platform, SHUFFLE_PARTITIONS)
+    known_tables.check(spark, platform, name, spec.table, spec.quarantine_table)
     _, decode = decoding(spark, spec)
     Change(spark, platform, spec, decode, plan).run()
     return 0

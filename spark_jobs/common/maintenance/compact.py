@@ -24,6 +24,7 @@ from sluice.model.spec import platform as platforms
 from sluice.model.spec import stream as streams
 from sluice.model.spec.maintenance import compacted_tables, for_each_table
 from sluice.model.spec.platform import CATALOG
+from spark_jobs.common.lake import known_tables
 from spark_jobs.common.maintenance.row_diff import OFFSET_COLUMNS, RowsDiffer, compare
 from spark_jobs.common.maintenance.staged_rewrite import StagedRewrite
 from spark_jobs.common.spark import session
@@ -50,6 +51,7 @@ def main(name: str, options: Sequence[str]) -> int:
     spark = session.start(f"sluice {spec.name} compaction", platform, SHUFFLE_PARTITIONS)
 
     def compact_one(table: str) -> None:
+        known_tables.check(spark, platform, spec.name, table)
         if spark.catalog.tableExists(f"{CATALOG}.{table}"):
             unique = OFFSET_COLUMNS if table == spec.table else ()
             compact(spark, table, args.before, unique)

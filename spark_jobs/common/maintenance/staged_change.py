@@ -16,6 +16,7 @@ from sluice.model.verification.changes import CHANGE_ID
 from sluice.model.verification.deduplication import Run
 from sluice.model.verification.offsets import FileStats
 from sluice.model.verification.ranges import IntervalSet, OffsetRanges
+from sluice.model.verification.rewrites import id_of_change
 from sluice.model.verification.storage import REWRITE_ID
 from spark_jobs.common.lake.added_file import BOUNDED, AddedFile, read
 from spark_jobs.common.lake.clock import committing
@@ -181,7 +182,8 @@ class StagedChange(StagedFiles):
         removed file is not in the table any more, and what ``summary`` raises.
         """
         self.check_age()
-        properties = {REWRITE_ID: change_id, CHANGE_ID: change_id}
+        rewrite = id_of_change(change_id, self._key)
+        properties = {REWRITE_ID: rewrite, CHANGE_ID: change_id}
         try:
             with committing(self._spark, self._name):
                 transaction = self._table.newTransaction()
@@ -192,6 +194,7 @@ class StagedChange(StagedFiles):
                 self._exchange(transaction, removed, added, properties)
                 self._rewrite_manifests(transaction, properties)
                 with_properties(transaction.newFastAppend(), {**said, **properties}).commit()
+                self._name_rewrite(transaction, rewrite)
                 self._swap(transaction)
         except Py4JJavaError as error:
             if error.java_exception.getClass().getName() != RACE:

@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.platform import CATALOG
+from sluice.model.verification.rewrites import REWRITES, Rewrites
 from spark_jobs.common.lake.clock import committing, now_ms, outdated_by
 from spark_jobs.common.lake.iceberg import with_properties
 
@@ -111,6 +112,13 @@ class StagedFiles:
         would try again, find a rewrite of manifests whose answer was lost among the snapshots, and set
         ``main`` back to it, over what was published meanwhile."""
         transaction.underlyingOps().commit(transaction.startMetadata(), transaction.currentMetadata())
+
+    def _name_rewrite(self, transaction: Any, rewrite: str) -> None:
+        """Name the rewrite in the same commit: what deletes files needs its verification, whenever it is
+        published, and also when its snapshots have expired."""
+        before = Rewrites.of(transaction.table().properties())
+        after = before.more(rewrite).to_json()
+        transaction.updateProperties().set(REWRITES, after).commit()
 
     def _rewrite_manifests(self, transaction: Any, properties: Mapping[str, str]) -> bool:
         head, listing = transaction.table().currentSnapshot(), self._jvm.java.util.HashSet()

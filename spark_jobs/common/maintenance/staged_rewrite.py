@@ -130,6 +130,7 @@ class StagedRewrite(StagedFiles):
                         self._exchange_files(transaction, properties)
                     if not self._rewrite_manifests(transaction, properties) and not with_files:
                         return False
+                    self._name_rewrite(transaction, self._key)
                     self._swap(transaction)
                 return True
             except Py4JJavaError as error:

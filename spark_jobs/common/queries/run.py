@@ -16,10 +16,12 @@ from sluice.model.spec import connection
 from sluice.model.spec import platform as platforms
 from sluice.model.spec import stream as streams
 from sluice.model.spec.config import ConfigError
+from sluice.model.spec.maintenance import lake_tables
 from sluice.model.spec.platform import CATALOG, Platform
 from sluice.model.spec.query import DEBUG_SINKS, SinkKind
 from sluice.model.spec.stream import StreamSpec
 from spark_jobs.common.kafka.heartbeat import CountingEvent, HeartbeatSender, HeartbeatThread, Watchdog
+from spark_jobs.common.lake import known_tables
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit, run_with_lease
 from spark_jobs.common.queries import recovery
@@ -115,14 +117,21 @@ class QueriesRun:
             self._heartbeat.report("idle", f"waiting for table {table}, created by the consumer", {})
             if stop.wait(WAIT_SECONDS):
                 return
+        self._check_tables()
         writer = QueryStateWriter(self._spark, self._spec)
         run_with_lease(writer, lambda: self._run(writer, stop))
 
     def _has_snapshot(self, table: str) -> bool:
+        known_tables.check(self._spark, self._platform, self._spec.name, table)
         exists = self._spark.catalog.tableExists(f"{CATALOG}.{table}")
         return exists and IcebergTable(self._spark, table).head(MAIN) is not None
 
+    def _check_tables(self) -> None:
+        known_tables.check(self._spark, self._platform, self._spec.name, *lake_tables(self._spec))
+
     def _run(self, writer: QueryStateWriter, stop: threading.Event) -> None:
+        # At each failover: the catalog may have been restored, or have another table by now.
+        self._check_tables()
         writer.acquire()
         sinks: dict[str, list[Sink]] = {}
         running: list[StreamingQueryRun] = []

@@ -23,7 +23,6 @@ from local.drills.command import DRILLS
 from local.runtime import ports, roles
 from local.services import replay
 from local.status.rows import HEADERS
-from sluice.hooks.compaction_runs import ATTEMPT, REMOVED, VERIFIED
 from sluice.hooks.lifecycle import Request
 from sluice.model import exits
 from sluice.model.error_codes import ErrorCode
@@ -588,7 +587,6 @@ def test_what_a_snapshot_and_the_ledger_say() -> None:
         "compaction",
     )
     run = [ledger.run_key("R", name).replace("R", "<run id>", 1) for name in of_run]
-    run += [f"runs/<run id>/{name}-<n>.json" for name in (ATTEMPT, VERIFIED, REMOVED)]
     source = [ledger.planned_key("<source id>"), ledger.produced_key("<source id>")]
     source += [
         ledger.verified_key("<lineage>", "<source id>", 0, same).replace(f"{0:019d}", "<end>")
@@ -596,6 +594,8 @@ def test_what_a_snapshot_and_the_ledger_say() -> None:
     ]
     contents = ledger.contents_key("<lineage>", "<object>", 1)
     source += [re.sub(r"\d{9}", "<countdown>", contents)]
+    source += [ledger.table_key("<name>", "<uuid>"), ledger.rewrite_key("<rewrite id>")]
+    source += [ledger.rewrite_key("<rewrite id>", up_to=True)]
     at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
     key = ledger.history_key("<kind>", at, "<suffix>").replace(ledger.moment(at), "<moment>")
     event = re.sub(r"\d{17}", "<countdown>", key)

@@ -285,6 +285,49 @@ def test_detected_by_a_red_run(runs: list[dict[str, Any]], expected: Any) -> Non
     )
 
 
+@pytest.mark.parametrize(
+    ("runs", "expected"),
+    [
+        ([run("failed", 990), run("success", 1010), run("running", None)], None),
+        ([run("failed", 1030), run("failed", 1010)], (1010.0, "a red run of taxi_reconciliation")),
+    ],
+)
+def test_detected_by_a_red_run_of_reconciliation(runs: list[dict[str, Any]], expected: Any) -> None:
+    asked: list[str] = []
+
+    def request(method: str, path: str, **options: Any) -> dict[str, Any]:
+        asked.append(path)
+        return {"dag_runs": runs}
+
+    made = context(airflow=SimpleNamespace(request=request), spec=SimpleNamespace(name="taxi"))
+    assert catalog_faults.detected_by_reconciliation(made) == expected
+    assert asked == ["/dags/taxi_reconciliation/dagRuns"]
+
+
+def test_the_metadata_file_with_the_highest_number_is_registered_once() -> None:
+    """Of two with one number the newest: the other was refused."""
+    s3 = SimpleNamespace(get_paginator=lambda name: SimpleNamespace(paginate=pages))
+    keys = [("00009-z", 1), ("00010-a", 2), ("00010-b", 3), ("snap-99-x", 9)]
+
+    def pages(**given: str) -> list[dict[str, Any]]:
+        assert given == {"Bucket": "w", "Prefix": "lake/raw/taxi/metadata/"}
+        ends = {name: ".avro" if name.startswith("snap") else ".metadata.json" for name, _ in keys}
+        return [
+            {"Contents": [{"Key": f"{given['Prefix']}{n}{ends[n]}", "LastModified": at}]} for n, at in keys
+        ]
+
+    registered: dict[str, str] = {}
+    catalog = SimpleNamespace(register_table=registered.__setitem__)
+    stack = SimpleNamespace(admin_s3=lambda: s3, lake=lambda role: SimpleNamespace(catalog=catalog))
+    made = context(
+        stack=stack, spec=SimpleNamespace(table="raw.taxi"), lake=SimpleNamespace(location=registered.get)
+    )
+    made.state["folder"] = "s3://w/lake/raw/taxi"
+    for _ in range(2):
+        catalog_faults.register_the_table(made)
+    assert registered == {"raw.taxi": "s3://w/lake/raw/taxi/metadata/00010-b.metadata.json"}
+
+
 def test_waiting_takes_silence_for_nothing_yet() -> None:
     answers: list[Any] = [Unreachable("Kafka does not answer"), None, "seen"]
 

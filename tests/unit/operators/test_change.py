@@ -26,7 +26,7 @@ from tests.support import notifier
 from tests.support.memory_s3 import MemoryS3
 from tests.support.notifier import Recorder, rule
 from tests.support.raising import raising
-from tests.support.steps import given, ledger
+from tests.support.steps import NewTables, given, ledger
 
 ID, ADDRESS = "c1", "changes/removed.json"
 AT = datetime(2026, 11, 24, 10, 0, tzinfo=UTC)
@@ -67,7 +67,8 @@ class World:
         step = kind(task_id="step", stream="nyc_taxi")
         step.__dict__ |= {
             "ledger": self.ledger,
-            "spec": SimpleNamespace(table="raw.nyc_taxi"),
+            "spec": SimpleNamespace(table="raw.nyc_taxi", quarantine_table="raw.nyc_taxi_quarantine"),
+            "tables": NewTables(),
             "platform_hook": SimpleNamespace(
                 lake=SimpleNamespace(changes=lambda name: self.changes),
                 s3=self.memory.as_client(),

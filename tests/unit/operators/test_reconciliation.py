@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,7 +14,9 @@ import pytest
 from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
 from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
+from local.stack.lake import restore_catalog
 from sluice.clients.errors import Missing
+from sluice.clients.known_tables import KnownTables
 from sluice.clients.lake.catalog import ancestors
 from sluice.clients.ledger import History
 from sluice.clients.objects import Entry
@@ -22,6 +25,7 @@ from sluice.model.spec.stream import Supervision
 from sluice.model.verification.change_plan import change_id
 from sluice.model.verification.changes import Changes
 from sluice.model.verification.findings import FindingName
+from sluice.model.verification.known_tables import CREATED_AT
 from sluice.model.verification.storage import REWRITE_ID
 from sluice.operators.base import BACKSTOP
 from sluice.operators.reconciliation import (
@@ -46,6 +50,8 @@ class World:
         self.rejected = self.malformed = 0
         self.history = History(self.memory.as_client(), "s3://w/ledger", "nyc_taxi")
         self.waited: list[float] = []
+        self.now = time.time()
+        self.names = {"table": lakes.TABLE, "quarantine_table": lakes.QUARANTINE}
         self.meanwhile: Callable[[], None] = lambda: None
         self.kafka = SimpleNamespace(
             describe=lambda topic: SimpleNamespace(partitions=1, id="t"),
@@ -125,13 +131,15 @@ class World:
         """A run of its own but for ``run_id``: then that one, cleared."""
         self.runs += 1
         made = kind(task_id="step", stream="nyc_taxi")
-        names = {"table": lakes.TABLE, "quarantine_table": lakes.QUARANTINE}
         made.__dict__ |= {
             "platform_hook": SimpleNamespace(
                 lake=self.lake, kafka=self.kafka, history=lambda name: self.history
             ),
+            "tables": KnownTables(self.lake, self.history, lambda: self.now),
             "ledger": self.history,
-            "spec": SimpleNamespace(**names, topic=SimpleNamespace(name="t"), supervision=Supervision()),
+            "spec": SimpleNamespace(
+                **self.names, topic=SimpleNamespace(name="t"), supervision=Supervision()
+            ),
             "entries": self.entries,
         }  # fmt: skip
         context = given(params={"full": full}, run_id=run_id or f"run-{self.runs}")
@@ -465,3 +473,139 @@ def test_a_table_that_ends_before_a_verified_load_did_is_found(world: World) -> 
     world.history.put(history_key(PROOF, datetime.now(UTC), "load"), document)
     text = world.finds(FindingName.TABLE_BEHIND_PROOF, kind=ObserveOffsetsOperator)
     assert f"load r3 was verified to {world.end + 1}, the table ends at {world.end}" in text
+
+
+def proved(world: World) -> None:
+    """As task validate records it."""
+    at = datetime.now(UTC)
+    about = {"table": lakes.TABLE, "table_uuid": world.lake.table_uuid(lakes.TABLE)}
+    world.history.put(
+        history_key(PROOF, at, "load"),
+        {"run_id": "r", "ends": {"0": world.end}, "at": at.isoformat(), **about},
+    )
+
+
+def recorded(world: World) -> None:
+    """As task record_metadata does."""
+    found = {name: world.lake.found(name) for name in (lakes.TABLE, lakes.QUARANTINE)}
+    locations = {name: one.location for name, one in found.items() if one}
+    uuids = {name: one.uuid for name, one in found.items() if one}
+    world.history.record_metadata(locations, datetime.now(UTC), "r", uuids)
+
+
+def supervised(world: World) -> None:
+    KnownTables(world.lake, world.history).note(lakes.TABLE, lakes.QUARANTINE)
+
+
+KNOWLEDGE = {
+    "proof": proved,
+    "verified state": lambda world: world.run(),
+    "metadata": recorded,
+    "table": supervised,
+}
+
+
+def dropped(world: World) -> None:
+    world.lake.catalog.drop_table(lakes.TABLE)
+
+
+def replaced(world: World) -> None:
+    """By another program, with rows of its own at the same offsets."""
+    dropped(world)
+    world.lake.catalog.create_table(lakes.TABLE, lakes.ROWS)
+    said = lakes.summary("batch", 1, {0: world.end}, {0: 0}, {0: (0, world.end)})
+    lakes.append(world.lake, [(0, offset) for offset in range(world.end)], said)
+
+
+def emptied(world: World) -> None:
+    """The catalog as it was before the first commit."""
+    first = min(world.folder.glob("warehouse/raw*/nyc_taxi/metadata/00000-*.json"))
+    restore_catalog(world.lake, {lakes.TABLE: first.as_uri()})
+
+
+@pytest.mark.parametrize("kind", STEPS)
+@pytest.mark.parametrize("knowledge", KNOWLEDGE)
+def test_a_table_that_is_gone_is_no_new_one(world: World, knowledge: str, kind: Any) -> None:
+    KNOWLEDGE[knowledge](world)
+    dropped(world)
+    text = world.finds(FindingName.TABLE_LOST, kind=kind)
+    assert lakes.TABLE in text
+    assert "Table lost by the catalog" in text
+
+
+@pytest.mark.parametrize("kind", STEPS)
+@pytest.mark.parametrize("knowledge", KNOWLEDGE)
+def test_a_table_that_another_program_replaced_is_found_by_each_run(
+    world: World, knowledge: str, kind: Any
+) -> None:
+    KNOWLEDGE[knowledge](world)
+    before = world.lake.table_uuid(lakes.TABLE)
+    replaced(world)
+    for _ in range(2):
+        text = world.finds(FindingName.TABLE_REPLACED, kind=kind)
+        assert before in text
+        assert world.lake.table_uuid(lakes.TABLE) in text
+
+
+@pytest.mark.parametrize("kind", STEPS)
+@pytest.mark.parametrize("knowledge", KNOWLEDGE)
+def test_a_catalog_from_before_the_first_load_is_no_new_stream(
+    world: World, knowledge: str, kind: Any
+) -> None:
+    KNOWLEDGE[knowledge](world)
+    emptied(world)
+    world.finds(FindingName.TABLE_LOST, kind=kind)
+
+
+@pytest.mark.parametrize("kind", [VerifyTableOperator, CheckFilesOperator])
+def test_a_quarantine_that_is_gone_did_not_lose_nothing(world: World, kind: Any) -> None:
+    supervised(world)
+    world.lake.catalog.drop_table(lakes.QUARANTINE)
+    assert lakes.QUARANTINE in world.finds(FindingName.TABLE_LOST, kind=kind)
+
+
+def test_a_table_that_is_registered_again_passes(world: World) -> None:
+    world.run()
+    location = world.lake.location(lakes.TABLE)
+    assert location is not None
+    dropped(world)
+    world.finds(FindingName.TABLE_LOST)
+    # As in docs/operating.md.
+    world.lake.catalog.register_table(lakes.TABLE, location)
+    assert [world.run(kind) for kind in STEPS]
+
+
+@pytest.mark.parametrize("knowledge", KNOWLEDGE)
+def test_a_stream_that_a_person_gives_a_new_table_name_begins_anew(
+    world: World, knowledge: str, tmp_path: Path
+) -> None:
+    """Also while the old table is gone: its documents name it."""
+    KNOWLEDGE[knowledge](world)
+    for kind in STEPS:
+        world.run(kind)
+    world.names = {"table": "raw.other", "quarantine_table": "raw.other_quarantine"}
+    for kind in STEPS:
+        assert "nothing was loaded yet" in str(world.run(kind))
+    world.lake.catalog.create_table("raw.other", lakes.ROWS)
+    rows = pa.Table.from_pylist([], schema=lakes.ROWS)
+    said = lakes.summary("epoch-start", 1, {0: 0}, {0: 0})
+    world.lake.catalog.load_table("raw.other").append(rows, snapshot_properties=said)
+    world.end = 0
+    for kind in STEPS:
+        world.run(kind)
+
+
+def test_a_ledger_that_was_emptied_is_found_once_and_all_of_the_table_is_verified(world: World) -> None:
+    """A table tells when it was created: one that has just begun is not in the ledger yet."""
+    created = {CREATED_AT: str(round(world.now * 1000))}
+    with world.lake.catalog.load_table(lakes.TABLE).transaction() as transaction:
+        transaction.set_properties(created)
+    world.run()
+    world.memory.objects.clear()
+    world.run()
+    world.memory.objects.clear()
+    world.now += 2 * 3600
+    assert "Ledger lost" in world.finds(FindingName.LEDGER_LOST, run_id="red")
+    world.finds(FindingName.LEDGER_LOST, run_id="red")
+    for kind in STEPS:
+        world.run(kind)

@@ -17,7 +17,7 @@ from sluice.operators import forms
 from sluice.operators.load.produce import ProduceOperator
 from sluice.operators.supervise import SuperviseOperator
 from tests.support.loads import Loads
-from tests.support.steps import ValidateRows, given
+from tests.support.steps import NewTables, ValidateRows, given
 
 REASON = "{{ 1 + 1 }} tries"
 
@@ -56,7 +56,7 @@ def test_a_job_shows_its_arguments_and_configuration_after_it_ran(
     monkeypatch.setattr(connections, "get", lambda name: None)
     monkeypatch.setattr(SparkSubmitOperator, "execute", lambda _, context: loads._send(context, []))
     task = ProduceOperator(task_id="produce", stream="nyc_taxi")
-    task.__dict__ |= {"platform_hook": loads, "ledger": loads.ledger}
+    task.__dict__ |= {"tables": NewTables(), "platform_hook": loads, "ledger": loads.ledger}
     task.execute(given(run_id="r", params={"source_prefix": "nyc_taxi/"}))
     found = _serialize_rendered_fields(task)
     plan = loads.ledger.uri(run_key("r", "plan"))
@@ -72,7 +72,7 @@ def test_a_verification_shows_the_plan_that_it_verifies(tmp_path: Path) -> None:
     loads.upload("a")
     loads.produce("r")
     task = ValidateRows(task_id="validate", stream="nyc_taxi")
-    task.__dict__ |= {"platform_hook": loads, "ledger": loads.ledger}
+    task.__dict__ |= {"tables": NewTables(), "platform_hook": loads, "ledger": loads.ledger}
     task.work(given(run_id="r", params={}))
     assert _serialize_rendered_fields(task)["submitted"] == {
         "stream": "nyc_taxi", "plan": loads.ledger.uri(run_key("r", "plan")),

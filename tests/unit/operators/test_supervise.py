@@ -15,7 +15,6 @@ from airflow.triggers.base import BaseTrigger, TaskSuccessEvent
 from botocore.exceptions import ClientError as S3Error
 
 from sluice.clients.errors import ClientError, Missing, Unreachable
-from sluice.clients.lake.catalog import Lake
 from sluice.clients.ledger import History
 from sluice.model import exits
 from sluice.model.health.heartbeat import Heartbeat, HeartbeatState
@@ -31,6 +30,7 @@ from sluice.runtime.observer import Observer
 from sluice.triggers import health
 from tests.support.memory_s3 import MemoryS3
 from tests.support.raising import raising
+from tests.support.steps import new_tables
 from tests.support.supervision import Ti, connect, context, events
 
 STREAM = "wiki_changes"
@@ -151,7 +151,7 @@ class World(Runtime):
         kafka = SimpleNamespace(
             heartbeat=self.newest, describe=self.describe, begins=self.begins, ends=self.ends_of
         )
-        return Observer(cast("Any", kafka), lambda: cast("Lake", self), self, spec, component)
+        return Observer(cast("Any", kafka), lambda: new_tables(self), self, spec, component)
 
     @property
     def hook(self) -> Any:

@@ -21,7 +21,7 @@ from sluice.operators.verify_change import VerifyChangeOperator
 from tests.support import lake as lakes
 from tests.support.memory_s3 import MemoryS3
 from tests.support.raising import raising
-from tests.support.steps import given, ledger
+from tests.support.steps import NewTables, given, ledger
 
 SOURCE, OTHER = "a" * 16, "b" * 16
 ID = "c1"
@@ -88,7 +88,7 @@ class Changed:
 
     def verify(self) -> dict[str, Any]:
         operator = VerifyChangeOperator(task_id="verify_change", stream="nyc_taxi")
-        operator.__dict__ |= {"platform_hook": self, "ledger": self.ledger}
+        operator.__dict__ |= {"tables": NewTables(), "platform_hook": self, "ledger": self.ledger}
         with final_failures():
             return operator.work(given(run_id="r", params={}))
 

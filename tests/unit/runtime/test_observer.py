@@ -10,13 +10,13 @@ import pytest
 
 from sluice.clients.errors import ClientError, Missing, Refused, Unreachable
 from sluice.clients.kafka_admin import KafkaAdmin, TopicDescription
-from sluice.clients.lake.catalog import Lake
 from sluice.model.health.sample import Position, ProcessState, ProcessStatus
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.stream import Budget, Consumer, StreamSpec, Supervision
 from sluice.model.spec.topic import Topic
 from sluice.runtime.base import Runtime
 from sluice.runtime.observer import Observer
+from tests.support.steps import new_tables
 
 NOW = 1_000_000.0
 HOUR = 3600
@@ -78,7 +78,7 @@ class Systems:
 
     def observer(self, spec: StreamSpec = SPEC) -> Observer:
         return Observer(
-            cast("KafkaAdmin", self), lambda: cast("Lake", self), cast("Runtime", self), spec, "consumer"
+            cast("KafkaAdmin", self), lambda: new_tables(self), cast("Runtime", self), spec, "consumer"
         )
 
 

@@ -21,6 +21,7 @@ from sluice.model.spec.topic import Topic
 from sluice.runtime.base import Runtime
 from sluice.runtime.observer import Observer
 from tests.support import lake as lakes
+from tests.support.steps import new_tables
 
 SPEC = StreamSpec("nyc_taxi", "schema.avsc", lakes.TABLE, Topic("rides", 1), Budget(1))
 REASON = "not an Avro body of Trip"
@@ -85,7 +86,7 @@ class World:
     def observe(self, at: float | None = None) -> Sample:
         asked = cast("Any", self)
         observer = Observer(
-            cast("KafkaAdmin", asked), lambda: self.lake, cast("Runtime", asked), SPEC, CONSUMER
+            cast("KafkaAdmin", asked), lambda: new_tables(self.lake), cast("Runtime", asked), SPEC, CONSUMER
         )
         sample = observer.observe(time.time() if at is None else at)
         assert not sample.errors

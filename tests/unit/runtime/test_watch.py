@@ -26,6 +26,7 @@ from sluice.runtime.watch import StreamWatch
 from sluice.runtime.watched import Clients
 from tests.support.memory_s3 import MemoryS3
 from tests.support.observed import batch, process
+from tests.support.steps import new_tables
 from tests.unit.runtime.test_observer import NOW, POSITION, SPEC, Systems
 
 OTHER = replace(SPEC, name="y")
@@ -56,7 +57,7 @@ class World(Systems):
         if self.open_error:
             raise self.open_error
         return Clients(
-            cast("Any", self), lambda: cast("Any", self), cast("Any", self), self.history, self.batches
+            cast("Any", self), lambda spec: new_tables(self), cast("Any", self), self.history, self.batches
         )
 
     def history(self, spec: StreamSpec, component: str) -> History:

@@ -117,9 +117,9 @@ def test_a_hostile_value_is_text_and_a_long_one_is_shortened(made: Ledger, clien
 def test_of_many_the_page_has_the_first(monkeypatch: pytest.MonkeyPatch, client: TestClient) -> None:
     made = ledger("nyc_taxi", MemoryS3())
     for number in range(5):
-        made.put(run_key(RUN, f"removed-{number}"), {})
+        made.put(run_key(RUN, f"findings-{number}"), {})
     monkeypatch.setattr(documents, "open_ledger", lambda stream: made)
     monkeypatch.setattr(documents, "SHOWN_DOCUMENTS", 3)
     text = client.get(page()).text
-    assert text.count("removed-") == 3 * 2
+    assert text.count("findings-") == 3 * 2
     assert "has more documents" in text

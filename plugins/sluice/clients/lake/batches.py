@@ -8,9 +8,11 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Self
 
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import read_manifest_list
 from pyiceberg.table import Table
 
-from sluice.clients.lake.catalog import ancestors
+from sluice.clients.lake.catalog import ancestors, asking, metadata_log
 from sluice.clients.ledger import Ledger
 from sluice.io.s3 import connect
 from sluice.model.spec.platform import S3
@@ -19,12 +21,14 @@ from sluice.model.trace.batch_log import (
     PUBLISHED,
     RESTORED,
     Line,
+    Restore,
     batches_in,
     published_until,
     restore_of,
     span_of,
 )
 from sluice.model.trace.batches import Batch, time_of
+from sluice.model.verification.storage import metadata_files
 
 # Documents begin at batches' times, which are in ms.
 _STEP = timedelta(milliseconds=1)
@@ -55,20 +59,27 @@ class BatchLog:
     def on_main(self) -> dict[int, Batch]:
         """Snapshot -> batch of those that ``main`` keeps, newest first. No request."""
         moved = {entry.snapshot_id: entry.timestamp_ms for entry in self.table.metadata.snapshot_log}
-        found = {}
+        written = [at for at, _ in metadata_log(self.table)]
+        found, until = dict[int, Batch](), None
         for snapshot in ancestors(self.table):
-            number = snapshot.snapshot_id
+            number, at = snapshot.snapshot_id, snapshot.timestamp_ms
             summary = snapshot.summary.additional_properties if snapshot.summary else {}
-            batch = Batch.of_snapshot(number, summary, moved.get(number, snapshot.timestamp_ms))
+            files = metadata_files(written, at, until)
+            lists = snapshot.manifest_list
+            batch = Batch.of_snapshot(number, summary, moved.get(number, at), lists, files)
             if batch is not None:
                 found[number] = batch
+            until = at
         return found
 
     @cached_property
-    def line(self) -> Line:
+    def restores(self) -> list[Restore]:
         """One LIST."""
-        restores = [restore for key in self.documents.keys(RESTORED) if (restore := restore_of(key))]
-        return Line.of(restores, self._newest_time)
+        return [restore for key in self.documents.keys(RESTORED) if (restore := restore_of(key))]
+
+    @cached_property
+    def line(self) -> Line:
+        return Line.of(self.restores, self._newest_time)
 
     @property
     def _newest_time(self) -> datetime:
@@ -91,9 +102,12 @@ class BatchLog:
             # writer has found yet.
             latest = min(until or self._newest_time, self._newest_time)
             for batch in self._recorded(since, latest):
-                # Those of a document that begins with another come twice.
-                if batch.snapshot_id not in found and _is_within(batch, since, latest):
-                    found[batch.snapshot_id] = ListedBatch(batch, batch.published not in self.line)
+                known = found.get(batch.snapshot_id)
+                # Those of a document that begins with another come twice. A record may say what a batch cost
+                # when the table does not any more.
+                if (known is None or known.batch.metadata_files is None) and _is_within(batch, since, latest):
+                    is_lost = known.is_lost if known else batch.published not in self.line
+                    found[batch.snapshot_id] = ListedBatch(batch, is_lost)
                     if len(found) == limit:
                         break
         return sorted(found.values(), key=lambda one: one.batch.published_at, reverse=True)[:limit]
@@ -152,6 +166,17 @@ class BatchLog:
         """The batches of the newest document that begins at ``at`` or earlier."""
         key = next(self.documents.keys(PUBLISHED, limit=1, after=published_until(at)), None)
         return self._batches(key) if key else []
+
+
+def versions_written(io: FileIO, batch: Batch) -> int | None:
+    """The objects that a batch's commits wrote: data files, manifests, manifest list, metadata files. One
+    GET. None if its record does not say; raises Refused if the manifest list is gone."""
+    if batch.metadata_files is None or not batch.manifest_list:
+        return None
+    with asking(f"manifest list of batch {batch.snapshot_id}"):
+        manifests = list(read_manifest_list(io.new_input(batch.manifest_list)))
+    own = sum(manifest.added_snapshot_id == batch.snapshot_id for manifest in manifests)
+    return batch.files + own + 1 + batch.metadata_files
 
 
 def _is_within(batch: Batch, since: datetime | None, until: datetime | None) -> bool:

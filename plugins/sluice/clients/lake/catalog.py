@@ -35,6 +35,7 @@ from sluice.model.health.sample import Position
 from sluice.model.spec.platform import CATALOG, Platform
 from sluice.model.verification.changes import CHANGE, Changes, changes_in
 from sluice.model.verification.file_removal import missing_message
+from sluice.model.verification.known_tables import CREATED_AT, FoundTable
 from sluice.model.verification.quarantine import MALFORMED, NEWEST_MALFORMED, held_in, rejected_by
 from sluice.model.verification.ranges import OffsetRanges, offsets_from_json
 from sluice.model.verification.rejection import counters_of, has_rejected
@@ -150,6 +151,20 @@ class Lake:
             known = (table.metadata_location, rejected.metadata_location if rejected else "", read)
             self._positions[key] = known
         return known[2]
+
+    def found(self, name: str) -> FoundTable | None:
+        """What :mod:`sluice.model.verification.known_tables` compares; None without such a table. Costs as
+        :meth:`position`."""
+        if self.location(name) is None:
+            return None
+        table = self.table(name)
+        created = table.properties.get(CREATED_AT)
+        return FoundTable(
+            str(table.metadata.table_uuid),
+            table.snapshot_by_name(MAIN) is not None,
+            table.metadata_location,
+            int(created) if created else None,
+        )
 
     def table_uuid(self, name: str) -> str:
         """The table's UUID: a restored catalog keeps it, another table has another. Raises Missing."""
@@ -329,7 +344,10 @@ def columns(table: Table) -> dict[str, str]:
 
 
 def _missing(what: str) -> Missing:
-    message = f"{what} does not exist; the stream's consumer creates it. Fix: start the consumer"
+    message = (
+        f"{what} does not exist; the stream's consumer creates it. Fix: start the consumer; if it had rows: "
+        "docs/operating.md, Table lost by the catalog"
+    )
     return Missing(message, ErrorCode.TABLE_NOT_FOUND)
 
 

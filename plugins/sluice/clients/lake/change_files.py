@@ -13,7 +13,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from sluice.clients.lake.arrow_sql import open_sql, quoted
 from sluice.clients.lake.catalog import ancestors, sluice_properties
-from sluice.clients.lake.compaction import exchanged, without_binary
+from sluice.clients.lake.compaction import exchanged, rewrite_of, without_binary
 from sluice.clients.lake.files import OFFSET, PARTITION, read
 from sluice.model.verification.changes import CHANGE
 from sluice.model.verification.ranges import OffsetRanges
@@ -22,17 +22,18 @@ from sluice.model.verification.storage import FileSetDigest
 
 @dataclass(frozen=True)
 class PublishedChange:
-    """``snapshot_id``: the change's snapshot with the stream's state; ``document``: the address of its
-    result. ``removed``, ``added``: the data files that it exchanged."""
+    """``snapshot_id``: the change's snapshot with the stream's state; ``rewrite``: the id of its rewrite;
+    ``document``: the address of its result. ``removed``, ``added``: the data files that it exchanged."""
 
     snapshot_id: int
+    rewrite: str
     document: str
     removed: Sequence[DataFile]
     added: Sequence[DataFile]
 
 
 def find(table: Table, change_id: str) -> PublishedChange | None:
-    """None if no snapshot that is kept has it: they are kept for a day."""
+    """None if no snapshot that is kept has it: they are kept for KEEP_REWRITES."""
     own = _of_change(table, change_id)
     said = _published(table, change_id)
     if said is None:
@@ -42,7 +43,8 @@ def find(table: Table, change_id: str) -> PublishedChange | None:
         gone, come, _ = exchanged(table, snapshot)
         removed += gone
         added += come
-    return PublishedChange(said.snapshot_id, sluice_properties(said)["change-document"], removed, added)
+    document = sluice_properties(said)["change-document"]
+    return PublishedChange(said.snapshot_id, rewrite_of(said), document, removed, added)
 
 
 def snapshot_of(table: Table, change_id: str) -> int | None:

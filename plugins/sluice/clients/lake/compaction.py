@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import UTC, datetime
+from collections.abc import Collection, Sequence
 
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntryStatus
@@ -16,21 +15,20 @@ from sluice.clients.lake.arrow_sql import open_sql, quoted
 from sluice.clients.lake.catalog import Head, ancestors, asking, sequence_since, sluice_properties
 from sluice.clients.lake.files import OFFSET, PARTITION, read
 from sluice.model.error_codes import ErrorCode
-from sluice.model.verification.storage import KEEP_REWRITES, REWRITE_ID, FileSetDigest, Rewrite
+from sluice.model.verification.storage import REWRITE_ID, FileSetDigest, Rewrite
 
 OFFSETS = (PARTITION, OFFSET)
 
 
 def since(
-    table: Table, head: Head | None, pinned_at: datetime, columns: Sequence[str] = OFFSETS
+    table: Table, head: Head | None, columns: Sequence[str] = OFFSETS, also: Collection[str] = ()
 ) -> list[Rewrite]:
     """The maintenance snapshots of ``main`` after ``head`` (None: all that are kept), oldest first; of those
-    behind expired snapshots the compactions. Their rows are compared by ``columns``. ``pinned_at``: when
-    ``main`` was at ``head``.
+    behind expired snapshots the compactions; and the kept ones of the rewrites ``also``, wherever they are.
+    Their rows are compared by ``columns``.
 
-    Reads these columns of every file that they removed or added. If ``head`` is no ancestor of ``main`` any
-    more, raises Missing: the table was rolled back behind it, or it has expired so long ago that compactions
-    after it may have, too.
+    Reads these columns of every file that they removed or added. Raises Missing if ``head`` is no ancestor of
+    ``main`` any more, because the table was rolled back behind it.
     """
     kept = list(ancestors(table))
     newer = list[Snapshot]()
@@ -45,26 +43,30 @@ def since(
                 "behind it. Fix: check the table's history",
                 ErrorCode.COMPACTION_NOT_VERIFIED,
             )
-        if head and (age := datetime.now(UTC) - pinned_at) > KEEP_REWRITES:
-            raise Missing(
-                f"snapshot {head.snapshot_id} has expired, and was main's {age} ago. Compactions are kept "
-                f"for {KEEP_REWRITES}: whether they changed rows cannot be verified any more. Fix: compare "
-                "numbers of rows (docs/operating.md, Compaction verification failed)",
-                ErrorCode.COMPACTION_NOT_VERIFIED,
-            )
-        # A writer keeps a day's compactions, though main's history between them has expired. Those before
-        # ``head`` too if it is not known to be of this history: a restored catalog gives its numbers again.
+        # A writer keeps the compactions of some days, though main's history between them has expired. Those
+        # before ``head``, too, unless it is known to be of this history: a restored catalog gives its numbers
+        # again.
         known, after = {snapshot.snapshot_id for snapshot in kept}, sequence_since(table, [head])
         newer += [
             snapshot
             for snapshot in table.metadata.snapshots
             if snapshot.snapshot_id not in known
             and (snapshot.sequence_number or 0) > after
-            and snapshot.summary is not None
-            and REWRITE_ID in snapshot.summary.additional_properties
+            and rewrite_of(snapshot)
         ]
+    found = {snapshot.snapshot_id for snapshot in newer}
+    newer += [
+        snapshot
+        for snapshot in table.metadata.snapshots
+        if rewrite_of(snapshot) in also and snapshot.snapshot_id not in found
+    ]
     newer.sort(key=lambda snapshot: snapshot.sequence_number or 0)
     return [_rewrite(table, snapshot, columns) for snapshot in newer if not sluice_properties(snapshot)]
+
+
+def rewrite_of(snapshot: Snapshot) -> str:
+    """The id of the rewrite that made the snapshot, "" of another one."""
+    return snapshot.summary.additional_properties.get(REWRITE_ID, "") if snapshot.summary else ""
 
 
 def without_binary(table: Table) -> list[str]:
@@ -104,6 +106,7 @@ def _rewrite(table: Table, snapshot: Snapshot, columns: Sequence[str]) -> Rewrit
         removed=_digest(table, removed, columns),
         added=_digest(table, added, columns),
         has_deletes=has_deletes,
+        id=rewrite_of(snapshot),
     )
 
 

@@ -215,18 +215,5 @@ def written_since(table: Table, sequence_number: int) -> list[WrittenObject]:
     return found
 
 
-def versions_written(table: Table, snapshot_id: int) -> int:
-    """Count the data files, manifests and manifest list of a commit. Raises KeyError if it expired."""
-    snapshot = table.snapshot_by_id(snapshot_id)
-    if snapshot is None:
-        raise KeyError(snapshot_id)
-    summary = snapshot.summary.additional_properties if snapshot.summary else {}
-    with asking(f"manifests of table {_name(table)}"):
-        manifests = sum(
-            manifest.added_snapshot_id == snapshot_id for manifest in snapshot.manifests(table.io)
-        )
-    return int(summary.get("added-data-files", 0)) + manifests + 1
-
-
 def _name(table: Table) -> str:
     return ".".join(table.name())

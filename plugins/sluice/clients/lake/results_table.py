@@ -135,7 +135,8 @@ class ResultsReader:
     def _refreshed(self) -> Table:
         if self._lake.location(self._name) is None:
             raise Missing(
-                f"table {self._name} not found; the stream's queries create it when they start",
+                f"table {self._name} not found; the stream's queries create it when they start. Fix: start "
+                "them; if it had results: docs/operating.md, Table lost by the catalog",
                 ErrorCode.TABLE_NOT_FOUND,
             )
         table = self._lake.table(self._name)

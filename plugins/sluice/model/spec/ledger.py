@@ -8,6 +8,9 @@ A backfill's run has several loads; its documents are under ``<run_id>#<number>`
     verified/<lineage>/<source_id>-<end>.json   the load that verified it, and the topic's end offsets then;
                                             of a version with the content of another source: …-<that>.json
     objects/<lineage>/<object>/<countdown>.json  the contents that loads planned under a key; newest first
+    tables/<name>/<uuid>.json               a table that was seen with published contents
+    rewrites/<rewrite_id>.json              a rewrite of a table's files was verified
+    rewrites/<rewrite_id>-and-before.json   and so were all before it
     runs/<run_id, quoted>/plan.json         the run's sources, pinned by its first attempt
     runs/<run_id, quoted>/produced.json     the offset ranges of all of them
     runs/<run_id, quoted>/baseline.json     the tables' newest snapshots before the load
@@ -20,9 +23,6 @@ A backfill's run has several loads; its documents are under ``<run_id>#<number>`
     runs/<run_id, quoted>/notified-<dag>-<event>-<start>.json  what a person was told of a run
     runs/<run_id, quoted>/findings-<task>.json  what a run of reconciliation found that later ones do not
     runs/<run_id, quoted>/compaction.json   date and snapshots, pinned by the first attempt of a compaction
-    runs/<run_id, quoted>/compaction-attempt-<n>.json   before its Spark job is started
-    runs/<run_id, quoted>/compaction-verified-<n>.json  what the attempts up to n changed, if it was verified
-    runs/<run_id, quoted>/removed-<n>.json  how many files of each table were deleted after attempt n
     history/metadata/<countdown>-<moment>-tables.json   the metadata file of each table at this time
     history/proof/<countdown>-<moment>-load.json  a load that was verified, and up to which offsets
     history/not_verified/<countdown>-<moment>-load.json  a load that was not, and why
@@ -50,6 +50,8 @@ RUNTIME = "runtime"
 METADATA, MAINTENANCE = "metadata", "maintenance"
 # Kinds of the records of a load that was verified, and up to which offsets; that was not, and why.
 PROOF, NOT_VERIFIED = "proof", "not_verified"
+# Of the states of a stream's tables that a reconciliation verified.
+VERIFIED_TABLE = "reconciled_table"
 # The kinds of events, of any component.
 EVENTS = (
     "health",
@@ -118,11 +120,29 @@ def contents_number(key: str) -> int:
     return _LAST_NUMBER - int(key.rsplit("/", 1)[1].removesuffix(".json"))
 
 
+def tables_prefix(name: str) -> str:
+    """Of the documents of every table of this name."""
+    return f"tables/{name}/"
+
+
+def table_key(name: str, uuid: str) -> str:
+    return f"{tables_prefix(name)}{uuid}.json"
+
+
+def table_uuid_of(key: str) -> str | None:
+    """The UUID of a table's document by its key; None for another key."""
+    found = re.search(r"tables/[^/]+/([^/]+)\.json$", key)
+    return found[1] if found else None
+
+
+def rewrite_key(rewrite: str, *, up_to: bool = False) -> str:
+    """``up_to``: of the document that all rewrites of its table up to this one are verified."""
+    return f"rewrites/{rewrite}{'-and-before' if up_to else ''}.json"
+
+
 def run_key(run_id: str, name: str) -> str:
     """``name``: plan, produced, baseline, reconciliation, proof, proof-<snapshot>, audit, change,
-    change-approval, change-proof, decision, notified-<dag>-<event>-<start>, findings-<task>,
-    compaction, or one of
-    :mod:`sluice.hooks.compaction_runs`."""
+    change-approval, change-proof, decision, notified-<dag>-<event>-<start>, findings-<task>, compaction."""
     # Run ids contain ":" and "+".
     return f"runs/{quote(run_id, safe='')}/{name}.json"
 

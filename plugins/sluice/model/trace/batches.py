@@ -24,7 +24,8 @@ class Batch:
 
     ``batch_id``: its number in the streaming query of ``writer``, which has ``epoch``. ``ranges``: what it
     read, of which ``rows`` are in the table and ``rejected`` in the quarantine. ``ends``: partition -> the
-    offset up to which everything is published, by this batch and those before it.
+    offset up to which everything is published, by this batch and those before it. ``manifest_list``: its
+    address; ``metadata_files``: how many its commits wrote, None if the table's log did not tell any more.
     """
 
     snapshot_id: int
@@ -37,6 +38,8 @@ class Batch:
     files: int
     started_at: int | None
     published_at: int
+    manifest_list: str = ""
+    metadata_files: int | None = None
 
     @property
     def rejected(self) -> int:
@@ -52,7 +55,14 @@ class Batch:
         return time_of(self.published_at)
 
     @classmethod
-    def of_snapshot(cls, snapshot_id: int, summary: Mapping[str, str], published_at: int) -> Batch | None:
+    def of_snapshot(
+        cls,
+        snapshot_id: int,
+        summary: Mapping[str, str],
+        published_at: int,
+        manifest_list: str = "",
+        metadata_files: int | None = None,
+    ) -> Batch | None:
         """From a snapshot's summary; None if it is no batch's. ``published_at``: when ``main`` moved to
         it."""
         if summary.get("sluice.kind") != BATCH:
@@ -70,6 +80,8 @@ class Batch:
             files=int(summary.get("added-data-files", 0)),
             started_at=int(started) if started else None,
             published_at=published_at,
+            manifest_list=manifest_list,
+            metadata_files=metadata_files,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -85,6 +97,8 @@ class Batch:
             "files": self.files,
             "started_at": self.started_at,
             "published_at": self.published_at,
+            "manifest_list": self.manifest_list,
+            "metadata_files": self.metadata_files,
         }
 
     @classmethod
@@ -100,6 +114,8 @@ class Batch:
             files=document["files"],
             started_at=document["started_at"],
             published_at=document["published_at"],
+            manifest_list=document.get("manifest_list", ""),
+            metadata_files=document.get("metadata_files"),
         )
 
 

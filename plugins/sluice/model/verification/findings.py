@@ -21,6 +21,9 @@ GROUP_SECONDS = 2 * 3600.0
 class FindingName(StrEnum):
     """docs/operating.md has the meaning of each, and what to do."""
 
+    TABLE_LOST = "table-lost"
+    TABLE_REPLACED = "table-replaced"
+    LEDGER_LOST = "ledger-lost"
     TOPIC_BEHIND_TABLE = "topic-behind-table"
     TOPIC_RECREATED = "topic-recreated"
     RECORDS_DELETED_UNREAD = "records-deleted-unread"

@@ -77,8 +77,9 @@ def metadata_files(written_at_ms: Sequence[int], at_ms: int, until_ms: int | Non
 REPLACE = "replace"
 # In the summary of a snapshot that maintenance published: an id of its own.
 REWRITE_ID = "rewrite-id"
-# Writers keep these snapshots for so long: their check runs after the rewrite, with its retries.
-KEEP_REWRITES = timedelta(days=1)
+# Writers keep these snapshots for so long: their check runs after the rewrite, or, of one that publishes when
+# its run has ended, in the next run.
+KEEP_REWRITES = timedelta(days=3)
 
 
 @dataclass(frozen=True)
@@ -92,9 +93,9 @@ class FileSetDigest:
 
 @dataclass(frozen=True)
 class Rewrite:
-    """A snapshot of ``main`` that no writer of the stream made. ``total_before``, ``total_after``: rows of
-    the table by its parent's (None if that has expired) and its own summary (None if missing);
-    ``has_deletes``: it has delete files."""
+    """A snapshot of ``main`` that no writer of the stream made; ``id``: of its rewrite, "" of another
+    program's. ``total_before``, ``total_after``: rows of the table by its parent's (None if that has expired)
+    and its own summary (None if missing); ``has_deletes``: it has delete files."""
 
     snapshot_id: int
     operation: str
@@ -103,6 +104,7 @@ class Rewrite:
     removed: FileSetDigest
     added: FileSetDigest
     has_deletes: bool = False
+    id: str = ""
 
     def problems(self) -> list[str]:
         """Every reason why rows may have changed."""

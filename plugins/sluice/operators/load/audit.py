@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from sluice.hooks import failures
+from sluice.hooks import load_plan as plans
 from sluice.hooks.load_plan import head_of
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.ledger import run_key
@@ -17,8 +19,9 @@ from sluice.operators.load.interval import load_id
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from sluice.clients.lake.batches import BatchLog
     from sluice.clients.objects import Entry
-    from sluice.operators.load.inventory import WrittenSince
+    from sluice.operators.load.inventory import BatchCosts, WrittenSince
 
 NAMED = 10
 
@@ -27,9 +30,9 @@ class AuditOperator(StreamOperator):
     """Check each object that was written since the load began, and compare with ``[budget]``.
 
     Fails without retries if an object is missing, has another size than its manifest says, or was
-    overwritten with other content, if they have more delete markers than allowed, or if a batch made more
-    versions. Looks at what ``main`` names, not at the rest of the bucket: objects that no snapshot names are
-    a matter of maintenance.
+    overwritten with other content, if they have more delete markers than allowed, or if a batch of the load
+    made more versions, or nothing says how many. Looks at what ``main`` names, not at the rest of the bucket:
+    objects that no snapshot names are a matter of maintenance.
     """
 
     does = "checks the objects that were written since the load began"
@@ -43,54 +46,77 @@ class AuditOperator(StreamOperator):
         return [entry for entry in self.platform_hook.bucket(bucket).entries(key) if entry.key == key]
 
     def work(self, context: Context) -> dict[str, Any]:
-        run_id = load_id(self, context)
+        tables = (self.spec.table, self.spec.quarantine_table)
+        self.tables.check(*tables)
+        run_id, lake = load_id(self, context), self.platform_hook.lake
         before = self.ledger.require(run_key(run_id, "baseline"), "provision_topic")
-        lake, tables = self.platform_hook.lake, (self.spec.table, self.spec.quarantine_table)
-        written = {name: inventory.written_since(lake, name, head_of(before, name)) for name in tables}
-        objects = [one for since in written.values() for one in since.objects]
+        since, log = datetime.fromisoformat(before["at"]), self.batch_log()
+        is_restored = any(restore.at >= since - inventory.CLOCK_SLACK for restore in log.restores)
+        written = {
+            name: inventory.written_since(lake, name, head_of(before, name), is_restored=is_restored)
+            for name in tables
+        }
+        objects = [one for found in written.values() for one in found.objects]
         checked = inventory.check_objects(objects, self.entries)
-        of_stream = written[self.spec.table]
-        budget = self._budget(checked, of_stream.costs)
-        self.log.info("%s", report(written, budget))
+        expected = plans.offsets_of_all(plans.produced(self.ledger, run_id))
+        costs = inventory.batch_costs(log, expected, since)
+        budget = self._budget(checked, written, costs)
+        self.log.info("%s", report(written, costs, budget))
         over = [line.message() for line in budget if not line.ok]
         if over:
             over += [check.message() for check in checked if check.problem][:NAMED]
+        if costs.unknown:
+            over.append(f"no record says what these batches wrote: {costs.unknown}")
         self.check_no_problems(ErrorCode.OVER_BUDGET, over, "over budget")
         result = {
-            "batches": of_stream.batches,
+            "batches": len(costs.costs),
             "objects": len(checked),
             "bytes": sum(check.size for check in checked),
             "delete_markers": sum(check.delete_markers for check in checked),
-            "versions_per_batch": max(of_stream.costs, default=None),
+            "versions_per_batch": max(costs.costs, default=None),
         }
         self.ledger.put(run_key(run_id, "audit"), result)
         return result
 
-    def _budget(self, checked: Sequence[ObjectCheck], costs: Sequence[int]) -> list[BudgetCheck]:
+    def batch_log(self) -> BatchLog:
+        """Of the stream's table."""
+        from sluice.clients.lake.batches import FOLDER, BatchLog
+        from sluice.clients.ledger import Ledger
+
+        table = self.platform_hook.lake.table(self.spec.table)
+        return BatchLog(table, Ledger(self.platform_hook.s3, table.location(), FOLDER))
+
+    def _budget(
+        self, checked: Sequence[ObjectCheck], written: Mapping[str, WrittenSince], costs: BatchCosts
+    ) -> list[BudgetCheck]:
         limits = self.spec.budget
         markers = sum(check.delete_markers for check in checked)
+        unknown = sum(not since.is_whole for since in written.values())
         lines = [
             BudgetCheck("delete markers added", markers, limits.delete_markers),
             BudgetCheck("objects missing or damaged", sum(bool(check.problem) for check in checked), 0),
+            # The catalog was restored meanwhile: a new load finds its own.
+            BudgetCheck("tables whose objects since the load began are not all known", unknown, 0),
+            BudgetCheck("records in batches whose cost is not known", costs.unknown.count, 0),
         ]
-        if costs:
+        if costs.costs:
             lines.append(
-                BudgetCheck("versions of the costliest batch", max(costs), limits.versions_per_batch)
+                BudgetCheck("versions of the costliest batch", max(costs.costs), limits.versions_per_batch)
             )
         return lines
 
 
-def report(written: dict[str, WrittenSince], budget: Sequence[BudgetCheck]) -> str:
+def report(written: Mapping[str, WrittenSince], costs: BatchCosts, budget: Sequence[BudgetCheck]) -> str:
     """Tables for the log."""
-    rows: list[list[object]] = [
-        [name, since.batches, len(since.objects), max(since.costs, default="not known")]
-        for name, since in written.items()
-    ]
+    rows: list[list[object]] = [[name, len(since.objects)] for name, since in written.items()]
     lines: list[list[object]] = [
         [line.name, f"{line.value}", f"{line.limit:g}", "ok" if line.ok else "OVER"] for line in budget
     ]
-    return (
-        failures.table(["table", "batches since", "objects", "versions per batch"], rows)
-        + "\n"
-        + failures.table(["budget", "value", "limit", "result"], lines)
+    batches = [[len(costs.costs), max(costs.costs, default="not known")]]
+    return "\n".join(
+        [
+            failures.table(["table", "objects since the load began"], rows),
+            failures.table(["batches of the load", "versions of the costliest"], batches),
+            failures.table(["budget", "value", "limit", "result"], lines),
+        ]
     )

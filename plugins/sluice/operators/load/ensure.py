@@ -37,6 +37,7 @@ class EnsureConsumerOperator(ComponentOperator):
 
     def work(self, context: Context) -> dict[str, Any]:
         self.check_not_suspended()
+        self.tables.check(self.spec.table, self.spec.quarantine_table)
         position = self.platform_hook.lake.position(self.spec.table)
         before, began = position.epoch if position else 0, time.time()
         process = self.platform_hook.runtime.status(self.program)
@@ -71,6 +72,7 @@ class EnsureConsumerOperator(ComponentOperator):
             raise failed_attempt(code, f"{reason}; {self.log_excerpt()}")
 
     def _result(self, state: str, pid: int | None, epoch: int, started: bool) -> dict[str, Any]:
+        self.tables.note(self.spec.table)
         return {"program": self.program, "state": state, "pid": pid, "epoch": epoch, "started": started}
 
 

@@ -2,31 +2,47 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from sluice.hooks.load_plan import now
 from sluice.model.spec.ledger import run_key
-from sluice.model.verification.storage import WrittenObject, check_object, metadata_files
+from sluice.model.verification.storage import WrittenObject, check_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from sluice.clients.lake.batches import BatchLog
     from sluice.clients.lake.catalog import Head, Lake
     from sluice.clients.ledger import Ledger
     from sluice.clients.objects import Entry
     from sluice.model.spec.stream import StreamSpec
+    from sluice.model.verification.ranges import OffsetRanges
     from sluice.model.verification.storage import ObjectCheck
+
+
+# Between the clocks of Airflow and of a stream's writer.
+CLOCK_SLACK = timedelta(minutes=5)
 
 
 @dataclass(frozen=True)
 class WrittenSince:
-    """The objects of ``main`` that were written since a snapshot. ``batches``: number of kept batches since;
-    ``costs``: versions of each, as far as the metadata log reaches back."""
+    """The objects of ``main`` that were written since a snapshot. ``is_whole``: False if only those of the
+    snapshots that are kept could be found."""
 
     objects: list[WrittenObject]
-    batches: int
+    is_whole: bool = True
+
+
+@dataclass(frozen=True)
+class BatchCosts:
+    """``costs``: versions that each of a load's batches wrote; ``unknown``: those of the load's offsets whose
+    batch, or its cost, is not known."""
+
     costs: list[int]
+    unknown: OffsetRanges
 
 
 def record_before(lake: Lake, spec: StreamSpec, ledger: Ledger, run_id: str) -> dict[str, Any]:
@@ -40,31 +56,42 @@ def record_before(lake: Lake, spec: StreamSpec, ledger: Ledger, run_id: str) -> 
     return ledger.pin(run_key(run_id, "baseline"), create)
 
 
-def written_since(lake: Lake, name: str, head: Head | None) -> WrittenSince:
-    """By metadata: manifests that are newer than ``head``, and the manifest list of each kept batch since.
+def written_since(lake: Lake, name: str, head: Head | None, *, is_restored: bool) -> WrittenSince:
+    """By metadata: what manifests that are newer than ``head`` name, and the kept metadata files since.
 
-    If it is unknown whether the numbers since are of one history (the snapshot has expired and another writer
-    publishes, or the catalog was restored): since the oldest kept snapshot.
+    ``is_restored``: a catalog was since. Then sequence numbers were given again; if the snapshot has expired,
+    too, only what came since the oldest kept one is known.
     """
     from sluice.clients.lake import files
     from sluice.clients.lake.catalog import ancestors, commits, metadata_log, sequence_since
 
     table = lake.table(name)
-    oldest = min((snapshot.sequence_number or 0 for snapshot in ancestors(table)), default=0)
-    objects = files.written_since(table, sequence_since(table, [head]) or (oldest - 1 if head else 0))
-    since, log = list(commits(table, head.snapshot_id if head else None))[::-1], metadata_log(table)
-    batches, costs = 0, []
-    for number, commit in enumerate(since):
-        if commit.kind != "batch":
-            continue
-        batches += 1
-        until = round(since[number + 1].at * 1000) if number + 1 < len(since) else None
-        own = metadata_files([at for at, _ in log], round(commit.at * 1000), until)
-        if own is not None:
-            costs.append(files.versions_written(table, commit.snapshot_id) + own)
+    sequence, is_whole = sequence_since(table, [head]), True
+    if head and not sequence:
+        # Another writer publishes: its numbers go on from the earlier one's, unless the catalog was restored.
+        oldest = min((snapshot.sequence_number or 0 for snapshot in ancestors(table)), default=0)
+        sequence, is_whole = (oldest - 1, False) if is_restored else (head.sequence_number, True)
+    objects = files.written_since(table, sequence)
+    since, log = list(commits(table, head.snapshot_id if head else None)), metadata_log(table)
     if since:
-        objects += [WrittenObject(uri) for at, uri in log if at >= round(since[0].at * 1000)]
-    return WrittenSince(objects, batches, costs)
+        objects += [WrittenObject(uri) for at, uri in log if at >= round(since[-1].at * 1000)]
+    return WrittenSince(objects, is_whole)
+
+
+def batch_costs(log: BatchLog, expected: OffsetRanges, since: datetime) -> BatchCosts:
+    """Of the batches that published ``expected``, by snapshots that are kept, and before them by the batch
+    log. ``since``: when the load began. A LIST of that time, and a GET per batch."""
+    from sluice.clients.lake.batches import versions_written
+    from sluice.io.s3 import at_once
+
+    listed = log.newest(sys.maxsize, since - CLOCK_SLACK) if expected else []
+    own = [one.batch for one in listed if not one.is_lost and expected.intersect(one.batch.ranges)]
+    costs = at_once(own, lambda batch: versions_written(log.table.io, batch))
+    unknown = expected
+    for batch, cost in zip(own, costs, strict=True):
+        if cost is not None:
+            unknown = unknown.minus(batch.ranges)
+    return BatchCosts([cost for cost in costs if cost is not None], unknown)
 
 
 def check_objects(

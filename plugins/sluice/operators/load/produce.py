@@ -64,6 +64,7 @@ class ProduceOperator(SparkJobOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         with final_failures():
+            self.tables.check(self.spec.table, self.spec.quarantine_table)
             kafka, topic = self.platform_hook.kafka, self.spec.topic.name
             plan = self.plan(context)
             self._name_again(plan)

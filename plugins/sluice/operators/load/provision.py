@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sluice.clients.errors import Refused
+from sluice.clients.errors import Missing, Refused
 from sluice.hooks import connections
+from sluice.hooks.failures import failed
 from sluice.model.error_codes import ErrorCode
 from sluice.model.queries.state import fence_key
 from sluice.model.spec.query import SinkKind
@@ -45,7 +46,9 @@ class ProvisionTopicOperator(StreamOperator):
     fails_if = "it would shrink"
 
     def work(self, context: Context) -> dict[str, Any]:
+        self.tables.check(self.spec.table, self.spec.quarantine_table)
         topics = self.platform_hook.topics
+        self._check_topic_not_lost()
         diff = topics.provision(with_timestamp_bounds(self.spec.topic))
         for changed in (diff, topics.provision(PROGRESS_TOPIC)):
             self.log.info("%s", changed.message())
@@ -67,6 +70,22 @@ class ProvisionTopicOperator(StreamOperator):
                 "[topic.config] of stream.toml",
                 ErrorCode.TOPIC_MISMATCH,
             )
+
+    def _check_topic_not_lost(self) -> None:
+        """Raises AirflowFailException instead of creating a topic anew whose records the table has."""
+        position = self.platform_hook.lake.position(self.spec.table)
+        if position is None or not any(position.ends.values()):
+            return
+        try:
+            self.platform_hook.kafka.describe(self.spec.topic.name)
+        except Missing as error:
+            raise failed(
+                ErrorCode.TOPIC_NOT_FOUND,
+                f"topic {self.spec.topic.name!r} was deleted: {self.spec.table} has its records up to "
+                f"{position.ends}. A new one would have other records at these offsets. Fix: restore the "
+                "topic, or give the stream a new table and a new topic (docs/operating.md, Topic was "
+                "recreated)",
+            ) from error
 
 
 # Readers need the newest record of each key, and reconciliation reads all: Kafka compacts no segment that it

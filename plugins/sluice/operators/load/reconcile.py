@@ -13,6 +13,7 @@ from sluice.hooks.failures import failed
 from sluice.model.error_codes import ErrorCode
 from sluice.model.queries.reconciliation import compare
 from sluice.model.spec.ledger import run_key
+from sluice.model.spec.maintenance import lake_tables
 from sluice.model.spec.query import SinkKind
 from sluice.operators.base import StreamOperator
 from sluice.operators.load import checks
@@ -65,6 +66,7 @@ class ReconcileSinksOperator(StreamOperator):
     def work(self, context: Context) -> dict[str, Any]:
         from sluice.clients.lake import query_results
 
+        self.tables.check(*lake_tables(self.spec))
         load = load_id(self, context)
         plan = plans.plan_of(self.ledger, load)
         expected = plans.offsets_of_all(plans.produced(self.ledger, load))

@@ -129,6 +129,7 @@ class ValidateOperator(QuarantineOperator):
     def work(self, context: Context) -> dict[str, Any]:
         from sluice.clients.s3 import removed_by
 
+        self.tables.check(self.spec.table, self.spec.quarantine_table)
         run_id, began = load_id(self, context), time.monotonic()
         self.submitted["plan"] = self.ledger.uri(run_key(run_id, "plan"))
         plan, produced = plans.plan_of(self.ledger, run_id), plans.produced(self.ledger, run_id)
@@ -169,7 +170,9 @@ class ValidateOperator(QuarantineOperator):
             found = {"run_id": run_id, "seconds": seconds, "problems": [summarize(problems)]}
             self.ledger.put(history_key(NOT_VERIFIED, datetime.now(UTC), "load"), found)
         self.check_no_problems(ErrorCode.LOAD_NOT_VERIFIED, problems, "verification failed")
-        proof = document(result, run_id, self.spec.table, snapshot_id, load.expected)
+        self.tables.note(self.spec.table, self.spec.quarantine_table)
+        about = {"table": self.spec.table, "table_uuid": str(load.table.metadata.table_uuid)}
+        proof = document(result, run_id, about, snapshot_id, load.expected)
         key = run_key(run_id, "proof")
         if self.ledger.put(key, proof) is not proof:
             # Verified before: the table may have changed since, or its catalog was restored.
@@ -201,6 +204,8 @@ class ValidateOperator(QuarantineOperator):
             # With the numbers that a page shows: the proof itself has a line per source.
             record = {
                 "run_id": proof["run_id"],
+                "table": proof["table"],
+                "table_uuid": proof["table_uuid"],
                 "ends": ends,
                 "seconds": seconds,
                 "records": proof["topic_records"],
@@ -276,12 +281,16 @@ def report(result: ValidationResult) -> str:
 
 
 def document(
-    result: ValidationResult, run_id: str, table: str, snapshot_id: int | None, expected: OffsetRanges
+    result: ValidationResult,
+    run_id: str,
+    about: Document,
+    snapshot_id: int | None,
+    expected: OffsetRanges,
 ) -> Document:
-    """The proof for the ledger."""
+    """The proof for the ledger. ``about``: the table's name and UUID."""
     return {
         "run_id": run_id,
-        "table": table,
+        **about,
         "snapshot_id": snapshot_id,
         "status": result.offsets.status.value,
         "source_rows": result.source_rows,

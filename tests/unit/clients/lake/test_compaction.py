@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 from sluice.clients.errors import Missing
 from sluice.clients.lake import compaction
 from sluice.clients.lake.catalog import Head, Lake
-from sluice.model.error_codes import ErrorCode
-from sluice.model.verification.storage import KEEP_REWRITES, Rewrite
+from sluice.model.verification.storage import REWRITE_ID, Rewrite
 from tests.support import lake as lakes
 from tests.support.raising import raising
 
@@ -32,23 +30,27 @@ def lake(tmp_path: Path) -> Lake:
     return made
 
 
-def rewrite(lake: Lake, rows: list[tuple[int, int]] | None = None, chosen: str = "true") -> None:
-    """The files with the ``chosen`` rows become one, with these rows: by default with those of theirs."""
+def rewrite(
+    lake: Lake, rows: list[tuple[int, int]] | None = None, chosen: str = "true", name: str = ""
+) -> None:
+    """The files with the ``chosen`` rows become one, with these rows: by default with those of theirs.
+    ``name``: the id of the rewrite."""
+    properties = {REWRITE_ID: name} if name else {}
     table = lake.catalog.load_table(lakes.TABLE)
     scan = table.scan() if chosen == "true" else table.scan(row_filter=chosen)
     data = scan.to_arrow()
     if rows is not None:
         picked = [{"fare_amount": 1.0, "_kafka_partition": p, "_kafka_offset": o} for p, o in rows]
         data = pa.Table.from_pylist(picked, schema=lakes.ROWS)
-    with table.transaction() as transaction, transaction.update_snapshot().overwrite() as update:
+    with table.transaction() as transaction, transaction.update_snapshot(properties).overwrite() as update:
         for task in list(scan.plan_files()):
             update.delete_data_file(task.file)
         for file in _dataframe_to_data_files(table.metadata, data, table.io, update.commit_uuid):
             update.append_data_file(file)
 
 
-def since(lake: Lake, head: Head | None, age: timedelta = timedelta(0)) -> list[Rewrite]:
-    return compaction.since(replacing(lake.table(lakes.TABLE)), head, datetime.now(UTC) - age)
+def since(lake: Lake, head: Head | None, *also: str) -> list[Rewrite]:
+    return compaction.since(replacing(lake.table(lakes.TABLE)), head, also=also)
 
 
 def replacing(table: Table) -> Table:
@@ -125,16 +127,20 @@ def test_an_append_of_nobody_is_named(lake: Lake) -> None:
 def test_a_table_that_was_rolled_back_behind_it_is_an_error(lake: Lake) -> None:
     with raising(Missing, "snapshot 7"):
         since(lake, Head(7, 2, "w1_a"))
-    assert compaction.since(lake.table(lakes.QUARANTINE), None, datetime.now(UTC)) == []
+    assert compaction.since(lake.table(lakes.QUARANTINE), None) == []
 
 
-def test_a_compaction_that_may_have_expired_with_what_was_before_it_is_an_error(lake: Lake) -> None:
+def test_a_rewrite_before_the_run_is_compared_if_its_verification_is_missing(lake: Lake) -> None:
+    rewrite(lake, name="late")
+    head = lake.heads(lakes.TABLE)[lakes.TABLE]
+    rewrite(lake, name="own")
+    assert [one.id for one in since(lake, head)] == ["own"]
+    assert [one.id for one in since(lake, head, "late")] == ["late", "own"]
+    assert [one.id for one in since(lake, head, "late", "own", "expired")] == ["late", "own"]
+    assert all(one.problems() == [] for one in since(lake, head, "late"))
+
+
+def test_behind_a_head_that_has_expired_rewrites_are_compared(lake: Lake) -> None:
     before = lake.heads(lakes.TABLE)[lakes.TABLE]
     rewrite(lake)
-    hour = timedelta(hours=1)
-    assert len(since(lake, before, KEEP_REWRITES + hour)) == 1, "main's history still reaches back to it"
-    expired = Head(7, 0, before.writer)
-    assert len(since(lake, expired, KEEP_REWRITES - hour)) == 1
-    with raising(Missing, "snapshot 7 has expired", "numbers of rows") as caught:
-        since(lake, expired, KEEP_REWRITES + hour)
-    assert caught.value.code is ErrorCode.COMPACTION_NOT_VERIFIED
+    assert len(since(lake, Head(7, 0, before.writer))) == 1

@@ -152,15 +152,6 @@ def test_what_was_written_is_a_manifest_list_and_newer_manifests_with_their_file
     assert files.written_since(table, 3) == []
 
 
-def test_versions_written_are_files_manifests_and_the_list(lake: Lake) -> None:
-    table = lake.table(lakes.TABLE)
-    head = table.current_snapshot()
-    assert head is not None
-    assert files.versions_written(table, head.snapshot_id) == 3
-    with pytest.raises(KeyError):
-        files.versions_written(table, 1)
-
-
 def test_quarantined_rows_come_without_their_bytes(tmp_path: Path) -> None:
     lake = lakes.make(tmp_path)
     row = {"stage": "consumer", "reason": "r", "_kafka_partition": 0, "_kafka_offset": 3}

@@ -17,7 +17,7 @@ from sluice.operators.load.asset_event import EmitAssetEventOperator
 from sluice.operators.load.validate import ValidateOperator
 from tests.support import lake as lakes
 from tests.support.raising import raising
-from tests.support.steps import ValidateRows, given, ledger, sent
+from tests.support.steps import NewTables, ValidateRows, given, ledger, sent
 
 ROWS = pa.schema(
     [
@@ -78,7 +78,11 @@ class Load:
 
     def validate(self, limit: float = 50.0, run: str = "r") -> dict[str, Any]:
         operator = ValidateRows(task_id="validate", stream="wiki_changes")
-        operator.__dict__ |= {"platform_hook": SimpleNamespace(lake=self.lake), "ledger": self.ledger}
+        operator.__dict__ |= {
+            "tables": NewTables(),
+            "platform_hook": SimpleNamespace(lake=self.lake),
+            "ledger": self.ledger,
+        }
         return operator.work(given(run_id=run, params={"max_quarantined_percent": limit}))
 
 

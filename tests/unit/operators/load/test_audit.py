@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,15 +12,19 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from sluice.clients.errors import Missing
-from sluice.clients.lake.catalog import Lake
+from sluice.clients.lake.batches import BatchLog
+from sluice.clients.lake.catalog import Lake, ancestors
+from sluice.clients.ledger import Ledger
 from sluice.clients.objects import Bucket, Entry
 from sluice.model.spec import stream
+from sluice.model.spec.ledger import run_key
+from sluice.model.trace.batch_log import Restore, document_of, published_key, restored_key
 from sluice.operators.load import inventory
 from sluice.operators.load.audit import AuditOperator
 from tests.support import lake as lakes
 from tests.support.memory_s3 import MemoryS3
 from tests.support.raising import raising
-from tests.support.steps import given, ledger
+from tests.support.steps import NewTables, given, ledger, sent
 
 SPEC = stream.load("nyc_taxi")
 
@@ -33,12 +38,19 @@ class Audit:
         self.odd: dict[str, list[Entry]] = {}
         self.asked: list[str] = []
         self.budget: Any = SPEC.budget
+        self.writer, self.start, self.end = "w1_a", 0, 0
+        # The folder of the table where its writer records batches.
+        self.documents = Ledger(MemoryS3().as_client(), "s3://w/t", "batches")
 
     def batch(self, offset: int) -> None:
-        lakes.append(self.lake, [(0, offset)], lakes.summary("batch", 1, {0: offset + 1}))
+        ranges = {0: (offset, offset + 1)}
+        said = lakes.summary("batch", 1, {0: offset + 1}, ranges=ranges, more={"writer": self.writer})
+        lakes.append(self.lake, [(0, offset)], said)
+        self.end = offset + 1
 
     def begin(self) -> None:
         inventory.record_before(self.lake, SPEC, self.ledger, "r")
+        self.start = self.end
 
     def entries(self, uri: str) -> list[Entry]:
         """As the bucket has it, of one version."""
@@ -47,12 +59,32 @@ class Audit:
         odd = next((found for end, found in self.odd.items() if uri.endswith(end)), None)
         return [entry(size=path.stat().st_size)] if odd is None else odd
 
+    def batch_log(self) -> BatchLog:
+        return BatchLog(self.lake.table(lakes.TABLE), self.documents)
+
+    def record(self) -> None:
+        """As the writer does at every tenth batch, of those that the table keeps."""
+        found = [*self.batch_log().on_main.values()][::-1]
+        self.documents.put(published_key(found), document_of(found))
+
+    def expire(self, keep: int) -> None:
+        """All but the newest snapshots of ``main``, and the log of metadata files but for the newest."""
+        table = self.lake.table(lakes.TABLE)
+        kept = [*islice(ancestors(table), keep)]
+        metadata = table.metadata.model_copy(
+            update={"snapshots": kept, "metadata_log": table.metadata.metadata_log[-keep:]}
+        )
+        table.metadata = metadata
+        self.lake.table = lambda name: table if name == lakes.TABLE else Lake.table(self.lake, name)  # type: ignore[method-assign]
+
     def run(self) -> dict[str, Any]:
+        if self.ledger.get(run_key("r", "produced")) is None and self.end:
+            sent(self.ledger, {"source_id": "a" * 16}, {"0": [self.start, self.end]})
         made = AuditOperator(task_id="audit", stream="nyc_taxi")
         names = {"table": lakes.TABLE, "quarantine_table": lakes.QUARANTINE, "budget": self.budget}
         made.__dict__ |= {
-            "platform_hook": SimpleNamespace(lake=self.lake), "ledger": self.ledger,
-            "entries": self.entries, "spec": SimpleNamespace(**names),
+            "tables": NewTables(), "platform_hook": SimpleNamespace(lake=self.lake), "ledger": self.ledger,
+            "entries": self.entries, "batch_log": self.batch_log, "spec": SimpleNamespace(**names),
         }  # fmt: skip
         return made.work(given(run_id="r"))
 
@@ -129,3 +161,65 @@ def test_markers_that_maintenance_left_are_on_other_objects() -> None:
 def test_without_a_baseline_there_is_nothing_to_compare(tmp_path: Path) -> None:
     with raising(Missing, "runs/r/baseline.json", "provision_topic"):
         Audit(tmp_path).run()
+
+
+def test_a_long_load_is_measured_by_the_recorded_batches(audit: Audit) -> None:
+    """At a trigger of five seconds the table keeps the metadata files of a minute."""
+    audit.batch(1)
+    with audit.lake.catalog.load_table(lakes.TABLE).transaction() as transaction:
+        # Versions that no other batch has: the costliest one is not among those that are kept.
+        transaction.set_properties({"a": "b"})
+    for offset in range(2, 12):
+        audit.batch(offset)
+    audit.record()
+    for offset in range(12, 16):
+        audit.batch(offset)
+    audit.expire(4)
+    found = audit.run()
+    assert (found["batches"], found["versions_per_batch"]) == (15, 5)
+    audit.budget = SimpleNamespace(delete_markers=0, versions_per_batch=4)
+    with raising(AirflowFailException, "versions of the costliest batch is 5, the limit is 4"):
+        audit.run()
+
+
+def test_a_batch_whose_cost_is_not_known_is_not_within_its_budget(audit: Audit) -> None:
+    for offset in range(1, 12):
+        audit.batch(offset)
+    audit.expire(4)
+    text = "records in batches whose cost is not known is 7, the limit is 0"
+    with raising(AirflowFailException, "SLU-405", text, "0=[1,8)"):
+        audit.run()
+
+
+def test_records_that_no_batch_names_are_not_within_their_budget(audit: Audit) -> None:
+    audit.batch(1)
+    sent(audit.ledger, {"source_id": "a" * 16}, {"0": [1, 3]})
+    with raising(AirflowFailException, "whose cost is not known is 1", "0=[2,3)"):
+        audit.run()
+
+
+def test_a_failover_in_a_long_load_hides_no_object(audit: Audit) -> None:
+    """The snapshot from before it has expired, and another writer publishes."""
+    before = {*audit.lake.table(lakes.TABLE).inspect.files()["file_path"].to_pylist()}
+    audit.batch(1)
+    first = {*audit.lake.table(lakes.TABLE).inspect.files()["file_path"].to_pylist()} - before
+    audit.writer = "w2_b"
+    for offset in range(2, 6):
+        audit.batch(offset)
+    audit.record()
+    audit.expire(2)
+    audit.run()
+    assert {one for one in audit.asked if one.endswith(".parquet")} >= first
+    assert len([one for one in audit.asked if one.endswith(".parquet")]) == 5
+
+
+def test_a_catalog_that_was_restored_in_a_load_is_named(audit: Audit) -> None:
+    audit.writer = "w2_b"
+    for offset in range(1, 6):
+        audit.batch(offset)
+    audit.record()
+    restore = Restore(datetime.now(UTC) + timedelta(seconds=1), datetime.now(UTC) - timedelta(hours=1))
+    audit.documents.put(restored_key(restore, "w2_b"), {})
+    audit.expire(2)
+    with raising(AirflowFailException, "SLU-405", "not all known is 1"):
+        audit.run()

@@ -20,7 +20,7 @@ from sluice.operators.base import BACKSTOP
 from sluice.operators.load.ensure import EnsureConsumerOperator
 from sluice.triggers.lease import LeaseTrigger, has_failed, holds_lease
 from tests.support.raising import raising
-from tests.support.steps import carried_out
+from tests.support.steps import NewTables, carried_out
 from tests.support.supervision import connect, events, history
 
 CONTEXT: Any = {"run_id": "load-1"}
@@ -117,7 +117,7 @@ class World:
         self.operator = EnsureConsumerOperator(task_id="ensure_consumer", stream="nyc_taxi")
         self.runtime = Runtime(states)
         self.hook = SimpleNamespace(runtime=self.runtime, lake=Lake(owners))
-        self.operator.__dict__ |= {"platform_hook": self.hook, "history": history()}
+        self.operator.__dict__ |= {"tables": NewTables(), "platform_hook": self.hook, "history": history()}
         self.deferred: list[TaskDeferred] = []
         self.now = time.time()
 

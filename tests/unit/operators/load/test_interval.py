@@ -23,7 +23,7 @@ from sluice.operators.load.published import WaitForPublishOperator
 from tests.support import lake as lakes
 from tests.support.loads import Loads
 from tests.support.raising import raising
-from tests.support.steps import ValidateRows, given
+from tests.support.steps import NewTables, ValidateRows, given
 
 ROWS = 3
 RUN = "backfill__2020-07-01T00:00:00+00:00"
@@ -40,7 +40,7 @@ class Backfills(Loads):
 
     def step(self, kind: type[Any], task: str) -> Any:
         operator = kind(task_id=task, stream="nyc_taxi", dag=DAG("nyc_taxi_backfill", schedule=None))
-        operator.__dict__ |= {"platform_hook": self, "ledger": self.ledger}
+        operator.__dict__ |= {"tables": NewTables(), "platform_hook": self, "ledger": self.ledger}
         return operator
 
     def put(self, name: str, rows: int = ROWS) -> None:

@@ -20,7 +20,7 @@ from sluice.model.spec.platform import Lake as LakeSettings
 from sluice.operators.load.lineage import MAX_PROBLEMS
 from tests.support.lake import TABLE
 from tests.support.loads import Loads
-from tests.support.steps import ValidateRows, given
+from tests.support.steps import NewTables, ValidateRows, given
 
 AT = "2026-01-01T00:00:00+00:00"
 KAFKA = Kafka("kafka.test:9092, other.test:9092", password="not to be told")
@@ -38,7 +38,11 @@ class Lineage:
         self.loads.produce("r")
         with DAG("nyc_taxi_load", schedule=None):
             self.task = ValidateRows(task_id="validate", stream="nyc_taxi")
-        self.task.__dict__ |= {"platform_hook": self.loads, "ledger": self.loads.ledger}
+        self.task.__dict__ |= {
+            "tables": NewTables(),
+            "platform_hook": self.loads,
+            "ledger": self.loads.ledger,
+        }
 
     def validate(self) -> dict[str, Any]:
         return self.task.work(given(run_id="r", params={"max_quarantined_percent": 50}))

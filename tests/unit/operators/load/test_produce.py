@@ -23,6 +23,7 @@ from sluice.operators.load.produce import ProduceOperator, java_options
 from tests.support import lake as lakes
 from tests.support.memory_s3 import MemoryS3
 from tests.support.raising import raising
+from tests.support.steps import NewTables
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -46,6 +47,7 @@ class Load:
         self.operator = ProduceOperator(task_id="produce", stream="nyc_taxi")
         ledger = Ledger(cast("S3Client", self.kept), "s3://w/ledger", "nyc_taxi")
         vars(self.operator).update(platform_hook=Platform(Bucket(client, "source"), lake), ledger=ledger)
+        vars(self.operator).update(tables=NewTables())
 
     def run(self, **params: Any) -> None:
         self.operator.execute(cast("Context", {"run_id": "r", "params": params}))

@@ -16,7 +16,7 @@ from sluice.model.verification.ranges import OffsetRanges
 from sluice.operators.load.produce_feed import ProduceFeedOperator
 from sluice.triggers.arrived import ArrivedTrigger
 from tests.support.raising import raising
-from tests.support.steps import given, ledger
+from tests.support.steps import NewTables, given, ledger
 
 URL = "http://127.0.0.1:9/replay"
 PROGRAM = "stream-wiki_changes-producer"
@@ -64,7 +64,12 @@ class World:
 
     def operator(self, stream: str = "wiki_changes") -> ProduceFeedOperator:
         made = ProduceFeedOperator(task_id="produce", stream=stream)
-        made.__dict__ |= {"platform_hook": self, "ledger": self.ledger, "history": self}
+        made.__dict__ |= {
+            "tables": NewTables(),
+            "platform_hook": self,
+            "ledger": self.ledger,
+            "history": self,
+        }
         return made
 
     def execute(self, run: str = "r", **params: Any) -> Any:

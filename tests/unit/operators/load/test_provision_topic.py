@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -12,8 +13,9 @@ from sluice.clients.kafka_admin import TopicDiff
 from sluice.model.spec.topic import PROGRESS_TOPIC, Topic
 from sluice.operators.load import inventory, provision
 from sluice.operators.load.provision import ProvisionTopicOperator, with_timestamp_bounds
+from tests.support import lake as lakes
 from tests.support.raising import raising
-from tests.support.steps import given
+from tests.support.steps import NewTables, given
 
 AFTER, BEFORE = "message.timestamp.after.max.ms", "message.timestamp.before.max.ms"
 # Java's largest long, in ms: Spark multiplies a record's timestamp by 1000.
@@ -21,7 +23,9 @@ LIMIT_MS = (2**63 - 1) // 1000
 NOW_MS = 1_795_400_000_000
 
 
-def test_a_load_s_topic_gets_the_bounds_beside_what_is_declared(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_load_s_topic_gets_the_bounds_beside_what_is_declared(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     topics: list[Topic] = []
 
     def note(topic: Topic) -> TopicDiff:
@@ -30,8 +34,8 @@ def test_a_load_s_topic_gets_the_bounds_beside_what_is_declared(monkeypatch: pyt
 
     monkeypatch.setattr(inventory, "record_before", lambda *_: None)
     step = ProvisionTopicOperator(task_id="provision_topic", stream="nyc_taxi")
-    step.__dict__["platform_hook"] = SimpleNamespace(topics=SimpleNamespace(provision=note), lake=None)
-    step.__dict__["ledger"] = None
+    hook = SimpleNamespace(topics=SimpleNamespace(provision=note), lake=lakes.empty(tmp_path))
+    step.__dict__ |= {"platform_hook": hook, "tables": NewTables(), "ledger": None}
     step.work(given(run_id="r"))
     declared = step.spec.topic
     assert topics == [replace(declared, config=declared.config | provision.TIMESTAMP_BOUNDS), PROGRESS_TOPIC]

@@ -26,7 +26,7 @@ from sluice.operators.load.reconcile import (
     written_since,
 )
 from tests.support.raising import raising
-from tests.support.steps import given, ledger, sent
+from tests.support.steps import NewTables, given, ledger, sent
 
 SPEC = stream.load("isp_hits")
 
@@ -134,7 +134,12 @@ class QueryReconciliation:
         made.pause_seconds = 0.0
         lake = SimpleNamespace(table=lambda name: name)
         hook = SimpleNamespace(lake=lake)
-        made.__dict__ |= {"read_sink": self.sink, "ledger": self.ledger, "platform_hook": hook}
+        made.__dict__ |= {
+            "read_sink": self.sink,
+            "ledger": self.ledger,
+            "tables": NewTables(),
+            "platform_hook": hook,
+        }
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(query_results, "read_positions", lambda table, queries: self.standing())
             patch.setattr(query_results, "late_rows", self.late)

@@ -21,7 +21,7 @@ from sluice.operators.load.validate import ValidateOperator
 from tests.support import lake as lakes
 from tests.support.memory_s3 import MemoryS3
 from tests.support.raising import raising
-from tests.support.steps import ValidateRows, given, ledger, sent
+from tests.support.steps import NewTables, ValidateRows, given, ledger, sent
 
 SOURCE = "a" * 16
 
@@ -64,7 +64,7 @@ class Load:
 
     def validate(self, limit: float = 50.0) -> dict[str, Any]:
         operator = ValidateRows(task_id="validate", stream="nyc_taxi")
-        operator.__dict__ |= {"platform_hook": self, "ledger": self.ledger}
+        operator.__dict__ |= {"tables": NewTables(), "platform_hook": self, "ledger": self.ledger}
         return operator.work(given(run_id="r", params={"max_quarantined_percent": limit}))
 
 

@@ -25,6 +25,10 @@ def test_a_table_that_fails_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(job.platforms, "load", lambda role: None)
     monkeypatch.setattr(job.session, "start", lambda *given: spark)
     monkeypatch.setattr(job, "compact", compact)
+    checked: list[str] = []
+    monkeypatch.setattr(job.known_tables, "check", lambda spark, platform, stream, name: checked.append(name))
     with raising(RowsDiffer, "other rows"):
         job.main("wiki_changes", ["--before", "2026-03-02"])
+    # One that is lost is none that its writer has not created yet.
+    assert checked == ["raw.wiki_changes", "raw.wiki_changes_quarantine", "queries.wiki_changes"]
     assert compacted == [("raw.wiki_changes", OFFSET_COLUMNS), ("queries.wiki_changes", ())]

@@ -1,0 +1,104 @@
+"""The stream's tables as the catalog has them, against what the ledger knows of them.
+
+A document per table and UUID says that it was seen with published contents; it is written by the first step
+that sees it so. Before a table counts as new, the newest proof, verified state and record of metadata are
+asked too: each names its table.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from sluice.clients.errors import Refused
+from sluice.model.spec.ledger import METADATA, PROOF, VERIFIED_TABLE, table_key, table_uuid_of, tables_prefix
+from sluice.model.verification.known_tables import (
+    PROBLEMS,
+    FoundTable,
+    TableState,
+    code_of_state,
+    problem_of_state,
+    table_state,
+)
+
+if TYPE_CHECKING:
+    from sluice.clients.lake.catalog import Lake
+    from sluice.clients.ledger import History
+    from sluice.model.spec.ledger import Document
+
+# What the ledger knows of a name is asked again after this: samples are taken every few seconds.
+ASK_SECONDS = 60.0
+
+
+class KnownTables:
+    """Of one stream. Not to be shared between threads. ``clock``: seconds since 1970."""
+
+    def __init__(self, lake: Lake, history: History, clock: Callable[[], float] = time.time) -> None:
+        self.lake, self.history, self._clock = lake, history, clock
+        self._asked: dict[str, tuple[float, frozenset[str]]] = {}
+
+    def known(self, name: str) -> frozenset[str]:
+        """The UUIDs of the tables of this name that were seen published: usually one LIST in ASK_SECONDS."""
+        at, found = self._asked.get(name, (0.0, frozenset[str]()))
+        if abs(time.monotonic() - at) >= ASK_SECONDS or not at:
+            found = frozenset(self._recorded(name)) or frozenset(self._documented(name))
+            self._asked[name] = time.monotonic(), found
+        return found
+
+    def state(self, name: str) -> TableState:
+        return self._look(name)[1]
+
+    def problem(self, name: str) -> str | None:
+        """Why the table is no new one and none as the ledger knows it; None if it is."""
+        found, state = self._look(name)
+        return problem_of_state(name, state, found, self.known(name))
+
+    def check(self, *names: str) -> None:
+        """Raises Refused for the first table that is lost, emptied, replaced or forgotten."""
+        for name in names:
+            found, state = self._look(name)
+            if state in PROBLEMS:
+                message = problem_of_state(name, state, found, self.known(name))
+                raise Refused(message, code_of_state(state))
+
+    def note(self, *names: str) -> None:
+        """Check the tables, and record those that the ledger does not know yet."""
+        self.check(*names)
+        for name in names:
+            found, state = self._look(name)
+            if found is not None and state is TableState.UNRECORDED:
+                self._put(name, found)
+
+    def accept(self, *names: str) -> None:
+        """Record the tables, also those that the ledger has forgotten: all of them was verified."""
+        for name in names:
+            found, state = self._look(name)
+            if found is not None and state in (TableState.UNRECORDED, TableState.FORGOTTEN):
+                self._put(name, found)
+
+    def _put(self, name: str, found: FoundTable) -> None:
+        at = datetime.fromtimestamp(self._clock(), UTC).isoformat()
+        document = {"table": name, "table_uuid": found.uuid, "metadata": found.location, "at": at}
+        self.history.put(table_key(name, found.uuid), document)
+        self._asked.pop(name, None)
+
+    def _look(self, name: str) -> tuple[FoundTable | None, TableState]:
+        found = self.lake.found(name)
+        return found, table_state(found, self.known(name), round(self._clock() * 1000))
+
+    def _recorded(self, name: str) -> Iterable[str]:
+        return (uuid for key in self.history.keys(tables_prefix(name)) if (uuid := table_uuid_of(key)))
+
+    def _documented(self, name: str) -> Iterable[str]:
+        for kind in (PROOF, VERIFIED_TABLE, METADATA):
+            document = self.history.latest(kind)
+            if document is not None:
+                yield from uuids_in(document, name)
+
+
+def uuids_in(document: Document, name: str) -> Iterable[str]:
+    """The UUIDs that a proof, a verified state or a record of metadata has of a table of this name."""
+    of_tables = document.get("uuids", {document.get("table"): document.get("table_uuid")})
+    return [uuid for table, uuid in of_tables.items() if table == name and uuid]

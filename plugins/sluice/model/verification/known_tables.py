@@ -1,0 +1,96 @@
+"""Whether a table is new, or one that the ledger knows of earlier: what is missing may be lost.
+
+The ledger has a document per table that was seen with published contents, by its name and Iceberg's UUID. A
+restored catalog keeps the UUID; another table of the name has another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from sluice.model.error_codes import ErrorCode
+
+# When the stream's table was created, in ms since 1970: a property of the table.
+CREATED_AT = "sluice.created-at"
+# A table that publishes is recorded within minutes, by supervision or by the load that started its writer.
+RECORDED_WITHIN_MS = 3_600_000
+
+
+@dataclass(frozen=True)
+class FoundTable:
+    """A table that the catalog has. ``is_published``: a snapshot is on ``main``; ``created_at``: in ms since
+    1970, None if the table does not say."""
+
+    uuid: str
+    is_published: bool
+    location: str = ""
+    created_at: int | None = None
+
+
+class TableState(Enum):
+    # Neither catalog nor ledger know contents of it.
+    NEW = auto()
+    KNOWN = auto()
+    # The ledger is to be told of it.
+    UNRECORDED = auto()
+    # The ledger knows its contents, and the catalog has none of the name.
+    LOST = auto()
+    # It is there, and its catalog was restored to before its first commit.
+    EMPTIED = auto()
+    # The ledger knows another table of the name.
+    REPLACED = auto()
+    # It published long ago, and the ledger does not know it.
+    FORGOTTEN = auto()
+
+
+# Of these a step says why, instead of taking what is missing for what never was.
+PROBLEMS = frozenset({TableState.LOST, TableState.EMPTIED, TableState.REPLACED, TableState.FORGOTTEN})
+
+
+def table_state(found: FoundTable | None, known: Collection[str], now_ms: int) -> TableState:
+    """``found``: None if the catalog does not have it; ``known``: UUIDs of the tables of this name that the
+    ledger has seen published."""
+    if not known:
+        if found is None or not found.is_published:
+            return TableState.NEW
+        is_old = found.created_at is not None and now_ms - found.created_at > RECORDED_WITHIN_MS
+        return TableState.FORGOTTEN if is_old else TableState.UNRECORDED
+    if found is None:
+        return TableState.LOST
+    if found.uuid not in known:
+        return TableState.REPLACED
+    return TableState.KNOWN if found.is_published else TableState.EMPTIED
+
+
+def code_of_state(state: TableState) -> ErrorCode:
+    """Of one of PROBLEMS."""
+    if state is TableState.FORGOTTEN:
+        return ErrorCode.DOCUMENT_NOT_FOUND
+    return ErrorCode.TABLE_REPLACED if state is TableState.REPLACED else ErrorCode.TABLE_LOST
+
+
+def problem_of_state(
+    name: str, state: TableState, found: FoundTable | None, known: Collection[str]
+) -> str | None:
+    """Why this is no new table and none as it was, with the fix; None if it is."""
+    earlier = f"{name} (UUID {', '.join(sorted(known))}), which the ledger has seen with published contents,"
+    lost = "Fix: docs/operating.md, Table lost by the catalog"
+    uuid = found.uuid if found else ""
+    match state:
+        case TableState.LOST:
+            return f"{earlier} is not in the catalog: it was dropped, or the catalog was restored. {lost}"
+        case TableState.EMPTIED:
+            return f"{earlier} has no snapshot: the catalog was restored to before its first commit. {lost}"
+        case TableState.REPLACED:
+            return (
+                f"{earlier} was replaced by another table of this name (UUID {uuid}). Fix: "
+                "docs/operating.md, Table replaced by another one"
+            )
+        case TableState.FORGOTTEN:
+            return (
+                f"{name} (UUID {uuid}) has published contents for over an hour, and the ledger does not know "
+                "it: the ledger was emptied or restored. Fix: docs/operating.md, Ledger lost"
+            )
+    return None

@@ -1,0 +1,78 @@
+"""Rewrites of a table's files: each has an id of its own, and is verified by another process than made it.
+
+The commit of a rewrite also names it in a property of the table. So it is known after its snapshots have
+expired, whichever process made it and when, and a restored catalog has those of its own state. The list is
+bounded: once all of it is verified, the ledger says so of the newest and all before it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+# A property of the table.
+REWRITES = "sluice.rewrites"
+# Ids that it names. A table with more that are not verified is not deleted from.
+MAX_NAMED = 64
+_OF_CHANGE = "change-"
+
+
+def id_of_change(change: str, key: str) -> str:
+    """The id of a rewrite by a change. ``key``: unique; a change is made again after its catalog was
+    restored."""
+    return f"{_OF_CHANGE}{change}-{key}"
+
+
+def is_of_change(rewrite: str) -> bool:
+    """Whether its check is task verify_change, and not verify_compaction."""
+    return rewrite.startswith(_OF_CHANGE)
+
+
+@dataclass(frozen=True)
+class Rewrites:
+    """``count``: of all rewrites of the table; ``newest``: ids of the newest of them, the oldest first."""
+
+    count: int = 0
+    newest: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str]) -> Rewrites:
+        """From a table's properties."""
+        text = properties.get(REWRITES)
+        if not text:
+            return cls()
+        found = json.loads(text)
+        return cls(found["count"], tuple(found["newest"]))
+
+    def more(self, rewrite: str) -> Rewrites:
+        return Rewrites(self.count + 1, (*self.newest, rewrite)[-MAX_NAMED:])
+
+    def to_json(self) -> str:
+        return json.dumps({"count": self.count, "newest": list(self.newest)}, separators=(",", ":"))
+
+
+@dataclass(frozen=True)
+class Unverified:
+    """``ids``: of rewrites without a verified document, the oldest first; ``unnamed``: number of those that
+    the table does not name any more, so that it is unknown whether they are verified."""
+
+    ids: tuple[str, ...] = ()
+    unnamed: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.ids or self.unnamed)
+
+
+def unverified(
+    rewrites: Rewrites, is_verified: Callable[[str], bool], is_verified_up_to: Callable[[str], bool]
+) -> Unverified:
+    """``is_verified``: whether the ledger has the rewrite's document; ``is_verified_up_to``: whether it says
+    so of it and all before it. Usually one question, about the newest."""
+    missing = list[str]()
+    for rewrite in reversed(rewrites.newest):
+        if is_verified_up_to(rewrite):
+            return Unverified(tuple(missing[::-1]))
+        if not is_verified(rewrite):
+            missing.append(rewrite)
+    return Unverified(tuple(missing[::-1]), rewrites.count - len(rewrites.newest))

@@ -1,0 +1,59 @@
+"""Tables that the ledger knows: a job neither creates one again nor writes to another one in its place.
+
+The keys of the ledger's documents tell, so a role needs no right to read these: one LIST per table.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+
+from sluice.io.s3 import connect, split_prefix
+from sluice.model.error_codes import ErrorCode
+from sluice.model.spec.ledger import table_uuid_of, tables_prefix
+from sluice.model.spec.platform import Platform
+from sluice.model.verification.known_tables import (
+    PROBLEMS,
+    FoundTable,
+    TableState,
+    code_of_state,
+    problem_of_state,
+    table_state,
+)
+from spark_jobs.common.lake.clock import now_ms
+from spark_jobs.common.lake.tables import TableLost, TableReplaced, check_not_lost, load
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+
+def check(spark: SparkSession, platform: Platform, stream: str, *names: str) -> None:
+    """Raises TableLost for a table that the ledger knows and the catalog does not have, or has without what
+    it published; TableReplaced if it has another one."""
+    client = connect(platform.s3)
+    for name in names:
+        uuids, found = known(client, platform.lake.ledger, stream, name), _found(spark, name)
+        state = table_state(found, uuids, now_ms())
+        # A ledger that forgot it changes nothing for a writer: Airflow's tasks fail.
+        if state is TableState.LOST:
+            # Says which file to register, if there is one.
+            check_not_lost(spark, name)
+        if state in PROBLEMS - {TableState.FORGOTTEN}:
+            is_other = code_of_state(state) is ErrorCode.TABLE_REPLACED
+            raise (TableReplaced if is_other else TableLost)(problem_of_state(name, state, found, uuids))
+
+
+def known(client: S3Client, ledger: str, stream: str, name: str) -> set[str]:
+    """The UUIDs of the tables of this name that the ledger has seen published."""
+    bucket, prefix = split_prefix(ledger)
+    folder = "/".join(part for part in (prefix, stream, tables_prefix(name)) if part)
+    answer = client.list_objects_v2(Bucket=bucket, Prefix=folder)
+    return {uuid for one in answer.get("Contents", []) if (uuid := table_uuid_of(one["Key"]))}
+
+
+def _found(spark: SparkSession, name: str) -> FoundTable | None:
+    table = load(spark, name)
+    if table is None:
+        return None
+    return FoundTable(str(table.uuid()), table.currentSnapshot() is not None)

@@ -1,0 +1,169 @@
+"""Every step over a stream whose table is gone: red, and no step takes it for one that never was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+
+from sluice.clients.known_tables import ASK_SECONDS, KnownTables
+from sluice.clients.lake.catalog import Lake
+from sluice.clients.ledger import History
+from sluice.hooks.platform import StreamClients
+from sluice.model.health.sample import LAKE, ProcessState, ProcessStatus
+from sluice.model.spec import stream
+from sluice.model.verification.ranges import OffsetRanges
+from sluice.operators.change import ApplyChangeOperator, PlanChangeOperator
+from sluice.operators.load.audit import AuditOperator
+from sluice.operators.load.ensure import EnsureConsumerOperator
+from sluice.operators.load.produce import ProduceOperator
+from sluice.operators.load.provision import ProvisionTopicOperator
+from sluice.operators.load.reconcile import ReconcileSinksOperator
+from sluice.operators.load.validate import ValidateOperator
+from sluice.operators.maintenance import CompactOperator, VerifyCompactionOperator
+from sluice.operators.removal import RecordMetadataOperator, RemoveFilesOperator
+from sluice.operators.verify_change import VerifyChangeOperator
+from sluice.runtime.observer import Observer
+from sluice.triggers.published import PublishedTrigger
+from sluice.triggers.wait import Outcome
+from tests.support import lake as lakes
+from tests.support.memory_s3 import MemoryS3
+from tests.support.raising import raising
+from tests.support.steps import given
+
+STEPS = (
+    ProvisionTopicOperator,
+    EnsureConsumerOperator,
+    ProduceOperator,
+    ValidateOperator,
+    ReconcileSinksOperator,
+    AuditOperator,
+    RecordMetadataOperator,
+    CompactOperator,
+    VerifyCompactionOperator,
+    RemoveFilesOperator,
+    PlanChangeOperator,
+    ApplyChangeOperator,
+    VerifyChangeOperator,
+)
+SPEC = stream.load("nyc_taxi")
+
+
+class World:
+    """A stream with a batch, whose table the ledger knows."""
+
+    def __init__(self, folder: Path) -> None:
+        self.lake, self.memory = lakes.make(folder), MemoryS3()
+        lakes.append(self.lake, [(0, 0)], lakes.summary("batch", 1, {0: 1}))
+        self.history = History(self.memory.as_client(), "s3://w/ledger", "nyc_taxi")
+        self.tables.note(lakes.TABLE, lakes.QUARANTINE)
+
+    @property
+    def tables(self) -> KnownTables:
+        return KnownTables(self.lake, self.history)
+
+    def step(self, kind: Any) -> Any:
+        made = kind(task_id="step", stream="nyc_taxi")
+        hook = SimpleNamespace(lake=self.lake, history=lambda name: self.history)
+        made.__dict__ |= {
+            "platform_hook": hook,
+            "tables": self.tables,
+            "ledger": self.history,
+            "history": self.history,
+        }
+        return made
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+@pytest.mark.parametrize("kind", STEPS)
+def test_a_step_over_a_lost_table_is_red(world: World, kind: Any) -> None:
+    world.lake.catalog.drop_table(lakes.TABLE)
+    params = {"compact_before": "2026-01-01", "action": "replay"}
+    with raising(AirflowFailException, "SLU-223", lakes.TABLE, "Table lost by the catalog"):
+        world.step(kind).execute(given(run_id="r", params=params, dag_run=SimpleNamespace(run_after=None)))
+    assert not [key for _, key in world.memory.objects if "/runs/" in key or "/history/" in key]
+
+
+@pytest.mark.parametrize("kind", STEPS)
+def test_a_step_over_a_table_of_another_program_is_red(world: World, kind: Any) -> None:
+    world.lake.catalog.drop_table(lakes.TABLE)
+    world.lake.catalog.create_table(lakes.TABLE, lakes.ROWS)
+    with raising(AirflowFailException, "SLU-225", lakes.TABLE, "Table replaced by another one"):
+        world.step(kind).execute(given(run_id="r", params={"action": "replay"}))
+
+
+def test_a_wait_for_a_lost_table_ends_at_once(world: World) -> None:
+    trigger = PublishedTrigger(
+        stream="nyc_taxi",
+        component="consumer",
+        deadline=0,
+        poll_interval=1,
+        grace=1,
+        expected=OffsetRanges().to_json(),
+    )
+    clients = StreamClients("nyc_taxi", "consumer")
+    clients.__dict__ |= {"platform_hook": SimpleNamespace(lake=world.lake), "tables": world.tables}
+    assert trigger.check(clients).outcome is not Outcome.PERMANENT
+    world.lake.catalog.drop_table(lakes.TABLE)
+    clients.__dict__["tables"] = world.tables
+    progress = trigger.check(clients)
+    assert progress.outcome is Outcome.PERMANENT
+    assert "Table lost by the catalog" in progress.message
+
+
+@pytest.mark.parametrize("name", [lakes.TABLE, lakes.QUARANTINE])
+def test_the_health_of_a_stream_without_its_table_is_unknown_and_says_why(world: World, name: str) -> None:
+    row = {"stage": "consumer", "reason": "r", "_kafka_partition": 0, "_kafka_offset": 1}
+    lakes.quarantine(world.lake, [dict.fromkeys(lakes.BAD_ROWS.names) | row])
+    world.tables.note(lakes.QUARANTINE)
+    kafka = SimpleNamespace(
+        describe=lambda topic: SimpleNamespace(partitions=1, id="T"),
+        begins=lambda topic, count: {0: 0},
+        ends=lambda topic, count: {0: 1},
+    )
+    process = ProcessStatus("stream-nyc_taxi", ProcessState.RUNNING, 7, 1.0)
+    runtime = SimpleNamespace(status=lambda program: process)
+
+    def observe() -> dict[str, str]:
+        made: Any = Observer(kafka, lambda: world.tables, runtime, SPEC, "consumer")  # type: ignore[arg-type]
+        return dict(made.observe(2.0).errors)
+
+    assert observe() == {}
+    world.lake.catalog.drop_table(name)
+    assert "Table lost by the catalog" in observe()[LAKE]
+
+
+def test_a_new_stream_is_new_and_asks_the_ledger_once_a_minute(tmp_path: Path) -> None:
+    memory = MemoryS3()
+    tables = KnownTables(lakes.empty(tmp_path), History(memory.as_client(), "s3://w/ledger", "nyc_taxi"))
+    for _ in range(5):
+        tables.check(lakes.TABLE)
+    # The documents of the name; the newest proof, verified state and record of metadata.
+    assert memory.requests == {"LIST": 4}
+    assert ASK_SECONDS <= 60
+
+
+def test_a_known_table_costs_one_request_however_many_there_were(world: World) -> None:
+    for number in range(50):
+        world.history.put(f"tables/raw.other{number}/u.json", {})
+    world.memory.requests.clear()
+    tables = world.tables
+    for _ in range(5):
+        tables.check(lakes.TABLE)
+    assert world.memory.requests == {"LIST": 1}
+
+
+def test_a_lake_that_does_not_answer_is_not_a_new_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(lake: Lake, name: str) -> None:
+        raise ConnectionError("no answer")
+
+    monkeypatch.setattr(Lake, "found", away)
+    with pytest.raises(ConnectionError):
+        world.tables.check(lakes.TABLE)
