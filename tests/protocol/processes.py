@@ -39,8 +39,10 @@ REPLACED: Mapping[Any, Mapping[str, Any]] = {
     },
     # Each branch of another producer is old enough to be removed.
     source_quarantine: {"now_ms": lambda: LATER_MS},
-    batch_rows: {"F": dataframes.F, "with_identity": lambda records: records},
+    batch_rows: {"F": dataframes.F},
     consumer: {
+        # Their types and identities mean nothing here.
+        "decoded_rows": lambda records, decode: decode(records),
         # No record of a history is sent to be withheld.
         "without_withheld": lambda rows: rows,
         "malformed_in": lambda bad: Malformed(len(bad.evaluate()), "a reason"),

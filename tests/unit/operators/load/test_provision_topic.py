@@ -50,8 +50,9 @@ def test_a_topic_that_takes_less_than_a_feeds_producer_sends_is_refused(
     step = ProvisionTopicOperator(task_id="provision_topic", stream="wiki_changes")
     topics = SimpleNamespace(provision=lambda topic: TopicDiff(topic.name))
     kafka = SimpleNamespace(max_message_bytes=lambda _: taken)
-    step.__dict__["platform_hook"] = SimpleNamespace(topics=topics, kafka=kafka, lake=None)
-    step.__dict__["ledger"] = None
+    lake = SimpleNamespace(position=lambda table: None)
+    step.__dict__["platform_hook"] = SimpleNamespace(topics=topics, kafka=kafka, lake=lake)
+    step.__dict__ |= {"ledger": None, "tables": NewTables()}
     if taken == 8388608:
         step.work(given(run_id="r"))
         return
