@@ -22,7 +22,9 @@ from tests.k8s.control_plane import ControlPlane
 from tests.k8s.world import NAMESPACE, World
 from tests.support.raising import raising
 
-WHERE = Database("postgresql", "db", 5432, "results", "results", "very-secret")
+# In the platform's own network, as it declares it.
+PLAIN = {"sslmode": "disable"}
+WHERE = Database("postgresql", "db", 5432, "results", "results", "very-secret", PLAIN)
 
 
 class Connections(World):
@@ -63,7 +65,7 @@ def test_a_connection_is_a_file_of_the_secret_and_written_only_if_it_changed(
     assert not connections.export("sluice_results", WHERE, config)
     after = world.core.read_namespaced_secret(CONNECTIONS_SECRET, NAMESPACE).metadata.resource_version
     assert before == after
-    changed = Database("postgresql", "db", 5432, "results", "results", "other")
+    changed = Database("postgresql", "db", 5432, "results", "results", "other", PLAIN)
     assert connections.export("sluice_results", changed, config)
     assert "other" in world.files()[name]
 
