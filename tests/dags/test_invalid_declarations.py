@@ -27,6 +27,7 @@ from tests.support.declarations import (
 DEEP = "x = " + "[" * 5_000 + "]" * 5_000 + "\n"
 TWO = "partitions = 2"
 CONFIG = f'{TWO}\nconfig = {{"retention.ms" = [1]}}'
+MESSAGES = f'{TWO}\nconfig = {{"max.message.bytes" = "1 MiB"}}'
 BACKFILL = '[backfill]\nschedule = "{}"\nstart_date = "{}"\npattern = "a/%Y-%m-%d"\n'
 GENERATED = """
 name = "fuzzed"
@@ -72,6 +73,7 @@ def keys(**values: str) -> str:
         (toml(NAME, (TWO, "partitions = 2026-01-01")), ("partitions: datetime.date(2026", "as a text")),
         (toml(NAME, ('"fuzzed"\npart', '"a b"\npart')), ("topic 'a b'",)),
         (toml(NAME, (TWO, CONFIG)), ("retention.ms", "[1]")),
+        (toml(NAME, (TWO, MESSAGES)), ("max.message.bytes is '1 MiB'",)),
         (toml(more=BACKFILL.format("0 0 30 2 *", "2026-01-01")), ("'0 0 30 2 *' is no schedule",)),
         (toml(more=BACKFILL.format("@daily", "9999-12-31")), ("'9999-12-31' is no date",)),
         (f"{GENERATED}default = 2026-01-01\n", ("colour default", "as a text")),

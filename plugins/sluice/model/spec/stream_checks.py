@@ -14,7 +14,13 @@ from sluice.model.spec import query as query_spec
 from sluice.model.spec import schema as table_schema
 from sluice.model.spec.config import IDENTIFIER, IDENTIFIER_FIX, ConfigError
 from sluice.model.spec.query import SinkKind
-from sluice.model.spec.topic import BROKER_DEFAULT, LOG_APPEND_TIME, PROGRESS_TOPIC, TIMESTAMP_TYPE
+from sluice.model.spec.topic import (
+    BROKER_DEFAULT,
+    LOG_APPEND_TIME,
+    MAX_MESSAGE,
+    PROGRESS_TOPIC,
+    TIMESTAMP_TYPE,
+)
 from sluice.model.spec.values import shown
 
 if TYPE_CHECKING:
@@ -89,6 +95,10 @@ def _check_numbers(spec: StreamSpec, where: str) -> None:
     limits.check(spec.topic, "topic", where, factor)
     if spec.topic.replication_factor == 0:
         raise ConfigError(f"{where}: topic replication_factor is 0; it must be at least 1. Fix: correct it")
+    if not re.fullmatch("[0-9]{1,10}", text := spec.topic.config.get(MAX_MESSAGE, "0")):
+        raise ConfigError(
+            f"{where}: topic config {MAX_MESSAGE} is {shown(text)}. Fix: write a number of bytes"
+        )
     for name in ("budget", "consumer", "supervision", "maintenance"):
         limits.check(getattr(spec, name), name, where)
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 # Replication factor: the broker's default.
 BROKER_DEFAULT = -1
-# A broker's default of max.message.bytes.
+MAX_MESSAGE = "max.message.bytes"
+# A broker's default of it.
 MAX_MESSAGE_BYTES = 1_048_588
 # By the broker's clock: a record's timestamp is its arrival, whatever its sender's clock says.
 TIMESTAMP_TYPE, LOG_APPEND_TIME = "message.timestamp.type", "LogAppendTime"
@@ -25,7 +26,7 @@ class Topic:
     @property
     def max_message_bytes(self) -> int:
         """The largest batch of records that it takes, as declared, or by a broker's default."""
-        return int(self.config.get("max.message.bytes", MAX_MESSAGE_BYTES))
+        return int(self.config.get(MAX_MESSAGE, MAX_MESSAGE_BYTES))
 
 
 # Progress of every stream's queries; provisioned by each load. The broker deletes whole segments only.
