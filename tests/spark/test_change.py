@@ -538,11 +538,15 @@ def test_single_records_go_out_of_table_and_quarantine_that_no_reader_can_read(s
     stream.send_values(A, 0, [b"\xff1"], first=1)
     stream.publish()
     assert stream.texts() == {(0, 0): "a0", (0, 4): "a4", (1, 0): "b0"}
+    # Nor does the copy come that is in quarantine by now.
+    stream.change(stream.plan("copy", Action.REPLAY, **again({0: (4, 6)})))
+    assert stream.texts() == {(0, 0): "a0", (0, 4): "a4", (1, 0): "b0"}
+    assert [place[:2] for place in stream.quarantined()] == [(0, 2), (0, 5)]
     # One of the quarantine alone; and back, as it is decoded by now.
     stream.change(stream.plan("r2", Action.REMOVE, rows_out=offsets({0: (2, 3)})))
     assert [place[:2] for place in stream.quarantined()] == [(0, 5)]
     stream.mended = True
-    stream.change(stream.plan("r3", Action.REDO, rows_in=offsets({0: (2, 3)}), withheld=True))
+    stream.change(stream.plan("r3", Action.REDO, rows_in=offsets({0: (2, 3)})))
     assert stream.texts() == {(0, 0): "a0", (0, 2): "bad2", (0, 4): "a4", (1, 0): "b0"}
     assert changing_removed(stream) == going
 

@@ -213,7 +213,8 @@ class ChangePlanner:
                 "choose others; a reverted load comes back by its run id (load)",
             )
         there = self._readable(asked, is_partial=bool(params.get("partial")))
-        return self._made(Action.REDO, rows_in=there, withheld=True)
+        # A withheld record returns to the quarantine: it would come beside the rows of the older version.
+        return self._made(Action.REDO, rows_in=there)
 
     def replace(self, key: str) -> ChangePlan:
         """The rows of the object's earlier versions go, once its newest version is loaded and verified; its
@@ -234,8 +235,6 @@ class ChangePlanner:
             )
         withheld = self._one_per_row(found.source_id)
         old = tuple(sorted(other.source_id for other in found.others))
-        # A row of these may still come, from a producer that was believed dead.
-        in_part = tuple(sorted(other.source_id for other in found.others if not contents.run_of(other)[1]))
         if not old:
             raise _refused(
                 f"{newest.uri}: no other content of it was loaded, or all of that is reverted",
@@ -250,8 +249,9 @@ class ChangePlanner:
                 f"{self.spec.table}, so its older rows would go and none come",
                 "look at the reasons in the quarantine, correct the file, and load it with withhold",
             )
+        # A row of these may still come: from a producer that was believed dead, or as the stream is behind.
         return self._made(
-            Action.REPLACE, sources_out=old, rows_in=withheld, reverts=old, closes=in_part, withheld=True
+            Action.REPLACE, sources_out=old, rows_in=withheld, reverts=old, closes=old, withheld=True
         )
 
     def removed(self) -> ChangeResult:

@@ -61,20 +61,25 @@ def read(file: Any, columns: Mapping[str, Any], value_of: Callable[[Any, Any], A
         return None if value is None else str(value if isinstance(value, str) else value.toString())
 
     nulls = file.nullValueCounts()
-    external = None if nulls is None else nulls.get(columns["_source_id"].fieldId())
+
+    def null_count(name: str) -> int:
+        return int((nulls or {}).get(columns[name].fieldId()) or 0)
+
+    # Rows that the producer rejected have no offset: the bounds say nothing of them.
+    within = (None, None) if null_count("_kafka_offset") else (lower, upper)
     records = int(file.recordCount())
     return AddedFile(
         FileStats(
             str(file.location()),
             bound(lower, "_kafka_partition"),
             bound(upper, "_kafka_partition"),
-            bound(lower, "_kafka_offset"),
-            bound(upper, "_kafka_offset"),
+            bound(within[0], "_kafka_offset"),
+            bound(within[1], "_kafka_offset"),
             records,
         ),
         text(lower),
         text(upper),
         bound(lower, "_source_base_offset"),
         bound(upper, "_source_base_offset"),
-        int(external or 0),
+        null_count("_source_id"),
     )

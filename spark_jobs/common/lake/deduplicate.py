@@ -57,6 +57,16 @@ def flag_duplicates(rows: DataFrame, loaded: LoadedRows, sources: set[str]) -> D
     return joined.withColumn("reason", F.coalesce("reason", "duplicate")).drop("duplicate")
 
 
+def flag_removed(rows: DataFrame, removed: Iterable[tuple[str, int]]) -> DataFrame:
+    """Give a ``reason`` to every good row that a change removed on purpose: ``removed`` has (source id, row
+    number)."""
+    names = ["_source_id", "_source_row"]
+    gone = rows.sparkSession.createDataFrame(sorted(removed), "_source_id string, _source_row bigint")
+    marked = rows.join(F.broadcast(gone.withColumn("gone", F.lit(True))), names, "left")
+    why = F.when("gone", F.lit(f"{DUPLICATE} a change removed this row of its source"))
+    return marked.withColumn("reason", F.coalesce("reason", why)).select(*rows.columns)
+
+
 def is_loaded(loaded: LoadedRows, sources: Iterable[str], source: str, partition: str) -> Column:
     """Whether the row with this ``sequence`` and these columns is one of ``sources`` in ``loaded``."""
     return reduce(

@@ -176,13 +176,20 @@ class Change:
             self.spark, self.platform.kafka, self.spec, self.plan, self.reader
         )
         decoded = decoded_rows(records, self.decode)
+        before = self.stream.removed_before(self.stream.now())
+        if removed := before.rows_out_of(self.plan):
+            decoded = deduplicate.flag_removed(decoded, removed)
         rows = decoded if self.plan.withheld else without_withheld(decoded)
         coming = self._write(staged, rows)
         if not self.plan.withheld and (published := self._published_of_withheld(staged, coming)):
             rows = without_withheld(decoded, published)
             coming = self._write(staged, rows)
-        # The rows of these sources that stay in the table.
-        loaded = loaded_from(staged.runs_of({run.source_id for run in coming.written.runs}, touched.offsets))
+        # The rows of these sources that stay in the table; and of a reverted one, of which none is to come.
+        sources_in = {run.source_id for run in coming.written.runs}
+        reverted = sources_in & before.reverted_sources_out_of(self.plan)
+        loaded = loaded_from(staged.runs_of(sources_in, touched.offsets)).union(
+            LoadedRows.all_of(reverted, self.plan.rows_in.partitions)
+        )
         if sources := possible_duplicates(loaded, coming.written.runs):
             log.warning("possible duplicates sources=%s; comparing rows", ",".join(sorted(sources)))
             rows = deduplicate.flag_duplicates(rows, loaded, sources)

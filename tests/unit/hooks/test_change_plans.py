@@ -374,6 +374,7 @@ def test_single_records_are_removed_and_brought_back(world: World) -> None:
     world.refused(action="redo", ranges="0=[1,2)", load="load-a")
     back = world.plan(action="redo", ranges="0=[0,3)")
     assert (back.rows_in, back.rows_out, back.redoes) == (of({0: (1, 2)}), OffsetRanges(), ())
+    assert not back.withheld, "a withheld record would come beside the rows of the older version"
 
 
 def test_many_records_are_not_removed_singly(world: World) -> None:
@@ -390,3 +391,18 @@ def test_what_comes_back_is_removed_no_more(world: World) -> None:
     assert ChangeResult.from_document(json.loads(json.dumps(made.to_document()))) == made
     later = none.after(ChangePlan("c2", Action.REDO, TOPIC, rows_in=of({0: (1, 2)})), made)
     assert (later.single_offsets, later.rows_of(world.source("a"))) == (of({0: (2, 3)}), [2])
+
+
+def test_a_copy_of_what_is_removed_or_reverted_does_not_come_by_another_change() -> None:
+    none = ChangeResult.none()
+    gone = [RemovedRecord(0, 1, "a", 1), RemovedRecord(0, 2, None, None)]
+    removal = ChangePlan("c1", Action.REMOVE, TOPIC, rows_out=of({0: (1, 3)}))
+    before = replace(none, out=of({0: (1, 3)}), records=gone).after(removal, none)
+    revert = ChangePlan("c2", Action.REVERT, TOPIC, reverts=("b",))
+    before = replace(none, out=of({0: (5, 6)})).after(revert, before)
+    replay = ChangePlan("c3", Action.REPLAY, TOPIC, rows_in=of({0: (0, 9)}))
+    assert before.rows_out_of(replay) == {("a", 1)}
+    assert before.reverted_sources_out_of(replay) == {"b"}
+    redo = ChangePlan("c4", Action.REDO, TOPIC, rows_in=of({0: (1, 2)}), redoes=("c2",))
+    assert before.rows_out_of(redo) == set()
+    assert before.reverted_sources_out_of(redo) == set()

@@ -75,8 +75,8 @@ def committed_since(table: Table, sequence_number: int) -> list[FileScanTask]:
 def file_stats(table: Table, tasks: Iterable[FileScanTask]) -> list[FileStats]:
     """Each file's offset bounds from metadata.
 
-    None if the manifest has none, or if delete files apply (the metadata then counts deleted rows): such a
-    file's columns need to be read.
+    None if the manifest has none, if a row has no offset, or if delete files apply (the metadata then counts
+    deleted rows): such a file's columns need to be read.
     """
     fields = {name: table.schema().find_field(name) for name in (PARTITION, OFFSET)}
 
@@ -86,7 +86,10 @@ def file_stats(table: Table, tasks: Iterable[FileScanTask]) -> list[FileStats]:
 
     found = []
     for task in tasks:
-        lower, upper = (None, None) if task.delete_files else (task.file.lower_bounds, task.file.upper_bounds)
+        # Rows that the producer rejected have no offset: the bounds say nothing of them.
+        has_none = bool((task.file.null_value_counts or {}).get(fields[OFFSET].field_id))
+        is_unknown = bool(task.delete_files) or has_none
+        lower, upper = (None, None) if is_unknown else (task.file.lower_bounds, task.file.upper_bounds)
         found.append(
             FileStats(
                 path=task.file.file_path,

@@ -39,8 +39,8 @@ class ChangePlan:
     sources all of whose rows go. ``rows_in``: offsets of records that are read from the topic, or from the
     quarantine if the topic has lost them, decoded and loaded. ``reverts``: ids of the sources that count as
     reverted afterwards; ``redoes``: ids of the changes that reverted what comes back. ``closes``: of
-    ``sources_out``, those that were sent in part: the stream publishes no further row of them. ``withheld``:
-    also records that were sent to be withheld are published; without it only those of sources that have rows
+    ``sources_out``, those of which rows may still come: the stream publishes none of them. ``withheld``: also
+    records that were sent to be withheld are published; without it only those of sources that have rows
     in the table. ``changes``: number of published changes that it was planned with; with more it is not made.
     """
 
@@ -162,6 +162,21 @@ class ChangeResult:
     def rows_of(self, source_id: str) -> list[int]:
         """Row numbers of a source that went singly."""
         return [one.row for one in self.records if one.source_id == source_id and one.row is not None]
+
+    def rows_out_of(self, plan: ChangePlan) -> set[tuple[str, int]]:
+        """(source id, row) of what went singly, and does not come by ``plan``: a copy of it must not."""
+        return {
+            (one.source_id, one.row)
+            for one in self.records
+            if one.source_id is not None
+            and one.row is not None
+            and not (plan.action is Action.REDO and one.offset in plan.rows_in[one.partition])
+        }
+
+    def reverted_sources_out_of(self, plan: ChangePlan) -> frozenset[str]:
+        """Ids of the sources that stay reverted: a copy of their rows must not come by ``plan``."""
+        redone = [one.sources for key, one in self.reverts.items() if key in plan.redoes]
+        return self.reverted_sources - {source for sources in redone for source in sources}
 
     def after(self, plan: ChangePlan, before: ChangeResult) -> ChangeResult:
         """With what is removed after it. ``before``: the newest earlier change after which any was."""

@@ -160,3 +160,15 @@ def test_quarantined_rows_come_without_their_bytes(tmp_path: Path) -> None:
     rows = And(EqualTo("stage", "consumer"), files.overlapping(OffsetRanges.of({0: [(0, 9)]})))
     (found,) = files.quarantined(table, rows)
     assert (found["_kafka_offset"], found["reason"]) == (3, "r")
+
+
+def test_a_file_with_rows_of_the_producer_is_not_conclusive_by_its_bounds(tmp_path: Path) -> None:
+    # Consumer's rows at 5 and 9 and three of the producer: five rows between 5 and 9.
+    lake = lakes.make(tmp_path)
+    row: dict[str, object] = {"stage": "consumer", "reason": "bad", "_kafka_partition": 0}
+    rejected = [{"stage": "producer", "reason": "bad", "_source_row": number} for number in range(3)]
+    lakes.quarantine(lake, [{**row, "_kafka_offset": 5}, *rejected, {**row, "_kafka_offset": 9}])
+    table = lake.table(lakes.QUARANTINE)
+    (stats,) = files.file_stats(table, files.committed_since(table, 0))
+    assert not stats.is_conclusive(OffsetRanges())
+    assert stats.may_contain(OffsetRanges.of({0: [(9, 10)]}))
