@@ -63,7 +63,7 @@ def flag_removed(rows: DataFrame, removed: Iterable[tuple[str, int]]) -> DataFra
     names = ["_source_id", "_source_row"]
     gone = rows.sparkSession.createDataFrame(sorted(removed), "_source_id string, _source_row bigint")
     marked = rows.join(F.broadcast(gone.withColumn("gone", F.lit(True))), names, "left")
-    why = F.when("gone", F.lit(f"{DUPLICATE} a change removed this row of its source"))
+    why = F.when(F.col("gone"), F.lit(f"{DUPLICATE} a change removed this row of its source"))
     return marked.withColumn("reason", F.coalesce("reason", why)).select(*rows.columns)
 
 
