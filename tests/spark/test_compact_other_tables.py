@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from datetime import date
+from datetime import date, timedelta
 from itertools import count
 from typing import Any
 
@@ -19,7 +19,7 @@ from sluice.clients.lake.catalog import Lake
 from sluice.model.spec.platform import CATALOG
 from sluice.model.verification.quarantine import Rejections
 from sluice.model.verification.ranges import OffsetRanges
-from sluice.model.verification.storage import REWRITE_ID
+from sluice.model.verification.storage import KEEP_REWRITES, REWRITE_ID
 from sluice.operators.load import checks
 from sluice.operators.load.checks import LoadFiles
 from sluice.operators.load.inventory import written_since
@@ -279,7 +279,8 @@ def test_a_compaction_is_kept_for_its_check_though_a_writer_expires_what_is_arou
         (None, 5, 1), (5, 0, 0),
     ]  # fmt: skip
     assert not [problem for one in found[:2] for problem in one.problems()]
-    expire(spark, table, 1, now_ms() + 25 * HOUR_MS)
+    kept_ms = KEEP_REWRITES // timedelta(milliseconds=1)
+    expire(spark, table, 1, now_ms() + kept_ms + HOUR_MS)
     kept = IcebergTable(spark, table)._table.snapshots()
     assert not [snapshot for snapshot in kept if REWRITE_ID in dict(snapshot.summary())]
 
