@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields
 from datetime import datetime
@@ -159,6 +160,14 @@ class Entry:
     modified: datetime
 
 
+class Current(list[ObjectVersion]):
+    """Current versions, by key. ``single``: those keys of which the bucket is known to have no other version."""
+
+    def __init__(self, versions: Iterable[ObjectVersion], single: Collection[str] = ()) -> None:
+        super().__init__(sorted(versions, key=lambda version: version.key))
+        self.single = frozenset(single)
+
+
 class Bucket:
     """One bucket through one role's client. ``prefix``: no other keys are resolved, headed or listed as
     sources."""
@@ -172,7 +181,7 @@ class Bucket:
         """The bucket as far as a stream's declaration lets its loads read it."""
         return Bucket(self.client, self.name, prefix)
 
-    def resolve(self, prefix: str, keys: Sequence[str] = ()) -> list[ObjectVersion]:
+    def resolve(self, prefix: str, keys: Sequence[str] = ()) -> Current:
         """The current versions of ``keys`` or, without keys, of the CSV objects under ``prefix``, by key.
 
         Raises Missing if an object or the bucket does not exist or the prefix is empty; Refused for a key
@@ -188,8 +197,8 @@ class Bucket:
                     ErrorCode.INVALID_PARAMETER,
                 )
         if keys:
-            return at_once(sorted(set(keys)), self.head)
-        found = sorted(self._current(prefix), key=lambda version: version.key)
+            return Current(at_once(sorted(set(keys)), self.head))
+        found = self.current(prefix)
         if not found:
             raise Missing(
                 f"s3://{self.name}/{prefix}: no object ends in {' or '.join(SUFFIXES)}. Fix: upload one, or "
@@ -198,9 +207,15 @@ class Bucket:
             )
         return found
 
-    def _current(self, prefix: str) -> Iterator[ObjectVersion]:
-        # A listing of versions tells what a HEAD of each object would.
-        return (version for version, is_latest in self.versions(prefix) if is_latest)
+    def current(self, prefix: str, is_chosen: Callable[[str], bool] = lambda _: True) -> Current:
+        """The current versions of the CSV objects under ``prefix`` whose keys are chosen."""
+        # A listing of versions tells what a HEAD of each object would, and which keys have others.
+        current, versions = [], Counter[str]()
+        for version, is_latest in self.versions(prefix):
+            if is_chosen(version.key):
+                versions[version.key] += 1
+                current += [version] if is_latest else []
+        return Current(current, [key for key, number in versions.items() if number == 1])
 
     def versions(self, prefix: str) -> Iterator[tuple[ObjectVersion, bool]]:
         """Every version of the CSV objects under ``prefix`` that the bucket still has, and whether it is the

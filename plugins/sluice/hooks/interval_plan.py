@@ -105,11 +105,7 @@ class IntervalFiles:
         its rows may be in the table; ``uploaded_again``, those with the content of an earlier version.
         """
         pattern = self.backfill.keys(begin)
-        current = {
-            version.key: version
-            for version, is_latest in self.bucket.versions(literal_prefix(pattern))
-            if is_latest and matches(pattern, version.key)
-        }
+        current = self.bucket.current(literal_prefix(pattern), lambda key: matches(pattern, key))
         if not current:
             raise Missing(
                 f"s3://{self.bucket.name}/{pattern}: no object of this interval ends in .csv or .csv.gz. "
@@ -127,9 +123,8 @@ class IntervalFiles:
             plans.check_headers(self.bucket, [one.version for one in chosen if one.is_own])
             return [one for one in found if one.source_id in planned or one.known is Known.SAME]
 
-        ObjectContents(self.ledger, self.bucket, verified).claim(
-            [current[key] for key in sorted(current)], choose
-        )
+        contents = ObjectContents(self.ledger, self.bucket, verified, single=current.single)
+        contents.claim(current, choose)
         return new
 
     @staticmethod

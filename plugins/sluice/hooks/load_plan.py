@@ -136,7 +136,7 @@ def object_sources(
         check_headers(bucket, selected)
         return NewSources((document | withheld for document in new), new.verified, new.reverted)
     is_asked = bool(withheld or params.get("load_changed_objects"))
-    contents = ObjectContents(ledger, bucket, verified, is_asked)
+    contents = ObjectContents(ledger, bucket, verified, is_asked, objects.single)
 
     def choose(found: list[Found]) -> list[Found]:
         if not withheld:

@@ -2,17 +2,22 @@
 
 One document per content that was added, each with all contents of the key; its number is in its name, and it
 is put only if no other run has put it. So of two runs that plan two versions of an object at once one sees
-the other's. A look-up costs a LIST of one key, and a GET if the object is known; a new content a PUT.
+the other's. A look-up costs a LIST of one key; if the object is known, a GET, and one per content; a new
+content a PUT.
+
+The index may be lost, with the ledger or by a new lineage. So a key without a document is looked up among the
+versions that the bucket has of it, by their plans, and the next content writes the document from that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from sluice.clients.errors import Missing, Unreachable
+from sluice.clients.errors import Missing, Refused, Unreachable
 from sluice.model.error_codes import ErrorCode
+from sluice.model.messages import summarize
 from sluice.model.spec.ledger import (
     Document,
     contents_key,
@@ -34,12 +39,16 @@ ATTEMPTS = 5
 
 @dataclass(frozen=True)
 class Found:
-    """What a load makes of ``version``, and the ``planned`` contents of its key in document ``number``."""
+    """What a load makes of ``version``, and the contents ``indexed`` of its key, the oldest first, in document
+    ``number``; 0 if there is none, and they are from the bucket's versions. ``unplanned``: contents of the key
+    that have no plan, so nothing of them was sent. ``topic_id``: of the table's topic."""
 
     version: ObjectVersion
     lookup: Lookup
-    planned: tuple[Content, ...] = ()
+    topic_id: str | None
+    indexed: tuple[Content, ...] = ()
     number: int = 0
+    unplanned: tuple[Content, ...] = ()
 
     @property
     def known(self) -> Known:
@@ -61,7 +70,7 @@ class Found:
 
     def document(self) -> Document:
         """The version as a plan's source: with the bytes of this one, whose earlier one may be gone."""
-        return {**asdict(self.version), "source_id": self.source_id}
+        return {**asdict(self.version), "source_id": self.source_id, "topic_id": self.topic_id}
 
     def uploaded_again(self) -> Document:
         """The version, and whose content it has."""
@@ -82,25 +91,30 @@ class Found:
 @dataclass(frozen=True)
 class ObjectContents:
     """The index of the table that ``verified`` is of. ``is_asked``: contents whose rows a change took out
-    are to be loaded again, and other contents beside those that are loaded."""
+    are to be loaded again, and other contents beside those that are loaded. ``single``: as of ``Current``."""
 
     ledger: Ledger
     bucket: Bucket
     verified: VerifiedSources
     is_asked: bool = False
+    single: Collection[str] = ()
 
     def claim(
         self, versions: Sequence[ObjectVersion], choose: Callable[[list[Found]], list[Found]]
     ) -> list[Found]:
         """Look up the versions, and add those that ``choose`` returns to the index; it may raise instead.
 
-        Raises Unreachable if other runs plan the same objects at each attempt.
+        Raises Refused if the table has rows of a version that the ledger does not know; Unreachable if other
+        runs plan the same objects at each attempt.
         """
         from sluice.io.s3 import at_once
 
         for _ in range(ATTEMPTS):
             found = at_once(versions, self.look_up)
-            if all(at_once(choose(found), self._add)):
+            self._check_unplanned(found)
+            chosen = choose(found)
+            # A run that plans another content since it was looked up may not see this one's: it is seen here.
+            if all(at_once(chosen, self._add)) and not any(at_once(chosen, self._is_other_planned)):
                 return found
         raise Unreachable(
             f"other runs of {self.ledger.stream} planned the same objects at each of {ATTEMPTS} attempts. "
@@ -109,7 +123,16 @@ class ObjectContents:
         )
 
     def look_up(self, version: ObjectVersion) -> Found:
-        number, planned = self._newest(version)
+        number, indexed = self._newest(version)
+        known = {one: self.ledger.get(planned_key(one.source_id)) for one in indexed}
+        if not number:
+            # The source's plan is of its bucket, key and version, whatever topic it was sent to.
+            of_topic = [one for one, plan in known.items() if plan and self._is_of_topic(plan)]
+            indexed = tuple(sorted(of_topic, key=lambda one: str((known[one] or {})["at"])))
+        planned = [one for one in indexed if known[one]]
+        unplanned = tuple(
+            one for one, plan in known.items() if plan is None and one.source_id != version.source_id
+        )
         own = _content(version, version.source_id)
 
         def is_equal(other: Content) -> bool:
@@ -117,7 +140,7 @@ class ObjectContents:
 
         reverted = self.verified.reverted if planned else frozenset()
         lookup = look_up(own, planned, reverted, is_equal, is_asked=self.is_asked)
-        return Found(version, lookup, planned, number)
+        return Found(version, lookup, self.verified.topic_id, indexed, number, unplanned)
 
     def run_of(self, content: Content) -> tuple[str, bool]:
         """The run that planned a content, and whether all of it was sent."""
@@ -126,13 +149,43 @@ class ObjectContents:
         return str(planned.get("run_id", "unknown")), is_sent
 
     def _newest(self, version: ObjectVersion) -> tuple[int, tuple[Content, ...]]:
+        """Number and contents of the key's document; 0, and the bucket's versions of it, without one."""
         if self.verified.lineage is None:
             return 0, ()
         prefix = contents_prefix(self.verified.lineage, object_id(version))
         for key in self.ledger.keys(prefix, limit=1):
             document = self.ledger.require(key, "produce")
             return contents_number(key), tuple(Content(**one) for one in document["contents"])
-        return 0, ()
+        if version.key in self.single:
+            return 0, ()
+        found = [one for one, _ in self.bucket.versions(version.key) if one.key == version.key]
+        # The newest is listed first.
+        return 0, tuple(_content(one, one.source_id) for one in reversed(found))
+
+    def _is_of_topic(self, planned: Document) -> bool:
+        """Whether a source was planned for the topic of the table; else its rows went with the other one."""
+        return bool(planned.get("topic_id") == self.verified.topic_id)
+
+    def _is_other_planned(self, found: Found) -> bool:
+        return any(self.ledger.get(planned_key(one.source_id)) for one in found.unplanned)
+
+    def _check_unplanned(self, found: Sequence[Found]) -> None:
+        """Raises Refused if the table has rows of a content without a plan: the ledger has lost it."""
+        of = {one.source_id: (each.version.uri, one) for each in found for one in each.unplanned}
+        held = self.verified.held(of) if of else ()
+        if not held:
+            return
+        names = [
+            f"{uri} version {one.version_id or one.etag} (source id {one.source_id})"
+            for uri, one in (of[source_id] for source_id in sorted(held))
+        ]
+        raise Refused(
+            f"{self.verified.table} has rows of {summarize(names)}, and the ledger has no plan of it: it was "
+            "restored to an earlier state, or lost documents. So it is not known what is loaded; nothing was "
+            f"sent. Fix: restore {self.ledger.uri('sources/<source id>/')}, or take the rows out "
+            f"({self.ledger.stream}_change with action remove, and their offsets as ranges)",
+            ErrorCode.KEY_ALREADY_LOADED,
+        )
 
     def _add(self, found: Found) -> bool:
         """Whether the version's content is in the index now, by this call or as another run of the same
@@ -145,12 +198,16 @@ class ObjectContents:
                 ErrorCode.TABLE_NOT_FOUND,
             )
         own = _content(version, found.source_id)
-        if any((one.source_id, one.etag) == (own.source_id, own.etag) for one in found.planned):
+        # Behind those that were planned since an attempt that ended before its plan.
+        before = [one for one in found.indexed if (one.source_id, one.etag) != (own.source_id, own.etag)]
+        is_there = len(before) < len(found.indexed)
+        is_newest = is_there and found.indexed[-1] not in before
+        if found.number and (is_newest or (is_there and found.known in (Known.PLANNED, Known.SAME))):
             return True
         document = {
             "bucket": version.bucket,
             "key": version.key,
-            "contents": [asdict(one) for one in (*found.planned, own)],
+            "contents": [asdict(one) for one in (*before, own)],
         }
         key = contents_key(lineage, object_id(version), found.number + 1)
         return self.ledger.put(key, document) == document

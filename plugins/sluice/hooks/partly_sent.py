@@ -74,7 +74,7 @@ def _later(contents: ObjectContents, source: Document) -> Document | None:
     from sluice.clients.objects import VERSION, ObjectVersion
 
     found = contents.look_up(ObjectVersion(**{name: source[name] for name in VERSION}))
-    ids = [one.source_id for one in found.planned]
+    ids = [one.source_id for one in found.indexed]
     own = ids.index(source["source_id"]) if source["source_id"] in ids else len(ids)
     later = {*ids[own + 1 :]} & {one.source_id for one in found.others}
     planned = (contents.ledger.get(planned_key(one)) for one in sorted(later))

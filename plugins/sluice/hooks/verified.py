@@ -7,7 +7,7 @@ restored from a backup has not, until the stream published them again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -30,6 +30,7 @@ class VerifiedSources:
         self.ledger, self.lake, self.table = ledger, lake, table
         position = lake.position(table)
         self.ends = position.ends if position else {}
+        self.topic_id = position.topic_id if position else None
         # A table from before topic ids were stored has no lineage, and verifies everything again.
         self.lineage = (
             lineage(lake.table_uuid(table), position.topic_id, position.starts)
@@ -45,6 +46,15 @@ class VerifiedSources:
         if self.lineage is None:
             return frozenset()
         return removed_by(self.ledger.client, self.lake.changes(self.table)).reverted_sources
+
+    def held(self, source_ids: Collection[str]) -> set[str]:
+        """Which of the sources the table has rows of, by the table alone: reads the manifests of all of it, and
+        the files whose bounds do not tell."""
+        from sluice.clients.lake import files
+
+        table = self.lake.table(self.table)
+        rows = files.rows_by_source(table, files.committed_since(table, 0), source_ids)
+        return {source_id for source_id, found in rows.items() if len(found)}
 
     def among(self, source_ids: Sequence[str]) -> tuple[set[str], Document]:
         """Which of the sources are verified, and what that rests on, for the plan.

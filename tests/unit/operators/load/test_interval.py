@@ -198,6 +198,18 @@ def test_of_a_manual_load_too_a_corrected_file_is_left_out(june: Backfills) -> N
         june.check()
 
 
+def test_without_the_index_of_contents_a_corrected_file_is_one_still(june: Backfills) -> None:
+    """The ledger lost it: the bucket's versions and their plans tell."""
+    june.run()
+    for place in [place for place in june.s3.objects if "/objects/" in place[1]]:
+        del june.s3.objects[place]
+    june.correct("2020-06", ROWS + 4)
+    june.send()
+    assert (june.keys(), june.end) == ([], ROWS)
+    with raising(AirflowFailException, "SLU-312", "2020-06.csv"):
+        june.check()
+
+
 def test_a_pattern_of_other_files_than_the_streams_is_refused(
     june: Backfills, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from sluice.clients.errors import Unreachable
 from sluice.clients.ledger import Ledger
 from sluice.hooks import load_plan as plans
 from sluice.hooks.verified import VerifiedSources
-from sluice.model.spec.ledger import produced_key, run_key
+from sluice.model.spec.ledger import planned_key, produced_key, run_key
 from tests.support.loads import Loads
 from tests.support.raising import raising
 
@@ -276,3 +277,62 @@ class TestComparison:
     def test_checksums_of_parts_tell_nothing(self, parts: Loads) -> None:
         self.checksums(parts, "one", "other", "COMPOSITE")
         assert parts.produce("r2")["uploaded_again"]
+
+
+class TestLostIndex:
+    """The ledger was restored to an earlier state: it has fewer documents than the table has sources."""
+
+    def lose(self, loads: Loads, *words: str) -> None:
+        keys = [place for place in loads.s3.objects if place[0] == "w" and any(w in place[1] for w in words)]
+        assert keys
+        for place in keys:
+            del loads.s3.objects[place]
+
+    @pytest.mark.parametrize("params", [{}, {"objects": [A]}])
+    def test_the_same_bytes_are_not_loaded_again(self, loads: Loads, params: dict[str, Any]) -> None:
+        self.lose(loads, "/objects/")
+        loads.upload("a", ROWS)
+        proof = loads.load("r2", **params)
+        assert (proof["uploaded_again"], loads.end) == (f"s3://source/{A}", ROWS)
+        # The document is written from what was found, and is enough without the bucket's older version.
+        del loads.s3.earlier[PLACE]
+        loads.upload("a", ROWS + 1)
+        del loads.s3.earlier[PLACE]
+        with raising(AirflowFailException, "SLU-313", "run 'r1' has loaded"):
+            loads.produce("r3", **params)
+
+    def test_other_content_is_refused(self, loads: Loads) -> None:
+        self.lose(loads, "/objects/")
+        loads.upload("a", ROWS + 1)
+        with raising(AirflowFailException, "SLU-313", "run 'r1' has loaded"):
+            loads.produce("r2")
+        assert loads.load("r3", objects=[A], withhold=True)["withheld"] == ROWS + 1
+
+    @pytest.mark.parametrize("rows", [ROWS, ROWS + 1])
+    def test_rows_that_no_plan_knows_refuse_it(self, loads: Loads, rows: int) -> None:
+        first = current(loads)
+        self.lose(loads, "/objects/", "/sources/", "/verified/")
+        loads.upload("a", rows)
+        with raising(AirflowFailException, "SLU-313", *first, "nothing was sent", "Fix: restore", "remove"):
+            loads.produce("r2")
+        assert loads.end == ROWS
+
+    def test_an_index_that_is_left_alone_refuses_it_too(self, loads: Loads) -> None:
+        self.lose(loads, "/sources/", "/verified/")
+        loads.upload("a", ROWS)
+        with raising(AirflowFailException, "SLU-313", "no plan of it"):
+            loads.produce("r2")
+
+    def test_what_was_sent_to_another_topic_is_loaded_into_a_new_table(self, loads: Loads) -> None:
+        """The way on after a topic was recreated: the files are uploaded again."""
+        self.lose(loads, "/objects/")
+        key = f"ledger/nyc_taxi/{planned_key(current(loads)[0])}"
+        document = json.loads(loads.s3.objects["w", key])
+        loads.s3.objects["w", key] = json.dumps({**document, "topic_id": "another"}).encode()
+        loads.upload("a", ROWS)
+        assert loads.load("r2")["published"] == ROWS
+
+    def test_versions_of_which_none_was_planned_are_loaded(self, loads: Loads) -> None:
+        loads.upload("b", ROWS)
+        loads.upload("b", ROWS + 1)
+        assert loads.load("r2")["published"] == ROWS + 1
