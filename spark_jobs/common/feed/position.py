@@ -19,6 +19,10 @@ from spark_jobs.common.spark.process import Unrecoverable
 
 # (partition, offset) of a record.
 Place = tuple[int, int]
+# Of newest records whose place is remembered, per event that may be in flight: those that may be acknowledged
+# beyond the low-water mark, as many before it for a rewound position, and as many again because
+# acknowledgements come out of order.
+RECENT_PLACES = 3
 
 
 class PositionUnknown(Unrecoverable):
@@ -209,6 +213,11 @@ def _doubt(tail: Tail, saved: SavedPosition | None, name: str, feed: Feed) -> st
     deleted = [p for p, (begin, _) in tail.bounds.items() if begin > saved.ends.get(p, 0)]
     if deleted:
         return f"records of partitions {deleted} that came after the position was saved were deleted"
+    if lost := _lost(tail, saved, feed):
+        return (
+            f"records of partitions {lost} were deleted whose ids were not saved yet, so events that come "
+            "again cannot be recognised"
+        )
     if newest is not None and newest.sequence >= saved.next_sequence:
         return _hidden(tail) or _other_feed(newest, name)
     if saved.ids_sequence < saved.acknowledged and (newest is None or newest.sequence < saved.acknowledged):
@@ -217,6 +226,15 @@ def _doubt(tail: Tail, saved: SavedPosition | None, name: str, feed: Feed) -> st
             "come again cannot be recognised"
         )
     return _hidden(tail)
+
+
+def _lost(tail: Tail, saved: SavedPosition, feed: Feed) -> list[int]:
+    """Partitions of which records were deleted that are needed to recognise events that come again: neither
+    their ids were saved, nor are all of the last ones on the topic."""
+    first = max(saved.ids_sequence, saved.acknowledged - RECENT_PLACES * feed.max_in_flight) + 1
+    if {*range(first, saved.acknowledged + 1)} <= {record.sequence for record in tail.records}:
+        return []
+    return [p for p, (begin, _) in tail.bounds.items() if begin > saved.tail_starts.get(p, begin)]
 
 
 def _unsaved_doubt(tail: Tail, name: str) -> str:

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from spark_jobs.common.feed.position import Place, SavedPosition, Start
-
-# Of newest records whose place is remembered, per event that may be in flight: those that may be acknowledged
-# beyond the low-water mark, as many before it for a rewound position, and as many again because
-# acknowledgements come out of order.
-RECENT_PLACES = 3
+from spark_jobs.common.feed.position import RECENT_PLACES, Place, SavedPosition, Start
 
 
 class Progress:

@@ -162,6 +162,21 @@ def test_a_gap_that_the_source_no_longer_keeps_is_told() -> None:
     assert start(known, replace(SAVED_AT, read_at=NOW - 9_000)).position == "p20", "it is not declared"
 
 
+def test_a_partition_whose_needed_tail_is_deleted_is_a_doubt_unless_the_ids_are_saved() -> None:
+    """Killed, so the saved ids are old; the newest record is there, others were in partition 0."""
+    deleted = {0: (26, 40), 1: (0, 12)}
+    found = tail(record(20, "p17"), bounds=deleted)
+    with raising(PositionUnknown, "[0]", "cannot be recognised"):
+        start(found)
+    # A record that was sent since the position was saved brings none of them back.
+    with raising(PositionUnknown, "[0]", "cannot be recognised"):
+        start(tail(record(23, "p21"), bounds=deleted))
+    assert start(found, replace(SAVED_AT, ids_sequence=20)).position == "p20"
+    assert start(found, replace(SAVED_AT, ids_sequence=19)).position == "p20", "what was deleted is saved"
+    # Of partition 0 nothing before its first offset is needed.
+    assert start(found, replace(SAVED_AT, tail_starts={0: 26, 1: 12})).position == "p20"
+
+
 def test_from_where_a_topic_is_read() -> None:
     bounds = {0: (20, 1_000), 1: (0, 12), 2: (0, 5)}
     saved = replace(SAVED_AT, tail_starts={0: 900, 1: 12})
