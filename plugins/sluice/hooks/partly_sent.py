@@ -48,8 +48,8 @@ def check_rules(plan: Document, rules: SendingRules, stream: str) -> None:
 
 
 def check_resumed(contents: ObjectContents, plan: Document) -> None:
-    """Raises Refused for an earlier attempt's plan with an object that is not to be sent any more: a change
-    took its rows out, or other content of it was planned since. A LIST and a GET for each object."""
+    """Raises Refused for a plan with an object that is not to be sent any more: a change took its rows out, or
+    other content of it was planned since. A LIST and two GETs for each object."""
     from sluice.io.s3 import at_once
 
     objects = [source for source in unsent(plan) if "key" in source]
@@ -63,22 +63,27 @@ def check_resumed(contents: ObjectContents, plan: Document) -> None:
     for source, later in zip(objects, at_once(objects, lambda one: _later(contents, one)), strict=True):
         if later is not None:
             raise Refused(
-                f"{plans.name_of(source)}: run {later['run_id']!r} loads version {later['version_id']} since "
-                f"version {source['version_id']} was planned; nothing was sent. Fix: trigger a new run",
+                f"{plans.name_of(source)}: {later} since version {source['version_id']} was planned; nothing "
+                "was sent. Fix: trigger a new run",
                 ErrorCode.SENT_IN_PART,
             )
 
 
-def _later(contents: ObjectContents, source: Document) -> Document | None:
-    """What was planned to be published of an object after this version of it."""
+def _later(contents: ObjectContents, source: Document) -> str | None:
+    """What is to be published of an object after this version of it was planned. A content without a plan
+    counts: its run may be planning, and has looked for this version's plan before there was one."""
     from sluice.clients.objects import VERSION, ObjectVersion
 
     found = contents.look_up(ObjectVersion(**{name: source[name] for name in VERSION}))
-    ids = [one.source_id for one in found.indexed]
-    own = ids.index(source["source_id"]) if source["source_id"] in ids else len(ids)
-    later = {*ids[own + 1 :]} & {one.source_id for one in found.others}
-    planned = (contents.ledger.get(planned_key(one)) for one in sorted(later))
-    return next((one for one in planned if one and not one.get("withheld")), None)
+    own = [number for number, one in enumerate(found.indexed) if one.source_id == source["source_id"]]
+    others = {*found.others, *found.unplanned}
+    for later in found.indexed[own[-1] + 1 :] if own else ():
+        planned = contents.ledger.get(planned_key(later.source_id)) if later in others else None
+        if planned is not None and not planned.get("withheld"):
+            return f"run {planned['run_id']!r} loads version {later.version_id or later.etag}"
+        if planned is None and later in others:
+            return f"another run began to plan version {later.version_id or later.etag}"
+    return None
 
 
 def check_others(

@@ -45,8 +45,6 @@ class ProduceIntervalOperator(ProduceOperator):
 
     does = "sends every record of the interval's files to the topic, each with its identity"
     fails_if = "the interval has no file, or one is corrupt or refused"
-    # Each attempt looks for other versions and changes.
-    is_planned_now = True
 
     def plan(self, context: Context) -> Document:
         if self.spec.backfill is None:

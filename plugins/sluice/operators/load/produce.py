@@ -59,9 +59,6 @@ class ProduceOperator(SparkJobOperator):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(job="producer", **kwargs)
 
-    # Whether this attempt made the plan.
-    is_planned_now = False
-
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         with final_failures():
             self.tables.check(self.spec.table, self.spec.quarantine_table)
@@ -73,7 +70,7 @@ class ProduceOperator(SparkJobOperator):
             # Usually the first tells; the job and `complete` leave out what is sent.
             pending = next(plans.pending(self.ledger, plan), None)
             if pending:
-                self._check(plan)
+                partly_sent.check_rules(plan, self.rules(), self.stream)
                 self.log.info("pending: %s source_id=%s", plans.name_of(pending), pending["source_id"])
                 self.conf = {**(self.conf or {}), **java_options(plan["sources"])}
                 self._send(context, plan, address)
@@ -113,13 +110,10 @@ class ProduceOperator(SparkJobOperator):
         kafka, topic = self.platform_hook.kafka, self.spec.topic.name
         return SendingRules.of(self.spec, kafka.max_message_bytes(topic))
 
-    def _check(self, plan: Document) -> None:
-        partly_sent.check_rules(plan, self.rules(), self.stream)
-        if not self.is_planned_now:
-            contents = ObjectContents(self.ledger, self._source(), self._verified())
-            partly_sent.check_resumed(contents, plan)
-
     def _send(self, context: Context, plan: Document, address: str) -> None:
+        # Last, and also of a plan that is new: any attempt may hang while another run plans and sends.
+        contents = ObjectContents(self.ledger, self._source(), self._verified())
+        partly_sent.check_resumed(contents, plan)
         try:
             self.submit(context, ["--plan", address])
         except AirflowException as error:
@@ -141,7 +135,6 @@ class ProduceOperator(SparkJobOperator):
         return self.platform_hook.source.within(self.spec.source_prefix)
 
     def _sources(self, context: Context, params: Document) -> list[Document]:
-        self.is_planned_now = True
         verified = self._verified()
         if self.spec.generator is None:
             kafka, topic = self.platform_hook.kafka, self.spec.topic.name

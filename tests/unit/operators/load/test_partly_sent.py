@@ -10,7 +10,9 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from sluice.clients.errors import Unreachable
 from sluice.hooks import load_plan as plans
+from sluice.hooks import partly_sent
 from sluice.model.error_codes import ErrorCode
+from sluice.model.spec.ledger import planned_key
 from tests.support.loads import Loads
 from tests.support.raising import raising
 
@@ -114,6 +116,85 @@ def test_an_older_version_of_which_nothing_was_sent_stops_no_correction_and_is_n
     with raising(AirflowFailException, ErrorCode.SENT_IN_PART, A, "run 'r2'", "Fix: trigger a new run"):
         loads.produce("r1")
     assert loads.end == end
+
+
+def test_a_version_that_another_run_planned_since_stops_the_first_attempt_too(
+    loads: Failing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the plan and the job, in which an attempt that hung may go on late."""
+    loads.rows = None
+    check, is_first = partly_sent.check_rules, [True]
+
+    def overtaken(*given: Any) -> None:
+        check(*given)
+        if is_first:
+            is_first.clear()
+            loads.upload("a", rows=4)
+            loads.produce("r2", load_changed_objects=True)
+
+    monkeypatch.setattr(partly_sent, "check_rules", overtaken)
+    with raising(AirflowFailException, ErrorCode.SENT_IN_PART, A, "run 'r2'", "Fix: trigger a new run"):
+        loads.produce("r1")
+    assert loads.end == 4
+
+
+def died_before_its_plan(loads: Failing, run: str, monkeypatch: pytest.MonkeyPatch, **params: Any) -> None:
+    """Its contents are in the index, and it planned nothing."""
+
+    def die(*_: Any, **__: Any) -> Any:
+        raise Unreachable("the task was killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(plans, "_plan_source", die)
+        with pytest.raises(Unreachable):
+            loads.produce(run, **params)
+
+
+def test_a_content_that_has_no_plan_was_never_sent(loads: Failing, monkeypatch: pytest.MonkeyPatch) -> None:
+    loads.rows = None
+    died_before_its_plan(loads, "r1", monkeypatch)
+    loads.upload("a", rows=4)
+    assert loads.load("r2")["published"] == 4
+    # The first content comes again: it is no more than another content.
+    loads.upload("a")
+    with raising(AirflowFailException, ErrorCode.KEY_ALREADY_LOADED, "run 'r2' has loaded"):
+        loads.produce("r3")
+
+
+def test_a_run_that_is_planning_is_not_taken_for_one_that_died(
+    loads: Failing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its plan comes after another run has looked for it, and before that has its own content in the index."""
+    loads.rows = None
+    died_before_its_plan(loads, "r1", monkeypatch)
+    (first,) = loads.source.resolve("nyc_taxi/")
+    loads.upload("a", rows=4)
+    headers, is_first = plans.check_headers, [True]
+
+    def late(*given: Any) -> None:
+        headers(*given)
+        if is_first:
+            is_first.clear()
+            document = {"run_id": "r1", "topic": "nyc_taxi", "start_offsets": {"0": 0}}
+            loads.ledger.put(planned_key(first.source_id), document)
+
+    monkeypatch.setattr(plans, "check_headers", late)
+    with raising(AirflowFailException, ErrorCode.KEY_ALREADY_LOADED, "run 'r1' has planned"):
+        loads.produce("r2")
+    assert loads.end == 0
+
+
+def test_a_later_content_without_a_plan_yet_stops_an_earlier_one(
+    loads: Failing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its run may be planning, and has looked for the earlier one's plan before there was one."""
+    loads.rows = 0
+    fail(loads, "r1")
+    loads.upload("a", rows=4)
+    died_before_its_plan(loads, "r2", monkeypatch, load_changed_objects=True)
+    with raising(AirflowFailException, ErrorCode.SENT_IN_PART, A, "another run", "nothing was sent"):
+        loads.produce("r1")
+    assert loads.load("r3", load_changed_objects=True)["published"] == 4
 
 
 def test_a_retry_under_another_limit_is_refused_until_that_is_as_it_was(loads: Failing) -> None:
