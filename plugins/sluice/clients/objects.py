@@ -161,7 +161,7 @@ class Entry:
 
 
 class Current(list[ObjectVersion]):
-    """Current versions, by key. ``single``: those keys of which the bucket is known to have no other version."""
+    """Current versions, by key. ``single``: keys of which the bucket is known to have no other."""
 
     def __init__(self, versions: Iterable[ObjectVersion], single: Collection[str] = ()) -> None:
         super().__init__(sorted(versions, key=lambda version: version.key))

@@ -48,8 +48,8 @@ def check_rules(plan: Document, rules: SendingRules, stream: str) -> None:
 
 
 def check_resumed(contents: ObjectContents, plan: Document) -> None:
-    """Raises Refused for a plan with an object that is not to be sent any more: a change took its rows out, or
-    other content of it was planned since. A LIST and two GETs for each object."""
+    """Raises Refused for a plan with an object that is not to be sent any more: a change took its rows out,
+    or other content of it was planned since. A LIST and two GETs for each object."""
     from sluice.io.s3 import at_once
 
     objects = [source for source in unsent(plan) if "key" in source]

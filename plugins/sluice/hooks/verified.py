@@ -48,8 +48,8 @@ class VerifiedSources:
         return removed_by(self.ledger.client, self.lake.changes(self.table)).reverted_sources
 
     def held(self, source_ids: Collection[str]) -> set[str]:
-        """Which of the sources the table has rows of, by the table alone: reads the manifests of all of it, and
-        the files whose bounds do not tell."""
+        """Which of the sources the table has rows of, by the table alone: reads the manifests of all of it,
+        and the files whose bounds do not tell."""
         from sluice.clients.lake import files
 
         table = self.lake.table(self.table)

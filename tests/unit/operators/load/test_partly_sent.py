@@ -164,7 +164,7 @@ def test_a_content_that_has_no_plan_was_never_sent(loads: Failing, monkeypatch: 
 def test_a_run_that_is_planning_is_not_taken_for_one_that_died(
     loads: Failing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its plan comes after another run has looked for it, and before that has its own content in the index."""
+    """Its plan comes after another run looked for it, and before that has its own content in the index."""
     loads.rows = None
     died_before_its_plan(loads, "r1", monkeypatch)
     (first,) = loads.source.resolve("nyc_taxi/")
