@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from prometheus_client.core import GaugeMetricFamily
@@ -16,7 +17,8 @@ from sluice.model.spec.config import IDENTIFIER
 
 @dataclass(frozen=True)
 class Check:
-    """``at``: its end, in seconds since 1970. ``max_age_seconds``: within it the next one ends."""
+    """``at``: its end, in seconds since 1970; once it is received, the receiver's time.
+    ``max_age_seconds``: within it the next one ends."""
 
     stream: str
     component: str
@@ -32,8 +34,10 @@ class Check:
         try:
             found = cls(**document)
             names = IDENTIFIER.fullmatch(found.stream) and IDENTIFIER.fullmatch(found.component)
-            is_valid = bool(names) and float(found.at) > 0 and float(found.max_age_seconds) > 0
-        except TypeError as error:
+            # Of an infinite time no alarm would ever go off.
+            is_valid = bool(names) and all(0 < at < math.inf for at in (found.at, found.max_age_seconds))
+            found = replace(found, at=float(found.at), max_age_seconds=float(found.max_age_seconds))
+        except (TypeError, OverflowError) as error:
             raise ValueError(f"no check: {document!r:.200}") from error
         if not is_valid:
             raise ValueError(f"no check: {document!r:.200}")
@@ -41,21 +45,27 @@ class Check:
 
 
 class Checks:
-    """The newest check of each component, as documents that come in any order."""
+    """The check of each component that was received last, whatever its time: one of a clock that was ahead
+    would hide all others."""
 
     def __init__(self, checks: Collection[Check] = ()) -> None:
-        self._newest: dict[tuple[str, str], Check] = {}
+        self._last: dict[tuple[str, str], Check] = {}
         for check in checks:
             self.add(check)
 
     def add(self, check: Check) -> None:
-        key = (check.stream, check.component)
-        known = self._newest.get(key)
-        if known is None or known.at <= check.at:
-            self._newest[key] = check
+        self._last[check.stream, check.component] = check
 
-    def of(self, streams: Collection[str]) -> list[Check]:
-        return [check for check in self._newest.values() if check.stream in streams]
+    def expect(self, checks: Iterable[Check]) -> bool:
+        """Add those of components without one. Returns whether there were any."""
+        missing = [check for check in checks if (check.stream, check.component) not in self._last]
+        for check in missing:
+            self.add(check)
+        return bool(missing)
+
+    def of(self, streams: Collection[str] | None) -> list[Check]:
+        """None: of all."""
+        return [check for check in self._last.values() if streams is None or check.stream in streams]
 
     @classmethod
     def parse(cls, text: str) -> Checks:
@@ -63,12 +73,15 @@ class Checks:
         return cls([Check.parse(document) for document in json.loads(text)])
 
     def dump(self) -> str:
-        return json.dumps([vars(check) for check in self._newest.values()])
+        return json.dumps([vars(check) for check in self._last.values()])
 
 
 # Name after ``sluice_supervision_`` -> help and field.
 _GAUGES: Mapping[str, tuple[str, str]] = {
-    "last_check_timestamp_seconds": ("when the last check of the component ended", "at"),
+    "last_check_timestamp_seconds": (
+        "when the last check of the component was reported; of one without, when this process began",
+        "at",
+    ),
     "max_check_age_seconds": ("the next one ends within it", "max_age_seconds"),
 }
 

@@ -12,6 +12,9 @@ import json
 import logging
 import os
 import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Lock
@@ -21,6 +24,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from sluice.clients.checks import PATH
 from sluice.model.checks import Check, CheckMetrics, Checks
 from sluice.model.queries.prometheus import exposition
+from sluice.model.spec import folders
 from sluice.model.spec import platform as platforms
 from sluice.model.spec import stream as streams
 from sluice.model.spec.config import ConfigError
@@ -32,24 +36,48 @@ MAX_BODY = 4096
 IDLE_SECONDS = 10
 
 
-class Store:
-    """The last checks, in memory and in a file. Thread-safe."""
+def expected(at: float) -> list[Check]:
+    """A check that ended at this time for each component that is declared: of one that is never checked the
+    metric has to grow old too. An invalid stream is expected to be checked as soon as any."""
+    declared = streams.load_valid()
+    policies = [
+        (spec.name, component, spec.supervision) for spec in declared.specs for component in spec.components
+    ]
+    invalid = set(streams.names()) - {spec.name for spec in declared.specs}
+    policies += [(name, streams.CONSUMER, streams.Supervision()) for name in sorted(invalid)]
+    return [Check(name, component, at, policy.max_check_age_seconds) for name, component, policy in policies]
 
-    def __init__(self, file: Path) -> None:
-        self._file, self._lock = file, Lock()
+
+class Store:
+    """The last checks, in memory and in a file. Thread-safe. Their times are of ``clock``: one of the
+    senders' may be ahead."""
+
+    def __init__(self, file: Path, clock: Callable[[], float]) -> None:
+        self._file, self._clock, self._lock = file, clock, Lock()
         self._checks = self._read()
+        self._expect()
 
     def add(self, check: Check) -> None:
         with self._lock:
-            self._checks.add(check)
-            part = self._file.with_suffix(".part")
-            part.write_text(self._checks.dump(), encoding="utf-8")
-            part.replace(self._file)
+            self._checks.add(replace(check, at=self._clock()))
+            self._write()
 
     def metrics(self) -> bytes:
-        """Of streams that are declared: one that was removed is checked no more."""
+        """Of streams that are declared: one that was removed is checked no more. But while a folder of
+        streams cannot be read, none counts as removed."""
         with self._lock:
-            return exposition(CheckMetrics(self._checks.of(set(streams.names()))))
+            self._expect()
+            declared = None if folders.find().problems else set(streams.names())
+            return exposition(CheckMetrics(self._checks.of(declared)))
+
+    def _expect(self) -> None:
+        if self._checks.expect(expected(self._clock())):
+            self._write()
+
+    def _write(self) -> None:
+        part = self._file.with_suffix(".part")
+        part.write_text(self._checks.dump(), encoding="utf-8")
+        part.replace(self._file)
 
     def _read(self) -> Checks:
         try:
@@ -57,7 +85,7 @@ class Store:
         except FileNotFoundError:
             return Checks()
         except (OSError, ValueError) as error:
-            # The next check of each component brings it back; until then its metric is absent.
+            # Each component has the time until its next check, as if this process began.
             log.warning("%s cannot be read: %s", self._file, error)
             return Checks()
 
@@ -67,8 +95,10 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, address: tuple[str, int], token: str, file: Path) -> None:
-        self.token, self.store = token.encode(), Store(file)
+    def __init__(
+        self, address: tuple[str, int], token: str, file: Path, clock: Callable[[], float] = time.time
+    ) -> None:
+        self.token, self.store = token.encode(), Store(file, clock)
         super().__init__(address, _Handler)
 
 

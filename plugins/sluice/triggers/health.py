@@ -108,10 +108,8 @@ class HealthTrigger(StreamTrigger):
 
     async def _report_check(self) -> None:
         """For the alarm that needs neither Airflow nor its database; without the report it goes off."""
-        policy = self.spec.supervision
-        check = Check(
-            self.stream, self.component, self.clock(), policy.interval_seconds + policy.missed_seconds
-        )
+        max_age = self.spec.supervision.max_check_age_seconds
+        check = Check(self.stream, self.component, self.clock(), max_age)
         try:
             await self.ask(lambda clients: clients.platform_hook.report_check(check))
         except ClientError as error:

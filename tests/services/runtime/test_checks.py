@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -24,16 +24,19 @@ from local.runtime.ports import DEFAULTS, Network
 from sluice.clients import checks
 from sluice.clients.errors import Refused, Unreachable
 from sluice.model.checks import Check
+from sluice.model.spec import stream
 from sluice.runtime.checks import Server
 from tests.support.raising import raising
 
 TOKEN = "t" * 32
 CHECK = Check("nyc_taxi", "consumer", 1_000.5, 480.0)
+BEGAN = 5_000.0
+AT, AGE = "last_check_timestamp_seconds", "max_check_age_seconds"
 
 
 @contextmanager
-def serving(file: Path, token: str = TOKEN) -> Iterator[str]:
-    server = Server(("127.0.0.1", 0), token, file)
+def serving(file: Path, token: str = TOKEN, clock: Callable[[], float] = lambda: BEGAN) -> Iterator[str]:
+    server = Server(("127.0.0.1", 0), token, file, clock)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}"
@@ -53,31 +56,76 @@ def name(metric: str, stream: str = "nyc_taxi", component: str = "consumer") -> 
     return f'sluice_supervision_{metric}{{component="{component}",stream="{stream}"}}'
 
 
+def unchecked(at: float = BEGAN) -> dict[str, float]:
+    """Of a process that began then, and to which nothing was reported."""
+    found = {}
+    for spec in stream.load_all():
+        policy = spec.supervision
+        for component in spec.components:
+            found[name(AT, spec.name, component)] = at
+            found[name(AGE, spec.name, component)] = float(policy.interval_seconds + policy.missed_seconds)
+    assert name(AT) in found
+    return found
+
+
 def test_a_check_is_served_until_the_next_and_over_a_restart(tmp_path: Path) -> None:
-    file = tmp_path / "checks.json"
-    with serving(file) as url:
-        assert scraped(url) == {}, "absent, and not zero"
+    file, now = tmp_path / "checks.json", [BEGAN]
+    with serving(file, clock=lambda: now[0]) as url:
+        assert scraped(url) == unchecked(), "each component of each stream has its metric from the start"
+        now[0] += 10
         checks.report(url, TOKEN, CHECK)
-        checks.report(url, TOKEN, Check("wiki_changes", "producer", 7.0, 480.0))
-        checks.report(url, TOKEN, Check("nyc_taxi", "consumer", 1_120.0, 480.0))
-        # One that comes late, and one of a stream that was removed.
-        checks.report(url, TOKEN, CHECK)
+        # Of a stream that was removed.
         checks.report(url, TOKEN, Check("gone", "consumer", 1.0, 480.0))
+        now[0] += 10
+        checks.report(url, TOKEN, Check("wiki_changes", "producer", 7.0, 481.0))
         found = scraped(url)
-    assert found == {
-        name("last_check_timestamp_seconds"): 1_120.0,
-        name("last_check_timestamp_seconds", "wiki_changes", "producer"): 7.0,
-        name("max_check_age_seconds"): 480.0,
-        name("max_check_age_seconds", "wiki_changes", "producer"): 480.0,
+    assert found == unchecked() | {
+        name(AT): BEGAN + 10,
+        name(AGE): 480.0,
+        name(AT, "wiki_changes", "producer"): BEGAN + 20,
+        name(AGE, "wiki_changes", "producer"): 481.0,
     }
-    with serving(file) as url:
-        assert scraped(url) == found
+    with serving(file, clock=lambda: now[0] + 1_000) as url:
+        assert scraped(url) == found, "a component that was never checked does not begin anew"
     file.write_text("half a fi")
     with serving(file) as url:
-        assert scraped(url) == {}
-        checks.report(url, TOKEN, CHECK)
-        assert len(scraped(url)) == 2
+        assert scraped(url) == unchecked()
     assert [entry.name for entry in tmp_path.iterdir()] == ["checks.json"], "nothing grows"
+
+
+def test_a_clock_that_was_ahead_hides_no_later_check(tmp_path: Path) -> None:
+    """Neither the sender's nor this process's own."""
+    file = tmp_path / "checks.json"
+    year = 365 * 86_400
+    with serving(file, clock=lambda: BEGAN + year) as url:
+        checks.report(url, TOKEN, CHECK)
+    with serving(file) as url:
+        assert scraped(url)[name(AT)] == BEGAN + year, "an alarm: docs/operating.md"
+        checks.report(url, TOKEN, Check("nyc_taxi", "consumer", BEGAN + 2 * year, 480.0))
+        assert scraped(url)[name(AT)] == BEGAN
+
+
+def test_a_stream_whose_folder_is_away_was_not_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "streams").mkdir()
+    monkeypatch.setenv("SLUICE_STREAMS", str(tmp_path / "streams"))
+    gone = name(AT, "gone")
+    with serving(tmp_path / "checks.json") as url:
+        checks.report(url, TOKEN, Check("gone", "consumer", 1.0, 480.0))
+        assert gone not in scraped(url)
+        (tmp_path / "streams").rmdir()
+        assert scraped(url)[gone] == BEGAN
+
+
+def test_a_stream_whose_declaration_is_invalid_is_missed_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "streams" / "broken").mkdir(parents=True)
+    (tmp_path / "streams" / "broken" / "stream.toml").write_text("no toml")
+    monkeypatch.setenv("SLUICE_STREAMS", str(tmp_path / "streams"))
+    with serving(tmp_path / "checks.json") as url:
+        assert scraped(url)[name(AT, "broken")] == BEGAN
 
 
 def test_nobody_else_reads_or_reports(tmp_path: Path) -> None:
@@ -88,7 +136,7 @@ def test_nobody_else_reads_or_reports(tmp_path: Path) -> None:
             encoded = {key.encode(): value.encode() for key, value in headers.items()}
             assert httpx.get(f"{url}/metrics", headers=encoded, trust_env=False).status_code == 401
         assert httpx.get(f"{url}/health", trust_env=False).status_code == 200
-        assert scraped(url) == {}
+        assert scraped(url) == unchecked()
 
 
 @pytest.mark.parametrize(
@@ -100,6 +148,11 @@ def test_nobody_else_reads_or_reports(tmp_path: Path) -> None:
         json.dumps(vars(CHECK) | {"stream": 'x"} 1\nfaked 2'}).encode(),
         json.dumps(vars(CHECK) | {"at": "now"}).encode(),
         json.dumps(vars(CHECK) | {"more": 1}).encode(),
+        *(
+            json.dumps(vars(CHECK) | {field: value}).encode()
+            for field in ("at", "max_age_seconds")
+            for value in (float("inf"), float("nan"), 10**400, 0, -1)
+        ),
         b"x" * 5_000,
     ],
 )
@@ -108,7 +161,7 @@ def test_what_is_no_check_is_refused(tmp_path: Path, body: bytes) -> None:
         headers = {"Authorization": f"Bearer {TOKEN}"}
         answer = httpx.post(f"{url}/checks", content=body, headers=headers, trust_env=False)
         assert answer.status_code in (400, 413)
-        assert scraped(url) == {}
+        assert scraped(url) == unchecked()
 
 
 def test_a_report_waits_for_seconds_only_and_follows_no_redirect(tmp_path: Path) -> None:
@@ -128,7 +181,7 @@ def test_a_report_waits_for_seconds_only_and_follows_no_redirect(tmp_path: Path)
         threading.Thread(target=server.handle_request, daemon=True).start()
         with raising(Refused, "307"):
             checks.report(f"http://127.0.0.1:{server.server_port}", TOKEN, CHECK)
-        assert scraped(other) == {}
+        assert scraped(other) == unchecked()
 
 
 def test_it_runs_alone(tmp_path: Path) -> None:
@@ -155,5 +208,5 @@ def test_it_runs_alone(tmp_path: Path) -> None:
             except Unreachable:
                 assert time.monotonic() < deadline
                 time.sleep(0.1)
-        assert len(scraped(url, secrets["metrics"])) == 2
+        assert scraped(url, secrets["metrics"])[name(AT)] > time.time() - 60
         process.terminate()

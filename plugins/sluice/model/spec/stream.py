@@ -86,6 +86,11 @@ class Supervision:
         """From the end of one run to the next; more than observing, acting and verifying take."""
         return 3 * self.interval_seconds
 
+    @property
+    def max_check_age_seconds(self) -> int:
+        """From the end of one check to the end of the next, at the most."""
+        return self.interval_seconds + self.missed_seconds
+
 
 @dataclass(frozen=True)
 class Csv:
