@@ -10,11 +10,12 @@ from sluice.hooks.failures import failed, failed_attempt, table
 from sluice.hooks.verified_rewrites import VerifiedRewrites
 from sluice.model.error_codes import ErrorCode
 from sluice.model.messages import summarize
-from sluice.model.spec.ledger import rewrite_key
+from sluice.model.spec.ledger import METADATA, history_key, rewrite_key
 from sluice.model.spec.maintenance import compacted_tables, for_each_table, lake_tables
 from sluice.model.verification.file_removal import (
     MISSING_FIX,
     ClockChanged,
+    FutureRecord,
     MetadataRecord,
     StoredFile,
     Usage,
@@ -63,16 +64,17 @@ class RecordMetadataOperator(StreamOperator):
 class RemoveFilesOperator(StreamOperator):
     """Delete the files of the stream's tables that no state of the last ``restore_horizon_days`` names.
 
-    Before, each file that the current metadata or a recorded state of this time names must be there, and
-    after it those of the current metadata; every rewrite of a table must be verified. Fails without retries
-    otherwise, but while a change may still be verified. May run again at any time: what is left is removed
+    Before, each file that the current metadata or a recorded state of this time names must be there, also if
+    nothing can be deleted yet, and after it those of the current metadata; every rewrite of a table must be
+    verified, and no record from the future. Fails without retries otherwise, but while a change may still be
+    verified. May run again at any time: what is left is removed
     then.
     """
 
     does = "deletes files that no state of the last `restore_horizon_days` names; checks the others"
     fails_if = (
         "a file that a table or a recorded state needs is gone, a table is lost, a rewrite is not verified, "
-        "or S3 denies the deletion"
+        "a record is from the future, or S3 denies the deletion"
     )
 
     def work(self, context: Context) -> dict[str, Any]:
@@ -106,11 +108,13 @@ class RemoveFilesOperator(StreamOperator):
         horizon = timedelta(days=maintenance.restore_horizon_days)
         longest_gap = 2 * timedelta(hours=maintenance.schedule_hours)
         recorded = self.platform_hook.history(self.stream).metadata()
+        records, future = list[MetadataRecord](), None
         try:
             records = needed_records(recorded, now, horizon, longest_gap)
-        except ClockChanged as error:
-            self.log.warning("nothing removed: %s", error)
-            return dict.fromkeys(lake_tables(self.spec), f"nothing removed: {error}")
+        except FutureRecord as error:
+            # Which records there are says nothing of the files, so these are checked before the step fails.
+            future = error
+            self.log.error("nothing is removed: %s", error)
 
         def remove_of(name: str) -> int | str:
             try:
@@ -120,19 +124,29 @@ class RemoveFilesOperator(StreamOperator):
             self.log.info("%s: %s", name, found)
             return found
 
-        return for_each_table(lake_tables(self.spec), remove_of, self.log.exception)
+        done = for_each_table(lake_tables(self.spec), remove_of, self.log.exception)
+        if future:
+            key = self.platform_hook.history(self.stream).uri(history_key(METADATA, future.at, "tables"))
+            raise failed(
+                ErrorCode.CLOCK_SET_BACK,
+                f"the files of the tables are there, but none was removed: {future}: {key}. Fix: correct the "
+                "clock, or if it was ahead then: docs/operating.md, Clock is behind the table",
+            )
+        return done
 
     def _remove_of(self, name: str, records: list[MetadataRecord]) -> int | str:
         lake = self.platform_hook.lake
         if lake.location(name) is None:
             return "nothing removed: the catalog does not have the table"
+        from sluice.clients.lake.referenced import ReferencedFiles
+
+        reader = ReferencedFiles(lake.table(name).io, name)
+        # Before anything is asked of the records: no other step finds that an old file is gone.
+        needed = self._checked(name, reader, {r.tables[name] for r in records if name in r.tables})
         if not records or name not in records[0].tables:
             days = self.spec.maintenance.restore_horizon_days
             return f"nothing removed: the records of its metadata do not cover {days} days"
-        from sluice.clients.lake.referenced import ReferencedFiles
-
-        reader, base = ReferencedFiles(lake.table(name).io, name), records[0]
-        needed = self._checked(name, reader, {r.tables[name] for r in records if name in r.tables})
+        base = records[0]
         stored, removed = Usage(), Usage()
         metadata = self._file(base.tables[name])
         found = removable(stored.counting(self._files(name)), needed, base.at, metadata)

@@ -51,6 +51,14 @@ class ClockChanged(ValueError):
     """A record's time is not the one at which it was written."""
 
 
+class FutureRecord(ClockChanged):
+    """``at``: the record's time."""
+
+    def __init__(self, at: datetime, now: datetime) -> None:
+        self.at = at
+        super().__init__(f"the record of {_text(at)} is from the future, it is {_text(now)}")
+
+
 def missing_message(path: str) -> str:
     """Of an error about a file that the catalog's metadata names and the bucket does not have."""
     return f"{path}: the catalog's metadata names it, and it is gone. Fix: {MISSING_FIX}"
@@ -68,13 +76,13 @@ def needed_records(
 
     The clock may have stepped forward between two records, or since the newest: a gap counts as at most
     ``longest_gap``, and the longest one does not count at all. So a pause of maintenance keeps files longer.
-    Raises ClockChanged if a record is from the future.
+    Raises FutureRecord.
     """
     found: list[MetadataRecord] = []
     gaps: list[timedelta] = []
     for record in newest_first:
         if record.at > now:
-            raise ClockChanged(f"the record of {_text(record.at)} is from the future, it is {_text(now)}")
+            raise FutureRecord(record.at, now)
         gaps.append(min((found[-1].at if found else now) - record.at, longest_gap))
         found.append(record)
         if sum(gaps, timedelta(0)) - max(gaps) >= horizon:
