@@ -24,7 +24,7 @@ from tests.dags.conftest import DAGS, REPO, files
 
 PARSE_SECONDS = 2.0
 
-SINKS = "provision_sinks"
+SINKS, SINKS_DONE = "provision_sinks", "sinks_provisioned"
 # Of DAGs that are alike in every stream, one text.
 SHARED = ("_stream", "_decision")
 
@@ -231,7 +231,7 @@ def test_every_component_is_supervised_by_one_task_of_its_name(bag: Any) -> None
     for dag in streams(bag):
         spec = stream.load(dag.dag_id.removesuffix("_stream"))
         sinks = {SINKS} if "queries" in spec.components else set()
-        assert {task.task_id for task in dag.tasks} == {*spec.components, *sinks}
+        assert {task.task_id for task in dag.tasks} == {*spec.components, *sinks, *after(sinks)}
         assert dag.params.get_param("component").schema["enum"] == ["all", *spec.components]
         for component in spec.components:
             task = dag.get_task(component)
@@ -240,6 +240,24 @@ def test_every_component_is_supervised_by_one_task_of_its_name(bag: Any) -> None
             before = sinks if component == "queries" else set()
             assert task.upstream_task_ids | task.downstream_task_ids == before
             assert task.trigger_rule == ("all_done" if before else "all_success")
+        for name in sinks:
+            assert dag.get_task(name).downstream_task_ids == {"queries", *after(sinks)}
+
+
+def after(sinks: set[str]) -> set[str]:
+    return {SINKS_DONE} if sinks else set()
+
+
+def has_leaf(task: Any) -> bool:
+    """Whether a leaf, which decides on the run's state, does not succeed unless the task does."""
+    children = [child for child in task.downstream_list if child.trigger_rule == "all_success"]
+    return not task.downstream_list or any(map(has_leaf, children))
+
+
+def test_no_run_succeeds_of_which_a_task_failed(bag: Any) -> None:
+    assert not tasks(bag, has_leaf)
+    rules = {task.trigger_rule for dag in bag.dags.values() for task in dag.tasks}
+    assert rules == {"all_success", "all_done"}
 
 
 def test_a_decision_is_made_in_a_dag_of_its_own_that_is_never_paused_at_first(bag: Any) -> None:
@@ -291,7 +309,7 @@ def test_what_is_healthy_costs_no_worker(bag: Any) -> None:
 
 
 def supervising(dag: Any) -> list[Any]:
-    return [task for task in dag.tasks if task.task_id != SINKS]
+    return [task for task in dag.tasks if task.task_id not in (SINKS, SINKS_DONE)]
 
 
 def test_a_supervision_that_does_not_end_is_noticed(bag: Any) -> None:

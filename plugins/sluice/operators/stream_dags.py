@@ -17,7 +17,7 @@ from sluice.model.spec.stream import CONSUMER, Supervision
 from sluice.operators import docs, forms
 from sluice.operators.decision import ApplyDecisionOperator, RequestDecisionOperator
 from sluice.operators.invalid import InvalidDeclarationOperator
-from sluice.operators.load.provision import ProvisionSinksOperator
+from sluice.operators.load.provision import ProvisionSinksOperator, SinksProvisionedOperator
 from sluice.operators.supervise import REQUEST, SuperviseOperator, decision_dag_id, recovery_seconds
 from sluice.operators.timeouts import run_timeout
 
@@ -124,8 +124,9 @@ def supervision_dag(
                 sinks = ProvisionSinksOperator(
                     task_id="provision_sinks", stream=stream, on_success_callback=told
                 )
-                steps.append(sinks)
-                steps[-1] >> task
+                done = SinksProvisionedOperator(task_id="sinks_provisioned", stream=stream)
+                sinks >> [task, done]
+                steps += [sinks, done]
             steps.append(task)
     dag.doc_md = docs.supervision(stream, decision_dag_id(stream), schedule, steps)
     return dag

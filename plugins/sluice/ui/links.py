@@ -32,7 +32,7 @@ _LOAD = {
     "load.audit": ("AuditOperator",),
 }
 _PREPARED = {
-    "load.provision": ("ProvisionTopicOperator", "ProvisionSinksOperator"),
+    "load.provision": ("ProvisionTopicOperator", "ProvisionSinksOperator", "SinksProvisionedOperator"),
     "load.ensure": ("EnsureConsumerOperator", "EnsureComponentOperator"),
 }
 _CHANGE = {

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from airflow.providers.standard.operators.empty import EmptyOperator
+
 from sluice.clients.errors import Missing, Refused
 from sluice.hooks import connections
 from sluice.hooks.failures import failed
@@ -132,3 +134,15 @@ class ProvisionSinksOperator(StreamOperator):
                 return f"{sink.name}: {self.platform_hook.topics.provision(topic).message()}"
             case _:
                 return f"{sink.name}: nothing to create"
+
+
+class SinksProvisionedOperator(EmptyOperator):
+    """A leaf beside the queries, which run whatever ``provision_sinks`` found: the run's state is that of its
+    leaves. The scheduler decides it, so it costs no worker."""
+
+    does = "nothing: with it the run fails if `provision_sinks` did, whatever `queries` finds"
+    fails_if = "`provision_sinks` failed"
+
+    def __init__(self, *, stream: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.stream = stream
