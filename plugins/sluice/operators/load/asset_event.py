@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from sluice.clients import run_documents
 from sluice.hooks import load_plan as plans
+from sluice.hooks.failures import failed
+from sluice.hooks.verified import VerifiedSources
+from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.ledger import Document, run_key
+from sluice.model.verification.lineage import covers
+from sluice.model.verification.ranges import OffsetRanges
 from sluice.operators.base import StreamOperator
 from sluice.operators.load.interval import load_id
 from sluice.operators.load.validate import short
@@ -31,10 +37,11 @@ def partition_key(plan: Document) -> str | None:
 
 class EmitAssetEventOperator(StreamOperator):
     """Emit an event of ``asset``; its extra has the counts and the address of the newest proof. Of
-    ``interval``, if given, the same with the load's partition key. Raises Missing without a proof."""
+    ``interval``, if given, the same with the load's partition key. Raises Missing without a proof, and fails
+    if the table does not have any more what it proves."""
 
     does = "emits an event of the stream's asset that names the proof"
-    fails_if = "there is no proof"
+    fails_if = "there is no proof, or the table does not have any more what it proves"
 
     def __init__(self, *, asset: Asset, interval: Asset | None = None, **kwargs: Any) -> None:
         super().__init__(outlets=[asset, *([interval] if interval else [])], **kwargs)
@@ -43,26 +50,44 @@ class EmitAssetEventOperator(StreamOperator):
 
     def work(self, context: Context) -> dict[str, Any]:
         load = load_id(self, context)
-        proof = self.newest_proof(load)
+        # Also of a run that is cleared: since the proof the catalog may have been lost or restored.
+        self.tables.check(self.spec.table, self.spec.quarantine_table)
+        key, found = self.newest_proof(load)
+        self._check_current(load, found)
+        proof = short(found, self.ledger.uri(key))
         events = context["outlet_events"]
         events[self.asset].extra = proof
-        key = partition_key(plans.plan_of(self.ledger, load)) if self.interval else None
-        if self.interval and key:
+        partition = partition_key(plans.plan_of(self.ledger, load)) if self.interval else None
+        if self.interval and partition:
             events[self.interval].extra = proof
-            events[self.interval].add_partitions(key)
+            events[self.interval].add_partitions(partition)
         self.log.info(
             "asset event emitted: asset=%s rows=%d status=%s partition_key=%s",
             self.asset.name,
             proof["published"],
             proof["status"],
-            key,
+            partition,
         )
-        return {"asset": self.asset.name, "snapshot_id": proof["snapshot_id"], "partition_key": key}
+        return {"asset": self.asset.name, "snapshot_id": proof["snapshot_id"], "partition_key": partition}
 
-    def newest_proof(self, run_id: str) -> Document:
+    def _check_current(self, load: str, proof: Document) -> None:
+        """Raises AirflowFailException if the table does not have what the proof names: by its position."""
+        lake, name = self.platform_hook.lake, self.spec.table
+        verified = VerifiedSources(self.ledger, lake, name)
+        of_load = OffsetRanges.from_json(json.dumps(proof["ranges"])).partitions.items()
+        ends = {partition: ranges.pairs()[-1][1] for partition, ranges in of_load if ranges}
+        is_same = proof["table_uuid"] == lake.table_uuid(name)
+        if not (is_same and covers(verified.ends, ends) and verified.still(proof["verified_before"])):
+            raise failed(
+                ErrorCode.LOAD_NOT_VERIFIED,
+                f"load {load!r} was verified to {ends} of table {proof['table_uuid']}, and {name} ends at "
+                f"{verified.ends}, or is another table, or lost what earlier loads verified: its catalog was "
+                "restored since. Fix: clear validate, which verifies the load again",
+            )
+
+    def newest_proof(self, run_id: str) -> tuple[str, Document]:
         found = run_documents.newest(self.ledger, run_id, "proof")
         if found is None:
             first = run_key(run_id, "proof")
             found = first, self.ledger.require(first, "validate")
-        key, proof = found
-        return short(proof, self.ledger.uri(key))
+        return found

@@ -179,10 +179,14 @@ def test_what_is_announced_is_that_proof(load: Load) -> None:
     from airflow.sdk import Asset
 
     load.batch(*ALL)
+    table = load.lake.catalog.load_table("raw.wiki_changes")
+    said = lakes.summary("batch", 1, {0: 10, 1: 10})
+    table.append(pa.Table.from_pylist([], schema=ROWS), snapshot_properties=said)
     load.validate()
     asset = Asset(name="wiki_changes", uri="sluice://lake/raw/wiki_changes")
     made = EmitAssetEventOperator(task_id="emit_asset_event", stream="wiki_changes", asset=asset)
-    made.__dict__["ledger"] = load.ledger
+    hook = SimpleNamespace(lake=load.lake)
+    made.__dict__ |= {"ledger": load.ledger, "platform_hook": hook, "tables": NewTables()}
     event = Event()
     made.work(given(run_id="r", outlet_events={asset: event}))
     assert event.extra is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from airflow.sdk.execution_time.task_runner import _serialize_outlet_events
 from sluice.assets import loaded, loaded_interval
 from sluice.model.spec.ledger import run_key
 from sluice.operators.load.asset_event import EmitAssetEventOperator, partition_key
-from tests.support.steps import given, ledger
+from tests.support.steps import NewTables, given, ledger
 
 GENERATED = {"source_id": "g", "kind": "generated", "parameters": {"start_time": "2026-11-21T12:00:00+02:00"}}
 
@@ -36,9 +37,13 @@ def emitted(stream: str, plan: dict[str, Any], **assets: Any) -> list[dict[str, 
     made = ledger(stream)
     made.put(run_key("r", "plan"), plan)
     proof = {"published": 1, "status": "passed", "snapshot_id": 1, "at": "2026-01-01"}
-    made.put(run_key("r", "proof"), {**proof, "sources": [], "verified_before": {"count": 0}})
+    about = {"table_uuid": "u", "ranges": {"0": [[0, 5]]}}
+    made.put(run_key("r", "proof"), {**proof, **about, "sources": [], "verified_before": {"count": 0}})
     task = EmitAssetEventOperator(task_id="emit_asset_event", stream=stream, **assets)
-    task.__dict__["ledger"] = made
+    position = SimpleNamespace(starts={0: 0}, ends={0: 5}, topic_id=None)
+    lake = SimpleNamespace(position=lambda name: position, table_uuid=lambda name: "u")
+    hook = SimpleNamespace(lake=lake)
+    task.__dict__ |= {"ledger": made, "platform_hook": hook, "tables": NewTables()}
     events = OutletEventAccessors()
     task.work(given(run_id="r", outlet_events=events))
     return list(_serialize_outlet_events(events))

@@ -16,7 +16,7 @@ from sluice.hooks import load_plan as plans
 from sluice.model.spec.ledger import run_key
 from sluice.operators.load.asset_event import EmitAssetEventOperator
 from tests.support.loads import Loads
-from tests.support.steps import given
+from tests.support.steps import NewTables, given
 
 OBJECTS = 3_000
 
@@ -103,7 +103,7 @@ def test_what_airflow_stores_of_a_load_of_3000_objects_is_small(tmp_path: Path) 
     produced, proof = loads.produce("r"), loads.validate("r")
     asset, event = Asset(name="nyc_taxi", uri="sluice://lake/raw/nyc_taxi"), SimpleNamespace(extra={})
     made = EmitAssetEventOperator(task_id="emit_asset_event", stream="nyc_taxi", asset=asset)
-    made.__dict__["ledger"] = loads.ledger
+    made.__dict__ |= {"ledger": loads.ledger, "platform_hook": loads, "tables": NewTables()}
     emitted = made.work(given(run_id="r", outlet_events={asset: event}))
     for stored in (produced, proof, emitted, event.extra):
         assert len(json.dumps(stored)) < 2_000

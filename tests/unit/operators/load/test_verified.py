@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
+from sluice.assets import loaded
+from sluice.clients.known_tables import KnownTables
+from sluice.clients.ledger import History
 from sluice.hooks import load_plan as plans
 from sluice.model.spec.ledger import run_key
+from sluice.operators.load.asset_event import EmitAssetEventOperator
 from tests.support import lake as lakes
 from tests.support.loads import Loads
 from tests.support.raising import raising
+from tests.support.steps import given
 
 ROWS = 3
 
@@ -104,6 +111,39 @@ def test_a_catalog_that_is_restored_between_plan_and_verification_is_no_proof(lo
     with raising(AirflowFailException, "3 sources that earlier loads verified", lakes.TABLE, "restored"):
         loads.validate("r3")
     assert loads.ledger.get(run_key("r3", "proof")) is None
+
+
+def emit(loads: Loads, run: str) -> dict[str, Any]:
+    """The event's extra."""
+    asset, event = loaded("nyc_taxi"), SimpleNamespace(extra={})
+    made = EmitAssetEventOperator(task_id="emit_asset_event", stream="nyc_taxi", asset=asset)
+    tables = KnownTables(loads.lake, History(loads.s3.as_client(), "s3://w/ledger", "nyc_taxi"))
+    made.__dict__ |= {"ledger": loads.ledger, "platform_hook": loads, "tables": tables}
+    made.execute(given(run_id=run, outlet_events={asset: event}))
+    return event.extra
+
+
+def test_a_proof_that_the_table_does_not_stand_for_any_more_is_announced_by_no_event(loads: Loads) -> None:
+    """Whoever clears the last task alone takes it for verified."""
+    before = loads.location()
+    loads.load("r2")
+    after = loads.location()
+    loads.load("r3")
+    assert [emit(loads, run)["run_id"] for run in ("r1", "r2", "r3")] == ["r1", "r2", "r3"]
+    loads.restore(before)
+    assert emit(loads, "r1")["run_id"] == "r1"
+    # Of the third nothing was sent: it rests on the second.
+    for run in ("r2", "r3"):
+        with raising(AirflowFailException, "SLU-401", run, lakes.TABLE, "restored", "Fix: clear validate"):
+            emit(loads, run)
+    loads.restore(after)
+    assert emit(loads, "r3")["run_id"] == "r3"
+
+
+def test_a_proof_of_a_table_that_is_gone_is_announced_by_no_event(loads: Loads) -> None:
+    loads.lake.catalog.drop_table(lakes.TABLE)
+    with raising(AirflowFailException, "SLU-223", lakes.TABLE):
+        emit(loads, "r1")
 
 
 def test_without_a_proof_nothing_is_verified(loads: Loads) -> None:
