@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from sluice.clients.errors import Unreachable
@@ -11,10 +12,10 @@ from sluice.hooks import connections, failures
 from sluice.hooks import load_plan as plans
 from sluice.hooks.failures import failed
 from sluice.model.error_codes import ErrorCode
-from sluice.model.queries.reconciliation import compare
+from sluice.model.queries.reconciliation import SinkReconciliation, compare
 from sluice.model.spec.ledger import run_key
 from sluice.model.spec.maintenance import lake_tables
-from sluice.model.spec.query import SinkKind
+from sluice.model.spec.query import SinkKind, key_text
 from sluice.operators.base import StreamOperator
 from sluice.operators.load import checks
 from sluice.operators.load.interval import load_id
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from sluice.clients.lake.query_results import QueryPositions, Results, Times
-    from sluice.model.queries.reconciliation import SinkReconciliation
+    from sluice.model.queries.state import QueryState
     from sluice.model.spec.ledger import Document
     from sluice.model.spec.query import Query, Sink
     from sluice.model.verification.ranges import OffsetRanges
@@ -34,25 +35,31 @@ if TYPE_CHECKING:
 TRIES = 12
 # Between the clocks that date rows, snapshots and a topic's records.
 CLOCK_SLACK_SECONDS = 3600
+# A load without rows of its own, as all its sources were verified before, is compared in so many.
+NEWEST_WINDOWS = 24
+# The line of a query whose sinks have no results by key.
+NO_SINK = SinkReconciliation("none with results by key", 0, 0, 0, 0)
 
 
 @dataclass(frozen=True)
 class QueryReconciliation:
-    """``late``: number of rows that were too late for their windows; ``early``: of rows dated ahead."""
+    """``late``: number of rows that were too late for their windows; ``early``: of rows dated ahead;
+    ``compared``: which results, as text."""
 
     query: str
     batch: int
     snapshot_id: int
     late: int
     early: int
+    compared: str
     sinks: list[SinkReconciliation]
 
 
 class ReconcileSinksOperator(StreamOperator):
     """Recount the lake's rows without Spark, compare with every sink, and fail naming the keys that differ.
 
-    A query with windows is compared in the windows of the load's rows, another one in all keys, from all rows
-    of the lake (its groups). The lake is read at the snapshot of the query's newest batch, each sink while
+    A query with windows is compared in the windows of the load's rows, or, if it has none, in the lake's
+    newest; another one in all keys, from all rows of the lake (its groups). The lake is read at the snapshot of the query's newest batch, each sink while
     it is at that batch, so the stream runs meanwhile. If a snapshot expired meanwhile, all is read again.
     Of a sink only what can hold these results is read; a difference counts once all of it was.
     ``reconciliation.json`` in the ledger is, shortened, the return value.
@@ -155,6 +162,7 @@ class ReconcileSinksOperator(StreamOperator):
                 f"query {name} of {self.stream} has counted up to {state.ends}, and the load ends at "
                 f"{uncounted}. Fix: clear task wait_for_queries",
             )
+        compared, windows = chosen_windows(query, state, windows)
         since = None if read_all else written_since(query, windows)
         readers = [
             (sink, reader) for sink in query.sinks if (reader := self.read_sink(name, sink, windows, since))
@@ -167,18 +175,15 @@ class ReconcileSinksOperator(StreamOperator):
             if last_batch() != state.number:
                 return None
         late = query_results.late_rows(table(self.spec.queries_table), positions, name)
-        sinks: list[SinkReconciliation] = []
-        # With windows, but none of the load's rows: the whole load is in quarantine.
-        if windows or not query.window:
-            counted = query_results.recount(
-                table(self.spec.table), state.source_snapshot_id, query, late, windows
-            )
-            sinks = [
-                compare(sink, query, counted, query_results.in_windows(rows, query, windows))
-                for sink, rows in results.items()
-            ]
+        counted = query_results.recount(
+            table(self.spec.table), state.source_snapshot_id, query, late, windows
+        )
+        sinks = [
+            compare(sink, query, counted, query_results.in_windows(rows, query, windows))
+            for sink, rows in results.items()
+        ]
         return QueryReconciliation(
-            name, state.number, state.source_snapshot_id, late.num_rows, state.early_rows, sinks
+            name, state.number, state.source_snapshot_id, late.num_rows, state.early_rows, compared, sinks
         )
 
     def read_sink(
@@ -220,6 +225,27 @@ class ReconcileSinksOperator(StreamOperator):
                 return None
 
 
+def chosen_windows(
+    query: Query, state: QueryState, of_load: tuple[int, int] | None
+) -> tuple[str, tuple[int, int] | None]:
+    """What is compared, in words, and its first and last window; None: all results."""
+    if query.window is None:
+        return "all results", None
+    if of_load:
+        return f"the load's windows {_span(of_load)}", of_load
+    # Without a first watermark the query has had one batch.
+    if not state.watermark:
+        return "all windows", None
+    # The watermark follows the newest event time that the query has counted.
+    last = query.window.starts(state.watermark // 1000 + query.watermark_minutes * 60)[-1]
+    newest = last - (NEWEST_WINDOWS - 1) * query.window.slide_minutes * 60, last
+    return f"the lake's newest windows {_span(newest)}", newest
+
+
+def _span(windows: tuple[int, int]) -> str:
+    return " to ".join(key_text([datetime.fromtimestamp(at, UTC)]) for at in windows)
+
+
 def written_since(query: Query, windows: tuple[int, int] | None) -> float | None:
     """The time (seconds since 1970) from which on a topic has all records of these windows' results; None if
     it may be any.
@@ -234,23 +260,21 @@ def written_since(query: Query, windows: tuple[int, int] | None) -> float | None
 
 
 def report(results: list[QueryReconciliation]) -> str:
-    rows: list[list[object]] = [
-        [
-            checked.query,
-            sink_result.sink_name,
-            sink_result.results,
-            sink_result.lake,
-            sink_result.sink,
-            checked.late,
-            checked.early,
-            "passed" if sink_result.is_ok else "FAILED",
-        ]
-        for checked in results
-        for sink_result in checked.sinks
-    ]
+    rows = [_line(checked, sink_result) for checked in results for sink_result in checked.sinks or [NO_SINK]]
     return failures.table(
-        ["query", "sink", "results", "in the lake", "in the sink", "late", "early", "result"], rows
+        [
+            *("query", "sink", "compared", "results", "in the lake", "in the sink", "late", "early"),
+            "result",
+        ],
+        rows,
     )
+
+
+def _line(checked: QueryReconciliation, found: SinkReconciliation) -> list[object]:
+    is_empty = not found.results and found.is_ok
+    result = "nothing to compare" if is_empty else "passed" if found.is_ok else "FAILED"
+    counts = (found.results, found.lake, found.sink, checked.late, checked.early)
+    return [checked.query, found.sink_name, checked.compared, *counts, result]
 
 
 def _short(checked: QueryReconciliation) -> dict[str, Any]:
@@ -258,6 +282,7 @@ def _short(checked: QueryReconciliation) -> dict[str, Any]:
         "batch": checked.batch,
         "late": checked.late,
         "early": checked.early,
+        "compared": checked.compared,
         "sinks": {
             sink_result.sink_name: {
                 "results": sink_result.results,

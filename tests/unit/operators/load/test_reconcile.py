@@ -14,15 +14,18 @@ from airflow.sdk.exceptions import AirflowFailException
 from sluice.clients.errors import Unreachable
 from sluice.clients.lake import query_results
 from sluice.clients.lake.query_results import QueryPositions, Results, SnapshotExpired
+from sluice.model.queries.reconciliation import compare
 from sluice.model.queries.state import QueryState, definition
 from sluice.model.spec import stream
 from sluice.model.spec.query import Query, Sink
 from sluice.model.verification.ranges import OffsetRanges
-from sluice.operators.load import checks
+from sluice.operators.load import checks, reconcile
 from sluice.operators.load.reconcile import (
     CLOCK_SLACK_SECONDS,
+    NEWEST_WINDOWS,
     TRIES,
     ReconcileSinksOperator,
+    report,
     written_since,
 )
 from tests.support.raising import raising
@@ -45,6 +48,11 @@ class QueryReconciliation:
         sent(self.ledger, {"source_id": "s"}, {"0": [0, 9]})
         self.batch = 5
         self.counted_up_to = 9
+        # Of the windows' queries, in ms since 1970; the load's rows have times of their own.
+        self.watermark = (WINDOW - 3600) * 1000
+        self.has_rows = True
+        # The windows that the lake's results were counted in, in turn.
+        self.counted: list[tuple[int, int] | None] = []
         # The batches that a kind of sink says first, before it says the queries'.
         self.at: dict[str, list[int]] = {}
         self.topic = dict(COUNTS)
@@ -76,6 +84,7 @@ class QueryReconciliation:
                 source_snapshot_id=77,
                 early_rows=4 if query.window else 0,
                 ends={"0": self.counted_up_to},
+                watermark=self.watermark if query.window else 0,
             )
             for name, query in SPEC.queries.items()
         }
@@ -87,8 +96,10 @@ class QueryReconciliation:
     def touched(
         self, table: str, tasks: list[str], expected: OffsetRanges, columns: set[str]
     ) -> dict[str, tuple[int, int]]:
-        assert (tasks, expected) == (["file"], OffsetRanges.of({0: [(0, 9)]}))
         self.planned += 1
+        if not self.has_rows:
+            return {}
+        assert (tasks, expected) == (["file"], OffsetRanges.of({0: [(0, 9)]}))
         return dict.fromkeys(columns, (WINDOW - 86_400, WINDOW))
 
     def recount(
@@ -99,6 +110,8 @@ class QueryReconciliation:
             raise SnapshotExpired("snapshot 77 of table raw.isp_hits has expired")
         if len(query.aggregates) == 3:
             return dict(AUDIENCE)
+        if query.window:
+            self.counted.append(windows)
         return dict(COUNTS) if query.window else dict(ZIPCODES)
 
     def sink(
@@ -160,6 +173,7 @@ def test_sinks_that_hold_what_the_lake_does_are_side_by_side(
     found = checked.run()
     assert found["windows"] == {
         "batch": 5,
+        "compared": "the load's windows 2026-02-28T09:57:00Z to 2026-03-01T10:02:00Z",
         "late": 2,
         "early": 4,
         "sinks": {
@@ -270,3 +284,52 @@ def test_a_load_that_the_query_has_not_counted_yet_is_no_pass(checked: QueryReco
     checked.counted_up_to = 8
     with raising(AirflowFailException, "zipcodes", "{0: 9}"):
         checked.run()
+
+
+def without_rows(checked: QueryReconciliation) -> QueryReconciliation:
+    """All of the load's sources were verified before, so it has no offsets of its own."""
+    checked.ledger = ledger("isp_hits")
+    checked.ledger.put("runs/r/plan.json", {"sources": []})
+    checked.ledger.put("runs/r/produced.json", {"sources": {}, "end_offsets": {"0": 9}})
+    checked.has_rows = False
+    delay = SPEC.queries["windows"].watermark_minutes * 60
+    checked.watermark = (WINDOW + 10 - delay) * 1000
+    return checked
+
+
+def test_a_load_without_rows_is_compared_in_the_newest_windows(
+    checked: QueryReconciliation, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = without_rows(checked).run()
+    assert found["windows"]["sinks"]["jdbc isp_hits_windows"] == {"results": 2, "lake": 7, "sink": 7}
+    slide = SPEC.queries["windows"].window
+    assert slide is not None
+    first = WINDOW - (NEWEST_WINDOWS - 1) * slide.slide_minutes * 60
+    assert set(checked.counted) == {(first, WINDOW)}
+    line = next(row for row in capsys.readouterr().out.splitlines() if "jdbc isp_hits_windows" in row)
+    assert "the lake's newest windows" in line
+    assert "2026-03-01T10:02:00Z" in line
+
+
+def test_a_difference_in_the_newest_windows_fails_a_load_without_rows(checked: QueryReconciliation) -> None:
+    del without_rows(checked).table["00002|2026-03-01T10:02:00Z"]
+    with raising(AirflowFailException, "jdbc isp_hits_windows: 1 of 2", "missing 00002"):
+        checked.run()
+
+
+def test_before_the_first_watermark_a_load_without_rows_is_compared_in_all_windows(
+    checked: QueryReconciliation,
+) -> None:
+    without_rows(checked).watermark = 0
+    found = checked.run()["windows"]
+    assert (found["compared"], set(checked.counted)) == ("all windows", {None})
+    assert found["sinks"]["jdbc isp_hits_windows"]["results"] == 2
+
+
+def test_a_sink_and_a_lake_without_results_are_not_said_to_pass() -> None:
+    nothing = compare("jdbc x", SPEC.queries["windows"], {}, {})
+    told = report([reconcile.QueryReconciliation("windows", 5, 77, 0, 0, "all windows", [nothing])])
+    assert "nothing to compare" in told
+    assert "passed" not in told
+    no_sinks = report([reconcile.QueryReconciliation("windows", 5, 77, 0, 0, "all windows", [])])
+    assert "nothing to compare" in no_sinks
