@@ -76,13 +76,14 @@ def component_row(
     if process is not None:
         state = process.state.value.upper()
     wanted = not is_off(state, seen)
+    unchecked = _unchecked(spec, component, seen.supervision, now) if wanted else None
     is_consumer = component.name == CONSUMER
     return StreamRow(
         stream=spec.name,
         component=component.name,
         # Supervision may be paused, or not have seen it yet.
         state=Cell(state, False if process and process.is_misconfigured else None),
-        health=_cell(seen.health, lambda found: _health(found, component.name, now))
+        health=_cell(seen.health, lambda found: _health(found, component.name, now, unchecked))
         if wanted
         else Cell("off", None),
         lag=_cell(sample, _lag) if is_consumer else _NOT_APPLICABLE,
@@ -93,16 +94,39 @@ def component_row(
         if is_consumer
         else _cell(sample, lambda found: _heartbeat(found, now)),
         restarts=_cell(seen.history, lambda found: _restarts(found.restarts)),
-        supervision=_cell(seen.supervision, lambda found: _supervision(spec, found, now)),
+        supervision=_cell(seen.supervision, lambda found: _supervision(spec, found, now, wanted)),
         last_event=_cell(seen.history, lambda found: Cell(format_event(found.newest, now), None)),
-        message=_message(wanted, seen),
-        style=health_style(seen.health, component.name) if wanted else "dim",
+        message=_message(wanted, seen, unchecked),
+        style=_style(seen.health, component.name, unchecked) if wanted else "dim",
     )
 
 
-def _message(wanted: bool, seen: Observation) -> str:
-    """The recorded message of a wanted component that is not healthy, and why something is unknown."""
-    messages = []
+@dataclass(frozen=True)
+class _Unchecked:
+    """A wanted component without a recent check: what is recorded says nothing of now."""
+
+    last_check: str
+    message: str
+
+
+def _unchecked(
+    spec: StreamSpec, component: Component, found: SupervisionStatus | Unavailable, now: float
+) -> _Unchecked | None:
+    if isinstance(found, Unavailable) or not (found.paused or _is_missed(spec, found, now)):
+        return None
+    last = "never checked" if found.last_end is None else f"last check {format_age(now, found.last_end)}"
+    dag = f"{spec.name}_stream"
+    if found.paused:
+        why = f'supervision is paused. Fix: unpause DAG {dag} (make airflow ARGS="dags unpause {dag}")'
+    else:
+        why = f"supervision does not run. Fix: start what is unhealthy above, then see the runs of DAG {dag}"
+    return _Unchecked(last, f"{component.name}: {last}; {why}")
+
+
+def _message(wanted: bool, seen: Observation, unchecked: _Unchecked | None) -> str:
+    """Why a wanted component is not checked, the recorded message of one that is not healthy, and why
+    something is unknown."""
+    messages = [unchecked.message] if unchecked else []
     if wanted and isinstance(seen.health, dict) and seen.health["health"] not in WELL:
         messages.append(str(seen.health["message"]))
     if isinstance(seen.sample, Sample):
@@ -118,16 +142,19 @@ def _message(wanted: bool, seen: Observation) -> str:
 def is_off(state: str, seen: Observation) -> bool:
     """Whether it is not wanted: its supervision is paused, and it is not alive."""
     paused = not isinstance(seen.supervision, Unavailable) and seen.supervision.paused
-    return paused and state not in ("RUNNING", "STARTING")
+    return paused and state not in ("RUNNING", "STARTING", "BACKOFF")
 
 
 def _cell(answer: Any, make: Callable[[Any], Cell]) -> Cell:
     return Cell("unknown", False) if isinstance(answer, Unavailable) else make(answer)
 
 
-def _health(found: dict[str, Any] | None, component: str, now: float) -> Cell:
+def _health(found: dict[str, Any] | None, component: str, now: float, unchecked: _Unchecked | None) -> Cell:
+    """Only changes are recorded: an old one holds as long as supervision checks."""
     if found is None:
         return Cell("unknown", False)
+    if unchecked:
+        return Cell(f"{found['health']}, {unchecked.last_check}", False)
     since = format_age(now, datetime.fromisoformat(str(found["at"])).timestamp())
     return Cell(f"{found['health']}, {since}", found["health"] in no_action(component))
 
@@ -148,6 +175,11 @@ def _lag(found: Sample) -> Cell:
     return Cell("unknown", False) if found.errors else Cell(f"{sum(found.unread().values()):,}", None)
 
 
+def _style(found: dict[str, Any] | Unavailable | None, component: str, unchecked: _Unchecked | None) -> str:
+    style = health_style(found, component)
+    return "yellow" if unchecked and style in ("green", "cyan") else style
+
+
 def health_style(found: dict[str, Any] | Unavailable | None, component: str) -> str:
     health = found["health"] if isinstance(found, dict) else None
     if health in WELL:
@@ -165,13 +197,16 @@ def _restarts(requested: list[bool]) -> Cell:
     )
 
 
-def _supervision(spec: StreamSpec, found: SupervisionStatus, now: float) -> Cell:
+def _supervision(spec: StreamSpec, found: SupervisionStatus, now: float, wanted: bool) -> Cell:
     if found.paused:
-        return Cell("paused", None)
+        return Cell("paused", False if wanted else None)
     if found.last_end is None:
         return Cell("never", False)
-    age = now - found.last_end
-    return Cell(format_age(now, found.last_end), age <= spec.supervision.missed_seconds)
+    return Cell(format_age(now, found.last_end), not _is_missed(spec, found, now))
+
+
+def _is_missed(spec: StreamSpec, found: SupervisionStatus, now: float) -> bool:
+    return found.last_end is None or now - found.last_end > spec.supervision.missed_seconds
 
 
 def format_event(event: dict[str, Any] | None, now: float) -> str:

@@ -150,7 +150,7 @@ def test_the_same_reason_is_said_once() -> None:
         (SupervisionStatus(False, NOW - 360), "6 min ago", True),
         (SupervisionStatus(False, NOW - 361), "6 min ago", False),
         (SupervisionStatus(False, None), "never", False),
-        (SupervisionStatus(True, NOW - 9000), "paused", None),
+        (SupervisionStatus(True, NOW - 10), "paused", False),
     ],
 )
 def test_supervision_is_missed_after_three_intervals(
@@ -164,8 +164,42 @@ def test_a_stream_that_nobody_wants_to_run_is_off_and_no_trouble() -> None:
     down: dict[str, Any] = {"health": recorded("down"), "sample": Sample(NOW, process(S.STOPPED))}
     row = consumer(supervision=SupervisionStatus(True, None), **down)
     assert (row.health.text, row.is_ok, row.message) == ("off", True, "")
+    assert (row.supervision.text, row.supervision.is_ok) == ("paused", None)
     row = consumer(supervision=SupervisionStatus(False, NOW), **down)
     assert (row.health.text, row.is_ok, row.message) == ("down, 3 min ago", False, "why so")
+
+
+@pytest.mark.parametrize(
+    ("last_end", "words"),
+    [(NOW - 3 * 86_400, "last check 3 days ago"), (NOW - 10, "last check 10 s ago"), (None, "never checked")],
+)
+@pytest.mark.parametrize("state", [S.RUNNING, S.STARTING, S.BACKOFF])
+def test_a_component_at_work_that_nobody_checks_is_not_ok_and_says_how_to_unpause(
+    state: S, last_end: float | None, words: str
+) -> None:
+    """What was recorded before the pause says nothing of now."""
+    row = consumer(sample=Sample(NOW, process(state)), supervision=SupervisionStatus(True, last_end))
+    assert (row.is_ok, row.health.is_ok, row.health.text) == (False, False, f"healthy, {words}")
+    assert (row.supervision.text, row.supervision.is_ok) == ("paused", False)
+    assert row.style == "yellow"
+    assert "supervision is paused" in row.message
+    assert "Fix: unpause DAG nyc_taxi_stream" in row.message
+    assert 'make airflow ARGS="dags unpause nyc_taxi_stream"' in row.message
+
+
+def test_a_health_that_was_recorded_before_supervision_stopped_is_not_ok() -> None:
+    """Unpaused, but no run ends: the scheduler may be gone."""
+    row = consumer(supervision=SupervisionStatus(False, NOW - 3 * 86_400))
+    assert (row.health.text, row.health.is_ok, row.style) == (
+        "healthy, last check 3 days ago",
+        False,
+        "yellow",
+    )
+
+
+def test_a_pause_hides_no_health_that_is_worse() -> None:
+    row = consumer(health=recorded("data lost"), supervision=SupervisionStatus(True, NOW - 9000))
+    assert (row.style, row.is_ok, "why so" in row.message) == ("red", False, True)
 
 
 @pytest.mark.parametrize(
