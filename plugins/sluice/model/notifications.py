@@ -12,7 +12,7 @@ from sluice.model.health.status import Health
 from sluice.model.remedies import fix
 from sluice.model.spec.notifications import Event, Rule
 from sluice.model.spec.stream import CONSUMER
-from sluice.model.verification.findings import FindingName
+from sluice.model.verification.findings import names_in
 
 MAX_CHARACTERS = 500
 # A broken component's conditions: health statuses, failures and requests of one outage are fewer.
@@ -122,10 +122,9 @@ def has_recovered(component: str, health: Health) -> bool:
 
 
 def scheduled_condition(task: str, message: str) -> str:
-    """Of a scheduled run's failure: its code and the names of its findings. Without the numbers, which differ
-    from run to run of the same outage."""
-    names = [name.value for name in FindingName if f"{name.value}:" in message]
-    return " ".join([f"{task}:", (code_in(message) or ErrorCode.PROCESS_FAILED).value, *names])
+    """Of a scheduled run's failure: its code and the names of all findings, also of those that the message
+    does not show. Without the numbers, which differ from run to run of the same outage."""
+    return " ".join([f"{task}:", (code_in(message) or ErrorCode.PROCESS_FAILED).value, *names_in(message)])
 
 
 def due(rules: Iterable[Rule], told: Told, condition: str) -> list[Rule]:

@@ -15,7 +15,15 @@ from sluice.hooks.table_contents import TableContents, Verified
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.ledger import PROOF, VERIFIED_TABLE, Document, run_key
 from sluice.model.spec.maintenance import for_each_table
-from sluice.model.verification.findings import Earlier, Finding, FindingName, Observed, Proof, findings
+from sluice.model.verification.findings import (
+    Earlier,
+    Finding,
+    FindingName,
+    Observed,
+    Proof,
+    findings,
+    named,
+)
 from sluice.model.verification.known_tables import TableState
 from sluice.operators.base import BACKSTOP, StreamOperator
 
@@ -78,9 +86,7 @@ class ReconciliationOperator(StreamOperator):
         for finding in found:
             if finding.whole not in finding.message:
                 self.log.error("%s: %s", finding.name, finding.whole)
-        self.check_no_problems(
-            ErrorCode.RECONCILIATION_FINDING, problems, f"{what}: {len(problems)} findings", FIX
-        )
+        self.check_no_problems(ErrorCode.RECONCILIATION_FINDING, problems, f"{what}: {named(found)}", FIX)
 
 
 class ObserveOffsetsOperator(ReconciliationOperator):

@@ -21,6 +21,8 @@ from sluice.hooks.failures import failed
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.ledger import NOTIFIED, UNDELIVERED
 from sluice.model.spec.notifications import INSTALLATION, Event
+from sluice.model.verification.findings import Finding, FindingName
+from sluice.operators.reconciliation import VerifyTableOperator
 from tests.support import notifier
 from tests.support.memory_s3 import MemoryS3
 from tests.support.notifier import Recorder, rule
@@ -160,12 +162,16 @@ def test_a_killed_worker_is_told_without_its_reason(world: World) -> None:
 
 def test_hourly_runs_that_find_the_same_tell_once_and_their_end_once(world: World) -> None:
     for run in ("r1", "r2"):
-        text = f"raw.nyc_taxi: 1 findings: offsets-missing: {run} offsets are in neither table: 0=[1,2)"
+        text = (
+            f"raw.nyc_taxi: 1 findings (offsets-missing): offsets-missing: {run} offsets are in neither table"
+        )
         finding = failed(ErrorCode.RECONCILIATION_FINDING, text)
         world.fails("verify_table", "nyc_taxi_reconciliation", finding, run=run)
         world.run_ends("nyc_taxi_reconciliation", "task_failure", run)
     assert len(Recorder.sent) == 1
-    other = failed(ErrorCode.RECONCILIATION_FINDING, "raw.nyc_taxi: 1 findings: main-moved: to 5")
+    other = failed(
+        ErrorCode.RECONCILIATION_FINDING, "raw.nyc_taxi: 1 findings (main-moved): main-moved: to 5"
+    )
     world.fails("verify_table", "nyc_taxi_reconciliation", other, run="r3")
     for run in ("r4", "r5"):
         world.run_ends("nyc_taxi_reconciliation", "success", run, notifications.run_succeeded)
@@ -173,6 +179,20 @@ def test_hourly_runs_that_find_the_same_tell_once_and_their_end_once(world: Worl
         f"nyc_taxi reconciliation verify_table: {other}",
         "nyc_taxi reconciliation: succeeds again",
     ]
+
+
+def test_a_new_finding_in_fourth_place_is_told(world: World) -> None:
+    """The message shows three; the condition has all."""
+    step = VerifyTableOperator(task_id="verify_table", stream="nyc_taxi")
+    names = [FindingName.FOREIGN_COMMIT, FindingName.RANGE_WRONG, FindingName.OFFSETS_MISSING]
+    for run, more in enumerate([[], [], [FindingName.OFFSETS_DUPLICATED], [FindingName.OFFSETS_DUPLICATED]]):
+        found = [Finding(name, f"of run {run}") for name in [*names, *more]]
+        with pytest.raises(AirflowFailException) as failure:
+            step.report(found, "contents of raw.nyc_taxi")
+        world.fails("verify_table", "nyc_taxi_reconciliation", failure.value, run=f"r{run}")
+    first, second = Recorder.messages()
+    assert "offsets-duplicated" not in first
+    assert "offsets-duplicated" in second
 
 
 def test_what_is_wrong_with_the_configuration_is_told_once_a_day_to_every_rule(

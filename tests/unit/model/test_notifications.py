@@ -79,10 +79,18 @@ def test_who_gives_no_answer_twice_counts_as_told() -> None:
 
 def test_a_finding_is_the_same_with_other_numbers() -> None:
     one, other = (
-        scheduled_condition("verify_table", f"SLU-430 raw.x: 2 findings: main-moved: {n}; range-wrong: {n}")
+        scheduled_condition(
+            "verify_table",
+            f"SLU-430 raw.x: 2 findings (main-moved, range-wrong): range-wrong: {n}; main-moved: {n}",
+        )
         for n in (1, 2)
     )
     assert one == other == "verify_table: SLU-430 main-moved range-wrong"
+
+
+def test_a_finding_that_a_message_only_quotes_is_none() -> None:
+    told = "SLU-430 raw.x: 1 findings (file-damaged): file-damaged: s3://b/main-moved: not found"
+    assert scheduled_condition("check_files", told) == "check_files: SLU-430 file-damaged"
 
 
 def test_a_notification_has_the_line_the_links_and_the_way_out() -> None:

@@ -7,7 +7,8 @@ first: group and begin, then ``main``, then the topic's end. What is ahead then 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -53,6 +54,22 @@ class Finding:
 
     def __str__(self) -> str:
         return f"{self.name}: {self.message}"
+
+
+_NAME = "|".join(FindingName)
+_NAMED = re.compile(rf"\b\d+ findings \(((?:{_NAME})(?:, (?:{_NAME}))*)\)")
+
+
+def named(found: Sequence[Finding]) -> str:
+    """Number and names of all findings, for the begin of a message that shows the first few."""
+    names = {finding.name for finding in found}
+    return f"{len(found)} findings ({', '.join(name for name in FindingName if name in names)})"
+
+
+def names_in(message: str) -> list[FindingName]:
+    """The names of all findings of a message with :func:`named`."""
+    match = _NAMED.search(message)
+    return [FindingName(name) for name in match[1].split(", ")] if match else []
 
 
 @dataclass(frozen=True)
