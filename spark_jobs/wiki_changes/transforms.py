@@ -251,7 +251,7 @@ def _wrong(parsed: Column, text: Column) -> Column:
         fields.append(F.when(wrong, F.lit(f"{path} is not {kind.words}")))
     return F.coalesce(
         F.when(values > 1, F.lit("more than one JSON value")),
-        F.when(event.isNull() & _is_json(text), F.lit("not a JSON object")),
+        F.when((values == 1) & event.isNull() & _is_json(text), F.lit("not a JSON object")),
         F.when(~F.coalesce(_is_alone(parsed), F.lit(False)), F.lit("not JSON")),
         *objects,
         *fields,

@@ -9,7 +9,6 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import duckdb
 import pytest
@@ -522,14 +521,15 @@ def test_a_change_is_gone_after_both_tables_were_restored_to_before_it(stream: C
     assert stream.quarantined() == [*rejected[1:], (1, 1, "it is bad")]
 
 
-def test_single_records_go_out_of_table_and_quarantine_that_no_reader_can_read(stream: Changing) -> None:
+def test_single_records_go_out_of_table_and_quarantine_that_no_reader_can_read(
+    stream: Changing, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stream.send_values(A, 0, [b"a0", b"\xff1", b"bad2", b"bad\xff", b"a4"])
     stream.send_rows(B, 1, ["b0"])
-    # As another program would write them: the stream rejects such values, and escapes reasons.
-    with (
-        patch.object(batch_rows, "_rejected", lambda rows, *_: rows),
-        patch.object(quarantine, "printable", lambda reason: reason),
-    ):
+    with monkeypatch.context() as earlier:
+        # They were published before such records were rejected, and reasons printable.
+        earlier.setattr(batch_rows, "unreadable", lambda *_: (F.lit(False), F.lit("")))
+        earlier.setattr(quarantine, "printable", lambda reason: reason)
         stream.publish()
     assert stream.readable(stream.spec.table) is stream.readable(stream.spec.quarantine_table) is False
     going = OffsetRanges.of({0: [(1, 2), (3, 4)]})
@@ -543,7 +543,7 @@ def test_single_records_go_out_of_table_and_quarantine_that_no_reader_can_read(s
     assert (result.out, result.rows_out, result.removed) == (going, 2, going)
     assert result.records == [RemovedRecord(0, 1, A, 1), RemovedRecord(0, 3, A, 3)]
     # A producer that was believed dead sends a copy of what went.
-    stream.send_rows(A, 0, ["a1"], first=1)
+    stream.send_values(A, 0, [b"\xff1"], first=1)
     stream.publish()
     assert stream.texts() == {(0, 0): "a0", (0, 4): "a4", (1, 0): "b0"}
     # Nor does the copy come that is in quarantine by now.

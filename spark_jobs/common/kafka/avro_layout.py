@@ -13,7 +13,7 @@ from typing import Any
 
 # No schema has types with these names.
 _BYTE = {"type": "fixed", "name": "Byte", "namespace": "sluice.raw", "size": 1}
-_ENTRY = "SluiceEntry"
+_OWN = "SluiceRecord"
 
 
 def with_entries(schema: Any) -> Any:
@@ -42,14 +42,13 @@ class _Rewriting:
     """Of one schema: a type is defined where it is first used."""
 
     def __init__(self, *, is_raw: bool) -> None:
-        self._is_raw, self._entries = is_raw, count()
+        self._is_raw, self._records = is_raw, count()
         self._bytes: Iterator[Any] = iter([_BYTE])
 
     def of(self, schema: Any) -> Any:
         if isinstance(schema, list):
-            # Of a union of several types each must stay another one.
             several = len([branch for branch in schema if branch != "null"]) > 1
-            return schema if several else [self.of(branch) for branch in schema]
+            return [self._branch(branch) if several else self.of(branch) for branch in schema]
         if isinstance(schema, str):
             return self._primitive(schema)
         kind = schema["type"]
@@ -61,12 +60,20 @@ class _Rewriting:
             return {"type": "array", "items": self.of(schema["items"])}
         if kind == "map":
             fields = [{"name": "key", "type": "string"}, {"name": "value", "type": self.of(schema["values"])}]
-            # Without a namespace, which the names of its types would be looked up in.
-            name = f"{_ENTRY}{next(self._entries)}"
-            return {"type": "array", "items": {"type": "record", "name": name, "fields": fields}}
+            return {"type": "array", "items": self._record(fields)}
         if kind in ("enum", "fixed"):
             return {key: value for key, value in schema.items() if key != "logicalType" or not self._is_raw}
         return self.of(kind) if self._is_raw or isinstance(kind, dict | list) else schema
+
+    def _branch(self, schema: Any) -> Any:
+        """Of a union of several types, each of which must stay another one: in a record of its own, which is
+        encoded as its field."""
+        found = self.of(schema)
+        return found if found == schema else self._record([{"name": "value", "type": found}])
+
+    def _record(self, fields: list[dict[str, Any]]) -> Any:
+        # Without a namespace, which the names of its types would be looked up in.
+        return {"type": "record", "name": f"{_OWN}{next(self._records)}", "fields": fields}
 
     def _primitive(self, name: str) -> Any:
         if not self._is_raw:

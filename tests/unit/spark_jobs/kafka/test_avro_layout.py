@@ -20,6 +20,7 @@ PLACE = {
     "namespace": "other",
     "fields": [{"name": "x", "type": "int", "default": 0}, {"name": "is_there", "type": "boolean"}],
 }
+PLACE_ = {**PLACE, "name": "Other"}
 SCHEMA = {
     "type": "record",
     "name": "Every",
@@ -35,7 +36,10 @@ SCHEMA = {
         {"name": "texts", "type": {"type": "map", "values": "string"}, "default": {}},
         {"name": "places", "type": {"type": "map", "values": {"type": "array", "items": "other.Place"}}},
         {"name": "colors", "type": {"type": "map", "values": ["null", "Color"]}},
-        {"name": "either", "type": ["int", "long", "string"]},
+        {
+            "name": "either",
+            "type": ["int", "long", "boolean", "string", {"type": "map", "values": "int"}, PLACE_],
+        },
     ],
 }
 VALUES: dict[str, Any] = {
@@ -92,6 +96,26 @@ def test_a_raw_schema_loses_nothing() -> None:
     found = read(schema, body)
     assert found == {"n": 2**32 + 1, "b": b"\x07", "m": [{"key": "a", "value": 1}, {"key": "a", "value": 2}]}
     assert written(schema, found) == body
+
+
+@pytest.mark.parametrize(
+    ("branch", "body", "value"),
+    [
+        (0, b"\x82\x80\x80\x80\x20", {"value": 2**32 + 1}),
+        (2, b"\x07", {"value": b"\x07"}),
+        (4, b"\x02\x02a\x02\x00", {"value": [{"key": "a", "value": 1}]}),
+    ],
+)
+def test_nor_of_a_union_of_several_types(branch: int, body: bytes, value: Any) -> None:
+    schema = raw({"type": "record", "name": "R", "fields": [SCHEMA["fields"][-1]]})
+    whole = bytes([branch * 2]) + body
+    found = read(schema, whole)
+    assert found == {"either": value}
+    assert whole[1:] in written(schema, {"either": (_name(schema, branch), value)})
+
+
+def _name(schema: Any, branch: int) -> str:
+    return str(schema["fields"][0]["type"][branch]["name"])
 
 
 def test_whether_a_body_has_blocks() -> None:
