@@ -543,7 +543,7 @@ def test_single_records_go_out_of_table_and_quarantine_that_no_reader_can_read(
     assert (result.out, result.rows_out, result.removed) == (going, 2, going)
     assert result.records == [RemovedRecord(0, 1, A, 1), RemovedRecord(0, 3, A, 3)]
     # A producer that was believed dead sends a copy of what went.
-    stream.send_values(A, 0, [b"\xff1"], first=1)
+    stream.send_rows(A, 0, ["a1"], first=1)
     stream.publish()
     assert stream.texts() == {(0, 0): "a0", (0, 4): "a4", (1, 0): "b0"}
     # Nor does the copy come that is in quarantine by now.

@@ -40,8 +40,8 @@ ATTEMPTS = 5
 @dataclass(frozen=True)
 class Found:
     """What a load makes of ``version``, and the contents ``indexed`` of its key, the oldest first, in
-    document ``number``; 0 if there is none, and they are from the bucket's versions. ``unplanned``: contents of
-    the key that have no plan, so nothing of them was sent. ``topic_id``: of the table's topic."""
+    document ``number``; 0 if there is none, and they are from the bucket's versions. ``unplanned``: contents
+    of the key that have no plan, so nothing of them was sent. ``topic_id``: of the table's topic."""
 
     version: ObjectVersion
     lookup: Lookup
