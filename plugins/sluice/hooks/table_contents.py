@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from sluice.clients.errors import Refused
@@ -22,7 +23,7 @@ from sluice.model.verification.incremental import (
 from sluice.model.verification.lineage import covers
 from sluice.model.verification.offsets import EMPTY
 from sluice.model.verification.ranges import OffsetRanges
-from sluice.model.verification.rejection import Share
+from sluice.model.verification.rejection import MIN_MALFORMED, Share
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -34,11 +35,33 @@ if TYPE_CHECKING:
 DAMAGED = frozenset({ErrorCode.CORRUPT_OBJECT, ErrorCode.LAKE_FILE_MISSING})
 
 
+# Malformed records of runs that have too few by themselves are counted together for so long.
+ADD_UP = timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class Base:
+    """What malformed records are counted from, ``at`` this time: end offsets, and number until then."""
+
+    at: datetime
+    ends: dict[int, int]
+    malformed: int
+
+    def to_json(self) -> Document:
+        ends = {str(partition): end for partition, end in self.ends.items()}
+        return {"at": self.at.isoformat(), "ends": ends, "malformed": self.malformed}
+
+    @classmethod
+    def from_json(cls, document: Document) -> Base:
+        ends = {int(partition): end for partition, end in document["ends"].items()}
+        return cls(datetime.fromisoformat(document["at"]), ends, document["malformed"])
+
+
 @dataclass(frozen=True)
 class Verified:
     """The state of ``table`` that a run verified: manifest lists of the tables, offsets in each. ``files``,
     ``read``, ``manifests``: what it cost. ``malformed``: number of records that were rejected so far, and not
-    on purpose."""
+    on purpose. ``base``: of the malformed records that no run has judged yet; None: the run before."""
 
     table: str
     table_uuid: str
@@ -52,25 +75,36 @@ class Verified:
     read: int = 0
     manifests: int = 0
     malformed: int = 0
+    base: Base | None = None
 
     @property
     def count(self) -> int:
         return self.present.count + self.quarantined.count
 
-    def quarantined_since(self, earlier: Verified | None) -> int:
+    def quarantined_since(self, earlier: Verified | Base | None) -> int:
         return self.quarantined.minus(_until(earlier)).count
 
-    def rejected_since(self, earlier: Verified | None) -> Share:
+    def rejected_since(self, earlier: Verified | Base | None) -> Share:
         """The malformed records that are in quarantine, of those that were published since ``earlier``."""
         malformed = self.malformed - (earlier.malformed if earlier else 0)
         # A change may have published some of them.
         malformed = max(min(malformed, self.quarantined_since(earlier)), 0)
         return Share(malformed, self.present.minus(_until(earlier)).count + malformed)
 
+    def counted(self, earlier: Verified | None, now: datetime) -> Verified:
+        """With the base of the next run: the one of ``earlier``, until enough were malformed since then to be
+        judged, or a day has passed. Without any since then, later records begin at this state."""
+        here = Base(now, self.ends, self.malformed)
+        base = (earlier.base if earlier else None) or Base(now, {}, 0)
+        malformed = self.rejected_since(base).malformed
+        is_kept = 0 < malformed < MIN_MALFORMED and now - base.at < ADD_UP and covers(self.ends, base.ends)
+        return replace(self, base=base if is_kept else here)
+
     def to_document(self) -> Document:
-        values = {name: value for name, value in asdict(self).items() if name not in _RANGES}
+        values = {name: value for name, value in asdict(self).items() if name not in (*_RANGES, "base")}
         ends = {str(partition): end for partition, end in self.ends.items()}
-        return {**values, "ends": ends, **{name: getattr(self, name).to_json() for name in _RANGES}}
+        ranges = {name: getattr(self, name).to_json() for name in _RANGES}
+        return {**values, "ends": ends, **ranges, "base": self.base and self.base.to_json()}
 
     @classmethod
     def from_document(cls, document: Document) -> Verified:
@@ -84,13 +118,14 @@ class Verified:
             OffsetRanges.from_json(document["present"]),
             OffsetRanges.from_json(document["quarantined"]),
             malformed=document["malformed"],
+            base=Base.from_json(document["base"]) if document.get("base") else None,
         )
 
 
 _RANGES = ("present", "quarantined")
 
 
-def _until(earlier: Verified | None) -> OffsetRanges:
+def _until(earlier: Verified | Base | None) -> OffsetRanges:
     return OffsetRanges.from_ends({}, earlier.ends) if earlier else EMPTY
 
 

@@ -11,7 +11,7 @@ from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
 
 from sluice.hooks import change_plans
 from sluice.hooks.failures import final_failures
-from sluice.hooks.table_contents import TableContents, Verified
+from sluice.hooks.table_contents import Base, TableContents, Verified
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.ledger import PROOF, VERIFIED_TABLE, Document, run_key
 from sluice.model.spec.maintenance import for_each_table
@@ -193,13 +193,19 @@ class VerifyTableOperator(ReconciliationOperator):
         return replace(finding, message=message, whole=finding.whole or finding.message)
 
     def _rejected(self, verified: Verified, earlier: Verified | None) -> list[Finding]:
-        """Also while supervision, which tells it at once, is paused or does not see it."""
-        share, limit = verified.rejected_since(earlier), self.spec.supervision.max_rejected_percent
-        if not share.exceeds(limit):
+        """Also while supervision, which tells it at once, is paused or does not see it. Of
+        the last run's new records, or with those of runs before it that had too few malformed ones."""
+        limit = self.spec.supervision.max_rejected_percent
+        sinces: list[tuple[str, Verified | Base | None]] = [("the last run that passed", earlier)]
+        if earlier and earlier.base:
+            sinces.append((earlier.base.at.isoformat(timespec="seconds"), earlier.base))
+        shares = ((since, verified.rejected_since(state)) for since, state in sinces)
+        found = next(((since, share) for since, share in shares if share.exceeds(limit)), None)
+        if found is None:
             return []
         message = (
-            f"{share} were rejected since the last run that passed, max_rejected_percent is {limit}; their "
-            f"reasons are in {self.spec.quarantine_table}"
+            f"{found[1]} were rejected since {found[0]}, max_rejected_percent is {limit}; their reasons are "
+            f"in {self.spec.quarantine_table}"
         )
         return [Finding(FindingName.RECORDS_REJECTED, message)]
 
@@ -241,7 +247,8 @@ class VerifyTableOperator(ReconciliationOperator):
         is_verified = {finding.name for finding in found} <= ONCE
         found = self.found_once(context, found)
         if verified is not None and is_verified:
-            history.record_run(VERIFIED, verified.to_document(), datetime.now(UTC))
+            now = datetime.now(UTC)
+            history.record_run(VERIFIED, verified.counted(earlier, now).to_document(), now)
             # Also one that the ledger had forgotten, now that all of it is verified.
             self.tables.accept(*names)
         self.report(found, what)

@@ -27,6 +27,7 @@ from sluice.model.verification.changes import Changes
 from sluice.model.verification.findings import FindingName
 from sluice.model.verification.known_tables import CREATED_AT
 from sluice.model.verification.storage import REWRITE_ID
+from sluice.operators import reconciliation
 from sluice.operators.base import BACKSTOP
 from sluice.operators.reconciliation import (
     CheckFilesOperator,
@@ -268,6 +269,47 @@ def test_malformed_records_above_the_streams_limit_are_found_once(world: World) 
     assert lakes.QUARANTINE in text
     assert world.finds(FindingName.RECORDS_REJECTED, run_id="r") == text
     assert "10 of them in quarantine, 0 since" in world.run()["result"]
+
+
+def test_malformed_records_of_which_no_run_has_enough_add_up(world: World) -> None:
+    world.run()
+    world.rejecting(4)
+    world.run()
+    world.rejecting(4)
+    text = world.finds(FindingName.RECORDS_REJECTED, run_id="r")
+    assert "8 of the last 8 records (100.0 %)" in text
+    # Judged once: they begin anew.
+    world.rejecting(4)
+    world.run()
+    # Many records before do not hide a run that has enough by itself.
+    for _ in range(100):
+        world.batch()
+    world.rejecting(5)
+    for _ in range(3):
+        world.batch()
+    world.rejecting(1)
+    world.run()
+    world.rejecting(5)
+    assert "5 of the last 5 records" in world.finds(FindingName.RECORDS_REJECTED)
+
+
+@pytest.mark.parametrize(("hours", "is_red"), [(23, True), (25, False)])
+def test_malformed_records_add_up_for_a_day(
+    world: World, hours: int, is_red: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [datetime.now(UTC)]
+    monkeypatch.setattr(reconciliation, "datetime", SimpleNamespace(now=lambda zone: now[0]))
+    world.run()
+    world.rejecting(4)
+    world.run()
+    now[0] += timedelta(hours=hours)
+    # A run of each hour would do the same.
+    world.run()
+    world.rejecting(4)
+    if is_red:
+        world.finds(FindingName.RECORDS_REJECTED)
+    else:
+        world.run()
 
 
 def test_records_that_are_rejected_on_purpose_are_no_finding(world: World) -> None:
