@@ -26,7 +26,6 @@ from spark_jobs.common.consumer.readable import unreadable
 from spark_jobs.common.consumer.run import decoding
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.kafka.avro import Schemas, decoded
-from spark_jobs.common.lake import tables
 from spark_jobs.common.spark.session import KAFKA_RECORD
 from spark_jobs.common.spark.texts import MAX_REASON, printable
 from tests.spark.test_wiki import CAME, EVENT, WHOLE
@@ -258,7 +257,9 @@ class Trips(Stream):
     ) -> None:
         self.schemas = schemas
         super().__init__(spark, services, name, root)
-        tables.ensure(spark, self.spec, schemas.current.struct(spark))
+
+    def record(self) -> StructType:
+        return self.schemas.current.struct(self.spark)
 
     def owner(self, kind: Callable[..., StreamWriter] = StreamWriter) -> StreamWriter:
         owner = super().owner(kind)

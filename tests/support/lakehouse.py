@@ -51,10 +51,13 @@ class Stream:
         services.make_topic(name, PARTITIONS)
         for key, value in catalog_options(consumer).items():
             spark.conf.set(key, value)
-        tables.ensure(spark, self.spec, StructType([StructField("text", StringType())]))
+        tables.ensure(spark, self.spec, self.record())
         self.started: list[ConsumerRun] = []
         # Kept: one that nobody holds is gone before it has answered.
         self._admin = AdminClient({**services.kafka, "log_level": 0})
+
+    def record(self) -> StructType:
+        return StructType([StructField("text", StringType())])
 
     def owner(self, kind: Callable[..., StreamWriter] = StreamWriter) -> StreamWriter:
         topic = Topic(self.platform.kafka, self.spec.topic.name)
