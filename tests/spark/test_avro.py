@@ -135,7 +135,9 @@ def test_what_the_reader_would_change_is_malformed(spark: SparkSession) -> None:
         number + flag + texts + b"\x00",
     ]
     found = read(spark, Schemas(AvroSchema(text), ()), bodies)
-    beyond = "not an Avro body of Framed: a value is beyond its type, or a map has a key twice or one that is not UTF-8"
+    beyond = (
+        "not an Avro body of Framed: a value is beyond its type, or a map's key is there twice or not UTF-8"
+    )
     behind = "not an Avro body of Framed: 1 bytes are behind the body of Framed"
     assert [row.reason for row in found] == [None, beyond, beyond, beyond, behind]
 

@@ -64,7 +64,7 @@ def cases(schema: AvroSchema) -> list[tuple[str, bytes, Headers, str | None]]:
     named = body(schema, other_columns={"k": "vv"})
     flag = body(schema, store_and_fwd_flag="ZZ")
     no = "not an Avro body of Trip: "
-    twice = f"{no}a value is beyond its type, or a map has a key twice or one that is not UTF-8"
+    twice = f"{no}a value is beyond its type, or a map's key is there twice or not UTF-8"
     pickup = "tpep_pickup_datetime is a time beyond the years 1 to 9999: "
     sized, two = {b"k": b"v", b"k2": b"v2"}, ({b"z": b"1"}, {b"a": b"2", b"m": b"3"})
 

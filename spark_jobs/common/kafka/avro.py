@@ -188,9 +188,7 @@ def _malformed(value: Column, schema: AvroSchema) -> Column:
     padded = F.rpad(value, F.length(value) + PADDING, F.lit(b"\0"))
     why = F.coalesce(
         wire_format(value),
-        F.when(
-            is_whole, F.lit("a value is beyond its type, or a map has a key twice or one that is not UTF-8")
-        ),
+        F.when(is_whole, F.lit("a value is beyond its type, or a map's key is there twice or not UTF-8")),
         F.when(
             begins["end"].isNotNull(),
             F.concat(behind.cast("string"), F.lit(f" bytes are behind the body of {name}")),
