@@ -22,6 +22,7 @@ from sluice.clients.kafka_admin import KafkaAdmin
 from sluice.clients.lake.batches import BatchLog
 from sluice.clients.lake.catalog import position
 from sluice.hooks.trace import StreamTrace
+from sluice.io.s3 import split_prefix
 from sluice.model.verification.ranges import OffsetRanges
 from tests.integration import streams
 from tests.support import airflow_calls
@@ -214,23 +215,29 @@ class Rig(StreamUnderTest):
             self.wait_for_everything()
 
     def reset(self) -> None:
-        """The stream as on a stack that was never used: no process, no topic, no table, no checkpoint."""
+        """The stream as on a stack that was never used: no process, topic, table, checkpoint, and no ledger,
+        which would know that there was a table."""
         self.stop_stream()
         if self.has_topic():
             self.delete_topic()
-        catalog, s3 = self.stack.lake("consumer").catalog, self.stack.admin_s3()
+        catalog = self.stack.lake("consumer").catalog
         for name in (SPEC.table, SPEC.quarantine_table):
             try:
                 location = self.lake.table(name).location()
             except Missing:
                 continue
-            bucket, prefix = location.removeprefix("s3://").split("/", 1)
             catalog.drop_table(name)
-            # Versions, not objects: deleting those would leave delete markers.
-            for page in s3.get_paginator("list_object_versions").paginate(Bucket=bucket, Prefix=f"{prefix}/"):
-                for found in page.get("Versions", []):
-                    s3.delete_object(Bucket=bucket, Key=found["Key"], VersionId=found["VersionId"])
+            self._delete_versions(location)
+        self._delete_versions(f"{self.stack.platform('airflow').lake.ledger}/{SPEC.name}")
         shutil.rmtree(self.stack.home.checkpoints / SPEC.name, ignore_errors=True)
+
+    def _delete_versions(self, folder: str) -> None:
+        """Versions, not objects: deleting those would leave delete markers."""
+        bucket, prefix = split_prefix(folder)
+        s3 = self.stack.admin_s3()
+        for page in s3.get_paginator("list_object_versions").paginate(Bucket=bucket, Prefix=f"{prefix}/"):
+            for found in page.get("Versions", []):
+                s3.delete_object(Bucket=bucket, Key=found["Key"], VersionId=found["VersionId"])
 
     def slice(self, first: int, count: int) -> list[str]:
         return list(islice(self.sample[1:], first, first + count))
