@@ -74,7 +74,7 @@ class ProvisionTopicOperator(StreamOperator):
             )
 
     def _check_topic_not_lost(self) -> None:
-        """Raises AirflowFailException instead of creating a topic anew whose records the table has."""
+        """Raises AirflowFailException instead of creating a topic again whose records the table has."""
         position = self.platform_hook.lake.position(self.spec.table)
         if position is None or not any(position.ends.values()):
             return
