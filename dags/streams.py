@@ -122,7 +122,7 @@ def load_steps(spec: StreamSpec, produce: type[Any]) -> list[Any]:
     steps += [AuditOperator(task_id="audit", stream=name, execution_timeout=timedelta(minutes=30))]
     if is_backfill:
         steps += [CheckCorrectedFilesOperator(task_id="check_corrected_files", stream=name)]
-    # Whoever reads the event takes the run as right: nothing that can fail comes after it.
+    # Readers of the event take the run as right: nothing that can fail comes after it.
     return [
         *steps,
         EmitAssetEventOperator(

@@ -41,7 +41,7 @@ def lock_key(name: str) -> int:
 
 # Beside the catalog's tables, and with their owner. Text, not JSON: an id may hold what jsonb refuses.
 _TABLE = "sluice_feed_positions"
-# The lock of whoever creates it: "if not exists" alone may fail for two at once.
+# The lock of the process that creates it: "if not exists" alone may fail for two at once.
 _CREATE = f"""
 select pg_advisory_xact_lock({lock_key(_TABLE)});
 create table if not exists {_TABLE} (

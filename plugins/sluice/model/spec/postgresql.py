@@ -11,7 +11,7 @@ from typing import Any
 from sluice.model.spec.config import ConfigError
 
 DISABLE, VERIFY_FULL = "disable", "verify-full"
-# Not "allow" and "prefer": they fall back to plain text when somebody in between refuses encryption.
+# Not "allow" and "prefer": they fall back to plain text when a server in between refuses encryption.
 SSL_MODES = (DISABLE, "require", "verify-ca", VERIFY_FULL)
 VERIFYING = frozenset({"verify-ca", VERIFY_FULL})
 CONNECT_SECONDS = 5
