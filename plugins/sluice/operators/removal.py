@@ -54,7 +54,8 @@ class RecordMetadataOperator(StreamOperator):
         self.tables.note(*names)
         tables = {name: found for name in names if (found := lake.found(name))}
         locations = {name: found.location for name, found in tables.items()}
-        uuids = {name: found.uuid for name, found in tables.items()}
+        # One that never published, an empty quarantine, may be gone or made again.
+        uuids = {name: found.uuid for name, found in tables.items() if found.is_published}
         # Later than the locations: the states from this time on come from them.
         history = self.platform_hook.history(self.stream)
         history.record_metadata(locations, datetime.now(UTC), context["run_id"], uuids)

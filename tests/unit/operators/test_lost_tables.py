@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
+from sluice.clients.errors import Refused
 from sluice.clients.known_tables import ASK_SECONDS, KnownTables
 from sluice.clients.lake.catalog import Lake
 from sluice.clients.ledger import History
@@ -97,6 +98,15 @@ def test_a_step_over_a_table_of_another_program_is_red(world: World, kind: Any) 
     world.lake.catalog.create_table(lakes.TABLE, lakes.ROWS)
     with raising(AirflowFailException, "SLU-225", lakes.TABLE, "Table replaced by another one"):
         world.step(kind).execute(given(run_id="r", params={"action": "replay"}))
+
+
+def test_a_quarantine_that_never_had_a_record_is_not_lost_though_its_metadata_was_recorded(world: World) -> None:
+    recorded = world.step(RecordMetadataOperator).execute(given(run_id="r"))
+    assert lakes.QUARANTINE in recorded
+    world.tables.check(lakes.TABLE, lakes.QUARANTINE)
+    world.lake.catalog.drop_table(lakes.TABLE)
+    with raising(Refused, lakes.TABLE, "is not in the catalog"):
+        world.tables.check(lakes.TABLE, lakes.QUARANTINE)
 
 
 def test_a_wait_for_a_lost_table_ends_at_once(world: World) -> None:
