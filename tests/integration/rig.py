@@ -216,7 +216,7 @@ class Rig(StreamUnderTest):
 
     def reset(self) -> None:
         """The stream as on a stack that was never used: no process, topic, table, checkpoint, and no ledger,
-        which would know that there was a table."""
+        which would know that there was a table; nor does Airflow know what the ledger had."""
         self.stop_stream()
         if self.has_topic():
             self.delete_topic()
@@ -229,6 +229,9 @@ class Rig(StreamUnderTest):
             catalog.drop_table(name)
             self._delete_versions(location)
         self._delete_versions(f"{self.stack.platform('airflow').lake.ledger}/{SPEC.name}")
+        marks = {"variable_key_pattern": f"sluice_ledger_{SPEC.name}%"}
+        for found in self.airflow.request("GET", "/variables", params=marks)["variables"]:
+            self.airflow.request("DELETE", f"/variables/{found['key']}")
         shutil.rmtree(self.stack.home.checkpoints / SPEC.name, ignore_errors=True)
 
     def _delete_versions(self, folder: str) -> None:

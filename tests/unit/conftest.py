@@ -8,7 +8,9 @@ from collections.abc import Iterator
 import pytest
 from pytest_socket import disable_socket, enable_socket
 
+from sluice.hooks import ledger_marks
 from sluice.triggers import requests, samples
+from tests.support.variables import Variables
 
 
 @pytest.fixture(autouse=True)
@@ -16,6 +18,12 @@ def _new_triggerer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each test begins as a triggerer does: without samples and without abandoned requests."""
     monkeypatch.setattr(samples, "_kept", OrderedDict())
     monkeypatch.setattr(requests, "_abandoned", {})
+
+
+@pytest.fixture(autouse=True)
+def _new_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test begins with a database of Airflow without Variables."""
+    monkeypatch.setattr(ledger_marks, "Variable", Variables())
 
 
 @pytest.fixture(autouse=True)

@@ -237,9 +237,12 @@ class History(Ledger):
             return now
         return newest[1]
 
-    def record_run(self, kind: str, document: Document, at: datetime) -> None:
-        """Record what a run did or found, for the next one. No event: by a kind of its own."""
-        self.put(history_key(kind, at, "run"), {**document, "at": at.astimezone(UTC).isoformat()})
+    def record_run(self, kind: str, document: Document, at: datetime) -> str:
+        """Record what a run did or found, for the next one; returns the key. No event: by a kind of its
+        own."""
+        key = history_key(kind, at, "run")
+        self.put(key, {**document, "at": at.astimezone(UTC).isoformat()})
+        return key
 
     def requested_since(self, at: datetime) -> str | None:
         """Kind and time of the newest action on request after ``at``; None if there was none."""

@@ -1,6 +1,7 @@
 """Restart, start and suspend a stream's process.
 
 Each action is recorded in the component's history before it is done, and repeating it does nothing twice.
+Nothing is done unasked while the history lacks the newest suspension or resumption that is known of.
 """
 
 from __future__ import annotations
@@ -9,6 +10,9 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from sluice.clients.errors import Refused
+from sluice.hooks.ledger_marks import REQUESTS, LedgerMarks
+from sluice.model.error_codes import ErrorCode
 from sluice.model.health.sample import ENDED, ProcessStatus
 from sluice.model.health.status import Health, HealthReport
 from sluice.model.spec.ledger import Document
@@ -79,7 +83,10 @@ class Lifecycle:
     def ensure(self, run: str, process: ProcessStatus) -> bool:
         """Start the process for load ``run`` unless it runs (as ``process`` says). False if it was not
         started by this call."""
-        if process.state not in ENDED or not self.runtime.start(self.component.program):
+        if process.state not in ENDED:
+            return False
+        self._check_requests()
+        if not self.runtime.start(self.component.program):
             return False
         document = {"who": f"load {run}", "reason": process.message(), "run": run, "requested": True}
         self.history.record("start", document, datetime.now(UTC))
@@ -95,6 +102,8 @@ class Lifecycle:
         """
         if request.requested:
             self.resume(request)
+        else:
+            self._check_requests()
         process = self._status()
         refusal = self._refusal(request, process, assessed.identity or process.identity)
         return _nothing(refusal) if refusal else self._replace(kind, request, assessed, process)
@@ -111,11 +120,13 @@ class Lifecycle:
         """Stop the process, gracefully first, and keep it stopped until it is resumed."""
         suspended = self.history.suspended()
         if suspended is None or suspended.get("run") != request.run:
-            self.history.record("suspend", request.document(), datetime.now(UTC))
+            self._record("suspend", request)
         return self.stop(request)
 
     def stop(self, request: Request) -> ActionResult:
         """Stop the process of a suspended component: also if something else has started it since."""
+        if not request.requested:
+            self._check_requests()
         process, began = self._status(), datetime.now(UTC)
         # Also one that has ended: its runtime may restart it later.
         ended = self.runtime.stop(self.component.program, self.spec.supervision.shutdown_grace_seconds)
@@ -137,8 +148,25 @@ class Lifecycle:
         """End the suspension; False if there was none. Restarts and rejected records before it do not count
         any more."""
         was_suspended = self.history.suspended() is not None
-        self.history.record("resume", request.document(), datetime.now(UTC))
+        self._record("resume", request)
         return was_suspended
+
+    def _record(self, kind: str, request: Request) -> None:
+        self.history.record(kind, request.document(), datetime.now(UTC))
+        for key, _ in self.history.newest_keys(kind, 1):
+            LedgerMarks(self.history).replace(REQUESTS, key)
+
+    def _check_requests(self) -> None:
+        """Raises Refused if the newest suspension or resumption is lost: it is not known which it was."""
+        lost = LedgerMarks(self.history).lost(REQUESTS)
+        if lost is not None:
+            raise Refused(
+                f"the ledger does not have {lost} any more: it was restored to an earlier state, so it is not "
+                f"known whether the {self.component.name} of {self.spec.name} is suspended. Nothing was "
+                f"started or stopped. Fix: trigger {self.spec.name}_stream with action start or stop "
+                "(docs/operating.md, Ledger lost)",
+                ErrorCode.DOCUMENT_NOT_FOUND,
+            )
 
     def _replace(
         self, kind: str, request: Request, assessed: HealthReport, process: ProcessStatus

@@ -11,6 +11,7 @@ from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
 
 from sluice.hooks import change_plans
 from sluice.hooks.failures import final_failures
+from sluice.hooks.ledger_marks import LedgerMarks
 from sluice.hooks.table_contents import Base, TableContents, Verified
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.ledger import PROOF, VERIFIED_TABLE, Document, run_key
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 # Kinds of the history: what the newest runs found, for the next one.
 OBSERVED, VERIFIED, CHECKED = "reconciled_offsets", VERIFIED_TABLE, "reconciled_files"
+# Kinds of which the ledger must have the newest document that was written.
+MARKED = (VERIFIED, PROOF)
 FIX = ". Fix: docs/operating.md, Reconciliation findings"
 NOTHING = "nothing was loaded yet, and the ledger knows of no earlier table: there is nothing to compare"
 # Findings of a table that is not as the ledger knows it.
@@ -192,6 +195,20 @@ class VerifyTableOperator(ReconciliationOperator):
         message = f"{finding.message}; the newest change is {newest[-1]}{of_run}: clear its apply_change"
         return replace(finding, message=message, whole=finding.whole or finding.message)
 
+    def _forgotten(self) -> list[Finding]:
+        """Of a ledger that was restored to an earlier state, by what it must have."""
+        lost = [uri for kind in MARKED if (uri := LedgerMarks(self.ledger).lost(kind))]
+        message = (
+            f"the ledger does not have {', '.join(lost)} any more: it was emptied, or restored to an earlier "
+            f"state, and may lack plans, proofs and suspensions. Fix: docs/operating.md, Ledger lost"
+        )
+        return [Finding(FindingName.LEDGER_LOST, message)] if lost else []
+
+    def _told(self, forgotten: Sequence[Finding]) -> None:
+        """What was forgotten is told by this run: the next one begins with what is known now."""
+        for kind in MARKED if forgotten else ():
+            LedgerMarks(self.ledger).forget(kind)
+
     def _rejected(self, verified: Verified, earlier: Verified | None) -> list[Finding]:
         """Also while supervision, which tells it at once, is paused or does not see it. Of
         the last run's new records, or with those of runs before it that had too few malformed ones."""
@@ -223,15 +240,19 @@ class VerifyTableOperator(ReconciliationOperator):
         unlike = self.table_findings(*names)
         # Nothing can be compared with a table that is not the one.
         self.report([] if {finding.name for finding in unlike} <= ONCE else unlike, what)
+        forgotten = self._forgotten()
         if self.tables.state(self.spec.table) is TableState.NEW:
+            found = self.found_once(context, forgotten)
+            self._told(forgotten)
+            self.report(found, what)
             self.log.info("%s: %s", self.spec.table, NOTHING)
             return {"result": NOTHING}
         contents = TableContents(lake, self.spec.table, self.spec.quarantine_table, self.ledger.client)
         earlier = contents.earlier(history.latest(VERIFIED), self.log.warning)
-        is_full = context["params"].get("full")
+        is_full = context["params"].get("full") or forgotten
         before = contents.usable(earlier, self.log.warning) if earlier and not is_full else None
         found, verified = contents.verify(before, earlier)
-        found = [*unlike, *found]
+        found = [*(unlike or forgotten), *found]
         if waited < len(SETTLE_SECONDS) and {finding.name for finding in found} & SETTLING:
             seconds = SETTLE_SECONDS[waited]
             self.log.info("%d findings may settle; looking again in %d s", len(found), seconds)
@@ -248,7 +269,9 @@ class VerifyTableOperator(ReconciliationOperator):
         found = self.found_once(context, found)
         if verified is not None and is_verified:
             now = datetime.now(UTC)
-            history.record_run(VERIFIED, verified.counted(earlier, now).to_document(), now)
+            key = history.record_run(VERIFIED, verified.counted(earlier, now).to_document(), now)
+            self._told(forgotten)
+            LedgerMarks(self.ledger).replace(VERIFIED, key)
             # Also one that the ledger had forgotten, now that all of it is verified.
             self.tables.accept(*names)
         self.report(found, what)

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from sluice.clients.errors import Unreachable
+from sluice.clients.errors import Refused, Unreachable
 from sluice.clients.ledger import History
 from sluice.hooks.lifecycle import ActionResult, Lifecycle, Request, request_from
 from sluice.model.health.sample import ProcessState as S
 from sluice.model.health.sample import ProcessStatus
 from sluice.model.health.status import Health
 from tests.support.memory_s3 import MemoryS3
+from tests.support.raising import raising
 from tests.support.supervision import SPEC, T0, FakeRuntime, context, events, report
 
 KINDS = ("restart", "start", "stop", "suspend", "resume")
@@ -223,3 +224,13 @@ def test_what_cannot_be_recorded_is_not_done(kept: Kept) -> None:
 def test_an_order_names_who_triggered_the_run() -> None:
     assert request_from(context(user="ada"), "reason", True) == Request("ada", "reason", "run-1", True, T0)
     assert request_from(context(), "reason", False).who == "schedule"
+
+
+def test_no_load_starts_what_a_restored_ledger_may_have_suspended(kept: Kept) -> None:
+    made, runtime = lifecycle(kept, S.RUNNING)
+    made.suspend(PERSON)
+    runtime.did.clear()
+    kept.client.objects.clear()  # type: ignore[attr-defined]
+    with raising(Refused, "does not have", "suspend", "Nothing was started or stopped", "Fix: trigger"):
+        made.ensure("r", ProcessStatus("p", S.STOPPED))
+    assert runtime.did == []

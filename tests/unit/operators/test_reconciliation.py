@@ -20,6 +20,8 @@ from sluice.clients.known_tables import KnownTables
 from sluice.clients.lake.catalog import ancestors
 from sluice.clients.ledger import History
 from sluice.clients.objects import Entry
+from sluice.hooks import ledger_marks
+from sluice.hooks.ledger_marks import LedgerMarks
 from sluice.model.spec.ledger import PROOF, history_key, run_key
 from sluice.model.spec.stream import Supervision
 from sluice.model.verification.change_plan import change_id
@@ -38,6 +40,7 @@ from sluice.operators.reconciliation import (
 from tests.support import lake as lakes
 from tests.support.memory_s3 import MemoryS3
 from tests.support.steps import carried_out, given
+from tests.support.variables import Variables
 
 BATCH = 4
 
@@ -637,17 +640,62 @@ def test_a_stream_that_a_person_gives_a_new_table_name_begins_anew(
         world.run(kind)
 
 
-def test_a_ledger_that_was_emptied_is_found_once_and_all_of_the_table_is_verified(world: World) -> None:
-    """A table tells when it was created: one that has just begun is not in the ledger yet."""
+def test_a_ledger_that_was_emptied_is_found_once_and_all_of_the_table_is_verified(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Airflow's database was, too. A table tells when it was created: one that has just begun is not in the
+    ledger yet."""
+
+    def empty() -> None:
+        world.memory.objects.clear()
+        monkeypatch.setattr(ledger_marks, "Variable", Variables())
+
     created = {CREATED_AT: str(round(world.now * 1000))}
     with world.lake.catalog.load_table(lakes.TABLE).transaction() as transaction:
         transaction.set_properties(created)
     world.run()
-    world.memory.objects.clear()
+    empty()
     world.run()
-    world.memory.objects.clear()
+    empty()
     world.now += 2 * 3600
     assert "Ledger lost" in world.finds(FindingName.LEDGER_LOST, run_id="red")
     world.finds(FindingName.LEDGER_LOST, run_id="red")
     for kind in STEPS:
         world.run(kind)
+
+
+def test_a_ledger_that_was_restored_is_found_once_and_all_of_the_table_is_verified(world: World) -> None:
+    world.run()
+    yesterday = dict(world.memory.objects)
+    world.batch()
+    world.run()
+    assert world.run(run_id="today")["files"] == 0
+    world.memory.objects = dict(yesterday)
+    text = world.finds(FindingName.LEDGER_LOST, run_id="red")
+    assert "history/reconciled_table/" in text
+    assert "restored" in text
+    # A run that is cleared stays red; the next one begins at what was verified.
+    world.finds(FindingName.LEDGER_LOST, run_id="red")
+    assert world.run()["files"] == 0
+
+
+def test_a_ledger_without_todays_proofs_is_found_once(world: World) -> None:
+    world.run()
+    yesterday = dict(world.memory.objects)
+    key = history_key(PROOF, datetime.now(UTC), "load")
+    world.history.put(key, {"run_id": "r", "ends": {"0": world.end}})
+    LedgerMarks(world.history).leave(PROOF, key)
+    world.run()
+    newest = {place: body for place, body in world.memory.objects.items() if place[1].endswith("-run.json")}
+    world.memory.objects = yesterday | newest
+    assert key in world.finds(FindingName.LEDGER_LOST)
+    world.run()
+
+
+def test_a_catalog_and_a_ledger_from_before_the_first_load_are_no_new_stream(world: World) -> None:
+    world.run()
+    world.memory.objects.clear()
+    emptied(world)
+    assert "Ledger lost" in world.finds(FindingName.LEDGER_LOST, run_id="red")
+    world.finds(FindingName.LEDGER_LOST, run_id="red")
+    assert "nothing was loaded yet" in str(world.run())

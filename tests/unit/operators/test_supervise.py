@@ -506,6 +506,33 @@ def test_stop_suspends_the_component_until_start(world: World) -> None:
     assert world.happened[-3:] == ["resume", "start", "recovered"]
 
 
+def test_a_suspension_that_a_restored_ledger_forgot_is_not_ended(world: World) -> None:
+    before = dict(world.memory.objects)
+    world.supervise(user="ada", action="stop", reason="new feed")
+    world.memory.objects = dict(before)
+    for _ in range(2):
+        world.red("SLU-105", "suspend", "action start or stop", "Ledger lost")
+    assert "start" not in world.did
+    world.supervise(user="ada", action="stop", reason="still")
+    assert world.supervise() == "suspended"
+    world.memory.objects = dict(before)
+    world.supervise(user="ada", action="start")
+    assert world.did[-1] == "start"
+    # As any that ended: a person has decided.
+    world.process = replace(world.process, state=S.EXITED, pid=None)
+    assert world.supervise() == "down"
+
+
+def test_a_resumption_that_a_restored_ledger_forgot_stops_nothing(world: World) -> None:
+    world.supervise(user="ada", action="stop")
+    before = dict(world.memory.objects)
+    world.supervise(user="ada", action="start")
+    world.memory.objects = dict(before)
+    did = list(world.did)
+    world.red("SLU-105", "resume", "Ledger lost")
+    assert (world.did, world.process.state) == (did, S.RUNNING)
+
+
 @pytest.mark.parametrize("state", [S.RUNNING, S.BACKOFF])
 def test_what_runs_though_it_is_suspended_is_stopped_again(world: World, state: S) -> None:
     """A start was under way, or a backup of the cluster from before the stop was restored."""

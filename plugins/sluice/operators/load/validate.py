@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.hooks import failures
 from sluice.hooks import load_plan as plans
+from sluice.hooks.ledger_marks import LedgerMarks
 from sluice.hooks.verified import VerifiedSources
 from sluice.model.error_codes import ErrorCode
 from sluice.model.messages import summarize
@@ -212,7 +213,9 @@ class ValidateOperator(QuarantineOperator):
                 "published": proof["published"],
                 "quarantined": proof["quarantined"],
             }
-            self.ledger.put(history_key(PROOF, at, "load"), record)
+            key = history_key(PROOF, at, "load")
+            self.ledger.put(key, record)
+            LedgerMarks(self.ledger).leave(PROOF, key)
 
     def _rows(self, sources: list[Document]) -> list[int]:
         """Of each source, the objects' counted; 0 of a feed, which has none."""
