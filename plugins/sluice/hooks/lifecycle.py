@@ -161,8 +161,8 @@ class Lifecycle:
         lost = LedgerMarks(self.history).lost(REQUESTS)
         if lost is not None:
             raise Refused(
-                f"the ledger does not have {lost} any more: it was restored to an earlier state, so it is not "
-                f"known whether the {self.component.name} of {self.spec.name} is suspended. Nothing was "
+                f"the ledger does not have {lost} any more: it was restored to an earlier state. So it is "
+                f"not known whether the {self.component.name} of {self.spec.name} is suspended. Nothing was "
                 f"started or stopped. Fix: trigger {self.spec.name}_stream with action start or stop "
                 "(docs/operating.md, Ledger lost)",
                 ErrorCode.DOCUMENT_NOT_FOUND,

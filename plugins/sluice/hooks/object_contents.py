@@ -152,10 +152,9 @@ class ObjectContents:
         """Number and contents of the key's document; 0, and the bucket's versions of it, without one."""
         if self.verified.lineage is None:
             return 0, ()
-        prefix = contents_prefix(self.verified.lineage, object_id(version))
-        for key in self.ledger.keys(prefix, limit=1):
-            document = self.ledger.require(key, "produce")
-            return contents_number(key), tuple(Content(**one) for one in document["contents"])
+        number, contents = newest_contents(self.ledger, self.verified.lineage, object_id(version))
+        if number:
+            return number, contents
         if version.key in self.single:
             return 0, ()
         found = [one for one, _ in self.bucket.versions(version.key) if one.key == version.key]
@@ -211,6 +210,14 @@ class ObjectContents:
         }
         key = contents_key(lineage, object_id(version), found.number + 1)
         return self.ledger.put(key, document) == document
+
+
+def newest_contents(ledger: Ledger, lineage: str, object_id: str) -> tuple[int, tuple[Content, ...]]:
+    """Number and contents of an object's document; 0, and none, without one."""
+    for key in ledger.keys(contents_prefix(lineage, object_id), limit=1):
+        document = ledger.require(key, "produce")
+        return contents_number(key), tuple(Content(**one) for one in document["contents"])
+    return 0, ()
 
 
 def object_id(version: ObjectVersion) -> str:

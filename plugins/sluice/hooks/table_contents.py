@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from sluice.clients.errors import Refused
+from sluice.hooks.on_purpose import Exchanged, OnPurpose
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.ledger import Document
 from sluice.model.verification.findings import Finding, FindingName
@@ -26,11 +27,11 @@ from sluice.model.verification.ranges import OffsetRanges
 from sluice.model.verification.rejection import MIN_MALFORMED, Share
 
 if TYPE_CHECKING:
-    from mypy_boto3_s3 import S3Client
     from pyiceberg.table import Table
 
     from sluice.clients.lake.catalog import Lake
     from sluice.clients.lake.table_diff import TableDiff
+    from sluice.clients.ledger import Ledger
 
 DAMAGED = frozenset({ErrorCode.CORRUPT_OBJECT, ErrorCode.LAKE_FILE_MISSING})
 
@@ -61,7 +62,8 @@ class Base:
 class Verified:
     """The state of ``table`` that a run verified: manifest lists of the tables, offsets in each. ``files``,
     ``read``, ``manifests``: what it cost. ``malformed``: number of records that were rejected so far, and not
-    on purpose. ``base``: of the malformed records that no run has judged yet; None: the run before."""
+    on purpose; of those that say that they are there ``on_purpose``, the unplanned ones are. ``base``: of the
+    malformed records that no run has judged yet; None: the run before."""
 
     table: str
     table_uuid: str
@@ -75,6 +77,7 @@ class Verified:
     read: int = 0
     manifests: int = 0
     malformed: int = 0
+    on_purpose: OnPurpose = field(default_factory=OnPurpose)
     base: Base | None = None
 
     @property
@@ -118,6 +121,7 @@ class Verified:
             OffsetRanges.from_json(document["present"]),
             OffsetRanges.from_json(document["quarantined"]),
             malformed=document["malformed"],
+            on_purpose=OnPurpose(**document["on_purpose"]),
             base=Base.from_json(document["base"]) if document.get("base") else None,
         )
 
@@ -139,8 +143,8 @@ def kept(table: Table, manifest_list: str | None) -> str | None:
 class TableContents:
     """The stream's ``table`` and its ``quarantine`` as they are at each :meth:`verify`."""
 
-    def __init__(self, lake: Lake, table: str, quarantine: str, s3: S3Client) -> None:
-        self.lake, self.table, self.quarantine, self.s3 = lake, table, quarantine, s3
+    def __init__(self, lake: Lake, table: str, quarantine: str, ledger: Ledger) -> None:
+        self.lake, self.table, self.quarantine, self.ledger = lake, table, quarantine, ledger
 
     def earlier(self, document: Document | None, warn: Callable[..., Any]) -> Verified | None:
         """An earlier run's state, which the history of ``main`` is compared with; None if it is of another
@@ -193,7 +197,7 @@ class TableContents:
         found = self._history(table, earlier, at.ends)
         if {one.name for one in found} & {FindingName.TABLE_RESTORED, FindingName.MAIN_MOVED}:
             before = None
-        quarantine, quarantine_list, changed = self._quarantined(before)
+        quarantine, on_purpose, quarantine_list, changed = self._quarantined(before)
         diff = table_diff.diff(table, before.manifest_list if before else None)
         if diff is None:
             raise RuntimeError(f"{self.table}: no snapshot, and it had one")
@@ -218,7 +222,8 @@ class TableContents:
             len(diff.added) + len(diff.removed),
             read + changed,
             diff.manifests,
-            at.malformed,
+            at.malformed + on_purpose.unplanned,
+            on_purpose,
         )
         return found, now
 
@@ -279,25 +284,30 @@ class TableContents:
         come = Contents.of(by_metadata, table_diff.read_columns(table, unknown), quarantined)
         return advance(verified, removed, come), len(to_read) + len(unknown)
 
-    def _quarantined(self, before: Verified | None) -> tuple[Contents, str | None, int]:
-        """The rejected records' offsets, the manifest list, and how many files were read."""
+    def _quarantined(self, before: Verified | None) -> tuple[Contents, OnPurpose, str | None, int]:
+        """The rejected records' offsets, those of them that are there on purpose, the manifest list, and how
+        many files were read."""
         from pyiceberg.expressions import EqualTo
 
         from sluice.clients.lake import table_diff
 
         if self.lake.location(self.quarantine) is None:
-            return Contents(), None, 0
+            return Contents(), OnPurpose(), None, 0
         table = self.lake.table(self.quarantine)
         diff = table_diff.diff(table, before.quarantine_list if before else None)
         if diff is None:
-            return Contents(), None, 0
+            return Contents(), OnPurpose(), None, 0
         rows = EqualTo("stage", "consumer")
+        added = [one.file for one in diff.added]
         gone = Contents.of([], table_diff.read_columns(table, diff.removed, rows), EMPTY)
-        come = Contents.of([], table_diff.read_columns(table, [f.file for f in diff.added], rows), EMPTY)
+        come = Contents.of([], table_diff.read_columns(table, added, rows), EMPTY)
         # A base without the quarantine's list has none of its offsets.
-        verified = before.quarantined if before and before.quarantine_list else EMPTY
+        base = before if before and before.quarantine_list else None
+        verified = base.quarantined if base else EMPTY
         contents = advance(verified, gone.present, come)
-        return contents, diff.manifest_list, len(diff.removed) + len(diff.added)
+        exchanged = Exchanged.of(table, diff.removed, added, verified)
+        on_purpose = (base.on_purpose if base else OnPurpose()).advance(self.ledger, exchanged)
+        return contents, on_purpose, diff.manifest_list, len(diff.removed) + len(diff.added)
 
     def _removed(self, table: Table) -> OffsetRanges:
         """The offsets that changes took out on purpose; one GET if there are any."""
@@ -305,4 +315,4 @@ class TableContents:
         from sluice.clients.s3 import removed_by
 
         # Of the state whose files are compared: a change may be published meanwhile.
-        return removed_by(self.s3, published_changes(table)).removed
+        return removed_by(self.ledger.client, published_changes(table)).removed

@@ -12,8 +12,10 @@ from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
 from sluice.hooks import change_plans
 from sluice.hooks.failures import final_failures
 from sluice.hooks.ledger_marks import LedgerMarks
+from sluice.hooks.on_purpose import WAITS, waiting
 from sluice.hooks.table_contents import Base, TableContents, Verified
 from sluice.model.error_codes import ErrorCode
+from sluice.model.messages import summarize
 from sluice.model.spec.ledger import PROOF, VERIFIED_TABLE, Document, run_key
 from sluice.model.spec.maintenance import for_each_table
 from sluice.model.verification.findings import (
@@ -224,7 +226,22 @@ class VerifyTableOperator(ReconciliationOperator):
             f"{found[1]} were rejected since {found[0]}, max_rejected_percent is {limit}; their reasons are "
             f"in {self.spec.quarantine_table}"
         )
+        before = earlier.on_purpose.unplanned if earlier else 0
+        if unplanned := verified.on_purpose.unplanned - before:
+            message += (
+                f"; {unplanned} of them have keys of sources that no load planned so: another producer sends "
+                "them, or the ledger lost the plans"
+            )
         return [Finding(FindingName.RECORDS_REJECTED, message)]
+
+    def _waiting(self, verified: Verified, now: datetime) -> list[Finding]:
+        """Versions that were loaded to replace earlier ones, and have not."""
+        lake, withheld = self.platform_hook.lake, verified.on_purpose.withheld
+        found = waiting(self.ledger, lake, self.spec.table, withheld, now)
+        hours = f"for more than {WAITS.total_seconds() / 3600:g} hours"
+        whole = f"{len(found)} versions wait {hours} for action replace: {'; '.join(found)}"
+        shown = f"{len(found)} versions wait {hours} for action replace: {summarize(found)}"
+        return [Finding(FindingName.WITHHELD_WAITING, shown, whole)] if found else []
 
     def work(self, context: Context) -> dict[str, Any]:
         return self._verify(context, 0)
@@ -247,7 +264,7 @@ class VerifyTableOperator(ReconciliationOperator):
             self.report(found, what)
             self.log.info("%s: %s", self.spec.table, NOTHING)
             return {"result": NOTHING}
-        contents = TableContents(lake, self.spec.table, self.spec.quarantine_table, self.ledger.client)
+        contents = TableContents(lake, self.spec.table, self.spec.quarantine_table, self.ledger)
         earlier = contents.earlier(history.latest(VERIFIED), self.log.warning)
         is_full = context["params"].get("full") or forgotten
         before = contents.usable(earlier, self.log.warning) if earlier and not is_full else None
@@ -264,11 +281,12 @@ class VerifyTableOperator(ReconciliationOperator):
                 timeout=pause + BACKSTOP,
             )
         found = [self._with_change(one) for one in found]
+        now = datetime.now(UTC)
         found += self._rejected(verified, earlier) if verified else []
-        is_verified = {finding.name for finding in found} <= ONCE
+        found += self._waiting(verified, now) if verified else []
+        is_verified = {finding.name for finding in found} <= ONCE | {FindingName.WITHHELD_WAITING}
         found = self.found_once(context, found)
         if verified is not None and is_verified:
-            now = datetime.now(UTC)
             key = history.record_run(VERIFIED, verified.counted(earlier, now).to_document(), now)
             self._told(forgotten)
             LedgerMarks(self.ledger).replace(VERIFIED, key)

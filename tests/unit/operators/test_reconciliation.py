@@ -87,8 +87,10 @@ class World:
                 ],
             )
 
-    def rejecting(self, malformed: int, on_purpose: int = 0) -> None:
-        """A batch that has nothing but these."""
+    def rejecting(
+        self, malformed: int, on_purpose: int = 0, reason: str = "r", source: str | None = None
+    ) -> None:
+        """A batch that has nothing but these; ``reason`` and ``source`` are of all of them."""
         count, start = malformed + on_purpose, self.end
         self.end += count
         before = {"rejected": str(self.rejected), "malformed": str(self.malformed), "rejected-by": ""}
@@ -105,8 +107,9 @@ class World:
         row = {
             **dict.fromkeys(lakes.BAD_ROWS.names),
             "stage": "consumer",
-            "reason": "r",
+            "reason": reason,
             "_kafka_partition": 0,
+            "_source_id": source,
         }
         rows = [{**row, "_kafka_offset": start + number} for number in range(count)]
         lakes.quarantine(self.lake, rows, {f"sluice.{key}": value for key, value in after.items()})

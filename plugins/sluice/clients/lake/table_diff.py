@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -103,21 +103,27 @@ def _live(io: FileIO, manifests: Iterable[ManifestFile]) -> dict[str, AddedFile]
 def read_columns(
     table: Table, data_files: Iterable[DataFile], rows: BooleanExpression = ALWAYS
 ) -> dict[int, Any]:
-    """Partition -> all offsets of ``rows`` in these files, repeated ones too. Raises Refused with
-    CORRUPT_OBJECT or LAKE_FILE_MISSING."""
-    tasks = [FileScanTask(one) for one in data_files]
+    """Partition -> all offsets of ``rows`` in these files, repeated ones too. Raises as :func:`read`."""
     found: dict[int, list[int]] = {}
+    for batch in read(table, data_files, rows, (files.PARTITION, files.OFFSET)):
+        partitions, offsets = (batch.column(name).to_pylist() for name in (files.PARTITION, files.OFFSET))
+        for partition, offset in zip(partitions, offsets, strict=True):
+            found.setdefault(partition, []).append(offset)
+    return found
+
+
+def read(
+    table: Table, data_files: Iterable[DataFile], rows: BooleanExpression, columns: tuple[str, ...]
+) -> Iterator[pa.RecordBatch]:
+    """Columns of ``rows`` in these files. Raises Refused with CORRUPT_OBJECT or LAKE_FILE_MISSING."""
+    tasks = [FileScanTask(one) for one in data_files]
     if not tasks:
-        return {}
+        return
     try:
-        for batch in files.read(table, rows, (files.PARTITION, files.OFFSET), tasks=tasks):
-            partitions, offsets = (batch.column(name).to_pylist() for name in (files.PARTITION, files.OFFSET))
-            for partition, offset in zip(partitions, offsets, strict=True):
-                found.setdefault(partition, []).append(offset)
+        yield from files.read(table, rows, columns, tasks=tasks)
     except pa.ArrowInvalid as error:
         names = ", ".join(task.file.file_path for task in tasks[:NAMED])
         raise _damaged(f"one of {len(tasks)} data files ({names})", str(error)) from error
-    return found
 
 
 def stats_of(table: Table, data_files: Iterable[DataFile]) -> list[FileStats]:

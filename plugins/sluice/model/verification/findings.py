@@ -40,6 +40,7 @@ class FindingName(StrEnum):
     OFFSETS_UNEXPECTED = "offsets-unexpected"
     OFFSETS_IN_BOTH = "offsets-in-both"
     RECORDS_REJECTED = "records-rejected"
+    WITHHELD_WAITING = "withheld-waiting"
     METADATA_DAMAGED = "metadata-damaged"
     FILE_DAMAGED = "file-damaged"
 

@@ -6,6 +6,8 @@ import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from airflow.sdk.exceptions import AirflowSkipException
+
 from sluice.clients import run_documents
 from sluice.hooks import load_plan as plans
 from sluice.hooks.failures import failed
@@ -38,9 +40,9 @@ def partition_key(plan: Document) -> str | None:
 class EmitAssetEventOperator(StreamOperator):
     """Emit an event of ``asset``; its extra has the counts and the address of the newest proof. Of
     ``interval``, if given, the same with the load's partition key. Raises Missing without a proof, and fails
-    if the table does not have any more what it proves."""
+    if the table does not have any more what it proves. Skipped if all of the load's rows are withheld."""
 
-    does = "emits an event of the stream's asset that names the proof"
+    does = "emits an event of the stream's asset that names the proof; skipped if all rows are withheld"
     fails_if = "there is no proof, or the table does not have any more what it proves"
 
     def __init__(self, *, asset: Asset, interval: Asset | None = None, **kwargs: Any) -> None:
@@ -54,6 +56,13 @@ class EmitAssetEventOperator(StreamOperator):
         self.tables.check(self.spec.table, self.spec.quarantine_table)
         key, found = self.newest_proof(load)
         self._check_current(load, found)
+        if found["withheld"] and not found["published"]:
+            # A task that succeeds has an event of each of its assets.
+            raise AirflowSkipException(
+                f"withheld, not announced: the table has none of the load's {found['withheld']} rows until "
+                f"action replace of {self.stream}_change. Fix: trigger the load after that with its objects, "
+                "withhold and verify_again"
+            )
         proof = short(found, self.ledger.uri(key))
         events = context["outlet_events"]
         events[self.asset].extra = proof

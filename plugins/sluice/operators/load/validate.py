@@ -152,7 +152,8 @@ class ValidateOperator(QuarantineOperator):
             limit=float(context["params"].get("max_quarantined_percent", 0)),
             verified_before=plan.get("verified_before", {"count": 0}),
             reverted=len(plan.get("reverted", [])),
-            withheld=sum(map(len, load.withheld.values())),
+            # Any producer can send such keys: of other sources they are rejected rows.
+            withheld=sum(len(load.withheld.get(s["source_id"], ())) for s in sources if s.get("withheld")),
             removed=sent.intersect(removed.single_offsets),
             uploaded_again=plan.get("uploaded_again", []),
         )

@@ -6,12 +6,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.sdk.exceptions import AirflowSkipException
 from airflow.sdk.execution_time.context import OutletEventAccessors
 from airflow.sdk.execution_time.task_runner import _serialize_outlet_events
 
 from sluice.assets import loaded, loaded_interval
 from sluice.model.spec.ledger import run_key
 from sluice.operators.load.asset_event import EmitAssetEventOperator, partition_key
+from tests.support.raising import raising
 from tests.support.steps import NewTables, given, ledger
 
 GENERATED = {"source_id": "g", "kind": "generated", "parameters": {"start_time": "2026-11-21T12:00:00+02:00"}}
@@ -32,11 +34,12 @@ def test_the_key_is_the_begin_of_what_the_load_is_of(plan: dict[str, Any], key: 
     assert partition_key(plan) == key
 
 
-def emitted(stream: str, plan: dict[str, Any], **assets: Any) -> list[dict[str, Any]]:
-    """The events as the task sends them to Airflow."""
+def emitted(stream: str, plan: dict[str, Any], withheld: int = 0, **assets: Any) -> list[dict[str, Any]]:
+    """The events as the task sends them to Airflow; all of the load's rows are ``withheld``, if any."""
     made = ledger(stream)
     made.put(run_key("r", "plan"), plan)
-    proof = {"published": 1, "status": "passed", "snapshot_id": 1, "at": "2026-01-01"}
+    counts = {"published": not withheld, "withheld": withheld}
+    proof = {**counts, "status": "passed", "snapshot_id": 1, "at": "2026-01-01"}
     about = {"table_uuid": "u", "ranges": {"0": [[0, 5]]}}
     made.put(run_key("r", "proof"), {**proof, **about, "sources": [], "verified_before": {"count": 0}})
     task = EmitAssetEventOperator(task_id="emit_asset_event", stream=stream, **assets)
@@ -63,3 +66,9 @@ def test_an_interval_has_an_event_of_its_own_and_the_loads_starts_the_others() -
 def test_a_load_of_files_has_one_event() -> None:
     (event,) = emitted("nyc_taxi", {"params": {}, "sources": []}, asset=loaded("nyc_taxi"))
     assert "partition_key" not in event
+
+
+def test_a_load_whose_rows_are_all_withheld_is_announced_by_no_event() -> None:
+    """Readers would look for rows that the table does not have."""
+    with raising(AirflowSkipException, "5 rows", "withheld", "replace"):
+        emitted("nyc_taxi", {"params": {}, "sources": []}, 5, asset=loaded("nyc_taxi"))

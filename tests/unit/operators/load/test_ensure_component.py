@@ -20,6 +20,7 @@ class Process:
 
     def __init__(self, state: ProcessState, suspended: dict[str, Any] | None = None) -> None:
         self.state, self.suspend = state, suspended
+        self.stream = "isp_hits.queries"
         self.started: list[str] = []
         self.recorded: list[tuple[str, dict[str, Any]]] = []
 

@@ -28,6 +28,7 @@ class World:
 
     def __init__(self, state: ProcessState = ProcessState.EXITED) -> None:
         self.ledger = ledger("wiki_changes")
+        self.stream = "wiki_changes.producer"
         self.offsets = {0: 5, 1: 0}
         self.state = state
         self.suspend: dict[str, Any] | None = None

@@ -44,6 +44,11 @@ class Load:
         }
         sent(self.ledger, names, {"0": [0, 10]})
 
+    def withhold(self) -> None:
+        """As a load with ``withhold`` plans it."""
+        self.s3.objects.clear()
+        sent(self.ledger, {**self.names, "withheld": True}, {"0": [0, 10]})
+
     def bucket(self, name: str) -> Load:
         return self
 
@@ -118,12 +123,22 @@ def test_a_repeat_is_no_row_of_its_own(load: Load) -> None:
 
 
 def test_withheld_rows_are_good_and_count_once(load: Load) -> None:
+    load.withhold()
     load.quarantine([*range(10), 9], reason=WITHHELD_REASON)
     found = load.validate(limit=0)
     assert (found["published"], found["quarantined"], found["withheld"]) == (0, 10, 10)
 
 
+def test_rows_that_are_withheld_and_were_not_planned_so_count_towards_the_limit(load: Load) -> None:
+    """Another producer's: any may send such a key."""
+    lakes.append(load.lake, span(0, 8))
+    load.quarantine([8, 9], reason=WITHHELD_REASON)
+    with raising(AirflowFailException, "quarantine: 2 of 10 rows", "20.00 %"):
+        load.validate(limit=9)
+
+
 def test_a_bad_row_among_withheld_ones_counts_towards_the_limit(load: Load) -> None:
+    load.withhold()
     load.quarantine(list(range(9)), reason=WITHHELD_REASON)
     load.quarantine([9])
     with raising(AirflowFailException, "quarantine: 1 of 10 rows", "10.00 %"):

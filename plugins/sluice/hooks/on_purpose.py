@@ -1,0 +1,116 @@
+"""Which records are in quarantine on purpose: those that the ledger says were planned so.
+
+A record's key says that it is withheld, or of which row it is a copy; but any producer may send such a key,
+and the consumer asks no ledger. So the plan of each source is asked for once, when its first records come.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from sluice.hooks.object_contents import newest_contents
+from sluice.hooks.verified import VerifiedSources
+from sluice.model.spec.ledger import planned_key
+from sluice.model.verification.quarantine import ON_PURPOSE, WITHHELD
+from sluice.model.verification.sources import source_id
+
+if TYPE_CHECKING:
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.table import Table
+
+    from sluice.clients.lake.catalog import Lake
+    from sluice.clients.ledger import Ledger
+    from sluice.model.spec.ledger import Document
+    from sluice.model.verification.ranges import OffsetRanges
+
+# A version that was loaded with `withhold` waits no longer than this for its replace unsaid.
+WAITS = timedelta(hours=24)
+
+
+@dataclass(frozen=True)
+class OnPurpose:
+    """``unplanned``: number of records so far that say that they are withheld, or copies, and whose sources
+    no load planned so; ``withheld``: source id -> number of its records that are withheld now."""
+
+    unplanned: int = 0
+    withheld: Mapping[str, int] = field(default_factory=dict)
+
+    def advance(self, ledger: Ledger, exchanged: Exchanged) -> OnPurpose:
+        """A GET for each source of new records, but for those that are withheld already."""
+        from sluice.io.s3 import at_once
+
+        names = sorted({source for source, _ in exchanged.new} - self.withheld.keys())
+        found = dict(zip(names, at_once(names, lambda one: ledger.get(planned_key(one))), strict=True))
+        planned = {source for source, document in found.items() if document is not None}
+        to_withhold = {source for source in planned if (found[source] or {}).get("withheld")}
+        known = self.withheld.keys() | planned, self.withheld.keys() | to_withhold
+        unplanned = sum(
+            n for (source, is_withheld), n in exchanged.new.items() if source not in known[is_withheld]
+        )
+        now = {source: self.withheld.get(source, 0) + exchanged.withheld[source] for source in known[True]}
+        return OnPurpose(
+            self.unplanned + unplanned, {source: n for source, n in sorted(now.items()) if n > 0}
+        )
+
+
+@dataclass(frozen=True)
+class Exchanged:
+    """Records of a quarantine that say that they are there on purpose. ``new``: (source id, whether withheld)
+    -> number of those that came; ``withheld``: by how many more of a source are withheld now."""
+
+    new: Counter[tuple[str, bool]]
+    withheld: Counter[str]
+
+    @classmethod
+    def of(
+        cls, table: Table, removed: Sequence[DataFile], added: Sequence[DataFile], known: OffsetRanges
+    ) -> Exchanged:
+        """``known``: the offsets that were there before: a rewrite adds them again."""
+        new, withheld = Counter[tuple[str, bool]](), Counter[str]()
+        for sign, files in ((-1, removed), (1, added)):
+            for partition, offset, source, is_withheld in _rows(table, files):
+                withheld[source] += sign * is_withheld
+                new[source, is_withheld] += sign > 0 and offset not in known[partition]
+        return cls(+new, withheld)
+
+
+def _rows(table: Table, data_files: Sequence[DataFile]) -> Iterable[tuple[int, int, str, bool]]:
+    from pyiceberg.expressions import And, EqualTo, Or, StartsWith
+
+    from sluice.clients.lake import files, table_diff
+
+    chosen = And(EqualTo("stage", "consumer"), Or(*(StartsWith("reason", one) for one in ON_PURPOSE)))
+    columns = (files.PARTITION, files.OFFSET, files.SOURCE, "reason")
+    for batch in table_diff.read(table, data_files, chosen, columns):
+        for partition, offset, source, reason in zip(
+            *(batch[name].to_pylist() for name in columns), strict=True
+        ):
+            yield partition, offset, source or "", reason.startswith(WITHHELD)
+
+
+def waiting(ledger: Ledger, lake: Lake, table: str, withheld: Mapping[str, int], now: datetime) -> list[str]:
+    """The versions that are withheld for more than WAITS, by what their plans and the changes say."""
+    verified = VerifiedSources(ledger, lake, table) if withheld else None
+    found = []
+    for source, count in withheld.items():
+        plan = ledger.get(planned_key(source))
+        if verified is None or plan is None or now - datetime.fromisoformat(plan["at"]) <= WAITS:
+            continue
+        if not _is_done(ledger, verified, plan):
+            name = f"s3://{plan['bucket']}/{plan['key']} version {plan['version_id'] or plan['etag']}"
+            found.append(f"{name} (load {plan['run_id']}): {count} records")
+    return found
+
+
+def _is_done(ledger: Ledger, verified: VerifiedSources, plan: Document) -> bool:
+    """Whether a change took out the source, or the other contents of its key: what is left are copies."""
+    if plan["source_id"] in verified.reverted:
+        return True
+    key = source_id(plan["bucket"], plan["key"], "")
+    _, contents = newest_contents(ledger, verified.lineage, key) if verified.lineage else (0, ())
+    others = {one.source_id for one in contents} - {plan["source_id"]}
+    return bool(others) and others <= verified.reverted
