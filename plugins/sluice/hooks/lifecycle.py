@@ -120,7 +120,8 @@ class Lifecycle:
         """Stop the process, gracefully first, and keep it stopped until it is resumed."""
         suspended = self.history.suspended()
         if suspended is None or suspended.get("run") != request.run:
-            self._record("suspend", request)
+            self.history.record("suspend", request.document(), datetime.now(UTC))
+            self._mark("suspend")
         return self.stop(request)
 
     def stop(self, request: Request) -> ActionResult:
@@ -148,11 +149,12 @@ class Lifecycle:
         """End the suspension; False if there was none. Restarts and rejected records before it do not count
         any more."""
         was_suspended = self.history.suspended() is not None
-        self._record("resume", request)
+        self.history.record("resume", request.document(), datetime.now(UTC))
+        self._mark("resume")
         return was_suspended
 
-    def _record(self, kind: str, request: Request) -> None:
-        self.history.record(kind, request.document(), datetime.now(UTC))
+    def _mark(self, kind: str) -> None:
+        """A person's request decides, whatever is lost of those before."""
         for key, _ in self.history.newest_keys(kind, 1):
             LedgerMarks(self.history).replace(REQUESTS, key)
 

@@ -9,14 +9,17 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+import pytest
 from airflow.sdk import Asset
 from pyiceberg.manifest import ManifestFile
 
+from sluice.hooks import ledger_marks
 from sluice.hooks import load_plan as plans
 from sluice.model.spec.ledger import run_key
 from sluice.operators.load.asset_event import EmitAssetEventOperator
 from tests.support.loads import Loads
 from tests.support.steps import NewTables, given
+from tests.support.variables import Variables
 
 OBJECTS = 3_000
 
@@ -42,12 +45,15 @@ def test_a_load_asks_as_much_with_many_objects_behind_it_as_with_few(tmp_path: P
     assert asked[0].total() <= 25
 
 
-def test_a_source_costs_ten_requests_in_all_tasks_together(tmp_path: Path) -> None:
+def test_a_source_costs_ten_requests_in_all_tasks_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What is known of its key, its content; its header, its plan; before it is sent what is known of its key
     by then, and its plan (3); its record as sent, its rows, its record as verified; of the job: none here."""
     asked = []
     for sources in (11, 22):
         (folder := tmp_path / str(sources)).mkdir()
+        monkeypatch.setattr(ledger_marks, "Variable", Variables())
         loads = Loads(folder)
         for number in range(sources):
             loads.upload(f"new-{number}")
