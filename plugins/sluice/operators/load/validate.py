@@ -216,7 +216,11 @@ class ValidateOperator(QuarantineOperator):
             }
             key = history_key(PROOF, at, "load")
             self.ledger.put(key, record)
-            LedgerMarks(self.ledger).leave(PROOF, key)
+            self.mark(key)
+
+    def mark(self, key: str) -> None:
+        """Leave in Airflow's database that the ledger has the record of a proof."""
+        LedgerMarks(self.ledger).leave(PROOF, key)
 
     def _rows(self, sources: list[Document]) -> list[int]:
         """Of each source, the objects' counted; 0 of a feed, which has none."""
