@@ -135,7 +135,12 @@ def test_what_is_no_event_goes_to_quarantine_and_the_batch_is_exact(wiki: Wiki) 
     wiki.put(mixed)
     wiki.run(wiki.owner())
     wiki.assert_all_of_it(len(mixed))
-    assert set(wiki.reasons()) == {"not JSON", "not JSON: it is empty", "no server_name", "timestamp is before 2001"}
+    assert set(wiki.reasons()) == {
+        "not JSON",
+        "not JSON: it is empty",
+        "no server_name",
+        "timestamp is before 2001",
+    }
     assert len(wiki.record_offsets()) == len(good)
 
 

@@ -117,8 +117,8 @@ class Services:
         """PostgreSQL with the catalog's database and users. Returns what opens a superuser's connection."""
         context = self.stack.context
         postgres.prepare(context, print)
-        # Each query's session has a catalog of its own, which Spark does not close: two connections of each of
-        # the hundreds of queries that the tests run in one process.
+        # Each query's session has a catalog of its own, which Spark does not close: two connections of each
+        # of the hundreds of queries that the tests run in one process.
         program = postgres.program(context, postgres.installation(context), max_connections="500")
         self._start(program, lambda: postgres.probe(context))
         postgres.provision(context)

@@ -100,7 +100,9 @@ def test_a_step_over_a_table_of_another_program_is_red(world: World, kind: Any) 
         world.step(kind).execute(given(run_id="r", params={"action": "replay"}))
 
 
-def test_a_quarantine_that_never_had_a_record_is_not_lost_though_its_metadata_was_recorded(world: World) -> None:
+def test_a_quarantine_that_never_had_a_record_is_not_lost_though_its_metadata_was_recorded(
+    world: World,
+) -> None:
     recorded = world.step(RecordMetadataOperator).execute(given(run_id="r"))
     assert lakes.QUARANTINE in recorded
     world.tables.check(lakes.TABLE, lakes.QUARANTINE)
