@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from sluice.hooks.verified import VerifiedSources
 from sluice.model.spec.ledger import planned_key
 from sluice.model.verification.quarantine import ON_PURPOSE, WITHHELD
 from sluice.model.verification.sources import source_id
+from sluice.model.verification.verified_table import OnPurpose
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
@@ -31,30 +32,20 @@ if TYPE_CHECKING:
 WAITS = timedelta(hours=24)
 
 
-@dataclass(frozen=True)
-class OnPurpose:
-    """``unplanned``: number of records so far that say that they are withheld, or copies, and whose sources
-    no load planned so; ``withheld``: source id -> number of its records that are withheld now."""
+def ask_for_plans(before: OnPurpose, ledger: Ledger, exchanged: Exchanged) -> OnPurpose:
+    """With the ``exchanged`` records. A GET for each source of new records, but for those that are withheld already."""
+    from sluice.io.s3 import at_once
 
-    unplanned: int = 0
-    withheld: Mapping[str, int] = field(default_factory=dict)
-
-    def advance(self, ledger: Ledger, exchanged: Exchanged) -> OnPurpose:
-        """A GET for each source of new records, but for those that are withheld already."""
-        from sluice.io.s3 import at_once
-
-        names = sorted({source for source, _ in exchanged.new} - self.withheld.keys())
-        found = dict(zip(names, at_once(names, lambda one: ledger.get(planned_key(one))), strict=True))
-        planned = {source for source, document in found.items() if document is not None}
-        to_withhold = {source for source in planned if (found[source] or {}).get("withheld")}
-        known = self.withheld.keys() | planned, self.withheld.keys() | to_withhold
-        unplanned = sum(
-            n for (source, is_withheld), n in exchanged.new.items() if source not in known[is_withheld]
-        )
-        now = {source: self.withheld.get(source, 0) + exchanged.withheld[source] for source in known[True]}
-        return OnPurpose(
-            self.unplanned + unplanned, {source: n for source, n in sorted(now.items()) if n > 0}
-        )
+    names = sorted({source for source, _ in exchanged.new} - before.withheld.keys())
+    found = dict(zip(names, at_once(names, lambda one: ledger.get(planned_key(one))), strict=True))
+    planned = {source for source, document in found.items() if document is not None}
+    to_withhold = {source for source in planned if (found[source] or {}).get("withheld")}
+    known = before.withheld.keys() | planned, before.withheld.keys() | to_withhold
+    unplanned = sum(
+        n for (source, is_withheld), n in exchanged.new.items() if source not in known[is_withheld]
+    )
+    now = {source: before.withheld.get(source, 0) + exchanged.withheld[source] for source in known[True]}
+    return OnPurpose(before.unplanned + unplanned, {source: n for source, n in sorted(now.items()) if n > 0})
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sluice.clients.kafka_admin import KafkaAdmin
     from sluice.clients.kafka_topics import KafkaTopics
     from sluice.clients.known_tables import KnownTables
+    from sluice.clients.lake.batches import BatchLog
     from sluice.clients.lake.catalog import Lake
     from sluice.clients.ledger import History, Ledger
     from sluice.clients.objects import Bucket
@@ -101,6 +102,14 @@ class PlatformHook(BaseHook):
         from sluice.clients.ledger import Ledger
 
         return Ledger(self.s3, self.platform.lake.ledger, stream)
+
+    def batch_log(self, table: str) -> BatchLog:
+        """Of a stream's table, as it is now."""
+        from sluice.clients.lake.batches import FOLDER, BatchLog
+        from sluice.clients.ledger import Ledger
+
+        found = self.lake.table(table)
+        return BatchLog(found, Ledger(self.s3, found.location(), FOLDER))
 
     def history(self, name: str) -> History:
         """The history ``name`` (``ledger.history_name`` of a component)."""

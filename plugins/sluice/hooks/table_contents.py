@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from sluice.clients.errors import Refused
-from sluice.hooks.on_purpose import Exchanged, OnPurpose
+from sluice.hooks.foreign_files import ForeignFiles
+from sluice.hooks.on_purpose import Exchanged, ask_for_plans
 from sluice.model.error_codes import ErrorCode
+from sluice.model.messages import summarize
 from sluice.model.spec.ledger import Document
 from sluice.model.verification.findings import Finding, FindingName
 from sluice.model.verification.incremental import (
@@ -24,113 +24,18 @@ from sluice.model.verification.incremental import (
 from sluice.model.verification.lineage import covers
 from sluice.model.verification.offsets import EMPTY
 from sluice.model.verification.ranges import OffsetRanges
-from sluice.model.verification.rejection import MIN_MALFORMED, Share
+from sluice.model.verification.rewrites import Rewrites
+from sluice.model.verification.verified_table import OnPurpose, Verified
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
+    from sluice.clients.lake.batches import BatchLog
     from sluice.clients.lake.catalog import Lake
     from sluice.clients.lake.table_diff import TableDiff
     from sluice.clients.ledger import Ledger
 
 DAMAGED = frozenset({ErrorCode.CORRUPT_OBJECT, ErrorCode.LAKE_FILE_MISSING})
-
-
-# Malformed records of runs that have too few by themselves are counted together for so long.
-ADD_UP = timedelta(days=1)
-
-
-@dataclass(frozen=True)
-class Base:
-    """What malformed records are counted from, ``at`` this time: end offsets, and number until then."""
-
-    at: datetime
-    ends: dict[int, int]
-    malformed: int
-
-    def to_json(self) -> Document:
-        ends = {str(partition): end for partition, end in self.ends.items()}
-        return {"at": self.at.isoformat(), "ends": ends, "malformed": self.malformed}
-
-    @classmethod
-    def from_json(cls, document: Document) -> Base:
-        ends = {int(partition): end for partition, end in document["ends"].items()}
-        return cls(datetime.fromisoformat(document["at"]), ends, document["malformed"])
-
-
-@dataclass(frozen=True)
-class Verified:
-    """The state of ``table`` that a run verified: manifest lists of the tables, offsets in each. ``files``,
-    ``read``, ``manifests``: what it cost. ``malformed``: number of records that were rejected so far, and not
-    on purpose; of those that say that they are there ``on_purpose``, the unplanned ones are. ``base``: of the
-    malformed records that no run has judged yet; None: the run before."""
-
-    table: str
-    table_uuid: str
-    snapshot_id: int
-    manifest_list: str
-    quarantine_list: str | None
-    ends: dict[int, int]
-    present: OffsetRanges
-    quarantined: OffsetRanges
-    files: int = 0
-    read: int = 0
-    manifests: int = 0
-    malformed: int = 0
-    on_purpose: OnPurpose = field(default_factory=OnPurpose)
-    base: Base | None = None
-
-    @property
-    def count(self) -> int:
-        return self.present.count + self.quarantined.count
-
-    def quarantined_since(self, earlier: Verified | Base | None) -> int:
-        return self.quarantined.minus(_until(earlier)).count
-
-    def rejected_since(self, earlier: Verified | Base | None) -> Share:
-        """The malformed records that are in quarantine, of those that were published since ``earlier``."""
-        malformed = self.malformed - (earlier.malformed if earlier else 0)
-        # A change may have published some of them.
-        malformed = max(min(malformed, self.quarantined_since(earlier)), 0)
-        return Share(malformed, self.present.minus(_until(earlier)).count + malformed)
-
-    def counted(self, earlier: Verified | None, now: datetime) -> Verified:
-        """With the base of the next run: the one of ``earlier``, until enough were malformed since then to be
-        judged, or a day has passed. Without any since then, later records begin at this state."""
-        here = Base(now, self.ends, self.malformed)
-        base = (earlier.base if earlier else None) or Base(now, {}, 0)
-        malformed = self.rejected_since(base).malformed
-        is_kept = 0 < malformed < MIN_MALFORMED and now - base.at < ADD_UP and covers(self.ends, base.ends)
-        return replace(self, base=base if is_kept else here)
-
-    def to_document(self) -> Document:
-        values = {name: value for name, value in asdict(self).items() if name not in (*_RANGES, "base")}
-        ends = {str(partition): end for partition, end in self.ends.items()}
-        ranges = {name: getattr(self, name).to_json() for name in _RANGES}
-        return {**values, "ends": ends, **ranges, "base": self.base and self.base.to_json()}
-
-    @classmethod
-    def from_document(cls, document: Document) -> Verified:
-        return cls(
-            document["table"],
-            document["table_uuid"],
-            document["snapshot_id"],
-            document["manifest_list"],
-            document["quarantine_list"],
-            {int(partition): end for partition, end in document["ends"].items()},
-            OffsetRanges.from_json(document["present"]),
-            OffsetRanges.from_json(document["quarantined"]),
-            malformed=document["malformed"],
-            on_purpose=OnPurpose(**document["on_purpose"]),
-            base=Base.from_json(document["base"]) if document.get("base") else None,
-        )
-
-
-_RANGES = ("present", "quarantined")
-
-
-def _until(earlier: Verified | Base | None) -> OffsetRanges:
-    return OffsetRanges.from_ends({}, earlier.ends) if earlier else EMPTY
 
 
 def kept(table: Table, manifest_list: str | None) -> str | None:
@@ -143,8 +48,12 @@ def kept(table: Table, manifest_list: str | None) -> str | None:
 class TableContents:
     """The stream's ``table`` and its ``quarantine`` as they are at each :meth:`verify`."""
 
-    def __init__(self, lake: Lake, table: str, quarantine: str, ledger: Ledger) -> None:
+    def __init__(
+        self, lake: Lake, table: str, quarantine: str, ledger: Ledger, batch_log: Callable[[str], BatchLog]
+    ) -> None:
+        """``batch_log``: of a table."""
         self.lake, self.table, self.quarantine, self.ledger = lake, table, quarantine, ledger
+        self.foreign_files = ForeignFiles(ledger, lambda: batch_log(table))
 
     def earlier(self, document: Document | None, warn: Callable[..., Any]) -> Verified | None:
         """An earlier run's state, which the history of ``main`` is compared with; None if it is of another
@@ -201,6 +110,7 @@ class TableContents:
         diff = table_diff.diff(table, before.manifest_list if before else None)
         if diff is None:
             raise RuntimeError(f"{self.table}: no snapshot, and it had one")
+        found += self._foreign(table, diff, earlier)
         if diff.has_deletes:
             message = f"{self.table} has files of deleted rows, which no stream writes"
             found.append(Finding(FindingName.FOREIGN_COMMIT, message))
@@ -214,6 +124,9 @@ class TableContents:
             self.table,
             str(table.metadata.table_uuid),
             snapshot.snapshot_id,
+            snapshot.sequence_number or 0,
+            snapshot.timestamp_ms,
+            Rewrites.of(table.properties).count,
             diff.manifest_list,
             quarantine_list,
             dict(at.ends),
@@ -237,13 +150,29 @@ class TableContents:
         elif earlier is not None and table_diff.is_off_main(table, earlier.snapshot_id):
             message = f"snapshot {earlier.snapshot_id}, which the last run verified, is no ancestor of main"
             found.append(Finding(FindingName.MAIN_MOVED, message))
-        for snapshot in table_diff.foreign_commits(table, earlier.snapshot_id if earlier else None):
+        return found
+
+    def _foreign(self, table: Table, diff: TableDiff, earlier: Verified | None) -> list[Finding]:
+        """Commits of other programs: the kept ones, and of expired ones those whose files are there."""
+        from sluice.clients.lake import table_diff
+
+        newest = earlier.snapshot_id if earlier else None
+        commits = {one.snapshot_id: one for one in table_diff.foreign_commits(table, newest)}
+        messages = []
+        for snapshot in commits.values():
             operation = snapshot.summary.operation.value if snapshot.summary else "unknown"
-            message = (
+            messages.append(
                 f"snapshot {snapshot.snapshot_id} ({operation}) is neither the stream's nor maintenance's"
             )
-            found.append(Finding(FindingName.FOREIGN_COMMIT, message))
-        return found
+        for number, paths in (
+            self.foreign_files.since(table, diff.added, earlier) if earlier else {}
+        ).items():
+            if number not in commits:
+                messages.append(
+                    f"snapshot {number} is neither a recorded batch nor of a verified rewrite, and added "
+                    f"{len(paths)} files: {summarize(paths)}"
+                )
+        return [Finding(FindingName.FOREIGN_COMMIT, message) for message in messages]
 
     def _contents(
         self,
@@ -306,7 +235,7 @@ class TableContents:
         verified = base.quarantined if base else EMPTY
         contents = advance(verified, gone.present, come)
         exchanged = Exchanged.of(table, diff.removed, added, verified)
-        on_purpose = (base.on_purpose if base else OnPurpose()).advance(self.ledger, exchanged)
+        on_purpose = ask_for_plans(base.on_purpose if base else OnPurpose(), self.ledger, exchanged)
         return contents, on_purpose, diff.manifest_list, len(diff.removed) + len(diff.added)
 
     def _removed(self, table: Table) -> OffsetRanges:

@@ -8,6 +8,8 @@ from sluice.model.spec.ledger import Document, rewrite_key
 from sluice.model.verification.rewrites import Rewrites, Unverified, unverified
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from sluice.clients.ledger import Ledger
 
 
@@ -30,6 +32,12 @@ class VerifiedRewrites:
         if not found:
             self.ledger.put(rewrite_key(newest, up_to=True), {"rewrite": newest, "count": rewrites.count})
         return found
+
+    def snapshots(self, rewrites: Iterable[str]) -> set[int]:
+        """The snapshots of those of the rewrites that were verified: one GET each."""
+        documents = (self.ledger.get(rewrite_key(rewrite)) for rewrite in rewrites)
+        # One that a person dealt with names none.
+        return {number for one in documents if one for number in one.get("snapshot_ids", ())}
 
     def _is_verified(self, rewrite: str) -> bool:
         return self.ledger.get(rewrite_key(rewrite)) is not None

@@ -13,7 +13,7 @@ from sluice.hooks import change_plans
 from sluice.hooks.failures import final_failures
 from sluice.hooks.ledger_marks import LedgerMarks
 from sluice.hooks.on_purpose import WAITS, waiting
-from sluice.hooks.table_contents import Base, TableContents, Verified
+from sluice.hooks.table_contents import TableContents
 from sluice.model.error_codes import ErrorCode
 from sluice.model.messages import summarize
 from sluice.model.spec.ledger import PROOF, VERIFIED_TABLE, Document, run_key
@@ -28,6 +28,7 @@ from sluice.model.verification.findings import (
     named,
 )
 from sluice.model.verification.known_tables import TableState
+from sluice.model.verification.verified_table import Base, Verified
 from sluice.operators.base import BACKSTOP, StreamOperator
 
 if TYPE_CHECKING:
@@ -264,7 +265,7 @@ class VerifyTableOperator(ReconciliationOperator):
             self.report(found, what)
             self.log.info("%s: %s", self.spec.table, NOTHING)
             return {"result": NOTHING}
-        contents = TableContents(lake, self.spec.table, self.spec.quarantine_table, self.ledger)
+        contents = TableContents(lake, *names, self.ledger, self.platform_hook.batch_log)
         earlier = contents.earlier(history.latest(VERIFIED), self.log.warning)
         is_full = context["params"].get("full") or forgotten
         before = contents.usable(earlier, self.log.warning) if earlier and not is_full else None

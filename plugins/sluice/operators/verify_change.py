@@ -110,7 +110,7 @@ class VerifyChangeOperator(QuarantineOperator):
         fix = f". Fix: docs/operating.md, Change verification failed; metadata before it: {before_it}"
         self.check_no_problems(ErrorCode.CHANGE_NOT_VERIFIED, problems, failure, fix)
         # Before the proof: a run that has one does not compare again.
-        about = {"table": self.spec.table, "run_id": run_id, "snapshot_ids": [change.snapshot_id]}
+        about = {"table": self.spec.table, "run_id": run_id, "snapshot_ids": change.snapshots}
         VerifiedRewrites(self.ledger).confirm(change.rewrite, {**about, "at": plans.now()})
         proof = {
             **result.to_document(),

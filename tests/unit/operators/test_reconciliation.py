@@ -17,17 +17,21 @@ from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 from local.stack.lake import restore_catalog
 from sluice.clients.errors import Missing
 from sluice.clients.known_tables import KnownTables
+from sluice.clients.lake.batches import BatchLog
 from sluice.clients.lake.catalog import ancestors
-from sluice.clients.ledger import History
+from sluice.clients.ledger import History, Ledger
 from sluice.clients.objects import Entry
 from sluice.hooks import ledger_marks
 from sluice.hooks.ledger_marks import LedgerMarks
-from sluice.model.spec.ledger import PROOF, history_key, run_key
+from sluice.hooks.verified_rewrites import VerifiedRewrites
+from sluice.model.spec.ledger import PROOF, history_key, rewrite_key, run_key
 from sluice.model.spec.stream import Supervision
+from sluice.model.trace.batch_log import FOLDER, document_of, published_key
 from sluice.model.verification.change_plan import change_id
 from sluice.model.verification.changes import Changes
 from sluice.model.verification.findings import FindingName
 from sluice.model.verification.known_tables import CREATED_AT
+from sluice.model.verification.rewrites import REWRITES, Rewrites
 from sluice.model.verification.storage import REWRITE_ID
 from sluice.operators import reconciliation
 from sluice.operators.base import BACKSTOP
@@ -114,15 +118,31 @@ class World:
         rows = [{**row, "_kafka_offset": start + number} for number in range(count)]
         lakes.quarantine(self.lake, rows, {f"sluice.{key}": value for key, value in after.items()})
 
-    def rewrite(self, offsets: list[int], properties: dict[str, str]) -> None:
+    def rewrite(self, offsets: list[int], properties: dict[str, str], fare: float = 1.0) -> None:
         """All files as one, with these rows."""
-        values = [(1.0, 0, offset, "a" * 16, offset) for offset in offsets]
+        values = [(fare, 0, offset, "a" * 16, offset) for offset in offsets]
         rows = [dict(zip(lakes.ROWS.names, row, strict=True)) for row in values]
         table = self.lake.catalog.load_table(lakes.TABLE)
         table.overwrite(pa.Table.from_pylist(rows, schema=lakes.ROWS), snapshot_properties=properties)
 
     def compact(self, offsets: list[int] | None = None) -> None:
         self.rewrite(list(range(self.end)) if offsets is None else offsets, {REWRITE_ID: "r"})
+
+    def batch_log(self, name: str) -> BatchLog:
+        return BatchLog(self.lake.table(name), Ledger(self.memory.as_client(), "s3://lake/nyc_taxi", FOLDER))
+
+    def record(self) -> None:
+        """As the writer does at every tenth batch: all batches that the table keeps and the log does not."""
+        log = self.batch_log(lakes.TABLE)
+        known = {one.batch.snapshot_id for one in log.newest(1000)} - set(log.on_main)
+        found = [batch for number, batch in log.on_main.items() if number not in known][::-1]
+        log.documents.put(published_key(found), document_of(found))
+
+    def expire(self) -> None:
+        """All snapshots of ``main`` but the newest."""
+        table = self.lake.catalog.load_table(lakes.TABLE)
+        older = [snapshot.snapshot_id for snapshot in ancestors(table)][1:]
+        table.maintenance.expire_snapshots().by_ids(older).commit()
 
     def entries(self, uri: str) -> list[Entry]:
         path = Path(uri.removeprefix("file://"))
@@ -140,7 +160,10 @@ class World:
         made = kind(task_id="step", stream="nyc_taxi")
         made.__dict__ |= {
             "platform_hook": SimpleNamespace(
-                lake=self.lake, kafka=self.kafka, history=lambda name: self.history
+                lake=self.lake,
+                kafka=self.kafka,
+                history=lambda name: self.history,
+                batch_log=self.batch_log,
             ),
             "tables": KnownTables(self.lake, self.history, lambda: self.now),
             "ledger": self.history,
@@ -180,6 +203,17 @@ class World:
         assert snapshot is not None
         found = snapshot.manifests(self.lake.table(lakes.TABLE).io)
         return [Path(one.manifest_path.removeprefix("file://")) for one in found]
+
+    def snapshot_id(self) -> int:
+        snapshot = self.lake.table(lakes.TABLE).current_snapshot()
+        assert snapshot is not None
+        return snapshot.snapshot_id
+
+    def name_rewrite(self, rewrite: str) -> None:
+        """As the commit of a rewrite does."""
+        table = self.lake.catalog.load_table(lakes.TABLE)
+        named = Rewrites.of(table.properties).more(rewrite)
+        table.transaction().set_properties({REWRITES: named.to_json()}).commit_transaction()
 
     def manifest_list(self) -> Path:
         snapshot = self.lake.table(lakes.TABLE).current_snapshot()
@@ -448,6 +482,82 @@ def test_a_foreign_commit_is_found_if_what_was_verified_cannot_be_the_base_any_m
     world.batch()
     verified.unlink()
     world.finds(FindingName.FOREIGN_COMMIT)
+
+
+def test_values_that_another_program_altered_are_found_after_its_snapshot_has_expired(world: World) -> None:
+    """The rows that a batch published, with the same offsets, in a file of another program."""
+    world.run()
+    world.batch()
+    world.record()
+    world.rewrite([0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 11], {}, fare=9.0)
+    foreign = world.snapshot_id()
+    world.batch()
+    world.expire()
+    text = world.finds(FindingName.FOREIGN_COMMIT)
+    assert f"snapshot {foreign}" in text
+    assert world.data_files()[-2].name in text
+    # Once: what is there is verified.
+    world.run()
+
+
+@pytest.mark.parametrize("is_without_base", [False, True])
+def test_expired_commits_since_the_last_run_that_passed_are_found_also_if_all_is_verified(
+    world: World, is_without_base: bool
+) -> None:
+    world.run()
+    verified = world.manifest_list()
+    world.rewrite([0, 1, 2, 3, 4, 6, 7], {})
+    world.batch()
+    world.expire()
+    if is_without_base:
+        verified.unlink()
+    world.finds(FindingName.FOREIGN_COMMIT, full=not is_without_base)
+
+
+def test_batches_whose_snapshots_have_expired_are_known_by_the_batch_log(world: World) -> None:
+    for _ in range(3):
+        world.batch()
+        world.record()
+    world.expire()
+    world.run()
+    world.batch()
+    world.record()
+    world.batch()
+    world.expire()
+    world.memory.got.clear()
+    assert world.run()["files"] == 2
+    # Of what is new alone, whatever the history is.
+    assert sum(FOLDER in key for key in world.memory.got) == 1
+    assert world.run(full=True)["files"] == 7
+
+
+def test_a_batch_that_nobody_recorded_is_foreign_once_it_has_expired(world: World) -> None:
+    world.run()
+    world.batch()
+    world.batch()
+    world.expire()
+    world.finds(FindingName.FOREIGN_COMMIT)
+
+
+@pytest.mark.parametrize("is_verified", [True, False])
+def test_a_rewrite_whose_snapshots_have_expired_is_known_by_its_verified_document(
+    world: World, is_verified: bool
+) -> None:
+    world.name_rewrite("before")
+    world.run()
+    world.compact([0, 1, 2, 3, 4, 6, 7])
+    world.name_rewrite("r")
+    if is_verified:
+        document = {"table": lakes.TABLE, "run_id": "m", "snapshot_ids": [world.snapshot_id()]}
+        VerifiedRewrites(world.history).confirm("r", document)
+    world.batch()
+    world.expire()
+    if not is_verified:
+        assert "rewrite" in world.finds(FindingName.FOREIGN_COMMIT)
+        return
+    assert world.run()["files"] == 4
+    # One that was published before the state that was verified is not asked for.
+    assert rewrite_key("before") not in " ".join(world.memory.got)
 
 
 def move_main_behind_a_verified_compaction(world: World) -> None:

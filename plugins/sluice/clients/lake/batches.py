@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -112,9 +112,19 @@ class BatchLog:
                         break
         return sorted(found.values(), key=lambda one: one.batch.published_at, reverse=True)[:limit]
 
-    def _recorded(self, since: datetime | None, until: datetime) -> Iterator[Batch]:
+    def recorded(self, snapshot_ids: Collection[int], since: datetime) -> set[int]:
+        """Those of the snapshots that are recorded batches, published from ``since`` on. A LIST of that time,
+        and one GET for ten batches, the newest first, until all are found."""
+        missing = set(snapshot_ids)
+        for batch in self._recorded(since):
+            missing.discard(batch.snapshot_id)
+            if not missing:
+                break
+        return set(snapshot_ids) - missing
+
+    def _recorded(self, since: datetime | None, until: datetime | None = None) -> Iterator[Batch]:
         """Newest first within a document."""
-        for key in self.documents.keys(PUBLISHED, after=published_until(until)):
+        for key in self.documents.keys(PUBLISHED, after=published_until(until) if until else ""):
             span = span_of(key)
             if span is None:
                 continue

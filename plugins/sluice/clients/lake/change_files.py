@@ -22,10 +22,12 @@ from sluice.model.verification.storage import FileSetDigest
 
 @dataclass(frozen=True)
 class PublishedChange:
-    """``snapshot_id``: the change's snapshot with the stream's state; ``rewrite``: the id of its rewrite;
-    ``document``: the address of its result. ``removed``, ``added``: the data files that it exchanged."""
+    """``snapshot_id``: the change's snapshot with the stream's state; ``snapshots``: all of it;
+    ``rewrite``: the id of its rewrite; ``document``: the address of its result. ``removed``, ``added``: the
+    data files that it exchanged."""
 
     snapshot_id: int
+    snapshots: Sequence[int]
     rewrite: str
     document: str
     removed: Sequence[DataFile]
@@ -44,7 +46,8 @@ def find(table: Table, change_id: str) -> PublishedChange | None:
         removed += gone
         added += come
     document = sluice_properties(said)["change-document"]
-    return PublishedChange(said.snapshot_id, rewrite_of(said), document, removed, added)
+    snapshots = [snapshot.snapshot_id for snapshot in own]
+    return PublishedChange(said.snapshot_id, snapshots, rewrite_of(said), document, removed, added)
 
 
 def snapshot_of(table: Table, change_id: str) -> int | None:

@@ -35,10 +35,15 @@ _NOT_AVRO = (
 
 @dataclass(frozen=True)
 class AddedFile:
-    """``snapshot_id``: that added it."""
+    """``snapshot_id``, ``sequence_number``: of the commit that added it."""
 
     file: DataFile
     snapshot_id: int | None
+    sequence_number: int | None = None
+
+    def is_later_than(self, sequence_number: int) -> bool:
+        """Also if it is not known."""
+        return self.sequence_number is None or self.sequence_number > sequence_number
 
 
 @dataclass(frozen=True)
@@ -96,7 +101,9 @@ def _live(io: FileIO, manifests: Iterable[ManifestFile]) -> dict[str, AddedFile]
             except _NOT_AVRO as error:
                 raise _damaged(what, repr(error)) from error
         for entry in entries:
-            found[entry.data_file.file_path] = AddedFile(entry.data_file, entry.snapshot_id)
+            # Not the number of its rows, which a compaction keeps.
+            at = entry.file_sequence_number
+            found[entry.data_file.file_path] = AddedFile(entry.data_file, entry.snapshot_id, at)
     return found
 
 
@@ -141,12 +148,17 @@ def foreign_commits(table: Table, since: int | None) -> list[Snapshot]:
     for snapshot in ancestors(table):
         if snapshot.snapshot_id == since:
             break
-        summary = snapshot.summary.additional_properties if snapshot.summary else {}
-        if not sluice_properties(snapshot) and REWRITE_ID not in summary:
+        if not is_own(snapshot):
             found.append(snapshot)
         if since is None:
             break
     return found
+
+
+def is_own(snapshot: Snapshot) -> bool:
+    """Whether the stream or its maintenance made it, by its summary."""
+    summary = snapshot.summary.additional_properties if snapshot.summary else {}
+    return bool(sluice_properties(snapshot)) or REWRITE_ID in summary
 
 
 def is_off_main(table: Table, snapshot_id: int) -> bool:

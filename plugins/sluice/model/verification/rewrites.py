@@ -48,6 +48,11 @@ class Rewrites:
     def more(self, rewrite: str) -> Rewrites:
         return Rewrites(self.count + 1, (*self.newest, rewrite)[-MAX_NAMED:])
 
+    def after(self, count: int) -> tuple[str, ...]:
+        """Those behind the first ``count``, as far as they are named."""
+        later = max(self.count - count, 0)
+        return self.newest[max(len(self.newest) - later, 0) :]
+
     def to_json(self) -> str:
         return json.dumps({"count": self.count, "newest": list(self.newest)}, separators=(",", ":"))
 

@@ -79,12 +79,7 @@ class AuditOperator(StreamOperator):
         return result
 
     def batch_log(self) -> BatchLog:
-        """Of the stream's table."""
-        from sluice.clients.lake.batches import FOLDER, BatchLog
-        from sluice.clients.ledger import Ledger
-
-        table = self.platform_hook.lake.table(self.spec.table)
-        return BatchLog(table, Ledger(self.platform_hook.s3, table.location(), FOLDER))
+        return self.platform_hook.batch_log(self.spec.table)
 
     def _budget(
         self, checked: Sequence[ObjectCheck], written: Mapping[str, WrittenSince], costs: BatchCosts
