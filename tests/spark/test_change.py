@@ -16,8 +16,11 @@ from confluent_kafka import Producer, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.clients.lake import change_files, recovered
+from sluice.clients.lake import change_files, recovered, table_diff
+from sluice.clients.lake.batches import BatchLog
 from sluice.clients.lake.catalog import Lake
+from sluice.clients.ledger import Ledger
+from sluice.hooks.foreign_files import ForeignFiles
 from sluice.io.s3 import connect, read_json
 from sluice.model.spec.platform import CATALOG
 from sluice.model.verification.change_plan import Action, ChangePlan, ChangeResult, RemovedRecord
@@ -25,9 +28,11 @@ from sluice.model.verification.quarantine import WITHHELD_REASON
 from sluice.model.verification.ranges import OffsetRanges
 from sluice.model.verification.rewrites import Rewrites
 from sluice.model.verification.sources import WITHHELD_MARK
-from spark_jobs.common.consumer import batch_rows
+from sluice.model.verification.verified_table import Verified
+from spark_jobs.common.consumer import batch_rows, writer
 from spark_jobs.common.consumer.writer import StreamWriter
-from spark_jobs.common.lake import quarantine
+from spark_jobs.common.lake import quarantine, writer_lease
+from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.maintenance.change import Change
 from spark_jobs.common.maintenance.changed_stream import ChangeRefused
 from spark_jobs.common.maintenance.compact import compact
@@ -606,6 +611,58 @@ def test_batches_and_compactions_come_between(stream: Changing) -> None:
     stream.change(stream.plan("r1", Action.REPLAY, **again({0: (0, 3)})), meanwhile(between))
     assert stream.texts() == before | {(0, 6): "a6"}
     assert stream.state().changes.newest == ("r1",)
+
+
+def test_files_say_which_commit_added_them_also_when_it_has_expired(
+    stream: Changing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of Iceberg's own batches, changes, compactions and rewritten manifests, and of another program's."""
+    monkeypatch.setattr(writer, "RECORD_INTERVAL", 2)
+    monkeypatch.setattr(writer, "KEEP_SNAPSHOTS", 3)
+    monkeypatch.setattr(writer_lease, "EXPIRY_INTERVAL", 2)
+    rows = count()
+
+    def publish(batches: int) -> None:
+        running = stream.run(stream.owner())
+        for _ in range(batches):
+            number = next(rows)
+            stream.send_rows(A, 0, [f"a{number}"], first=number)
+            running.query.processAllAvailable()
+        running.stop()
+
+    def foreign(earlier: Verified) -> dict[int | None, list[str]]:
+        with closing(Lake.open(stream.platform)) as lake:
+            table = lake.table(stream.spec.table)
+            diff = table_diff.diff(table, None)
+            assert diff is not None
+            files = ForeignFiles(
+                Ledger(stream.services.minio, "s3://warehouse/ledger", stream.spec.name),
+                lambda: BatchLog.open(stream.platform.s3, table),
+            )
+            expired = {one.snapshot_id for one in diff.added} - {
+                snapshot.snapshot_id for snapshot in table.metadata.snapshots
+            }
+            assert len(expired) > 4, "no snapshot has expired: nothing was tested"
+            return files.since(table, diff.added, earlier)
+
+    publish(1)
+    with closing(Lake.open(stream.platform)) as lake:
+        snapshot = lake.table(stream.spec.table).current_snapshot()
+        assert snapshot is not None
+        at = snapshot.snapshot_id, snapshot.sequence_number or 0, snapshot.timestamp_ms
+    earlier = Verified(stream.spec.table, "", *at, 0, "", None, {}, OffsetRanges(), OffsetRanges())
+    publish(4)
+    assert compact(stream.spark, stream.spec.table, date(2026, 11, 1))
+    publish(5)
+    stream.change(stream.plan("r1", Action.REPLAY, **again({0: (6, 7)})))
+    publish(6)
+    assert foreign(earlier) == {}
+    stream.spark.sql(f"UPDATE {CATALOG}.{stream.spec.table} SET text = 'x' WHERE _kafka_offset = 9")
+    updated = next(IcebergTable(stream.spark, stream.spec.table).snapshots(MAIN)).id
+    assert [*foreign(earlier)] == [updated]
+    publish(6)
+    assert updated not in [one.id for one in IcebergTable(stream.spark, stream.spec.table).snapshots(MAIN)]
+    assert [(number, len(paths)) for number, paths in foreign(earlier).items()] == [(updated, 1)]
 
 
 def test_of_two_changes_at_once_one_is_made(stream: Changing) -> None:

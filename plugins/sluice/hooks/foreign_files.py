@@ -1,8 +1,8 @@
 """Which new files of a stream's table neither the stream nor its maintenance is known to have added.
 
 The snapshot that added a file is in its manifest entry, also after it has expired, and whichever commit wrote
-the manifest again. The stream's own are kept, or a batch in the log beside the table, or of a rewrite that was
-verified: the writer records a batch, and a rewrite is verified, before its snapshot expires.
+the manifest again. The stream's own are kept, or batches of the log beside the table, or of a rewrite that
+was verified: a batch is recorded, and a rewrite verified, before its snapshot expires.
 """
 
 from __future__ import annotations

@@ -164,9 +164,8 @@ class TableContents:
             messages.append(
                 f"snapshot {snapshot.snapshot_id} ({operation}) is neither the stream's nor maintenance's"
             )
-        for number, paths in (
-            self.foreign_files.since(table, diff.added, earlier) if earlier else {}
-        ).items():
+        of_files = self.foreign_files.since(table, diff.added, earlier) if earlier else {}
+        for number, paths in of_files.items():
             if number not in commits:
                 messages.append(
                     f"snapshot {number} is neither a recorded batch nor of a verified rewrite, and added "

@@ -169,7 +169,7 @@ class VerifyTableOperator(ReconciliationOperator):
     does = "verifies every published offset, and the commits, since the last run that passed"
     fails_if = (
         "an offset is missing, repeated or unexpected, too many new records were rejected, metadata is "
-        "damaged, or `main` was moved by hand"
+        "damaged, another program committed, or `main` was moved by hand"
     )
 
     waits = tuple(timedelta(seconds=seconds) + BACKSTOP for seconds in SETTLE_SECONDS)

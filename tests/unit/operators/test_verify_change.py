@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from sluice.clients.lake import change_files
+from sluice.clients.lake import change_files, table_diff
 from sluice.hooks.failures import final_failures
-from sluice.model.spec.ledger import run_key
+from sluice.model.spec.ledger import rewrite_key, run_key
 from sluice.model.verification.change_plan import Action, ChangePlan, ChangeResult
 from sluice.model.verification.changes import KEEP_IDS, Changes
 from sluice.model.verification.ranges import OffsetRanges
@@ -128,6 +128,12 @@ def test_a_replay_is_exact_and_its_proof_is_in_the_ledger(changed: Changed, repl
     proof = changed.ledger.get(run_key("r", "change-proof"))
     assert proof is not None
     assert (proof["change_id"], proof["snapshot_id"]) == (ID, found["snapshot_id"])
+    # Also those that added its files: reconciliation knows them so when they have expired.
+    confirmed = changed.ledger.get(rewrite_key(proof["rewrite"]))
+    diff = table_diff.diff(changed.lake.table(lakes.TABLE), None)
+    assert confirmed is not None
+    assert diff is not None
+    assert {one.snapshot_id for one in diff.added} <= set(confirmed["snapshot_ids"])
 
 
 @pytest.fixture
