@@ -32,6 +32,7 @@ from sluice.model.health.status import (
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.ledger import history_name
 from sluice.model.spec.stream import CONSUMER
+from sluice.model.verification.known_tables import component_tables
 from sluice.triggers.base import StreamTrigger
 from sluice.triggers.samples import MAX_SAMPLES, earlier, keep
 from sluice.triggers.wait import Outcome, PollTrigger, Progress
@@ -200,9 +201,9 @@ class HealthTrigger(StreamTrigger):
 
         def write(clients: StreamClients) -> str | None:
             before = record(clients.history, observation, restarts)
-            if self.component == CONSUMER and observation.report.health is not Health.UNKNOWN:
+            if observation.report.health is not Health.UNKNOWN:
                 # So that the ledger knows of a table within minutes, whatever else runs.
-                clients.tables.note(self.spec.table, self.spec.quarantine_table)
+                clients.tables.note(*component_tables(self.spec, self.component))
             return before
 
         try:

@@ -16,6 +16,7 @@ from airflow.triggers.base import TaskSuccessEvent
 from sluice.clients.errors import Unreachable
 from sluice.clients.ledger import History
 from sluice.hooks.observation import Observation
+from sluice.hooks.platform import StreamClients
 from sluice.model.checks import Check
 from sluice.model.health.sample import ProcessExit, ProcessState, ProcessStatus
 from sluice.model.health.status import Health, HealthReport, RestartHistory, no_action
@@ -160,6 +161,31 @@ def test_what_the_runtime_restarted_is_recorded_once() -> None:
     first, second = events(world.kept, "restart")
     assert (first["who"], first["requested"], first["reason"]) == ("runtime", False, "exit code 1 after 9 s")
     assert second["at"] == datetime.fromtimestamp(now - 20, UTC).isoformat()
+
+
+@pytest.mark.parametrize(
+    ("component", "tables"),
+    [
+        ("consumer", ["raw.wiki_changes", "raw.wiki_changes_quarantine"]),
+        ("queries", ["queries.wiki_changes", "results.wiki_changes_editors"]),
+        ("producer", []),
+    ],
+)
+def test_the_ledger_is_told_of_a_components_tables_at_its_first_check(
+    component: str, tables: list[str]
+) -> None:
+    """Not at the first maintenance, a day later: until then a lost one would count as new."""
+    noted = list[str]()
+    trigger = HealthTrigger(stream="wiki_changes", component=component)
+    trigger.clock = lambda: NOW
+    kept = Kept(MemoryS3().as_client(), "s3://warehouse/ledger", "wiki_changes")
+    clients = StreamClients("wiki_changes", component)
+    known = SimpleNamespace(note=lambda *names: noted.extend(names))
+    clients.__dict__ |= {"history": kept, "tables": known, "platform_hook": SimpleNamespace()}
+    trigger.requests.connect = lambda: clients
+    observation = Observation.of(WELL_NOW, [sample()])
+    asyncio.run(trigger._record(observation, RestartHistory()))
+    assert noted == tables
 
 
 def test_it_ends_with_the_first_look_that_is_certain() -> None:

@@ -92,6 +92,8 @@ class ReconcileSinksOperator(StreamOperator):
             if not sink_result.is_ok
         ]
         self.check_no_problems(ErrorCode.SINKS_DIFFER, problems, "sinks differ from the lake")
+        # Supervision, which says so within minutes, may be paused.
+        self.tables.note(*lake_tables(self.spec))
         document = {"at": plans.now(), "queries": [asdict(checked) for checked in results]}
         self.ledger.put(run_key(load, "reconciliation"), document)
         return {checked.query: _short(checked) for checked in results}

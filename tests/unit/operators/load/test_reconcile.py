@@ -17,6 +17,7 @@ from sluice.clients.lake.query_results import QueryPositions, Results, SnapshotE
 from sluice.model.queries.reconciliation import compare
 from sluice.model.queries.state import QueryState, definition
 from sluice.model.spec import stream
+from sluice.model.spec.maintenance import lake_tables
 from sluice.model.spec.query import Query, Sink
 from sluice.model.verification.ranges import OffsetRanges
 from sluice.operators.load import checks, reconcile
@@ -56,6 +57,7 @@ class QueryReconciliation:
         # The batches that a kind of sink says first, before it says the queries'.
         self.at: dict[str, list[int]] = {}
         self.topic = dict(COUNTS)
+        self.known = NewTables()
         # From when on the windows' topic was read, in turn.
         self.since: list[float | None] = []
         # What it has only if it is read from its begin.
@@ -150,7 +152,7 @@ class QueryReconciliation:
         made.__dict__ |= {
             "read_sink": self.sink,
             "ledger": self.ledger,
-            "tables": NewTables(),
+            "tables": self.known,
             "platform_hook": hook,
         }
         with pytest.MonkeyPatch.context() as patch:
@@ -186,6 +188,8 @@ def test_sinks_that_hold_what_the_lake_does_are_side_by_side(
     assert kept is not None
     assert [query["query"] for query in kept["queries"]] == ["zipcodes", "windows", "audience"]
     assert [query["early"] for query in kept["queries"]] == [0, 4, 4]
+    # The queries' table too: until the ledger knows of it, it would count as new if it was lost.
+    assert checked.known.noted == lake_tables(SPEC)
     told = capsys.readouterr().out
     assert "jdbc isp_hits_audience" in told
     assert "early" in told
