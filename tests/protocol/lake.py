@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import pyarrow
 
 from sluice.model.trace.batches import Batch
+from sluice.model.verification.changes import Changes
 from sluice.model.verification.deduplication import LoadedRows
 from sluice.model.verification.offsets import FileStats
 from spark_jobs.common.lake.added_file import AddedFile
@@ -203,7 +204,7 @@ class LoadedRowsStore:
     def record(self, name: str, batches: Sequence[BatchRows]) -> None:
         self._world.point("record rows")
 
-    def of(self, sources: Iterable[str], ends: Mapping[int, int]) -> LoadedRows:
+    def of(self, sources: Iterable[str], ends: Mapping[int, int], changes: Changes) -> LoadedRows:
         return LoadedRows()
 
     def forget(self) -> None:

@@ -526,6 +526,30 @@ def test_a_change_is_gone_after_both_tables_were_restored_to_before_it(stream: C
     assert stream.quarantined() == [*rejected[1:], (1, 1, "it is bad")]
 
 
+def test_a_source_is_not_closed_any_more_after_a_restore_to_before_its_change(
+    stream: Changing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though what it closed is recorded beside the table, which no restore reaches."""
+    monkeypatch.setattr(writer, "RECORD_INTERVAL", 1)
+    stream.send_rows(A, 0, ["a0", "a1"])
+    stream.send_rows(B, 1, ["b0"], mark=WITHHELD_MARK)
+    stream.publish()
+    before = {
+        name: stream.metadata_location(name) for name in (stream.spec.table, stream.spec.quarantine_table)
+    }
+    parts = {"sources_out": (A,), "reverts": (A,), "closes": (A,), "rows_in": offsets({1: (0, 1)})}
+    stream.change(stream.plan("r1", Action.REPLACE, **parts, withheld=True))
+    stream.send_rows("c" * 16, 0, ["c0"])
+    stream.publish()
+    assert sorted(stream.texts().values()) == ["b0", "c0"]
+    for name, location in before.items():
+        stream.restore_catalog(location, name)
+    stream.publish()
+    stream.send_rows(A, 0, ["a2"], first=2)
+    stream.publish()
+    assert sorted(stream.texts().values()) == ["a0", "a1", "a2", "c0"]
+
+
 def test_single_records_go_out_of_table_and_quarantine_that_no_reader_can_read(
     stream: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:

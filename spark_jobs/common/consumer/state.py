@@ -158,7 +158,8 @@ def read(snapshots: Iterable[Snapshot], rows_of: Callable[[int], LoadedRows], ta
             state.unrecorded.append(BatchRows(offsets, rows_of(snapshot.id) if rows is None else rows))
         elif snapshot.summary[KIND] == CHANGE:
             offsets = OffsetRanges.from_json(snapshot.summary[CHANGE_OFFSETS])
-            state.unrecorded.append(BatchRows(offsets, rows_of(snapshot.id)))
+            changes = changes_in(snapshot.summary)
+            state.unrecorded.append(BatchRows(offsets, rows_of(snapshot.id), changes))
         rows = LoadedRows.from_json(snapshot.summary.get("sluice.loaded-rows", "{}"))
     if len(state.unrecorded) < missing:
         raise Unrecoverable(

@@ -265,7 +265,8 @@ class StreamWriter(WriterLease):
 
     def _loaded_rows(self, sources: set[str]) -> LoadedRows:
         """The published rows of these sources."""
-        found = self.store.of(sources, self.state.ends) if self.state.recorded else LoadedRows()
+        recorded = self.state.recorded
+        found = self.store.of(sources, self.state.ends, self.state.changes) if recorded else LoadedRows()
         return LoadedRows(
             {source: found[source].union(self.state.unrecorded_rows(source)) for source in sources}
         )

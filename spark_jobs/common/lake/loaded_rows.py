@@ -5,7 +5,9 @@ needs is looked up by its sources alone, so no cost follows the number of source
 
 An object is written once and never changed, so a suspended writer cannot take rows back that a later one
 recorded. Each batch is recorded with its offsets: after a restored catalog, batches that ``main`` has lost do
-not count until the stream's ends have passed them again, and then their records are the same.
+not count until the stream's ends have passed them again, and then their records are the same. What a change
+brought or closed is recorded with the changes up to it, and counts as long as ``main`` has that one: a stream
+that reads its offsets again does not make it again.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sluice.io.s3 import split
+from sluice.model.verification.changes import Changes
 from sluice.model.verification.deduplication import LoadedRows
 from sluice.model.verification.ranges import OffsetRanges
 
@@ -28,10 +31,22 @@ THREADS = 8
 
 @dataclass(frozen=True)
 class BatchRows:
-    """The loaded rows of one published batch, and the offsets of all its records."""
+    """The loaded rows of one published batch, and the offsets of all its records. ``changes``: of a change,
+    those that are published with it."""
 
     offsets: OffsetRanges
     rows: LoadedRows
+    changes: Changes | None = None
+
+    def entry(self, source: str) -> dict[str, Any]:
+        """What is recorded of a source."""
+        found = {
+            "offsets": json.loads(self.offsets.to_json()),
+            "rows": json.loads(self.rows[source].to_json()),
+        }
+        if self.changes is not None:
+            found["change"] = [self.changes.count - 1, self.changes.newest[-1]]
+        return found
 
 
 class LoadedRowsStore:
@@ -54,9 +69,8 @@ class LoadedRowsStore:
         there; recording the same batches again under another name is harmless."""
         documents: dict[str, list[dict[str, Any]]] = {}
         for batch in batches:
-            for source, rows in batch.rows.sources.items():
-                entry = {"offsets": json.loads(batch.offsets.to_json()), "rows": json.loads(rows.to_json())}
-                documents.setdefault(source, []).append(entry)
+            for source in batch.rows.sources:
+                documents.setdefault(source, []).append(batch.entry(source))
         with ThreadPoolExecutor(THREADS) as threads:
             list(threads.map(lambda item: self._put(name, *item), documents.items()))
         # Those of earlier sources are dropped; of a source that was not looked up there may be more.
@@ -66,8 +80,9 @@ class LoadedRowsStore:
                 known[source] = known[source].union(batch.rows[source])
         self._known = known
 
-    def of(self, sources: Iterable[str], ends: Mapping[int, int]) -> LoadedRows:
-        """The recorded rows of these sources at offsets below ``ends`` (partition -> end offset of ``main``).
+    def of(self, sources: Iterable[str], ends: Mapping[int, int], changes: Changes) -> LoadedRows:
+        """The recorded rows of these sources at offsets below ``ends`` (partition -> end offset of ``main``),
+        but for those of changes that are none of ``changes``, which ``main`` has.
 
         Of a source that is not known one LIST, and one GET per object. Raises botocore's errors.
         """
@@ -82,7 +97,8 @@ class LoadedRowsStore:
             objects = threads.map(lambda one: self._entries(one[1]), keys)
             for (source, _), entries in zip(keys, objects, strict=True):
                 for entry in entries:
-                    if published.covers(OffsetRanges.of(entry["offsets"])):
+                    is_published = published.covers(OffsetRanges.of(entry["offsets"]))
+                    if is_published and _is_made(entry.get("change"), changes):
                         found[source] = found[source].union(OffsetRanges.of(entry["rows"]))
         self._known |= found
         return LoadedRows({source: rows for source in requested if (rows := self._known[source])})
@@ -110,3 +126,9 @@ class LoadedRowsStore:
             ContentType="application/json",
             IfNoneMatch="*",
         )
+
+
+def _is_made(change: Sequence[Any] | None, changes: Changes) -> bool:
+    """Whether a recorded ``change`` (number of those before it, id) is published; True of a batch. One that
+    is not named any more counts, too: many came after it."""
+    return change is None or changes.after(change[0]) in (change[1], "")

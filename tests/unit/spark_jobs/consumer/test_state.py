@@ -96,6 +96,21 @@ def test_maintenance_on_top_changes_nothing() -> None:
     assert found.ends == {0: 10}
 
 
+def test_what_a_change_brought_says_of_which_one() -> None:
+    """So that it does not count if a restored catalog does not have the change."""
+    newest = read(history(1))
+    newest.changes = newest.changes.more("r1", "")
+    summary = {
+        "sluice.kind": "change",
+        "sluice.epoch": "3",
+        "sluice.end-offsets": '{"0": 10}',
+        "sluice.change-offsets": '{"0": [[0, 10]]}',
+    }
+    changed = Snapshot(100, 100, {**newest.summary(), **summary})
+    found = state.read([changed, *history(1)], lambda _: rows(0, 5), "raw.trips")
+    assert [batch.changes for batch in found.unrecorded] == [None, newest.changes]
+
+
 def test_what_is_recorded_needs_no_snapshot() -> None:
     kept = history(12, recorded=10)
     found = read(kept[:3])
