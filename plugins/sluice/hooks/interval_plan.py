@@ -102,7 +102,8 @@ class IntervalFiles:
         are in the index of contents.
 
         ``more``: ``corrected``, those of which other content was planned and not taken out by a change, so
-        its rows may be in the table; ``uploaded_again``, those with the content of an earlier version.
+        its rows may be in the table; ``uploaded_again``, those with the content of an earlier version;
+        ``files``, all current ones, each with the source that has its rows.
         """
         pattern = self.backfill.keys(begin)
         current = self.bucket.current(literal_prefix(pattern), lambda key: matches(pattern, key))
@@ -142,6 +143,7 @@ class IntervalFiles:
         more = {
             "corrected": corrected,
             "uploaded_again": [one.uploaded_again() for one in found if not one.is_own],
+            "files": [{"source_id": one.source_id, "key": one.version.key} for one in found],
         }
         to_load = (source for source in new if source["source_id"] not in left_out)
         return NewSources(to_load, new.verified, [*new.reverted, *reverted], more)
@@ -173,12 +175,20 @@ def corrected_message(one: Document, stream: str) -> str:
     )
 
 
+def reverted_message(key: str, stream: str) -> str:
+    return (
+        f"{key}: a change took its rows out. Fix: trigger {stream}_change with action=redo and the run id of "
+        "its load, or delete the object if the interval is complete without it"
+    )
+
+
 def _is_same(plan: Document, found: NewSources) -> bool:
     """Whether the plan has the same files to load, and leaves out the same."""
     return (
         _ids(plan["sources"]) == _ids(found)
         and all(plan[name] == found.more[name] for name in ("corrected", "uploaded_again"))
         and plan["reverted"] == found.reverted
+        and _ids(plan["files"]) == _ids(found.more["files"])
     )
 
 

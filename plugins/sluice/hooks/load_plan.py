@@ -7,7 +7,7 @@ offsets. A source is an object version, a generator's parameters, or what a feed
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -323,6 +323,13 @@ def complete_source(ledger: Ledger, source: Document, ends: Mapping[int, int], r
 
 def is_feed(source: Document) -> bool:
     return bool(source.get("kind") == FEED)
+
+
+def reverted_of(plan: Document, reverted: Collection[str]) -> list[str]:
+    """What a change took out of what the plan is of, by object or source id. ``reverted``: ids of sources."""
+    # Of an interval all of its files, which other loads may have verified.
+    files: list[Document] = plan.get("files", plan["sources"])
+    return sorted({one.get("key", one["source_id"]) for one in files if one["source_id"] in reverted})
 
 
 def is_generated(source: Document) -> bool:

@@ -13,6 +13,7 @@ from sluice.hooks import load_plan as plans
 from sluice.hooks.failures import failed
 from sluice.hooks.verified import VerifiedSources
 from sluice.model.error_codes import ErrorCode
+from sluice.model.messages import summarize
 from sluice.model.spec.ledger import Document, run_key
 from sluice.model.verification.lineage import covers
 from sluice.model.verification.ranges import OffsetRanges
@@ -80,7 +81,8 @@ class EmitAssetEventOperator(StreamOperator):
         return {"asset": self.asset.name, "snapshot_id": proof["snapshot_id"], "partition_key": partition}
 
     def _check_current(self, load: str, proof: Document) -> None:
-        """Raises AirflowFailException if the table does not have what the proof names: by its position."""
+        """Raises AirflowFailException if the table does not have what the proof names: by its position and
+        its changes."""
         lake, name = self.platform_hook.lake, self.spec.table
         verified = VerifiedSources(self.ledger, lake, name)
         of_load = OffsetRanges.from_json(json.dumps(proof["ranges"])).partitions.items()
@@ -92,6 +94,12 @@ class EmitAssetEventOperator(StreamOperator):
                 f"load {load!r} was verified to {ends} of table {proof['table_uuid']}, and {name} ends at "
                 f"{verified.ends}, or is another table, or lost what earlier loads verified: its catalog was "
                 "restored since. Fix: clear validate, which verifies the load again",
+            )
+        if gone := plans.reverted_of(plans.plan_of(self.ledger, load), verified.reverted):
+            raise failed(
+                ErrorCode.LOAD_NOT_VERIFIED,
+                f"load {load!r} was verified, and a change took out since what it loaded: {summarize(gone)}. "
+                f"Fix: action redo of {self.stream}_change brings it back; then clear this task",
             )
 
     def newest_proof(self, run_id: str) -> tuple[str, Document]:

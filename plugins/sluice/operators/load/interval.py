@@ -85,16 +85,19 @@ class ProduceIntervalOperator(ProduceOperator):
 
 class CheckCorrectedFilesOperator(StreamOperator):
     """Fail, naming each, if the interval has a corrected file: its older version is loaded, so its rows would
-    be beside the old ones. The other files are loaded and verified by then; the interval's asset event comes
-    once it is complete. No retries."""
+    be beside the old ones. So it does if a change took out the rows of a file. The other files are loaded and
+    verified by then; the interval's asset event comes once it is complete. No retries."""
 
-    does = "names files that were corrected after they were loaded, and are not loaded"
+    does = "names files that were corrected after they were loaded, or reverted, and are not loaded"
     fails_if = "there is one"
 
     def work(self, context: Context) -> dict[str, Any]:
         plan = plans.plan_of(self.ledger, load_id(self, context))
         problems = [interval_plan.corrected_message(one, self.stream) for one in plan["corrected"]]
         begin = datetime.fromisoformat(plan["params"]["interval"])
+        reverted = VerifiedSources(self.ledger, self.platform_hook.lake, self.spec.table).reverted
+        gone = plans.reverted_of(plan, reverted)
+        problems += [interval_plan.reverted_message(key, self.stream) for key in gone]
         again = f". Then {backfill.again(self.stream, begin)}"
-        self.check_no_problems(ErrorCode.FILE_CORRECTED, problems, "corrected files are not loaded", again)
+        self.check_no_problems(ErrorCode.FILE_CORRECTED, problems, "the interval is not complete", again)
         return {"load": plan["run_id"], "files": len(plan["sources"])}

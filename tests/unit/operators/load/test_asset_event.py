@@ -6,11 +6,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowSkipException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from airflow.sdk.execution_time.context import OutletEventAccessors
 from airflow.sdk.execution_time.task_runner import _serialize_outlet_events
 
 from sluice.assets import loaded, loaded_interval
+from sluice.hooks.verified import VerifiedSources
 from sluice.model.spec.ledger import run_key
 from sluice.operators.load.asset_event import EmitAssetEventOperator, partition_key
 from tests.support.raising import raising
@@ -61,6 +62,24 @@ def test_an_interval_has_an_event_of_its_own_and_the_loads_starts_the_others() -
     assert (every["dest_asset_key"]["name"], "partition_key" in every) == ("isp_hits", False)
     assert interval["dest_asset_key"]["name"] == "isp_hits.intervals"
     assert (interval["partition_key"], interval["extra"]["status"]) == ("2026-11-21T10:00:00", "passed")
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        {"params": {}, "sources": [{"source_id": "a", "key": "a.csv"}]},
+        # Of an interval, a file that another load has verified.
+        {"params": {}, "sources": [], "files": [{"source_id": "a", "key": "a.csv"}]},
+    ],
+)
+def test_what_a_change_took_out_since_is_not_announced(
+    plan: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(VerifiedSources, "reverted", frozenset({"b"}))
+    assert emitted("nyc_taxi", plan, asset=loaded("nyc_taxi"))
+    monkeypatch.setattr(VerifiedSources, "reverted", frozenset({"a", "b"}))
+    with raising(AirflowFailException, "SLU-401", "a.csv", "took out", "action redo"):
+        emitted("nyc_taxi", plan, asset=loaded("nyc_taxi"))
 
 
 def test_a_load_of_files_has_one_event() -> None:

@@ -275,6 +275,27 @@ def test_a_file_whose_older_version_was_reverted_is_loaded(
     assert june.check()["files"] == 1
 
 
+def test_an_interval_of_which_a_file_was_reverted_is_not_complete(
+    june: Backfills, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it was before the plan, after it, or of a file that another load verified."""
+    june.put("2020-06_late", 2)
+    june.load("manual", objects=["nyc_taxi/yellow_tripdata_2020-06.csv"])
+    (old,) = [source["source_id"] for source in plans.plan_of(june.ledger, "manual")["sources"]]
+    june.run()
+    assert (june.keys(), june.check()["files"]) == (["2020-06_late.csv"], 1)
+    words = ("SLU-312", "2020-06.csv", "a change took its rows out", "nyc_taxi_change with action=redo")
+    with monkeypatch.context() as reverted:
+        reverted.setattr(VerifiedSources, "reverted", frozenset({old}))
+        with raising(AirflowFailException, *words):
+            june.check()
+        june.run()
+        with raising(AirflowFailException, *words):
+            june.check()
+    june.run()
+    assert june.check()["files"] == 0
+
+
 def test_an_interval_without_a_file_fails_and_plans_nothing(june: Backfills) -> None:
     words = (
         "clear the run's produce with its downstream tasks",
