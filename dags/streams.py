@@ -31,8 +31,9 @@ from sluice.operators.load.published import WaitForPublishOperator
 from sluice.operators.load.reconcile import ReconcileSinksOperator
 from sluice.operators.load.validate import ValidateOperator
 from sluice.operators.maintenance import CompactOperator, VerifyCompactionOperator
-from sluice.operators.reconciliation import CheckFilesOperator, ObserveOffsetsOperator, VerifyTableOperator
+from sluice.operators.reconciliation import ObserveOffsetsOperator, VerifyTableOperator
 from sluice.operators.removal import RecordMaintenanceOperator, RecordMetadataOperator, RemoveFilesOperator
+from sluice.operators.stored_files import CheckFilesOperator
 from sluice.operators.stream_dags import (
     configuration_dag,
     decision_dag,

@@ -1,4 +1,4 @@
-"""Steps of reconciliation: positions of the systems, contents of the table, stored files."""
+"""Steps of reconciliation: positions of the systems, contents of the table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from sluice.hooks.table_contents import TableContents
 from sluice.model.error_codes import ErrorCode
 from sluice.model.messages import summarize
 from sluice.model.spec.ledger import PROOF, VERIFIED_TABLE, Document, run_key
-from sluice.model.spec.maintenance import for_each_table
 from sluice.model.verification.findings import (
     Earlier,
     Finding,
@@ -35,10 +34,9 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from sluice.clients.ledger import History
-    from sluice.clients.objects import Entry
 
 # Kinds of the history: what the newest runs found, for the next one.
-OBSERVED, VERIFIED, CHECKED = "reconciled_offsets", VERIFIED_TABLE, "reconciled_files"
+OBSERVED, VERIFIED = "reconciled_offsets", VERIFIED_TABLE
 # Kinds of which the ledger must have the newest document that was written.
 MARKED = (VERIFIED, PROOF)
 FIX = ". Fix: docs/operating.md, Reconciliation findings"
@@ -303,63 +301,3 @@ class VerifyTableOperator(ReconciliationOperator):
         )
         self.log.info("%s: %s", self.spec.table, message)
         return {"result": message, "read": verified.read, "files": verified.files}
-
-
-class CheckFilesOperator(ReconciliationOperator):
-    """Check that each data file since the last run that passed is in the bucket as it was written."""
-
-    does = "checks that the data files since the last run that passed are stored as they were written"
-    fails_if = "a data file is missing, has another size than its manifest says, or was overwritten"
-
-    def entries(self, uri: str) -> list[Entry]:
-        """Versions and delete markers of an object."""
-        from sluice.io.s3 import split
-
-        bucket, key = split(uri)
-        return [entry for entry in self.platform_hook.bucket(bucket).entries(key) if entry.key == key]
-
-    def work(self, context: Context) -> dict[str, Any]:
-        is_full, history = bool(context["params"].get("full")), self.own_history
-        names = (self.spec.table, self.spec.quarantine_table)
-        found = [one for one in self.table_findings(*names) if one.name not in ONCE]
-        newest = None if is_full else history.latest(CHECKED)
-        lists: dict[str, str] = dict((newest or {}).get("manifest_lists", {}))
-        done: dict[str, int] = {}
-
-        def check(name: str) -> None:
-            if self.platform_hook.lake.location(name) is None:
-                # New, or a finding.
-                return
-            problems, checked, location = self._check(name, lists.get(name))
-            found.extend(problems)
-            done[name] = checked
-            if location and not problems:
-                lists[name] = location
-
-        for_each_table(names, check, self.log.exception)
-        # Of a table with findings the one before.
-        history.record_run(CHECKED, {"manifest_lists": lists}, datetime.now(UTC))
-        self.report(found, "stored files")
-        return {"checked": done} if done else {"result": NOTHING}
-
-    def _check(self, name: str, since: str | None) -> tuple[list[Finding], int, str | None]:
-        """Findings, number of files, and the manifest list up to which they were checked."""
-        from sluice.clients.errors import Refused
-        from sluice.clients.lake import table_diff
-        from sluice.hooks.table_contents import DAMAGED, kept
-        from sluice.model.verification.storage import WrittenObject
-        from sluice.operators.load.inventory import check_objects
-
-        table = self.platform_hook.lake.table(name)
-        try:
-            diff = table_diff.diff(table, kept(table, since))
-        except Refused as error:
-            if error.code not in DAMAGED:
-                raise
-            return [Finding(FindingName.METADATA_DAMAGED, f"{name}: {error}")], 0, None
-        if diff is None:
-            return [], 0, None
-        written = [WrittenObject(one.file.file_path, one.file.file_size_in_bytes) for one in diff.added]
-        checked = check_objects(written, self.entries)
-        problems = [Finding(FindingName.FILE_DAMAGED, one.message()) for one in checked if one.problem]
-        return problems, len(written), diff.manifest_list

@@ -47,7 +47,8 @@ _SUPERVISION = {
 _OTHERS = {
     "maintenance": ("CompactOperator", "VerifyCompactionOperator"),
     "removal": ("RecordMetadataOperator", "RemoveFilesOperator", "RecordMaintenanceOperator"),
-    "reconciliation": ("ObserveOffsetsOperator", "VerifyTableOperator", "CheckFilesOperator"),
+    "reconciliation": ("ObserveOffsetsOperator", "VerifyTableOperator"),
+    "stored_files": ("CheckFilesOperator",),
 }
 
 

@@ -36,11 +36,11 @@ from sluice.model.verification.storage import REWRITE_ID
 from sluice.operators import reconciliation
 from sluice.operators.base import BACKSTOP
 from sluice.operators.reconciliation import (
-    CheckFilesOperator,
     ObserveOffsetsOperator,
     ReconciliationOperator,
     VerifyTableOperator,
 )
+from sluice.operators.stored_files import CheckFilesOperator
 from tests.support import lake as lakes
 from tests.support.memory_s3 import MemoryS3
 from tests.support.steps import carried_out, given
