@@ -29,10 +29,10 @@ from sluice.model.health.status import (
     must_stop,
     no_action,
 )
+from sluice.model.spec.component_tables import component_tables
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.ledger import history_name
 from sluice.model.spec.stream import CONSUMER
-from sluice.model.verification.known_tables import component_tables
 from sluice.triggers.base import StreamTrigger
 from sluice.triggers.samples import MAX_SAMPLES, earlier, keep
 from sluice.triggers.wait import Outcome, PollTrigger, Progress

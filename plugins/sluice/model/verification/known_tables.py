@@ -11,21 +11,11 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from sluice.model.error_codes import ErrorCode
-from sluice.model.spec.maintenance import lake_tables
-from sluice.model.spec.stream import CONSUMER, StreamSpec
 
 # When the stream's table was created, in ms since 1970: a property of the table.
 CREATED_AT = "sluice.created-at"
 # A table that publishes is recorded within minutes, by supervision or by the load that started its writer.
 RECORDED_WITHIN_MS = 3_600_000
-
-
-def component_tables(spec: StreamSpec, component: str) -> list[str]:
-    """The Iceberg tables to which a component commits as long as it runs."""
-    of_stream = [spec.table, spec.quarantine_table]
-    if component == CONSUMER:
-        return of_stream
-    return [name for name in lake_tables(spec) if name not in of_stream] if component == "queries" else []
 
 
 @dataclass(frozen=True)

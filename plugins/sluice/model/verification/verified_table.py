@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Any
 
-from sluice.model.spec.ledger import Document
 from sluice.model.verification.lineage import covers
 from sluice.model.verification.offsets import EMPTY
 from sluice.model.verification.ranges import OffsetRanges
 from sluice.model.verification.rejection import MIN_MALFORMED, Share
 
+Document = dict[str, Any]
 # Malformed records of runs that have too few by themselves are counted together for so long.
 ADD_UP = timedelta(days=1)
 
