@@ -328,7 +328,7 @@ def is_feed(source: Document) -> bool:
 def reverted_of(plan: Document, reverted: Collection[str]) -> list[str]:
     """What a change took out of what the plan is of, by object or source id. ``reverted``: ids of sources."""
     # Of an interval all of its files, which other loads may have verified.
-    files: list[Document] = plan.get("files", plan["sources"])
+    files: list[Document] = plan["files"] if "files" in plan else plan["sources"]
     return sorted({one.get("key", one["source_id"]) for one in files if one["source_id"] in reverted})
 
 

@@ -33,7 +33,8 @@ WAITS = timedelta(hours=24)
 
 
 def ask_for_plans(before: OnPurpose, ledger: Ledger, exchanged: Exchanged) -> OnPurpose:
-    """With the ``exchanged`` records. A GET for each source of new records, but for those that are withheld already."""
+    """``before`` with the ``exchanged`` records. A GET for each source of new records that is not known as
+    withheld."""
     from sluice.io.s3 import at_once
 
     names = sorted({source for source, _ in exchanged.new} - before.withheld.keys())

@@ -50,7 +50,8 @@ class Verified:
     ``sequence_number``, ``committed_at`` (ms since 1970): of its snapshot; ``rewrites``: number of the
     table's until then. ``files``, ``read``, ``manifests``: what it cost. ``malformed``: number of records
     that were rejected so far, and not on purpose; of those that say that they are there ``on_purpose``, the
-    unplanned ones are. ``base``: of the malformed records that no run has judged yet; None: the run before."""
+    unplanned ones are. ``base``: of the malformed records that no run has judged yet; None: the run
+    before."""
 
     table: str
     table_uuid: str
