@@ -21,6 +21,9 @@ COMPOSE_PROFILES={chosen}
 SLUICE_UI_ADDRESS=127.0.0.1
 SLUICE_UI_PORT=8080
 SLUICE_URL=http://127.0.0.1:8080
+# Where Prometheus finds the last checks of streams.
+SLUICE_CHECKS_ADDRESS=127.0.0.1
+SLUICE_CHECKS_PORT=8082
 # Keep a copy of it: without it the data cannot be opened. Other values: docs/docker.md, Change passwords.
 SLUICE_SECRETS='{secrets}'
 """

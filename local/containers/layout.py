@@ -13,7 +13,7 @@ from local.runtime.context import Context
 from local.runtime.home import StackDir
 from local.runtime.ports import DEFAULTS, Network
 from local.runtime.supervisord import Program
-from local.services import airflow, kafka, minio, postgres, streams
+from local.services import airflow, checks, kafka, minio, postgres, streams
 from local.setup import cache
 
 # The stack directory of every container: on a volume of its own, which `configure` finds in VOLUMES.
@@ -27,6 +27,7 @@ HOSTS = {
     "supervisor": "supervisor",
     "airflow": "airflow-api-server",
     streams.TASKS: "airflow-scheduler",
+    checks.NAME: "checks",
 }
 BROKERS = ("kafka-1", "kafka-2", "kafka-3")
 DRIVES = 4
@@ -84,6 +85,7 @@ def volumes(stack: Context, chosen: frozenset[str]) -> list[Volume]:
     made += [kafka_volume(stack, number) for number in range(1, len(stack.network.nodes) + 1)]
     submitting = replace(stack, spark_master=SPARK_MASTER) if SPARK in chosen else stack
     made += _airflow(submitting, documents)
+    made.append(_checks(stack, documents))
     if SPARK in chosen:
         made.append(_spark(submitting, documents))
     return made
@@ -134,6 +136,16 @@ def _airflow(stack: Context, documents: Mapping[str, roles.Document]) -> list[Vo
         Volume("airflow", files | platform(stack, documents, ("airflow",)), scripts),
         Volume("scheduler", files | streams.files(stack) | platform(stack, documents, tasks), scheduler),
     ]
+
+
+def _checks(stack: Context, documents: Mapping[str, roles.Document]) -> Volume:
+    program = checks.program(stack)
+    return Volume(checks.NAME, checks_platform(stack.home.platform, documents), {program.name: script(program)})
+
+
+def checks_platform(folder: Path, documents: Mapping[str, roles.Document]) -> dict[Path, str]:
+    """Of role airflow's platform file what that process reads: no login is in it."""
+    return roles.files(folder, {"airflow": {"metrics": documents["airflow"]["metrics"]}})
 
 
 def _streams(stack: Context, documents: Mapping[str, roles.Document]) -> Volume:

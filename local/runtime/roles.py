@@ -174,7 +174,8 @@ def documents(
         "username": "sluice",
         "password": secrets["supervisor"],
     }
-    files["airflow"]["metrics"] = {"token": secrets["metrics"]}
+    checks = f"http://{network.address('checks')}"
+    files["airflow"]["metrics"] = {"token": secrets["metrics"], "checks_url": checks}
     if feeds:
         for role in ("producer", "airflow"):
             files[role]["feeds"] = dict(feeds)

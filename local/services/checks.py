@@ -6,20 +6,19 @@ import httpx
 
 from local.base import REPO
 from local.runtime.context import Context, with_parent
-from local.runtime.ports import HOST
 from local.runtime.supervisord import Program
 
 NAME = "checks"
 
 
 def url(context: Context) -> str:
-    return f"http://{HOST}:{context.ports[NAME]}"
+    return f"http://{context.network.address(NAME)}"
 
 
 def program(context: Context) -> Program:
     options = [
         "--host",
-        HOST,
+        context.network.bind,
         "--port",
         str(context.ports[NAME]),
         "--file",

@@ -11,7 +11,7 @@ from local.progress import ProgressDisplay
 from local.runtime import roles
 from local.runtime.context import Context
 from local.runtime.home import StackDir
-from local.services import airflow, checks, kafka, minio, postgres, replay, streams
+from local.services import airflow, kafka, minio, postgres, replay, streams
 from local.stack.airflow_api import Airflow
 from sluice.clients.lake.catalog import Lake
 from sluice.io.s3 import connect
@@ -95,7 +95,6 @@ class Systems(ABC):
         specs = stream.load_valid().specs
         feeds = replay.feeds(specs, context.ports[replay.NAME]) if replayed else {}
         documents = roles.documents(self.home, context.network, self.secrets, feeds)
-        documents["airflow"]["metrics"]["checks_url"] = checks.url(context)
         if context.external is not None:
             documents = roles.external(documents, Path(context.external))
         return documents

@@ -35,9 +35,11 @@ class Project:
         _copy(self.checkout)
         env = self.checkout / ".env"
         env_file.main(list(profiles), env)
-        self.port = choose({}, os.environ, free=True)["airflow"]
+        ports = choose({}, os.environ, free=True)
+        self.port, self.checks_port = ports["airflow"], ports["checks"]
         url = f"http://127.0.0.1:{self.port}"
         text = env.read_text().replace("SLUICE_UI_PORT=8080", f"SLUICE_UI_PORT={self.port}")
+        text = text.replace("SLUICE_CHECKS_PORT=8082", f"SLUICE_CHECKS_PORT={self.checks_port}")
         env.write_text(text.replace("SLUICE_URL=http://127.0.0.1:8080", f"SLUICE_URL={url}"))
         found = env_file.SECRETS_LINE.search(text)
         assert found

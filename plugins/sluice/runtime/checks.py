@@ -10,7 +10,7 @@ import argparse
 import hmac
 import json
 import logging
-import os
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -23,11 +23,11 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from sluice.clients.checks import PATH
 from sluice.model.checks import Check, CheckMetrics, Checks
+from sluice.model.exits import STOPPED
 from sluice.model.queries.prometheus import exposition
 from sluice.model.spec import folders
 from sluice.model.spec import platform as platforms
 from sluice.model.spec import stream as streams
-from sluice.model.spec.config import ConfigError
 
 log = logging.getLogger(__name__)
 
@@ -161,10 +161,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--file", type=Path, required=True, help="keeps the last checks over a restart")
     given = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
-    platform = platforms.load("airflow", os.environ)
-    if platform.metrics is None:
-        raise ConfigError("[metrics] is missing in airflow.toml. Fix: add it, with a token")
-    server = Server((given.host, given.port), platform.metrics.token, given.file)
+    # As process 1 of a container it is ended by no signal that it does not handle.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(STOPPED))
+    server = Server((given.host, given.port), platforms.load_metrics().token, given.file)
     log.info("serving host=%s port=%d", given.host, given.port)
     server.serve_forever()
     return 0

@@ -23,6 +23,7 @@ from local.runtime.home import StackDir
 from local.runtime.ports import DEFAULTS, Network
 from sluice.clients import checks
 from sluice.clients.errors import Refused, Unreachable
+from sluice.model import exits
 from sluice.model.checks import Check
 from sluice.model.spec import stream
 from sluice.runtime.checks import Server
@@ -189,7 +190,9 @@ def test_it_runs_alone(tmp_path: Path) -> None:
     home = StackDir(tmp_path / "stack")
     home.prepare()
     secrets = home.secrets()
-    roles.write(home.platform, roles.documents(home, Network(DEFAULTS), secrets))
+    # No more than it needs of role airflow's file.
+    metrics = roles.documents(home, Network(DEFAULTS), secrets)["airflow"]["metrics"]
+    roles.write(home.platform, {"airflow": {"metrics": metrics}})
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "sluice.runtime.checks", "--port", str(port)]
@@ -210,3 +213,5 @@ def test_it_runs_alone(tmp_path: Path) -> None:
                 time.sleep(0.1)
         assert scraped(url, secrets["metrics"])[name(AT)] > time.time() - 60
         process.terminate()
+    # As process 1 of a container it ends by its own handler only.
+    assert process.returncode == exits.STOPPED

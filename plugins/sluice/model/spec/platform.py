@@ -267,13 +267,8 @@ def parse(text: str, where: str) -> Platform:
             f"{where}: checkpoints root is {root!r}: Spark writes checkpoints to a folder or through s3a://. "
             "Fix: write an absolute path, or s3a://bucket/prefix"
         )
-    if platform.metrics and len(platform.metrics.token) < MIN_TOKEN:
-        raise ConfigError(
-            f"{where}: metrics token is shorter than {MIN_TOKEN} characters. Fix: write a random one"
-        )
-    checks = platform.metrics.checks_url if platform.metrics else ""
-    if checks and not checks.startswith(("http://", "https://")):
-        raise ConfigError(f"{where}: metrics checks_url is {checks!r}: write it with http:// or https://")
+    if platform.metrics:
+        _check_metrics(platform.metrics, where)
     if platform.kubernetes and platform.kubernetes.mode not in MODES:
         raise ConfigError(
             f"{where}: kubernetes mode is {platform.kubernetes.mode!r}. Fix: use {' or '.join(MODES)}"
@@ -286,6 +281,28 @@ def parse(text: str, where: str) -> Platform:
         if not url.startswith(("http://", "https://")):
             raise ConfigError(f"{where}: feeds {stream} is {url!r}: write it with http:// or https://")
     return platform
+
+
+def _check_metrics(metrics: Metrics, where: str) -> None:
+    if len(metrics.token) < MIN_TOKEN:
+        raise ConfigError(
+            f"{where}: metrics token is shorter than {MIN_TOKEN} characters. Fix: write a random one"
+        )
+    checks = metrics.checks_url
+    if checks and not checks.startswith(("http://", "https://")):
+        raise ConfigError(f"{where}: metrics checks_url is {checks!r}: write it with http:// or https://")
+
+
+def load_metrics(environ: Mapping[str, str] | None = None) -> Metrics:
+    """``[metrics]`` of role airflow's file, which may have nothing else for a process that needs no more of
+    it. Raises ConfigError as :func:`config.read`, and without the section."""
+    path, text = config.read(DIRECTORY_VARIABLE, "airflow", "it has [metrics]", environ)
+    found = config.toml(text, path).get("metrics")
+    if not isinstance(found, dict):
+        raise ConfigError(f"{path}: [metrics] is missing. Fix: add it, with a token")
+    metrics = build(Metrics, found, f"{path} metrics")
+    _check_metrics(metrics, path)
+    return metrics
 
 
 def load(role: str, environ: Mapping[str, str] | None = None) -> Platform:

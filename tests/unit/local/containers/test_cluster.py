@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from local.containers import layout
 from local.runtime.context import Context
+from local.runtime.home import write_files
+from local.runtime.ports import DEFAULTS
 from sluice.model.spec import platform
 from sluice.model.spec.platform import ROLES, Kubernetes
 from tests.support.cluster_stack import SECRETS, FakeArtifacts
@@ -23,6 +26,8 @@ WANTED = {
     "sluice-task": {*TASKS, "kafka_maintenance", "minio_maintenance", "lake_maintenance"},
     "sluice-platform-producer": {"kafka_producer", "minio_producer", "lake_producer", "spark"},
     "sluice-platform-consumer": {"kafka_consumer", "minio_consumer", "lake_consumer", "spark"},
+    # Not what else is in role airflow's platform file.
+    "sluice-checks": {"metrics"},
     "sluice-kafka-passwords": {f"kafka_{role}" for role in ROLES},
     "sluice-connections": set(),
 }
@@ -44,6 +49,16 @@ def test_airflow_is_told_how_components_run(context: Context, tmp_path: Path, mo
         found = platform.parse(made[name]["platform__airflow.toml"], name)
         assert found.supervisor is None
         assert found.kubernetes == Kubernetes("lake", "sluice/jobs:0.1.0", mode, "sluice-overrides")
+
+
+def test_checks_are_reported_to_the_pod_that_serves_them(context: Context, tmp_path: Path) -> None:
+    made = FakeArtifacts(context, tmp_path).secrets_of_pods()
+    found = platform.parse(made["sluice-airflow"]["platform__airflow.toml"], "airflow").metrics
+    assert found is not None
+    assert found.checks_url == f"http://{layout.HOSTS['checks']}:{DEFAULTS['checks']}"
+    folder = tmp_path / "platform"
+    write_files({folder / name: text for name, text in made["sluice-checks"].items()})
+    assert platform.load_metrics({platform.DIRECTORY_VARIABLE: str(folder)}) == found
 
 
 def test_checkpoints_are_in_a_bucket_since_pods_have_no_volume_in_common(

@@ -69,18 +69,22 @@ def test_every_image_is_built_once(chosen: set[str]) -> None:
     assert sorted(built) == sorted({one["image"] for one in active})
 
 
-def test_the_page_alone_is_published_and_on_loopback_unless_asked() -> None:
+def test_the_page_and_the_checks_are_published_and_on_loopback_unless_asked() -> None:
     published = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
-    port = DEFAULTS["airflow"]
+    page, checks = DEFAULTS["airflow"], DEFAULTS["checks"]
     assert published == {
-        "airflow-api-server": [f"${{SLUICE_UI_ADDRESS:-127.0.0.1}}:${{SLUICE_UI_PORT:-8080}}:{port}"]
+        "airflow-api-server": [f"${{SLUICE_UI_ADDRESS:-127.0.0.1}}:${{SLUICE_UI_PORT:-8080}}:{page}"],
+        "checks": [f"${{SLUICE_CHECKS_ADDRESS:-127.0.0.1}}:${{SLUICE_CHECKS_PORT:-8082}}:{checks}"],
     }
 
 
 def test_networks_that_lead_out_are_for_the_page_the_feeds_and_notifiers() -> None:
-    assert {
-        name for name, options in COMPOSE["networks"].items() if not options.get("internal")
-    } == LEADING_OUT
+    open_ones = {name: one for name, one in COMPOSE["networks"].items() if not one.get("internal")}
+    # Ports of an internal network cannot be published.
+    assert open_ones.pop("metrics")["driver_opts"] == {
+        "com.docker.network.bridge.enable_ip_masquerade": "false"
+    }
+    assert set(open_ones) == LEADING_OUT
     leading = {name: networks(name) & LEADING_OUT for name in SERVICES if networks(name) & LEADING_OUT}
     assert leading == {
         "airflow-api-server": {"ui"},
@@ -92,6 +96,13 @@ def test_networks_that_lead_out_are_for_the_page_the_feeds_and_notifiers() -> No
         "airflow-triggerer": {"notifications"},
     }
     assert SERVICES["configure"]["network_mode"] == "none"
+
+
+def test_the_checks_are_served_whatever_else_is_down() -> None:
+    assert SERVICES["checks"]["depends_on"] == {"configure": {"condition": "service_completed_successfully"}}
+    assert networks("checks") == {"metrics", "checks"}
+    assert {name for name in SERVICES if "checks" in networks(name)} == {"checks", "airflow-triggerer"}
+    assert {name for name in SERVICES if "metrics" in networks(name)} == {"checks"}
 
 
 def test_who_reaches_what() -> None:
@@ -169,7 +180,7 @@ def test_hosts_and_volumes_are_the_code_s() -> None:
     assert set(layout.BROKERS) <= set(SERVICES)
     mounted = dict(volume.split(":", 1) for volume in SERVICES["configure"]["volumes"])
     services = {"postgres", "kafka", *layout.BROKERS, "minio", "airflow", "scheduler", "streams", "spark"}
-    assert set(mounted) == services
+    assert set(mounted) == services | {"checks"}
     assert all(path == f"{layout.VOLUMES}/{name}" for name, path in mounted.items())
     drives = [volume for volume in SERVICES["minio-erasure"]["volumes"] if "drive-" in volume]
     assert len(drives) == layout.DRIVES

@@ -42,8 +42,8 @@ def secrets_in(volume: Volume) -> set[str]:
 @pytest.mark.parametrize(
     ("chosen", "names"),
     [
-        (DEFAULT, {"postgres", "kafka", "minio", "airflow", "scheduler", "streams"}),
-        (ALL, {"postgres", *layout.BROKERS, "minio", "airflow", "scheduler", "streams", "spark"}),
+        (DEFAULT, {"postgres", "kafka", "minio", "airflow", "scheduler", "streams", "checks"}),
+        (ALL, {"postgres", *layout.BROKERS, "minio", "airflow", "scheduler", "streams", "checks", "spark"}),
     ],
 )
 def test_a_volume_per_service_of_the_profiles(
@@ -73,6 +73,7 @@ def test_no_service_has_another_s_secrets(context: Context) -> None:
     roles = {f"{system}_{role}" for system in ("kafka", "minio", "lake") for role in ("producer", "consumer")}
     assert secrets_in(found["streams"]) == roles | {"supervisor"}
     assert secrets_in(found["spark"]) == roles | {"spark"}
+    assert secrets_in(found["checks"]) == {"metrics"}
     administration = {"postgres_admin", "minio_root", "kafka_admin", "kafka_broker"}
     reader = {"kafka_reader", "lake_reader", "minio_reader"}
     assert not secrets_in(found["scheduler"]) & (administration | reader)
@@ -80,6 +81,14 @@ def test_no_service_has_another_s_secrets(context: Context) -> None:
     maintenance = {"minio_maintenance", "lake_maintenance", "kafka_maintenance"}
     assert not secrets_in(found["airflow"]) & (administration | reader | roles | maintenance | {"spark"})
     assert "minio_airflow" in secrets_in(found["airflow"])
+
+
+def test_checks_are_reported_to_the_service_that_serves_them(context: Context) -> None:
+    found, file = volumes(context, DEFAULT), layout.HOME.platform / "airflow.toml"
+    wanted = {"token": SECRETS["metrics"], "checks_url": "http://checks:18082"}
+    for name in ("airflow", "scheduler", "checks"):
+        assert tomllib.loads(found[name].files[file])["metrics"] == wanted
+    assert "--host 0.0.0.0 --port 18082" in found["checks"].scripts["checks"]
 
 
 def test_no_secret_is_an_argument_of_a_program(context: Context) -> None:

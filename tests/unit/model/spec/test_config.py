@@ -95,6 +95,23 @@ def test_a_platform_file_that_others_may_read_is_refused(tmp_path: Path) -> None
         platform.load("producer", {})
 
 
+def test_of_the_metrics_alone_no_more_of_the_file_is_read(tmp_path: Path) -> None:
+    file, environ = tmp_path / "airflow.toml", {"SLUICE_PLATFORM_DIR": str(tmp_path)}
+    file.touch(mode=0o600)
+    for text, *said in (
+        ("", "[metrics] is missing", "Fix:"),
+        ("metrics = 1", "[metrics] is missing"),
+        ("[metrics]", "'token' is missing"),
+        ('[metrics]\ntoken = "short"', "shorter than 24"),
+        (f'[metrics]\ntoken = "{"t" * 24}"\nchecks_url = "checks:18082"', "http://"),
+    ):
+        file.write_text(text)
+        with raising(ConfigError, str(file), *said):
+            platform.load_metrics(environ)
+    file.write_text(f'[metrics]\ntoken = "{"t" * 24}"\n[kafka]\nunknown = 1')
+    assert platform.load_metrics(environ) == platform.Metrics("t" * 24)
+
+
 @pytest.mark.parametrize(
     ("root", "in_bucket"),
     [("/srv/checkpoints", False), ("s3a://bucket", True), ("s3a://bucket/a/b/", True)],
