@@ -46,8 +46,8 @@ NOT_FOR_TASKS = frozenset(
 PASSWORDS = Path("/etc/sluice/passwords/sluice")
 # Where the scheduler finds the pod of a task.
 POD_TEMPLATE = "/etc/sluice/airflow/pod-template.yaml"
-# With the platform file of the pod that serves the last checks.
-CHECKS_SECRET = "sluice-checks"
+# The Secret with the platform file of the pod that serves the last checks.
+CHECKS = "sluice-checks"
 # Until Airflow's database is provisioned and migrated.
 MIGRATION_SECONDS = 600
 _FIXES = {
@@ -168,7 +168,7 @@ class ClusterStack(ContainerStack):
                 made[platform_secret(role)][strimzi.AUTHORITY] = authority
         # Mounted as it is, since its pod also runs where no `configure` does (overlay `prod`).
         metrics = layout.checks_platform(Path(), documents)
-        made[CHECKS_SECRET] = {str(path): text for path, text in metrics.items()}
+        made[CHECKS] = {str(path): text for path, text in metrics.items()}
         made[roles.KAFKA_PASSWORDS] = {role: self.secrets[f"kafka_{role}"] for role in ROLES}
         # Airflow's tasks fill it.
         made[CONNECTIONS_SECRET] = {}

@@ -140,7 +140,9 @@ def _airflow(stack: Context, documents: Mapping[str, roles.Document]) -> list[Vo
 
 def _checks(stack: Context, documents: Mapping[str, roles.Document]) -> Volume:
     program = checks.program(stack)
-    return Volume(checks.NAME, checks_platform(stack.home.platform, documents), {program.name: script(program)})
+    return Volume(
+        checks.NAME, checks_platform(stack.home.platform, documents), {program.name: script(program)}
+    )
 
 
 def checks_platform(folder: Path, documents: Mapping[str, roles.Document]) -> dict[Path, str]:

@@ -12,6 +12,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+
 from local.base import REPO
 from local.containers import env_file
 from local.runtime.ports import choose
@@ -120,6 +123,21 @@ class Project:
     @cached_property
     def airflow(self) -> Airflow:
         return Airflow(f"http://127.0.0.1:{self.port}", USER, self.secrets["airflow_operator"])
+
+    def last_check(self) -> float:
+        """When one of the taxi stream's consumer was reported last, in seconds since 1970, as Prometheus
+        reads it."""
+        token = {"Authorization": f"Bearer {self.secrets['metrics']}"}
+        address = f"http://127.0.0.1:{self.checks_port}/metrics"
+        answer = httpx.get(address, headers=token, trust_env=False).raise_for_status()
+        [found] = [
+            sample.value
+            for family in text_string_to_metric_families(answer.text)
+            for sample in family.samples
+            if sample.name == "sluice_supervision_last_check_timestamp_seconds"
+            and sample.labels == {"stream": "nyc_taxi", "component": "consumer"}
+        ]
+        return float(found)
 
     def demo(self) -> Demo:
         return Demo(self)

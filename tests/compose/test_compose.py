@@ -136,6 +136,21 @@ def test_a_lost_drive_loses_nothing(platform: Project) -> None:
     assert after["lake_rows"] == before["lake_rows"]
 
 
+def test_checks_are_served_although_airflow_s_database_is_down(platform: Project) -> None:
+    assert_exact(platform.demo().figures())
+    began = time.time()
+    wait_until("a check is reported", lambda: platform.last_check() > began, SECONDS, 2)
+    platform.compose("stop", "airflow-triggerer", "postgres")
+    try:
+        platform.compose("restart", "checks")
+        platform.wait_healthy("checks")
+        assert platform.last_check() > began, "over a restart too"
+    finally:
+        platform.up()
+    began = time.time()
+    wait_until("checks go on", lambda: platform.last_check() > began, SECONDS, 2)
+
+
 def test_only_what_must_talk_can(platform: Project) -> None:
     def reaches(service: str, host: str, port: int) -> bool:
         script = f"timeout 5 bash -c '{REACHES}' {host} {port} && echo yes || echo no"
@@ -146,6 +161,7 @@ def test_only_what_must_talk_can(platform: Project) -> None:
         ("streams", "minio", 19000),
         ("airflow-scheduler", "supervisor", 19001),
         ("streams", "postgres", 15432),
+        ("airflow-triggerer", "checks", 18082),
     ]
     assert all(reaches(*one) for one in allowed)
     refused = [
@@ -157,6 +173,10 @@ def test_only_what_must_talk_can(platform: Project) -> None:
         ("minio-erasure", "supervisor", 19001),
         ("spark-worker", "streams", 19001),
         ("postgres", "kafka-1", 19092),
+        ("airflow-api-server", "checks", 18082),
+        ("airflow-scheduler", "checks", 18082),
+        ("checks", "postgres", 15432),
+        ("checks", "minio", 19000),
     ]
     assert not [one for one in refused if reaches(*one)]
     published = {
@@ -183,7 +203,9 @@ def test_no_secret_is_in_an_image_or_shown_by_docker(platform: Project) -> None:
         assert platform.docker("run", "--rm", "--entrypoint", "sh", image, "-c", script, pattern) == ""
 
 
-@pytest.mark.parametrize("service", ["postgres", "kafka-1", "minio-erasure", "streams", "airflow-scheduler"])
+@pytest.mark.parametrize(
+    "service", ["postgres", "kafka-1", "minio-erasure", "streams", "checks", "airflow-scheduler"]
+)
 def test_processes_are_confined(platform: Project, service: str) -> None:
     found = platform.container(service)
     assert found["HostConfig"]["ReadonlyRootfs"] is True
