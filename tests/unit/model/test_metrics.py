@@ -11,6 +11,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from sluice.model import metrics
+from sluice.model.checks import CheckMetrics
 from sluice.model.health.status import Health
 from sluice.model.live import Counts, Live
 from sluice.model.metrics import StreamMetrics
@@ -114,7 +115,7 @@ def test_batches_are_counted_once() -> None:
 def names() -> set[str]:
     """Every name that a scrape may have."""
     collected = [family.name for family in StreamMetrics({}, NOW).collect()]
-    collected += [family.name for family in QueryMetrics({}).collect()]
+    collected += [family.name for family in (*QueryMetrics({}).collect(), *CheckMetrics([]).collect())]
     counters = {gauge.name for gauge in metrics.STREAM if gauge.is_counter} | set(prometheus._COUNTERS)
     return {
         f"{name}_total"
@@ -139,7 +140,8 @@ def test_the_dashboard_names_metrics_that_there_are() -> None:
     # MinIO's own, of the calls to the bucket.
     assert {name for name in used if name.startswith("sluice_")} <= names()
     assert {name for name in used if name.startswith("minio_")} == {"minio_s3_requests_total"}
-    for wanted in ("health", "lag_records", "lag_seconds", "seconds_to_loss", "batch_seconds", "restarts"):
+    health = "health", "lag_records", "lag_seconds", "seconds_to_loss", "batch_seconds", "restarts"
+    for wanted in (*health, "quarantined", "malformed", "last_check"):
         assert [name for name in used if wanted in name], wanted
 
 
