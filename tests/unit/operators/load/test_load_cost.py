@@ -13,10 +13,14 @@ import pytest
 from airflow.sdk import Asset
 from pyiceberg.manifest import ManifestFile
 
+from sluice.clients.known_tables import KnownTables
+from sluice.clients.lake.catalog import Lake
+from sluice.clients.ledger import History
 from sluice.hooks import ledger_marks
 from sluice.hooks import load_plan as plans
 from sluice.model.spec.ledger import run_key
 from sluice.operators.load.asset_event import EmitAssetEventOperator
+from tests.support.lake import QUARANTINE, TABLE
 from tests.support.loads import Loads
 from tests.support.steps import NewTables, given
 from tests.support.variables import Variables
@@ -93,6 +97,40 @@ def test_validation_reads_the_manifests_of_its_load_alone(tmp_path: Path) -> Non
     assert len(read) == 1
 
 
+@pytest.mark.parametrize(
+    ("rejected", "asked"), [(True, Counter(LIST=3, GET=1)), (False, Counter(LIST=6, GET=2))]
+)
+def test_an_asset_event_costs_six_requests_and_four_more_while_nothing_was_rejected(
+    tmp_path: Path, rejected: bool, asked: Counter[str]
+) -> None:
+    """What is known of both tables, newer proofs (LISTs); the proof; the metadata of both tables. Of a
+    quarantine of which nothing is known, the newest documents of three kinds, here one of them."""
+    loads = Loads(tmp_path)
+    if rejected:
+        loads.withhold("earlier", 1)
+    KnownTables(loads.lake, History(loads.s3.as_client(), "s3://w/ledger", "nyc_taxi")).note(
+        TABLE, QUARANTINE
+    )
+    for run in ("first", "second"):
+        loads.upload(run)
+        loads.load(run)
+    # As the task's own process has them.
+    lake, before = Lake(loads.lake.catalog.properties), loads.s3.requests.copy()
+    tables = KnownTables(lake, History(loads.s3.as_client(), "s3://w/ledger", "nyc_taxi"))
+    with patch.object(lake._io, "new_input", wraps=lake._io.new_input) as read:
+        emit(loads, "second", lake=lake, tables=tables)
+    assert loads.s3.requests - before == asked
+    assert read.call_count == 2
+
+
+def emit(loads: Loads, run: str, lake: Lake, tables: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the step returns, and its event's extra."""
+    asset, event = Asset(name="nyc_taxi", uri="sluice://lake/raw/nyc_taxi"), SimpleNamespace(extra={})
+    made = EmitAssetEventOperator(task_id="emit_asset_event", stream="nyc_taxi", asset=asset)
+    made.__dict__ |= {"ledger": loads.ledger, "platform_hook": SimpleNamespace(lake=lake), "tables": tables}
+    return made.work(given(run_id=run, outlet_events={asset: event})), event.extra
+
+
 class OneBatch(Loads):
     """Sends all sources in one batch."""
 
@@ -107,14 +145,11 @@ def test_what_airflow_stores_of_a_load_of_3000_objects_is_small(tmp_path: Path) 
     for number in range(OBJECTS):
         loads.upload(f"new-{number}")
     produced, proof = loads.produce("r"), loads.validate("r")
-    asset, event = Asset(name="nyc_taxi", uri="sluice://lake/raw/nyc_taxi"), SimpleNamespace(extra={})
-    made = EmitAssetEventOperator(task_id="emit_asset_event", stream="nyc_taxi", asset=asset)
-    made.__dict__ |= {"ledger": loads.ledger, "platform_hook": loads, "tables": NewTables()}
-    emitted = made.work(given(run_id="r", outlet_events={asset: event}))
-    for stored in (produced, proof, emitted, event.extra):
+    emitted, extra = emit(loads, "r", lake=loads.lake, tables=NewTables())
+    for stored in (produced, proof, emitted, extra):
         assert len(json.dumps(stored)) < 2_000
     assert (produced["sources"], proof["sources"], proof["published"]) == (OBJECTS, OBJECTS, 3 * OBJECTS)
-    assert event.extra == proof
+    assert extra == proof
     addresses = {"plan": produced["plan"], "produced": produced["produced"], "proof": proof["proof"]}
     for key, address in addresses.items():
         assert address == f"s3://w/ledger/nyc_taxi/{run_key('r', key)}"
