@@ -217,6 +217,9 @@ def external(embedded: dict[str, Document], folder: Path) -> dict[str, Document]
         lake = {"lake": kept | theirs["lake"]}
         files[role] = {"role": role} | theirs | {"role": role} | lake | supervisor
         files[role] |= {name: value for name, value in defaults.items() if name not in theirs}
+        if isinstance(theirs.get("metrics"), dict) and "metrics" in ours:
+            # The embedded process of checks runs, with their token.
+            files[role]["metrics"] = ours["metrics"] | theirs["metrics"]
     return files
 
 

@@ -289,6 +289,20 @@ def test_a_person_s_own_kafka_and_s3(context: Context, tmp_path: Path) -> None:
     assert read.supervisor is not None
 
 
+def test_checks_are_reported_to_the_stack_s_own_process_with_a_person_s_own_token_too(
+    context: Context, tmp_path: Path
+) -> None:
+    folder, environ = tmp_path / "external", {platform.DIRECTORY_VARIABLE: str(context.home.platform)}
+    for role in ROLES:
+        theirs(folder, role)
+    written = (folder / "airflow.toml").read_text() + f'[metrics]\ntoken = "{"t" * 32}"\n'
+    for address, wanted in (("", "http://127.0.0.1:18082"), ("https://checks.example.com", None)):
+        (folder / "airflow.toml").write_text(written + (f'checks_url = "{address}"\n' if address else ""))
+        ours = roles.documents(context.home, context.network, context.secrets)
+        roles.write(context.home.platform, roles.external(ours, folder))
+        assert platform.load_metrics(environ) == platform.Metrics("t" * 32, wanted or address)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
