@@ -329,7 +329,9 @@ def reverted_of(plan: Document, reverted: Collection[str]) -> list[str]:
     """What a change took out of what the plan is of, by object or source id. ``reverted``: ids of sources."""
     # Of an interval all of its files, which other loads may have verified.
     files: list[Document] = plan["files"] if "files" in plan else plan["sources"]
-    return sorted({one["key"] if "key" in one else one["source_id"] for one in files if one["source_id"] in reverted})
+    return sorted(
+        {one["key"] if "key" in one else one["source_id"] for one in files if one["source_id"] in reverted}
+    )
 
 
 def is_generated(source: Document) -> bool:
