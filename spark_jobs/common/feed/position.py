@@ -23,6 +23,9 @@ Place = tuple[int, int]
 # beyond the low-water mark, as many before it for a rewound position, and as many again because
 # acknowledgements come out of order.
 RECENT_PLACES = 3
+# Of newest events whose ids are saved, per event that may be in flight: without the first of
+# RECENT_PLACES, because every event up to the last of them is acknowledged.
+RECENT_IDS = 2
 
 
 class PositionUnknown(Unrecoverable):
@@ -116,7 +119,7 @@ class Start:
     position: str | None = None
     next_sequence: int = 1
     first_sequence: int = 1
-    ids: list[str] = field(default_factory=list)
+    ids: list[str] = field(default_factory=list, compare=False)
     places: list[Place] = field(default_factory=list)
     read_at: float = 0.0
     decision: dict[str, Any] | None = None

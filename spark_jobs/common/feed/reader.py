@@ -26,10 +26,6 @@ class RecentIds:
         for event_id in ids:
             self.is_duplicate(event_id)
 
-    def newest(self, count: int) -> list[str]:
-        """The last ``count`` ids, oldest first."""
-        return list(self._ids)[-count:]
-
     def is_duplicate(self, event_id: str) -> bool:
         """Whether the id is among them; if not, it is added."""
         if event_id in self._ids:

@@ -33,6 +33,9 @@ DELIVERY_SECONDS = 300.0
 # Of a stop; the next start reads again what Kafka has not acknowledged by then.
 FLUSH_SECONDS = 8.0
 LOG_SECONDS = 60.0
+# Between two saves of the ids of sent events, which are half a megabyte: much less than retention leaves a
+# topic's newest records.
+IDS_SECONDS = 300.0
 _POLL_SECONDS = 0.5
 _END_SECONDS = 3.0
 # Ids that are remembered, and that are read back of each partition, per event that may be in flight: the
@@ -93,6 +96,7 @@ class FeedProducer:
 
     # Between two heartbeats, each of which checks the lock.
     heartbeat_seconds = HEARTBEAT_INTERVAL
+    ids_seconds = IDS_SECONDS
 
     def __init__(
         self, spec: StreamSpec, feed: Feed, url: str, kafka: Kafka, source: Source, start: Start, lock: Lock
@@ -106,18 +110,18 @@ class FeedProducer:
         self._sender = Sender(
             kafka, spec.topic, self._name, self._window, self._progress, start.next_sequence
         )
-        self._ids = RecentIds(_RECENT_FACTOR * feed.max_in_flight, start.ids)
         self._heartbeat = HeartbeatSender(kafka, spec.name, "producer", spec.topic.name)
         self._reader = Reader(
             Client(url, feed, source.rewind, self._activity, self._halt),
             source,
-            self._ids,
+            RecentIds(_RECENT_FACTOR * feed.max_in_flight, start.ids),
             self._window,
             self._sender,
             self._activity,
             self._halt,
         )
         self._next_heartbeat = 0.0
+        self._ids_saved = time.monotonic()
         self._next_log = time.monotonic() + LOG_SECONDS
         self._last_logged = Counts()
         # Before the first record: else foreign records could hide all there is of this run.
@@ -151,18 +155,18 @@ class FeedProducer:
         deadline = time.monotonic() + FLUSH_SECONDS
         while (left := len(self._window)) and time.monotonic() < deadline:
             self._step()
-        self._save(with_ids=left == 0 and not self._reader.is_alive)
+        self._save(with_ids=True)
         self._send_heartbeat()
         return left
 
     def _save(self, *, with_ids: bool = False) -> SavedPosition:
-        """Save the position, which also shows that this process still holds the lock. ``with_ids``: while no
-        event is under way. Raises as :meth:`Lock.save`."""
+        """Save the position, which also shows that this process still holds the lock. Raises as
+        :meth:`Lock.save`."""
         saved = self._progress.saved(
             self._window.low_water_mark,
             self._sender.next_sequence,
             self._activity.read_at,
-            self._ids.newest(TAIL_FACTOR * self._feed.max_in_flight) if with_ids else None,
+            with_ids=with_ids,
         )
         self._lock.save(saved, with_ids=with_ids)
         return saved
@@ -175,7 +179,7 @@ class FeedProducer:
         now = time.monotonic()
         if now >= self._next_heartbeat:
             self._next_heartbeat = now + self.heartbeat_seconds
-            saved = self._save()
+            saved = self._save(with_ids=self._are_ids_due(now))
             self._send_heartbeat()
             if not self._activity.is_connected and (reason := gap(self._feed, saved.read_at, time.time())):
                 raise unknown(reason, saved, saved.topic_id, self._name)
@@ -185,6 +189,14 @@ class FeedProducer:
             if counts != self._last_logged:
                 self._last_logged = counts
                 log.info("%s", counts.message())
+
+    def _are_ids_due(self, now: float) -> bool:
+        """Whether ids are saved now: before retention deletes a slow feed's records, the only ones to hold
+        them."""
+        if now < self._ids_saved + self.ids_seconds or not self._progress.has_unsaved_ids:
+            return False
+        self._ids_saved = now
+        return True
 
     def _send_heartbeat(self) -> None:
         state, since = self._activity.state()

@@ -125,7 +125,7 @@ class Sender:
                     value[: self.max_bytes],
                     key,
                     headers=headers,
-                    on_delivery=partial(self._delivered, entry, sequence),
+                    on_delivery=partial(self._delivered, entry, sequence, event.event_id),
                 )
             except BufferError:
                 wait()
@@ -142,7 +142,9 @@ class Sender:
         """Send nothing more, not even queued records."""
         self._producer.purge(in_queue=True, in_flight=True, blocking=False)
 
-    def _delivered(self, entry: Entry, sequence: int, error: KafkaError | None, message: Message) -> None:
+    def _delivered(
+        self, entry: Entry, sequence: int, event_id: str, error: KafkaError | None, message: Message
+    ) -> None:
         if error is not None:
             self._failure = self._failure or error
             return
@@ -150,5 +152,5 @@ class Sender:
         assert partition is not None
         # Kafka acknowledges a retry of a record that it holds without its offset.
         known = offset if offset is not None and offset >= 0 else None
-        self._progress.acknowledge(sequence, partition, known)
+        self._progress.acknowledge(sequence, event_id, partition, known)
         self._window.acknowledge(entry)

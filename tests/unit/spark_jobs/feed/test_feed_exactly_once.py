@@ -66,7 +66,7 @@ class Broker:
             n, said, entry = self.sent[partition].pop(0)
             self.log[partition].append((n, said))
             if settle:
-                progress.acknowledge(said.sequence, partition, len(self.log[partition]) - 1)
+                progress.acknowledge(said.sequence, said.event_id, partition, len(self.log[partition]) - 1)
                 window.acknowledge(entry)
 
     def write_foreign(self, draw: random.Random, most: int) -> None:
@@ -108,8 +108,7 @@ def run_process(broker: Broker, steps: int, draw: random.Random, new: int, limit
     recent_ids = RecentIds(1_000, start.ids)
 
     def save(with_ids: bool = False) -> None:
-        ids = recent_ids.newest(TAIL_FACTOR * MOST) if with_ids else None
-        saved = progress.saved(window.low_water_mark, sequence, 0, ids)
+        saved = progress.saved(window.low_water_mark, sequence, 0, with_ids=with_ids)
         kept = broker.saved.ids if broker.saved and not with_ids else saved.ids
         broker.saved = SavedPosition.parse(saved.dump(), json.dumps(kept))
 
@@ -120,7 +119,7 @@ def run_process(broker: Broker, steps: int, draw: random.Random, new: int, limit
         broker.began = n = new
     else:
         n = max(broker.began, int(start.position) + 1 - draw.randrange(3))
-    unlearned: list[tuple[int, int, Entry]] = []
+    unlearned: list[tuple[StreamPosition, int, Entry]] = []
     for _ in range(steps):
         if n >= EVENTS and not any(broker.sent):
             return True
@@ -139,23 +138,23 @@ def run_process(broker: Broker, steps: int, draw: random.Random, new: int, limit
             # One partition is slower than the others.
             partition = draw.choice([0, 1, 1, 1, 2, 2, 2])
             is_conclusive = draw.random() < 0.8 and not unlearned
-            before = [(said.sequence, partition, entry) for _, said, entry in broker.sent[partition][:1]]
+            before = [(said, partition, entry) for _, said, entry in broker.sent[partition][:1]]
             broker.take(partition, is_conclusive, window, progress)
             if before and not is_conclusive:
                 unlearned.append(before[0])
             if unlearned and draw.random() < 0.5:
-                number, partition, entry = unlearned.pop(0)
-                progress.acknowledge(number, partition, None)
+                said, partition, entry = unlearned.pop(0)
+                progress.acknowledge(said.sequence, said.event_id, partition, None)
                 window.acknowledge(entry)
         if draw.random() < 0.1:
-            save()
+            save(with_ids=draw.random() < 0.3)
     if draw.random() < 0.3:
         # It is stopped, and waits for what is under way.
         for partition in range(PARTITIONS):
             while broker.sent[partition]:
                 broker.take(partition, True, window, progress)
-        for number, partition, entry in unlearned:
-            progress.acknowledge(number, partition, None)
+        for said, partition, entry in unlearned:
+            progress.acknowledge(said.sequence, said.event_id, partition, None)
             window.acknowledge(entry)
         save(with_ids=True)
         return False
