@@ -93,7 +93,7 @@ class SavedPosition:
     read_at: float
     ids_sequence: int = 0
     decision: dict[str, Any] | None = None
-    ids: list[str] = field(default_factory=list, compare=False)
+    ids: list[str] = field(default_factory=list)
 
     def dump(self) -> str:
         """Without ``ids``, which are many and change seldom."""
