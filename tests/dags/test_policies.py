@@ -404,10 +404,17 @@ def test_the_form_explains_itself_and_refuses(bag: Any) -> None:
         ("objects", ["nyc_taxi/a.csv", "nyc_taxi/../other/a.csv"]),
         ("objects", ["nyc_taxi/./a.csv"]),
         ("objects", ["nyc_taxi/a\n.csv"]),
+        ("objects", ["nyc_taxi/a\x85.csv"]),
+        ("objects", ["nyc_taxi/a\u2028.csv"]),
     ]:
         with pytest.raises(ParamValidationError):
             params.get_param(name).resolve(wrong)
-    keys = ["nyc_taxi/b.csv.gz", "nyc_taxi/a..b/c...csv", "nyc_taxi/ä b.csv"]
+    keys = [
+        "nyc_taxi/b.csv.gz",
+        "nyc_taxi/a..b/c...csv",
+        "nyc_taxi/ä b.csv",
+        "nyc_taxi/3.45\u202fPM\ufeff.csv",
+    ]
     assert params.get_param("objects").resolve(keys) == keys
     assert params.get_param("source_prefix").resolve("nyc_taxi/2020/") == "nyc_taxi/2020/"
     for dag in streams(bag):

@@ -19,6 +19,7 @@ from sluice.clients.s3 import asking
 from sluice.io.s3 import GZIP_ERRORS, at_once, unpacked
 from sluice.model.error_codes import ErrorCode
 from sluice.model.messages import quoted
+from sluice.model.spec.names import is_key
 from sluice.model.verification.file_removal import StoredFile
 from sluice.model.verification.sources import source_id
 
@@ -208,22 +209,24 @@ class Bucket:
         return found
 
     def current(self, prefix: str, is_chosen: Callable[[str], bool] = lambda _: True) -> Current:
-        """The current versions of the CSV objects under ``prefix`` whose keys are chosen."""
+        """The current versions of the CSV objects under ``prefix`` whose keys are chosen. Raises Refused for
+        one whose key is not declared."""
         # A listing of versions tells what a HEAD of each object would, and which keys have others.
         current, versions = [], Counter[str]()
         for version, is_latest in self.versions(prefix):
             if is_chosen(version.key):
+                if is_latest:
+                    self._check_declared(version.key)
                 versions[version.key] += 1
                 current += [version] if is_latest else []
         return Current(current, [key for key, number in versions.items() if number == 1])
 
     def versions(self, prefix: str) -> Iterator[tuple[ObjectVersion, bool]]:
         """Every version of the CSV objects under ``prefix`` that the bucket still has, and whether it is the
-        current one. Raises Refused for a key that is not declared."""
+        current one. Raises Refused for a prefix that is not declared."""
         self._check_declared(prefix)
         for item in self._versions(prefix, "Versions"):
             if item["Key"].endswith(SUFFIXES):
-                self._check_declared(item["Key"])
                 version = self._version(item["Key"], item.get("VersionId"), item["ETag"], item["Size"])
                 yield version, item["IsLatest"]
 
@@ -242,12 +245,12 @@ class Bucket:
     def _check_declared(self, key: str) -> None:
         """Raises Refused for a key or prefix that is not within the bucket's own prefix, or whose text could
         be read as another one."""
-        if key.startswith(self.prefix) and key.isprintable() and not {".", ".."} & set(key.split("/")):
+        if key.startswith(self.prefix) and is_key(key):
             return
         raise Refused(
             f"s3://{self.name}/{quoted(key)}: the stream's objects are those under {self.prefix!r}, without "
-            "'.' and '..' between slashes and without control characters. Fix: name or upload another, or "
-            "declare another [csv] prefix in stream.toml",
+            "'.' and '..' between slashes, control characters and line separators. Fix: name or upload "
+            "another, or declare another [csv] prefix in stream.toml",
             ErrorCode.INVALID_PARAMETER,
         )
 

@@ -9,6 +9,7 @@ from airflow.sdk import Param
 
 from sluice.model.health.status import ALL
 from sluice.model.health.status import Action as Request
+from sluice.model.spec.names import KEY_CHARACTER
 from sluice.model.spec.schema import has_closed_dates
 from sluice.model.spec.stream import SourceType, StreamSpec
 from sluice.model.verification.change_plan import Action
@@ -104,7 +105,7 @@ def _key_pattern(prefix: str, end: str = "") -> str:
     """Of keys within the stream's prefix: a regular expression for Python and for a browser."""
     # Of what a prefix may have, a dot alone has a meaning there.
     begin = prefix.replace(".", r"\.")
-    return rf"^(?!/)(?!(.*/)?\.\.?(/|$)){begin}[^\x00-\x1f\x7f]*{end}$"
+    return rf"^(?!/)(?!(.*/)?\.\.?(/|$)){begin}{KEY_CHARACTER}*{end}$"
 
 
 def _verify_again() -> dict[str, Param]:

@@ -62,7 +62,7 @@ def test_keys_win_over_the_prefix_and_count_once(s3: Any) -> None:
 @pytest.mark.parametrize(
     "key",
     ["other/a.csv", "a.csv", "taxi", "taxi/../other/a.csv", "taxi/./a.csv", "taxi/..", "taxi/a\n.csv",
-     "taxi/\x1b[2Ja.csv", "/taxi/a.csv"],
+     "taxi/\x1b[2Ja.csv", "taxi/a\x85b.csv", "taxi/a\u2028b.csv", "taxi/\ud800.csv", "/taxi/a.csv"],
 )  # fmt: skip
 def test_a_key_that_the_stream_does_not_declare_is_refused_before_s3_is_asked(s3: Any, key: str) -> None:
     bucket = Bucket(s3[0], "b").within("taxi/")
@@ -70,7 +70,7 @@ def test_a_key_that_the_stream_does_not_declare_is_refused_before_s3_is_asked(s3
         lambda: bucket.resolve("taxi/", [key]),
         lambda: bucket.resolve(key),
         lambda: bucket.head(key),
-        lambda: list(bucket.versions(key)),
+        lambda: bucket.current(key),
     ]
     for ask in asks:
         with raising(Refused, "'taxi/'", repr(key), "[csv] prefix", "Fix: ") as refusal:
@@ -81,10 +81,36 @@ def test_a_key_that_the_stream_does_not_declare_is_refused_before_s3_is_asked(s3
 
 def test_a_key_of_a_listing_that_could_not_be_named_is_refused(s3: Any) -> None:
     client, stub = s3
-    item = {"Key": "taxi/a\nSLU-000.csv", "VersionId": "v", "ETag": '"e"', "Size": 5, "IsLatest": True}
-    stub.add_response("list_object_versions", {"Versions": [item]})
+    stub.add_response("list_object_versions", {"Versions": [listed("taxi/a\nSLU-000.csv")]})
     with raising(Refused, repr("taxi/a\nSLU-000.csv")):
         Bucket(client, "b").within("taxi/").resolve("taxi/2020/")
+
+
+# As macOS names a screenshot; no-break, ideographic, a joiner, a byte order mark.
+@pytest.mark.parametrize("character", ["\u202f", "\xa0", "\u3000", "\u200d", "\ufeff", "ä"])
+def test_a_key_may_have_what_file_names_have(s3: Any, character: str) -> None:
+    client, stub = s3
+    bucket, key = Bucket(client, "b").within("taxi/"), f"taxi/at 3.45{character}PM.csv"
+    stub.add_response("list_object_versions", {"Versions": [listed(key)]})
+    assert [version.key for version in bucket.resolve("taxi/")] == [key]
+    head(stub, key, "v")
+    assert bucket.head(key).key == key
+
+
+def test_a_key_that_could_not_be_named_is_refused_only_if_it_would_be_loaded(s3: Any) -> None:
+    client, stub = s3
+    bad, good = "taxi/a\n.csv", listed("taxi/2020/a.csv")
+    older = {**listed(bad), "IsLatest": False}
+    bucket = Bucket(client, "b").within("taxi/")
+    stub.add_response("list_object_versions", {"Versions": [older, good]})
+    assert [version.key for version in bucket.resolve("taxi/")] == [good["Key"]]
+    stub.add_response("list_object_versions", {"Versions": [listed(bad), good]})
+    found = bucket.current("taxi/", lambda key: key.startswith("taxi/2020/"))
+    assert [version.key for version in found] == [good["Key"]]
+
+
+def listed(key: str) -> dict[str, Any]:
+    return {"Key": key, "VersionId": "v", "ETag": '"e"', "Size": 5, "IsLatest": True}
 
 
 @pytest.mark.parametrize("version", [None, "null"])

@@ -1,4 +1,4 @@
-"""Names that a later step cannot carry: of columns, topics and tables."""
+"""Names that a later step cannot carry: of columns, topics, tables and objects."""
 
 from __future__ import annotations
 
@@ -27,6 +27,11 @@ POSTGRES = frozenset({"ctid", "cmax", "cmin", "tableoid", "xmax", "xmin"})
 _COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _COLUMN_FIX = "Fix: use at most 128 letters, digits and _, no digit first"
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+# Of an object's key, for Python and for a browser: no control character and none that ends a line, because
+# messages and logs name the key. Others come as file names have them: blanks of any kind, joiners, marks.
+KEY_CHARACTER = r"[^\x00-\x1f\x7f-\x9f\u2028\u2029]"
+# Half a character of JSON is none of UTF-8, which a key is.
+_KEY = re.compile(rf"((?![\ud800-\udfff]){KEY_CHARACTER})*")
 
 
 def check_column(name: Any, where: str) -> None:
@@ -96,6 +101,11 @@ def check_database_names(table: str, columns: Iterable[str], where: str) -> None
     for column in columns:
         if column in POSTGRES:
             raise ConfigError(f"{where}: column {column!r}: the name is PostgreSQL's own. Fix: rename it")
+
+
+def is_key(text: str) -> bool:
+    """Whether an object's key, or the prefix of one, can be named, and read as no other one."""
+    return bool(_KEY.fullmatch(text)) and not {".", ".."} & set(text.split("/"))
 
 
 def check_distinct(names: Iterable[str], where: str) -> None:
