@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -135,8 +136,26 @@ def from_connection(connection: Any, name: str) -> Database:
         if not value:
             raise ConfigError(f"{where}: {key} is empty. Fix: fill it in")
     port = PORTS[kind] if connection.port is None else connection.port
-    database = Database(kind, host, port, schema, login, password, dict(connection.extra_dejson))
-    return _checked(database, where)
+    options = _options(kind, connection.extra_dejson, where)
+    return _checked(Database(kind, host, port, schema, login, password, options), where)
+
+
+def _options(kind: str, extra: Mapping[str, Any], where: str) -> dict[str, str]:
+    """Options of a connection's JSON, with true and false as the texts that SQLAlchemy takes."""
+    unknown = sorted(extra.keys() - set(OPTIONS[kind]))
+    if unknown:
+        raise _unknown_option(kind, unknown[0], where)
+    options = {}
+    for key, value in extra.items():
+        text = value if isinstance(value, str) else json.dumps(value)
+        if not isinstance(value, str | bool):
+            raise ConfigError(f"{where}: option {key} is {text}, no text. Fix: write a text, or leave it out")
+        options[key] = text
+    return options
+
+
+def _unknown_option(kind: str, key: str, where: str) -> ConfigError:
+    return ConfigError(f"{where}: option {key!r} is unknown; options are {', '.join(OPTIONS[kind])}")
 
 
 def _checked(database: Database, where: str) -> Database:
@@ -147,17 +166,16 @@ def _checked(database: Database, where: str) -> Database:
             raise ConfigError(f"{where}: {key} is empty. Fix: fill it in")
     if not 0 < database.port < 65536:
         raise ConfigError(f"{where}: port is {database.port}; it must be 1 to 65535")
-    known = OPTIONS[database.kind]
     for key in database.options:
-        if key not in known:
-            raise ConfigError(f"{where}: option {key!r} is unknown; options are {', '.join(known)}")
+        if key not in OPTIONS[database.kind]:
+            raise _unknown_option(database.kind, key, where)
     _check_ssl(database, where)
     return database
 
 
 def _check_ssl(database: Database, where: str) -> None:
     """Raise ConfigError if the connection to another machine may be in plain text without a declaration."""
-    options = {key: str(value) for key, value in database.options.items()}
+    options = database.options
     if database.kind == POSTGRESQL:
         mode, ca = options.get("sslmode", ""), options.get("sslrootcert", "")
         postgresql.check_ssl(where, database.host, mode, ca, ("sslmode", "sslrootcert"))
@@ -166,6 +184,10 @@ def _check_ssl(database: Database, where: str) -> None:
     if is_disabled not in ("", "true") or (is_disabled and "ssl_ca" in options):
         raise ConfigError(
             f"{where}: ssl_disabled is {is_disabled!r}. Fix: write true without ssl_ca, or leave it out"
+        )
+    if options.get("ssl_check_hostname", "true").lower() not in ("true", "false"):
+        raise ConfigError(
+            f"{where}: ssl_check_hostname is {options['ssl_check_hostname']!r}. Fix: write true or false"
         )
     if not is_disabled and not options.get("ssl_ca") and not postgresql.is_loopback(database.host):
         raise ConfigError(

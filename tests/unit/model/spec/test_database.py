@@ -5,6 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from sqlalchemy import create_engine
 
 from sluice.model.queries.database_errors import TRANSIENT, DatabaseError, diagnose, server_message
 from sluice.model.queries.state import fence_ddl, fence_key
@@ -26,7 +27,7 @@ WAREHOUSE = Database(
 
 
 def made(
-    kind: str, host: str, port: int | None, schema: str, login: str, password: str, **extra: str
+    kind: str, host: str, port: int | None, schema: str, login: str, password: str, **extra: object
 ) -> Database:
     """Of the Airflow connection ``c``."""
     parts = {"host": host, "port": port, "schema": schema, "login": login, "password": password}
@@ -108,11 +109,16 @@ def test_an_airflow_connection_of_a_kind_that_fits(conn_type: str, kind: str, po
         ("mysql", {}, ("ssl_ca", "ssl_disabled")),
         ("mysql", {"ssl_check_hostname": "true"}, ("ssl_ca",)),
         ("mysql", {"ssl_disabled": "false"}, ("ssl_disabled",)),
+        ("mysql", {"ssl_disabled": False}, ("ssl_disabled",)),
         ("mysql", {"ssl_disabled": "true", "ssl_ca": "/ca.pem"}, ("ssl_disabled",)),
+        ("mysql", {"ssl_disabled": None}, ("ssl_disabled", "null")),
+        ("mysql", {"ssl_ca": ["/ca.pem"]}, ("ssl_ca", '["/ca.pem"]')),
+        ("mysql", {"ssl_ca": "/ca.pem", "ssl_check_hostname": "maybe"}, ("ssl_check_hostname", "maybe")),
+        ("postgres", {"sslmode": 1}, ("sslmode", "1")),
     ],
 )
 def test_a_connection_to_another_machine_is_verified_or_declared_as_plain(
-    conn_type: str, extra: dict[str, str], named: tuple[str, ...]
+    conn_type: str, extra: dict[str, object], named: tuple[str, ...]
 ) -> None:
     with raising(ConfigError, "connection c", *named):
         made(conn_type, "h", 1, "d", "u", "p", **extra)
@@ -136,6 +142,17 @@ def test_what_the_driver_is_told_of_encryption(
     url = made(conn_type, host, 1, "d", "u", "p", **extra).sqlalchemy()["url"]
     assert url.query.get("sslmode") == mode
     assert extra.items() <= url.query.items()
+
+
+def test_true_and_false_of_an_extra_s_json_are_texts() -> None:
+    """As the message of a missing ssl_ca says to write it; SQLAlchemy takes texts only."""
+    plain = made("mysql", "h", 1, "d", "u", "p", ssl_disabled=True)
+    assert plain.sqlalchemy()["url"].query == {"ssl_disabled": "true"}
+    assert connection.parse(plain.dump(), "x.toml") == plain
+    unnamed = made("mysql", "h", 1, "d", "u", "p", ssl_ca="/ca.pem", ssl_check_hostname=False)
+    engine = create_engine(unnamed.sqlalchemy()["url"])
+    _, settings = engine.dialect.create_connect_args(engine.url)
+    assert settings["ssl"] == {"ca": "/ca.pem", "check_hostname": False}
 
 
 def test_an_airflow_connection_that_does_not_fit() -> None:
