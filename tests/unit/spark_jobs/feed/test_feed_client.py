@@ -175,7 +175,7 @@ def test_a_refusal_is_waited_out_as_long_as_it_says() -> None:
 
 
 def moved(to: str) -> httpx.Response:
-    return httpx.Response(301, headers={"Location": to})
+    return httpx.Response(301, headers={"Location": to.encode()})
 
 
 def test_a_declared_redirect_is_followed_with_the_position() -> None:
@@ -187,13 +187,44 @@ def test_a_declared_redirect_is_followed_with_the_position() -> None:
 
 
 @pytest.mark.parametrize(
+    ("url", "to"),
+    [
+        ("http://feed.test/stream", "/elsewhere"),
+        ("http://feed.test/stream", "https://feed.test/stream"),
+        ("https://Feed.test/stream", "https://feed.test:8443/stream"),
+    ],
+)
+def test_the_feed_s_own_host_may_redirect_to_itself(url: str, to: str) -> None:
+    site = StreamUnderTest(moved(to), feed("data: a\n\n"))
+    assert [frame.data for frame in site.client(url=url).events("p")] == ["a"]
+    assert site.asked[1].url == httpx.URL(url).join(to)
+
+
+def test_a_host_with_other_letters_is_declared_as_the_message_says() -> None:
+    to = "https://b\xfccher.example/"
+    with raising(ConfigError, '["xn--bcher-kva.example"]'):
+        list(StreamUnderTest(moved(to)).client().events("p"))
+    site = StreamUnderTest(moved(to), feed("data: a\n\n"))
+    frames = list(site.client(redirects=("xn--bcher-kva.example",)).events("p"))
+    assert [frame.data for frame in frames] == ["a"]
+
+
+@pytest.mark.parametrize("to", ["javascript:alert(1)", "mailto:x@y", "https://xn--a/", "http://[::1"])
+def test_after_a_redirect_to_no_address_it_connects_again(to: str) -> None:
+    site = StreamUnderTest(moved(to), feed("data: a\n\n"))
+    assert site.read() == [("a", "")]
+    assert len(site.pauses) == 2
+    assert "RemoteProtocolError" in site.stop.errors[0]
+
+
+@pytest.mark.parametrize(
     ("url", "to", "declared"),
     [
-        # Another host, the same one, a part of a declared name, and encryption that ends on the way.
+        # Another host, a part of a declared name, and encryption that ends on the way.
         ("http://feed.test/stream", "http://other.test/stream", ()),
-        ("http://feed.test/stream", "/elsewhere", ()),
+        ("http://feed.test/stream", "http://a.feed.test/stream", ()),
         ("https://feed.test/stream", "https://evil.other.test/", ("other.test",)),
-        ("https://feed.test/stream", "http://feed.test/stream", ("feed.test",)),
+        ("https://feed.test/stream", "http://feed.test/stream", ()),
         ("https://feed.test/stream", "http://other.test/stream", ("other.test",)),
     ],
 )
@@ -212,7 +243,7 @@ def test_a_later_redirect_is_checked_as_the_first_one_and_there_are_not_many() -
     with raising(ConfigError, "https://a.test", "http://a.test/"):
         list(StreamUnderTest(*hops).client(redirects=("a.test",)).events(None))
     site = StreamUnderTest(*[moved("/again") for _ in range(MAX_REDIRECTS + 1)])
-    assert list(site.client(redirects=("feed.test",)).events(None)) == []
+    assert list(site.client().events(None)) == []
     assert str(MAX_REDIRECTS) in site.stop.errors[0]
 
 
