@@ -9,6 +9,7 @@ from typing import Any
 
 from sluice.model.spec import config, postgresql
 from sluice.model.spec.config import ConfigError, build
+from sluice.model.spec.urls import VISIBLE, check_url
 
 ROLES = ("airflow", "producer", "consumer", "reader", "maintenance")
 DIRECTORY_VARIABLE = "SLUICE_PLATFORM_DIR"
@@ -277,9 +278,13 @@ def parse(text: str, where: str) -> Platform:
     keys = "catalog_sslmode", "catalog_sslrootcert"
     declared = lake.catalog_host, lake.catalog_sslmode, lake.catalog_sslrootcert
     postgresql.check_ssl(f"{where}: [lake]", *declared, keys)
-    for stream, url in platform.feeds.items():
-        if not url.startswith(("http://", "https://")):
-            raise ConfigError(f"{where}: feeds {stream} is {url!r}: write it with http:// or https://")
+    urls = {f"feeds {stream}": url for stream, url in platform.feeds.items()}
+    if platform.supervisor:
+        urls["supervisor url"] = platform.supervisor.url
+    if platform.s3.endpoint:
+        urls["s3 endpoint"] = platform.s3.endpoint
+    for key, url in urls.items():
+        check_url(url, f"{where}: {key}")
     return platform
 
 
@@ -288,9 +293,12 @@ def _check_metrics(metrics: Metrics, where: str) -> None:
         raise ConfigError(
             f"{where}: metrics token is shorter than {MIN_TOKEN} characters. Fix: write a random one"
         )
-    checks = metrics.checks_url
-    if checks and not checks.startswith(("http://", "https://")):
-        raise ConfigError(f"{where}: metrics checks_url is {checks!r}: write it with http:// or https://")
+    if not VISIBLE.fullmatch(metrics.token):
+        raise ConfigError(
+            f"{where}: metrics token has a character that no header can have. Fix: use visible ASCII only"
+        )
+    if metrics.checks_url:
+        check_url(metrics.checks_url, f"{where}: metrics checks_url")
 
 
 def load_metrics(environ: Mapping[str, str] | None = None) -> Metrics:

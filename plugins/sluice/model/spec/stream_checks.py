@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from sluice.model.spec import backfill as backfill_spec
 from sluice.model.spec import cluster as cluster_spec
@@ -21,6 +20,7 @@ from sluice.model.spec.topic import (
     PROGRESS_TOPIC,
     TIMESTAMP_TYPE,
 )
+from sluice.model.spec.urls import check_url
 from sluice.model.spec.values import shown
 
 if TYPE_CHECKING:
@@ -133,13 +133,7 @@ def _check_feed(feed: Feed, where: str) -> None:
         raise ConfigError(f"{where}: feed event ''. Fix: write it as module:function")
     if not IDENTIFIER.fullmatch(feed.event_id):
         raise ConfigError(f"{where}: feed event_id: column {shown(feed.event_id)}. {IDENTIFIER_FIX}")
-    try:
-        parts = urlsplit(feed.url)
-        is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
-    except ValueError:
-        is_url = False
-    if not is_url or not feed.url.isascii() or " " in feed.url:
-        raise ConfigError(f"{where}: feed url {shown(feed.url)}. Fix: write it with http:// or https://")
+    check_url(feed.url, f"{where}: feed url")
     if not feed.user_agent.isascii() or not feed.user_agent.isprintable():
         raise ConfigError(
             f"{where}: feed user_agent {shown(feed.user_agent)} cannot be in a header. Fix: use ASCII only"

@@ -81,6 +81,32 @@ def test_the_supervisors_password_is_hidden_too() -> None:
     assert "unsaid" not in repr(made)
 
 
+NO_URLS = (
+    *("http://h:abc", "http://h:99999", "http://h:0", f"http://{'a' * 70}.test", "http://a..test", "http://"),
+    *("http://[::1", "http://h/ä", "http://h/a b", "ftp://h", "h:1", "http://h\\n"),
+)
+
+
+@pytest.mark.parametrize("url", NO_URLS)
+def test_an_address_that_no_client_can_open_is_refused(url: str) -> None:
+    token = f'token = "{"t" * 24}"'
+    for key, text in {
+        "metrics checks_url": f'{PLATFORM}[metrics]\nchecks_url = "{url}"\n{token}\n',
+        "supervisor url": f'{PLATFORM}[supervisor]\nurl = "{url}"\nusername = "u"\npassword = "p"\n',
+        "feeds wiki": f'{PLATFORM}[feeds]\nwiki = "{url}"\n',
+        "s3 endpoint": PLATFORM.replace("http://127.0.0.1:9000", url),
+    }.items():
+        with raising(ConfigError, "consumer.toml", key, "http://"):
+            platform.parse(text, "consumer.toml")
+
+
+@pytest.mark.parametrize("token", ["é" * 24, "ł" * 24, f"{'t' * 24}\\n", f"{'t' * 12} {'t' * 12}"])
+def test_a_token_that_no_header_can_have_is_refused_without_showing_it(token: str) -> None:
+    with raising(ConfigError, "consumer.toml", "metrics token", "ASCII") as caught:
+        platform.parse(f'{PLATFORM}[metrics]\ntoken = "{token}"\n', "consumer.toml")
+    assert token[:12] not in str(caught.value)
+
+
 def test_a_platform_file_that_others_may_read_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "consumer.toml"
     path.write_text(PLATFORM)
