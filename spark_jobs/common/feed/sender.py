@@ -26,7 +26,7 @@ FEED = "feed"
 # The value's length in bytes, if it was cut.
 EVENT_BYTES = "original-size"
 
-# The part of a message that is not the value.
+# The part of a message that is not the value. Of a feed's topic, a declaration leaves room for both.
 _OVERHEAD_BYTES = 16 * 1024
 MAX_QUEUED_KIB = 64 * 1024
 BATCH_BYTES = 512 * 1024
@@ -97,7 +97,7 @@ class Sender:
     ) -> None:
         """``next_sequence``: of the first record."""
         limit = topic.max_message_bytes
-        self.max_bytes = max(limit - _OVERHEAD_BYTES, 1)
+        self.max_bytes = limit - _OVERHEAD_BYTES
         self._topic, self._feed = topic.name, feed
         self._progress, self.next_sequence = progress, next_sequence
         self._window = window
@@ -105,7 +105,7 @@ class Sender:
         self._producer = Producer(
             kafka.librdkafka()
             | SETTINGS
-            | {"message.max.bytes": max(limit, 1_000), "batch.size": min(BATCH_BYTES, limit)},
+            | {"message.max.bytes": limit, "batch.size": min(BATCH_BYTES, limit)},
             logger=_librdkafka_log(),
         )
 

@@ -19,6 +19,7 @@ from sluice.model.spec.topic import (
     MAX_MESSAGE,
     PROGRESS_TOPIC,
     TIMESTAMP_TYPE,
+    Topic,
 )
 from sluice.model.spec.urls import check_url
 from sluice.model.spec.values import shown
@@ -34,6 +35,8 @@ PREFIX = r"((?!\.{1,2}/)[A-Za-z0-9_.=-]+/)*"
 HOST = r"[A-Za-z0-9][A-Za-z0-9._-]*|[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*"
 # In Airflow's lists and menus.
 MAX_TITLE = 100
+# Of a feed's topic: its headers take up to 16 KiB of it, and a longer event is cut.
+MIN_FEED_MESSAGE = 64 * 1024
 # The package of the jobs, and the installation itself in notifications.
 RESERVED = ("common", "sluice")
 
@@ -57,7 +60,7 @@ def check(spec: StreamSpec, where: str) -> None:
     _check_numbers(spec, where)
     _check_source(spec, where)
     if spec.feed:
-        _check_feed(spec.feed, where)
+        _check_feed(spec.feed, spec.topic, where)
     if spec.generator:
         generator_spec.check(spec.generator, where)
     _check_queries(spec, where)
@@ -127,8 +130,13 @@ def _check_source(spec: StreamSpec, where: str) -> None:
             raise ConfigError(f"{where}: {key} {shown(value)}. Fix: write it as module:function")
 
 
-def _check_feed(feed: Feed, where: str) -> None:
+def _check_feed(feed: Feed, topic: Topic, where: str) -> None:
     limits.check(feed, "feed", where)
+    if topic.max_message_bytes < MIN_FEED_MESSAGE:
+        raise ConfigError(
+            f"{where}: topic {MAX_MESSAGE} is {topic.max_message_bytes}; a feed's must be at least "
+            f"{MIN_FEED_MESSAGE}. Fix: raise it"
+        )
     if not feed.event:
         raise ConfigError(f"{where}: feed event ''. Fix: write it as module:function")
     if not IDENTIFIER.fullmatch(feed.event_id):

@@ -419,6 +419,11 @@ def test_a_feed_and_queries_are_parts_with_defaults() -> None:
             ('[topic]\nname = "rides"', '[topic]\nname = "sluice-progress"'),
             "topic 'sluice-progress' is reserved",
         ),
+        # Less 16 KiB for headers, every event would be cut to one byte.
+        (
+            ("[feed]", '[topic.config]\n"max.message.bytes" = 16384\n[feed]'),
+            "max.message.bytes is 16384; a feed's must be at least 65536. Fix: raise it",
+        ),
     ],
 )
 def test_a_wrong_feed_table_or_partition_is_refused(change: tuple[str, str], words: str) -> None:
