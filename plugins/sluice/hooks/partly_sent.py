@@ -108,8 +108,8 @@ def check_others(
 
 
 def failure_hint(plan: Document, ends: Mapping[int, int] | None, stream: str) -> str:
-    """What follows the message of a failed job: its sources, whether they are sent in part, and the way on.
-    ``ends``: the topic's end offsets, None if they are not known."""
+    """What follows the message of a failed job: its sources, whether they may be sent in part, and the way
+    on. ``ends``: the topic's end offsets, None if they are not known."""
     sources = unsent(plan)
     records = None if ends is None else max((_sent(source, ends) for source in sources), default=0)
     names = ", ".join(plans.name_of(source) for source in sources[:NAMED])
@@ -118,8 +118,8 @@ def failure_hint(plan: Document, ends: Mapping[int, int] | None, stream: str) ->
         return f". Nothing was sent of {names}{more}"
     count = "an unknown number of" if records is None else records
     hint = (
-        f". Sent in part: {names}{more}; {count} records came to the topic since the plan, and no load has "
-        "verified them. Fix: clear produce, which sends the rest"
+        f". May be sent in part: {names}{more}; {count} records of any source came to the topic since the "
+        "plan, and no load has verified those of these. Fix: clear produce, which sends the rest"
     )
     keys = [source["key"] for source in sources if "key" in source]
     if not keys:

@@ -16,7 +16,7 @@ def check_url(url: str, where: str) -> None:
     """Raises ConfigError, with ``where`` naming the key."""
     if not _is_url(url):
         raise ConfigError(
-            f"{where} {shown(url)}. Fix: write it with http:// or https://, in ASCII, and a valid host and port"
+            f"{where} {shown(url)}. Fix: write it with http:// or https://, a host and a port, in ASCII"
         )
 
 
