@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     # Spark's Python workers import this module.
-    from sluice.model.spec.stream import StreamSpec
+    from pathlib import Path
+
+    from sluice.model.spec.stream import Csv, StreamSpec
 
 # To be raised with every change of code by which the producer rejects another row, or sends other bytes.
 VERSION = 1
@@ -39,9 +41,16 @@ class SendingRules:
     @classmethod
     def of(cls, spec: StreamSpec, max_message_bytes: int) -> SendingRules:
         """Of this code; ``max_message_bytes``: the topic's."""
-        declared = json.dumps([spec.schema_file.read_text(), asdict(spec.csv)], sort_keys=True)
-        digest = hashlib.sha256(declared.encode()).hexdigest()[:16]
-        return cls(min(max_message_bytes, MAX_REQUEST_BYTES), digest)
+        declaration = cls.declared_by(spec.schema_file, spec.csv)
+        return cls(min(max_message_bytes, MAX_REQUEST_BYTES), declaration)
+
+    @staticmethod
+    def declared_by(schema_file: Path, csv: Csv) -> str:
+        """The hash, whatever the file's comments and blanks are."""
+        text = schema_file.read_text()
+        schema = _without_docs(json.loads(text)) if schema_file.suffix == ".avsc" else _ddl(text)
+        declared = json.dumps([schema, asdict(csv)], sort_keys=True)
+        return hashlib.sha256(declared.encode()).hexdigest()[:16]
 
     @property
     def max_value_bytes(self) -> int:
@@ -72,6 +81,25 @@ class SendingRules:
         if before.version != self.version:
             found.append(f"it was planned by version {before.version} of the rules, this is {self.version}")
         return found
+
+
+def _without_docs(avro: Any) -> Any:
+    """An Avro schema without its comments; a field's default is no schema."""
+    if isinstance(avro, list):
+        return [_without_docs(one) for one in avro]
+    if isinstance(avro, Mapping):
+        return {
+            key: value if key == "default" else _without_docs(value)
+            for key, value in avro.items()
+            if key != "doc"
+        }
+    return avro
+
+
+def _ddl(text: str) -> list[tuple[str, str]]:
+    from sluice.model.spec.schema import parse_ddl
+
+    return list(parse_ddl(text).items())
 
 
 def changed_message(name: str, differences: list[str], instead: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -59,3 +60,18 @@ def test_rules_are_the_same_again_and_others_are_told_apart() -> None:
     later = replace(RULES, version=VERSION + 1)
     assert f"version {VERSION}" in "; ".join(later.differences(planned))
     assert RULES.differences(None)
+
+
+@pytest.mark.parametrize("name", ["nyc_taxi", "isp_hits"])
+def test_a_comment_in_a_schema_makes_no_other_rules(name: str, tmp_path: Path) -> None:
+    spec = streams.load(name)
+    text = spec.schema_file.read_text()
+    commented = f"-- said\n{text}" if not spec.is_avro else text.replace("{", '{"doc": "said", ', 1)
+    other = text.replace("zipcode", "zip_code") if not spec.is_avro else text.replace('"long"', '"int"', 1)
+    file = tmp_path / spec.schema
+    digests = []
+    for written in (text, f"{commented}\n", other):
+        file.write_text(written)
+        digests.append(SendingRules.declared_by(file, spec.csv))
+    assert digests[0] == digests[1] != digests[2]
+    assert digests[0] == SendingRules.of(spec, MAX_MESSAGE_BYTES).declaration
