@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fastavro.schema import fingerprint, to_parsing_canonical_form
+from fastavro.schema import expand_schema, fingerprint, to_parsing_canonical_form
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro, to_avro
@@ -56,16 +56,11 @@ class AvroSchema:
     def symbols(self) -> dict[str, tuple[str, ...]]:
         """Field -> the texts that it may have, of those that are an enum. Another one is no error of its row
         for Spark's writer, but of the whole job."""
-        enums: dict[str, tuple[str, ...]] = {}
         found: dict[str, tuple[str, ...]] = {}
-        for field in self.parsed["fields"]:
+        for field in expand_schema(self.parsed)["fields"]:
             for kind in field["type"] if isinstance(field["type"], list) else [field["type"]]:
                 if isinstance(kind, dict) and kind["type"] == "enum":
-                    space = kind.get("namespace", self.parsed.get("namespace", ""))
-                    enums[kind["name"]] = enums[f"{space}.{kind['name']}"] = tuple(kind["symbols"])
-                    found[field["name"]] = enums[kind["name"]]
-                elif isinstance(kind, str) and kind in enums:
-                    found[field["name"]] = enums[kind]
+                    found[field["name"]] = tuple(kind["symbols"])
         return found
 
     def framed(self, end: bytes = END) -> str:
