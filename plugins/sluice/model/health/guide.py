@@ -48,8 +48,8 @@ GUIDES: Mapping[Health, Guide] = {
     Health.REJECTING: Guide(
         "Too many of the last records are malformed: they are in quarantine, and not in the table.",
         "Read the reasons in the quarantine, the table beside the stream's whose name ends in _quarantine. "
-        "Correct what sends the records; or the schema or decoder, then trigger {stream}_change with action retry_quarantine. To leave them there, trigger "
-        "{stream}_stream with action start.",
+        "Correct what sends the records; or the schema or decoder, then trigger {stream}_change with action "
+        "retry_quarantine. To leave them there, trigger {stream}_stream with action start.",
     ),
     Health.DATA_AT_RISK: Guide(
         "Retention deletes unread records soon.",
