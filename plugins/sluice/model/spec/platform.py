@@ -137,7 +137,7 @@ class Lake:
     def libpq(self, options: str = "") -> dict[str, Any]:
         """Arguments of ``psycopg2.connect``; ``options``: further ones of the session."""
         return {
-            "host": self.catalog_host,
+            "host": self.catalog_host.strip("[]"),
             "port": self.catalog_port,
             "dbname": self.catalog_database,
             "user": self.catalog_user,
@@ -147,9 +147,15 @@ class Lake:
         }
 
     @property
+    def _authority(self) -> str:
+        """Host and port in a URL, where an address of IPv6 is in brackets."""
+        host = self.catalog_host.strip("[]")
+        return f"{f'[{host}]' if ':' in host else host}:{self.catalog_port}"
+
+    @property
     def jdbc_uri(self) -> str:
         """The catalog's address for Java, without the password."""
-        return f"jdbc:postgresql://{self.catalog_host}:{self.catalog_port}/{self.catalog_database}"
+        return f"jdbc:postgresql://{self._authority}/{self.catalog_database}"
 
     def pyiceberg(self, s3: S3) -> dict[str, str]:
         """Properties for PyIceberg's SqlCatalog, after an import of sluice.io.postgresql."""
@@ -161,7 +167,7 @@ class Lake:
         properties = {
             "type": "sql",
             "uri": f"postgresql+psycopg2://{user}:{password}"
-            f"@{self.catalog_host}:{self.catalog_port}/{self.catalog_database}?{urlencode(query)}",
+            f"@{self._authority}/{self.catalog_database}?{urlencode(query)}",
             "init_catalog_tables": "false",
             "warehouse": self.warehouse,
             "s3.region": s3.region,

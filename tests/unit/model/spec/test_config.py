@@ -502,6 +502,17 @@ def test_root_itself_reads_no_file_that_its_group_may_read(monkeypatch: pytest.M
     assert not config._is_open(os.stat_result((0o400, 0, 0, 1, 0, 0, 0, 0, 0, 0)))
 
 
+@pytest.mark.parametrize("host", ["::1", "[::1]", "fd00::7"])
+def test_every_client_reaches_a_catalog_at_an_address_of_ipv6(host: str) -> None:
+    text = PLATFORM.replace('"127.0.0.1"\ncatalog_port', f'"{host}"\ncatalog_port')
+    lake = platform.parse(declared(text, 'catalog_sslmode = "disable"'), "consumer.toml").lake
+    address = host.strip("[]")
+    assert lake.jdbc_uri == f"jdbc:postgresql://[{address}]:5432/lake"
+    uri = make_url(lake.pyiceberg(platform.S3("key", "hidden"))["uri"])
+    assert (uri.host, uri.port) == (address, 5432)
+    assert lake.libpq()["host"] == address
+
+
 @pytest.mark.parametrize("host", ["db.example.com", "10.0.0.7", "postgres"])
 def test_a_catalog_on_another_machine_is_verified_by_every_client_unless_it_is_declared(host: str) -> None:
     other = PLATFORM.replace('"127.0.0.1"\ncatalog_port', f'"{host}"\ncatalog_port')
