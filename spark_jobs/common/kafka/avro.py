@@ -57,7 +57,8 @@ class AvroSchema:
         """Field -> the texts that it may have, of those that are an enum. Another one is no error of its row
         for Spark's writer, but of the whole job."""
         found: dict[str, tuple[str, ...]] = {}
-        for field in expand_schema(self.parsed)["fields"]:
+        expanded: Any = expand_schema(self.parsed)
+        for field in expanded["fields"]:
             for kind in field["type"] if isinstance(field["type"], list) else [field["type"]]:
                 if isinstance(kind, dict) and kind["type"] == "enum":
                     found[field["name"]] = tuple(kind["symbols"])
