@@ -175,7 +175,7 @@ def test_a_refusal_is_waited_out_as_long_as_it_says() -> None:
 
 
 def moved(to: str) -> httpx.Response:
-    return httpx.Response(301, headers={"Location": to.encode()})
+    return httpx.Response(301, headers={b"Location": to.encode()})
 
 
 def test_a_declared_redirect_is_followed_with_the_position() -> None:
