@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from spark_jobs.common.kafka.wire_formats import wire_format
 from spark_jobs.common.spark.columns import computed, date_time
-from spark_jobs.common.spark.texts import unreadable_json
+from spark_jobs.common.spark.texts import text_of, unreadable_json
 
 # Older times are wrong; a time in milliseconds by mistake is far beyond DAY after its record's timestamp. A
 # sender's clock may be ahead by less: its hits are loaded, and windows leave them out as early rows.
@@ -74,8 +74,8 @@ def _record(schema: StructType) -> Column:
         # The session's time zone is UTC.
         "day": F.col("time").cast("date"),
         "kafka_topic": F.col("_kafka_topic"),
-        # An external producer's key may be no text.
-        "kafka_key": F.make_valid_utf8(F.col("key").cast("string")),
+        # An external producer's key may be no text, and one with U+FFFD in it could be told from no other.
+        "kafka_key": text_of(F.col("key")),
         "kafka_timestamp_type": F.col("_kafka_timestamp_type"),
     }
     return F.struct(

@@ -131,8 +131,10 @@ def test_every_column_of_the_schema_is_made(spark: SparkSession) -> None:
     }
 
 
-@pytest.mark.parametrize(("key", "text"), [(None, None), (b"", ""), (b"a\xffb", "a\ufffdb")])
-def test_any_key_is_kept_as_text(spark: SparkSession, key: bytes | None, text: str | None) -> None:
+@pytest.mark.parametrize(("key", "text"), [(None, None), (b"", ""), (b"a\xffb" * 50, f"X'{'61FF62' * 50}'")])
+def test_any_key_is_kept_as_text_that_tells_its_bytes(
+    spark: SparkSession, key: bytes | None, text: str | None
+) -> None:
     (row,) = decoded(spark, body(), key=key)
     assert (row["reason"], row["record"]["kafka_key"]) == (None, text)
 
