@@ -8,13 +8,14 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Self
 
-from pyiceberg.io import FileIO
 from pyiceberg.manifest import read_manifest_list
 from pyiceberg.table import Table
 
+from sluice.clients.errors import Refused
 from sluice.clients.lake.catalog import ancestors, asking, metadata_log
 from sluice.clients.ledger import Ledger
 from sluice.io.s3 import connect
+from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.platform import S3
 from sluice.model.trace.batch_log import (
     FOLDER,
@@ -132,6 +133,22 @@ class BatchLog:
                 return
             yield from reversed(self._batches(key))
 
+    def versions_written(self, batch: Batch) -> int | None:
+        """The objects that a batch's commits wrote: data files, manifests, manifest list, metadata files. One
+        GET. None if its record does not say, or its snapshot has expired and the manifest list went with it.
+        Raises Refused if the list of a snapshot that is kept is gone."""
+        if batch.metadata_files is None or not batch.manifest_list:
+            return None
+        try:
+            with asking(f"manifest list of batch {batch.snapshot_id}"):
+                manifests = list(read_manifest_list(self.table.io.new_input(batch.manifest_list)))
+        except Refused as error:
+            if error.code is ErrorCode.LAKE_FILE_MISSING and batch.snapshot_id not in self.on_main:
+                return None
+            raise
+        own = sum(manifest.added_snapshot_id == batch.snapshot_id for manifest in manifests)
+        return batch.files + own + 1 + batch.metadata_files
+
     def _batches(self, key: str) -> list[Batch]:
         document = self.documents.get(key)
         return batches_in(document) if document else []
@@ -176,17 +193,6 @@ class BatchLog:
         """The batches of the newest document that begins at ``at`` or earlier."""
         key = next(self.documents.keys(PUBLISHED, limit=1, after=published_until(at)), None)
         return self._batches(key) if key else []
-
-
-def versions_written(io: FileIO, batch: Batch) -> int | None:
-    """The objects that a batch's commits wrote: data files, manifests, manifest list, metadata files. One
-    GET. None if its record does not say; raises Refused if the manifest list is gone."""
-    if batch.metadata_files is None or not batch.manifest_list:
-        return None
-    with asking(f"manifest list of batch {batch.snapshot_id}"):
-        manifests = list(read_manifest_list(io.new_input(batch.manifest_list)))
-    own = sum(manifest.added_snapshot_id == batch.snapshot_id for manifest in manifests)
-    return batch.files + own + 1 + batch.metadata_files
 
 
 def _is_within(batch: Batch, since: datetime | None, until: datetime | None) -> bool:

@@ -24,6 +24,11 @@ if TYPE_CHECKING:
     from sluice.operators.load.inventory import BatchCosts, WrittenSince
 
 NAMED = 10
+UNKNOWN = (
+    "no record says what the batches of these offsets wrote, or their manifest lists were deleted with their "
+    "snapshots before an audit of this run passed: {offsets}. Fix: trigger a new run, which loads nothing "
+    "again and whose event names what is verified"
+)
 
 
 class AuditOperator(StreamOperator):
@@ -59,23 +64,25 @@ class AuditOperator(StreamOperator):
         objects = [one for found in written.values() for one in found.objects]
         checked = inventory.check_objects(objects, self.entries)
         expected = plans.offsets_of_all(plans.produced(self.ledger, run_id))
-        costs = inventory.batch_costs(log, expected, since)
+        key = run_key(run_id, "audit")
+        costs = inventory.batch_costs(log, expected, since, self.ledger.get(key))
         budget = self._budget(checked, written, costs)
         self.log.info("%s", report(written, costs, budget))
         over = [line.message() for line in budget if not line.ok]
         if over:
             over += [check.message() for check in checked if check.problem][:NAMED]
         if costs.unknown:
-            over.append(f"no record says what these batches wrote: {costs.unknown}")
+            over.append(UNKNOWN.format(offsets=costs.unknown))
         self.check_no_problems(ErrorCode.OVER_BUDGET, over, "over budget")
         result = {
-            "batches": len(costs.costs),
+            "batches": costs.batches,
             "objects": len(checked),
             "bytes": sum(check.size for check in checked),
             "delete_markers": sum(check.delete_markers for check in checked),
-            "versions_per_batch": max(costs.costs, default=None),
+            "versions_per_batch": costs.versions,
+            "measured_until": costs.measured_until.isoformat() if costs.measured_until else None,
         }
-        self.ledger.put(run_key(run_id, "audit"), result)
+        self.ledger.put(key, result)
         return result
 
     def batch_log(self) -> BatchLog:
@@ -94,10 +101,9 @@ class AuditOperator(StreamOperator):
             BudgetCheck("tables whose objects since the load began are not all known", unknown, 0),
             BudgetCheck("records in batches whose cost is not known", costs.unknown.count, 0),
         ]
-        if costs.costs:
-            lines.append(
-                BudgetCheck("versions of the costliest batch", max(costs.costs), limits.versions_per_batch)
-            )
+        if costs.versions is not None:
+            costliest = "versions of the costliest batch"
+            lines.append(BudgetCheck(costliest, costs.versions, limits.versions_per_batch))
         return lines
 
 
@@ -107,7 +113,7 @@ def report(written: Mapping[str, WrittenSince], costs: BatchCosts, budget: Seque
     lines: list[list[object]] = [
         [line.name, f"{line.value}", f"{line.limit:g}", "ok" if line.ok else "OVER"] for line in budget
     ]
-    batches = [[len(costs.costs), max(costs.costs, default="not known")]]
+    batches = [[costs.batches, "not known" if costs.versions is None else costs.versions]]
     return "\n".join(
         [
             failures.table(["table", "objects since the load began"], rows),

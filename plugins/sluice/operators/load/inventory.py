@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict, dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from sluice.hooks.load_plan import now
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sluice.clients.lake.catalog import Head, Lake
     from sluice.clients.ledger import Ledger
     from sluice.clients.objects import Entry
+    from sluice.model.spec.ledger import Document
     from sluice.model.spec.stream import StreamSpec
     from sluice.model.verification.ranges import OffsetRanges
     from sluice.model.verification.storage import ObjectCheck
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 # Between the clocks of Airflow and of a stream's writer.
 CLOCK_SLACK = timedelta(minutes=5)
+NEVER = datetime.min.replace(tzinfo=UTC).isoformat()
 
 
 @dataclass(frozen=True)
@@ -38,10 +40,13 @@ class WrittenSince:
 
 @dataclass(frozen=True)
 class BatchCosts:
-    """``costs``: versions that each of a load's batches wrote; ``unknown``: those of the load's offsets whose
-    batch, or its cost, is not known."""
+    """Of a load's ``batches``. ``versions``: those that the costliest wrote, None without any;
+    ``measured_until``: when the newest of them was published; ``unknown``: the load's offsets whose batch, or
+    its cost, is not known."""
 
-    costs: list[int]
+    batches: int
+    versions: int | None
+    measured_until: datetime | None
     unknown: OffsetRanges
 
 
@@ -78,20 +83,26 @@ def written_since(lake: Lake, name: str, head: Head | None, *, is_restored: bool
     return WrittenSince(objects, is_whole)
 
 
-def batch_costs(log: BatchLog, expected: OffsetRanges, since: datetime) -> BatchCosts:
+def batch_costs(
+    log: BatchLog, expected: OffsetRanges, since: datetime, passed: Document | None
+) -> BatchCosts:
     """Of the batches that published ``expected``, by snapshots that are kept, and before them by the batch
-    log. ``since``: when the load began. A LIST of that time, and a GET per batch."""
-    from sluice.clients.lake.batches import versions_written
+    log. ``since``: when the load began; ``passed``: its audit, which measured the batches until then, whose
+    manifest lists may be deleted by now. A LIST of that time, and a GET per batch."""
     from sluice.io.s3 import at_once
 
+    until = datetime.fromisoformat((passed or {}).get("measured_until") or NEVER)
     listed = log.newest(sys.maxsize, since - CLOCK_SLACK) if expected else []
     own = [one.batch for one in listed if not one.is_lost and expected.intersect(one.batch.ranges)]
-    costs = at_once(own, lambda batch: versions_written(log.table.io, batch))
-    unknown = expected
-    for batch, cost in zip(own, costs, strict=True):
+    costs, unknown, newest = [], expected, None
+    for batch, cost in zip(own, at_once(own, log.versions_written), strict=True):
+        if cost is None and passed and batch.published <= until:
+            cost = passed["versions_per_batch"]
         if cost is not None:
+            costs.append(cost)
             unknown = unknown.minus(batch.ranges)
-    return BatchCosts([cost for cost in costs if cost is not None], unknown)
+            newest = max(newest or batch.published, batch.published)
+    return BatchCosts(len(costs), max(costs, default=None), newest, unknown)
 
 
 def check_objects(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from sluice.clients.errors import Missing
+from sluice.clients.errors import Missing, Refused
 from sluice.clients.lake.batches import BatchLog
 from sluice.clients.lake.catalog import Lake, ancestors
 from sluice.clients.ledger import Ledger
@@ -76,6 +76,14 @@ class Audit:
         )
         table.metadata = metadata
         self.lake.table = lambda name: table if name == lakes.TABLE else Lake.table(self.lake, name)  # type: ignore[method-assign]
+
+    def delete_expired(self) -> int:
+        """As maintenance does after the restore horizon: the manifest lists of expired snapshots."""
+        every = {one.manifest_list for one in self.lake.catalog.load_table(lakes.TABLE).snapshots()}
+        gone = every - {one.manifest_list for one in self.lake.table(lakes.TABLE).snapshots()}
+        for uri in gone:
+            Path(uri.removeprefix("file://")).unlink()
+        return len(gone)
 
     def run(self) -> dict[str, Any]:
         if self.ledger.get(run_key("r", "produced")) is None and self.end:
@@ -222,4 +230,55 @@ def test_a_catalog_that_was_restored_in_a_load_is_named(audit: Audit) -> None:
     audit.documents.put(restored_key(restore, "w2_b"), {})
     audit.expire(2)
     with raising(AirflowFailException, "SLU-405", "not all known is 1"):
+        audit.run()
+
+
+def test_an_old_load_whose_audit_passed_is_cleared(audit: Audit) -> None:
+    """The manifest lists of its batches were deleted since; what they wrote was measured."""
+    for offset in range(1, 12):
+        audit.batch(offset)
+    audit.record()
+    first = audit.run()
+    audit.expire(2)
+    assert audit.delete_expired()
+    again = audit.run()
+    assert (first["batches"], again["batches"]) == (11, 11)
+    assert first["versions_per_batch"] == again["versions_per_batch"] == 4
+    audit.budget = SimpleNamespace(delete_markers=0, versions_per_batch=3)
+    with raising(AirflowFailException, "versions of the costliest batch is 4, the limit is 3"):
+        audit.run()
+
+
+def test_a_batch_that_came_after_the_audit_that_passed_is_measured(audit: Audit) -> None:
+    """As after a restored catalog, when records are read again."""
+    audit.batch(1)
+    audit.run()
+    for offset in range(2, 12):
+        audit.batch(offset)
+    audit.ledger.client.objects.pop(("w", "ledger/nyc_taxi/runs/r/produced.json"))  # type: ignore[attr-defined]
+    sent(audit.ledger, {"source_id": "a" * 16}, {"0": [1, 12]})
+    audit.record()
+    audit.expire(2)
+    audit.delete_expired()
+    with raising(AirflowFailException, "SLU-405", "whose cost is not known is 8", "0=[2,10)"):
+        audit.run()
+
+
+def test_a_load_that_no_audit_measured_in_time_says_so(audit: Audit) -> None:
+    for offset in range(1, 12):
+        audit.batch(offset)
+    audit.record()
+    audit.expire(2)
+    audit.delete_expired()
+    with raising(AirflowFailException, "SLU-405", "0=[1,10)", "deleted", "Fix: trigger a new run"):
+        audit.run()
+
+
+def test_a_file_of_a_kept_snapshot_that_is_gone_is_no_expired_one(audit: Audit) -> None:
+    for offset in range(1, 4):
+        audit.batch(offset)
+    audit.run()
+    older = next(islice(ancestors(audit.lake.table(lakes.TABLE)), 1, 2))
+    Path(older.manifest_list.removeprefix("file://")).unlink()
+    with raising(Refused, f"manifest list of batch {older.snapshot_id}"):
         audit.run()
