@@ -64,8 +64,9 @@ class AuditOperator(StreamOperator):
         objects = [one for found in written.values() for one in found.objects]
         checked = inventory.check_objects(objects, self.entries)
         expected = plans.offsets_of_all(plans.produced(self.ledger, run_id))
-        key = run_key(run_id, "audit")
-        costs = inventory.batch_costs(log, expected, since, self.ledger.get(key))
+        key, proof = run_key(run_id, "audit"), self.ledger.get(run_key(run_id, "proof"))
+        verified_at = datetime.fromisoformat(proof["at"]) if proof else None
+        costs = inventory.batch_costs(log, expected, since, verified_at, self.ledger.get(key))
         budget = self._budget(checked, written, costs)
         self.log.info("%s", report(written, costs, budget))
         over = [line.message() for line in budget if not line.ok]

@@ -84,19 +84,38 @@ def written_since(lake: Lake, name: str, head: Head | None, *, is_restored: bool
 
 
 def batch_costs(
-    log: BatchLog, expected: OffsetRanges, since: datetime, passed: Document | None
+    log: BatchLog,
+    expected: OffsetRanges,
+    since: datetime,
+    verified_at: datetime | None = None,
+    passed: Document | None = None,
 ) -> BatchCosts:
     """Of the batches that published ``expected``, by snapshots that are kept, and before them by the batch
-    log. ``since``: when the load began; ``passed``: its audit, which measured the batches until then, whose
-    manifest lists may be deleted by now. A LIST of that time, and a GET per batch."""
+    log. ``since``: when the load began; ``verified_at``: when all of it was published, if that is known;
+    ``passed``: its audit, which measured the batches until then, whose manifest lists may be deleted by now.
+    A LIST of that time, and a GET per batch."""
+    until = verified_at + CLOCK_SLACK if verified_at else None
+    found = _batch_costs(log, expected, since - CLOCK_SLACK, until, passed)
+    # The catalog was restored, and the stream published records again since.
+    is_later = until and found.unknown
+    return _batch_costs(log, expected, since - CLOCK_SLACK, None, passed) if is_later else found
+
+
+def _batch_costs(
+    log: BatchLog,
+    expected: OffsetRanges,
+    since: datetime,
+    until: datetime | None,
+    passed: Document | None,
+) -> BatchCosts:
     from sluice.io.s3 import at_once
 
-    until = datetime.fromisoformat((passed or {}).get("measured_until") or NEVER)
-    listed = log.newest(sys.maxsize, since - CLOCK_SLACK) if expected else []
+    measured_until = datetime.fromisoformat((passed or {}).get("measured_until") or NEVER)
+    listed = log.newest(sys.maxsize, since, until) if expected else []
     own = [one.batch for one in listed if not one.is_lost and expected.intersect(one.batch.ranges)]
     costs, unknown, newest = [], expected, None
     for batch, cost in zip(own, at_once(own, log.versions_written), strict=True):
-        if cost is None and passed and batch.published <= until:
+        if cost is None and passed and batch.published <= measured_until:
             cost = passed["versions_per_batch"]
         if cost is not None:
             costs.append(cost)

@@ -19,6 +19,7 @@ from sluice.clients.objects import Bucket, Entry
 from sluice.model.spec import stream
 from sluice.model.spec.ledger import run_key
 from sluice.model.trace.batch_log import Restore, document_of, published_key, restored_key
+from sluice.model.trace.batches import Batch
 from sluice.operators.load import inventory
 from sluice.operators.load.audit import AuditOperator
 from tests.support import lake as lakes
@@ -66,6 +67,10 @@ class Audit:
         """As the writer does at every tenth batch, of those that the table keeps."""
         found = [*self.batch_log().on_main.values()][::-1]
         self.documents.put(published_key(found), document_of(found))
+
+    def newest(self, count: int) -> list[Batch]:
+        """Oldest first."""
+        return [*self.batch_log().on_main.values()][count - 1 :: -1]
 
     def expire(self, keep: int) -> None:
         """All but the newest snapshots of ``main``, and the log of metadata files but for the newest."""
@@ -282,3 +287,24 @@ def test_a_file_of_a_kept_snapshot_that_is_gone_is_no_expired_one(audit: Audit) 
     Path(older.manifest_list.removeprefix("file://")).unlink()
     with raising(Refused, f"manifest list of batch {older.snapshot_id}"):
         audit.run()
+
+
+def test_a_late_audit_lists_what_came_until_its_load_was_verified(
+    audit: Audit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inventory, "CLOCK_SLACK", timedelta(0))
+    for offset in range(1, 11):
+        audit.batch(offset)
+    audit.record()
+    audit.ledger.put(run_key("r", "proof"), {"at": datetime.now(UTC).isoformat()})
+    sent(audit.ledger, {"source_id": "a" * 16}, {"0": [1, 11]})
+    for offset in range(11, 31):
+        audit.batch(offset)
+        if offset % 10 == 0:
+            audit.documents.put(published_key(found := audit.newest(10)), document_of(found))
+    audit.expire(5)
+    memory: MemoryS3 = audit.documents.client  # type: ignore[assignment]
+    memory.requests.clear()
+    assert audit.run()["batches"] == 10
+    # Those of restores and of batches; a document of batches.
+    assert (memory.requests["LIST"], memory.requests["GET"]) == (2, 1)
