@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from airflow.sdk.exceptions import TaskDeferred
 
+from sluice.clients import run_documents
 from sluice.clients.ledger import Ledger
-from sluice.model.spec.ledger import run_key
+from sluice.model.spec.ledger import beside_proof, run_key
 from sluice.operators.load.validate import ValidateOperator
 from tests.support.memory_s3 import MemoryS3
 
@@ -64,6 +65,12 @@ def sent(ledger: Ledger, source: dict[str, Any], ranges: dict[str, list[int]], r
     of_source = {source["source_id"]: {"ranges": ranges, "run_id": run}}
     ends = {partition: until for partition, (_, until) in ranges.items()}
     ledger.put(run_key(run, "produced"), {"sources": of_source, "end_offsets": ends})
+
+
+def audited(ledger: Ledger, run: str = "r") -> None:
+    """Beside the run's newest proof the other checks have passed."""
+    for name in ("audit", "reconciliation"):
+        ledger.put(beside_proof(run_documents.proof_key(ledger, run), name), {})
 
 
 def carried_out(step: Any, context: Context, fire: Callable[[TaskDeferred], dict[str, Any]]) -> Any:

@@ -72,6 +72,12 @@ def newest(ledger: Ledger, run_id: str, name: str) -> tuple[str, Document] | Non
     return sorted(found, key=lambda one: _written_at(one[1]))[-1] if found else None
 
 
+def proof_key(ledger: Ledger, run_id: str) -> str:
+    """Of the load's newest proof; without any, of its first."""
+    found = newest(ledger, run_id, "proof")
+    return found[0] if found else run_key(run_id, "proof")
+
+
 def add(ledger: Ledger, run_id: str, name: str, document: Document) -> None:
     """Write ``<name>.json``; if that is another document, ``<name>-<number>`` beside it. Of several,
     :func:`newest` finds the one with the latest ``at``. Raises Refused if that is taken too."""

@@ -578,6 +578,7 @@ def test_what_a_snapshot_and_the_ledger_say() -> None:
         "produced",
         "baseline",
         "proof",
+        "audit",
         "reconciliation",
         "change",
         "change-approval",

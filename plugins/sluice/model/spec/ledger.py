@@ -15,7 +15,9 @@ A backfill's run has several loads; its documents are under ``<run_id>#<number>`
     runs/<run_id, quoted>/produced.json     the offset ranges of all of them
     runs/<run_id, quoted>/baseline.json     the tables' newest snapshots before the load
     runs/<run_id, quoted>/proof.json        the result of `validate`, if it passed; repeated: proof-<snapshot>
-    runs/<run_id, quoted>/audit.json        objects and versions of the load, by its first audit that passed
+    runs/<run_id, quoted>/audit.json        objects and versions of the load, if its audit passed
+    runs/<run_id, quoted>/reconciliation.json   its results in the sinks, if they are right; of a later proof
+                                            this and audit have its number too
     runs/<run_id, quoted>/change.json       the plan of a change, pinned by its first attempt
     runs/<run_id, quoted>/change-approval.json  a person's answer about a change; later: change-approval-<n>
     runs/<run_id, quoted>/decision.json     the answer about a component, later ones: decision-<n>
@@ -141,10 +143,17 @@ def rewrite_key(rewrite: str, *, up_to: bool = False) -> str:
 
 
 def run_key(run_id: str, name: str) -> str:
-    """``name``: plan, produced, baseline, reconciliation, proof, proof-<snapshot>, audit, change,
+    """``name``: plan, produced, baseline, proof, proof-<snapshot>, reconciliation, audit, change,
     change-approval, change-proof, decision, notified-<dag>-<event>-<start>, findings-<task>, compaction."""
     # Run ids contain ":" and "+".
     return f"runs/{quote(run_id, safe='')}/{name}.json"
+
+
+def beside_proof(key: str, name: str) -> str:
+    """The key of what another check (``name``: audit, reconciliation) found of the load that the proof with
+    this key is of. Each proof has its own: after it the stream may have published the records again."""
+    run, proof = key.rsplit("/", 1)
+    return f"{run}/{name}{proof.removeprefix('proof')}"
 
 
 def load_ids_prefix(run_id: str) -> str:

@@ -14,7 +14,7 @@ from sluice.hooks.failures import failed
 from sluice.hooks.verified import VerifiedSources
 from sluice.model.error_codes import ErrorCode
 from sluice.model.messages import summarize
-from sluice.model.spec.ledger import Document, run_key
+from sluice.model.spec.ledger import Document, beside_proof, run_key
 from sluice.model.verification.lineage import covers
 from sluice.model.verification.ranges import OffsetRanges
 from sluice.operators.base import StreamOperator
@@ -44,7 +44,7 @@ class EmitAssetEventOperator(StreamOperator):
     if the table does not have any more what it proves. Skipped if all of the load's rows are withheld."""
 
     does = "emits an event of the stream's asset that names the proof; skipped if all rows are withheld"
-    fails_if = "there is no proof, or the table does not have any more what it proves"
+    fails_if = "a check has not passed, or the table does not have any more what the proof says"
 
     def __init__(self, *, asset: Asset, interval: Asset | None = None, **kwargs: Any) -> None:
         super().__init__(outlets=[asset, *([interval] if interval else [])], **kwargs)
@@ -103,8 +103,23 @@ class EmitAssetEventOperator(StreamOperator):
             )
 
     def newest_proof(self, run_id: str) -> tuple[str, Document]:
+        """Raises Missing without one, or if another check did not pass, however its task ended."""
         found = run_documents.newest(self.ledger, run_id, "proof")
         if found is None:
             first = run_key(run_id, "proof")
             found = first, self.ledger.require(first, "validate")
+        self._check_others(run_id, found[0])
         return found
+
+    def _check_others(self, run_id: str, proof: str) -> None:
+        """Only the ledger says that a check passed: a person may mark its task as success. Raises Missing for
+        one without a result beside the proof, AirflowFailException if the interval is not complete."""
+        self.ledger.require(beside_proof(proof, "audit"), "audit")
+        if self.spec.queries:
+            self.ledger.require(beside_proof(proof, "reconciliation"), "reconcile_sinks")
+        if corrected := plans.plan_of(self.ledger, run_id).get("corrected"):
+            raise failed(
+                ErrorCode.FILE_CORRECTED,
+                f"{len(corrected)} corrected file(s) of the interval are not loaded, so it is not complete. "
+                "Fix: clear check_corrected_files, which names each and what to do",
+            )

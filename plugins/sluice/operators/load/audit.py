@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from sluice.clients import run_documents
 from sluice.hooks import failures
 from sluice.hooks import load_plan as plans
 from sluice.hooks.load_plan import head_of
 from sluice.model.error_codes import ErrorCode
-from sluice.model.spec.ledger import run_key
+from sluice.model.spec.ledger import beside_proof, run_key
 from sluice.model.verification.storage import BudgetCheck, ObjectCheck
 from sluice.operators.base import StreamOperator
 from sluice.operators.load import inventory
@@ -64,9 +65,12 @@ class AuditOperator(StreamOperator):
         objects = [one for found in written.values() for one in found.objects]
         checked = inventory.check_objects(objects, self.entries)
         expected = plans.offsets_of_all(plans.produced(self.ledger, run_id))
-        key, proof = run_key(run_id, "audit"), self.ledger.get(run_key(run_id, "proof"))
+        first = run_key(run_id, "proof")
+        key, proof = run_documents.newest(self.ledger, run_id, "proof") or (first, None)
+        # By its first proof all of it was published.
+        proof = proof if key == first else self.ledger.get(first)
         verified_at = datetime.fromisoformat(proof["at"]) if proof else None
-        costs = inventory.batch_costs(log, expected, since, verified_at, self.ledger.get(key))
+        costs = inventory.batch_costs(log, expected, since, verified_at, lambda: self.passed(run_id))
         budget = self._budget(checked, written, costs)
         self.log.info("%s", report(written, costs, budget))
         over = [line.message() for line in budget if not line.ok]
@@ -82,9 +86,15 @@ class AuditOperator(StreamOperator):
             "delete_markers": sum(check.delete_markers for check in checked),
             "versions_per_batch": costs.versions,
             "measured_until": costs.measured_until.isoformat() if costs.measured_until else None,
+            "at": plans.now(),
         }
-        self.ledger.put(key, result)
+        self.ledger.put(beside_proof(key, "audit"), result)
         return result
+
+    def passed(self, run_id: str) -> dict[str, Any] | None:
+        """What the newest audit of the run found that passed."""
+        found = run_documents.newest(self.ledger, run_id, "audit")
+        return found[1] if found else None
 
     def batch_log(self) -> BatchLog:
         return self.platform_hook.batch_log(self.spec.table)

@@ -87,8 +87,8 @@ def batch_costs(
     log: BatchLog,
     expected: OffsetRanges,
     since: datetime,
-    verified_at: datetime | None = None,
-    passed: Document | None = None,
+    verified_at: datetime | None,
+    passed: Callable[[], Document | None],
 ) -> BatchCosts:
     """Of the batches that published ``expected``, by snapshots that are kept, and before them by the batch
     log. ``since``: when the load began; ``verified_at``: when all of it was published, if that is known;
@@ -106,17 +106,19 @@ def _batch_costs(
     expected: OffsetRanges,
     since: datetime,
     until: datetime | None,
-    passed: Document | None,
+    passed: Callable[[], Document | None],
 ) -> BatchCosts:
     from sluice.io.s3 import at_once
 
-    measured_until = datetime.fromisoformat((passed or {}).get("measured_until") or NEVER)
     listed = log.newest(sys.maxsize, since, until) if expected else []
     own = [one.batch for one in listed if not one.is_lost and expected.intersect(one.batch.ranges)]
+    measured = at_once(own, log.versions_written)
+    before = (passed() if None in measured else None) or {}
+    measured_until = datetime.fromisoformat(before.get("measured_until") or NEVER)
     costs, unknown, newest = [], expected, None
-    for batch, cost in zip(own, at_once(own, log.versions_written), strict=True):
-        if cost is None and passed and batch.published <= measured_until:
-            cost = passed["versions_per_batch"]
+    for batch, cost in zip(own, measured, strict=True):
+        if cost is None and batch.published <= measured_until:
+            cost = before["versions_per_batch"]
         if cost is not None:
             costs.append(cost)
             unknown = unknown.minus(batch.ranges)

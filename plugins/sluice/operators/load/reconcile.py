@@ -7,13 +7,14 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from sluice.clients import run_documents
 from sluice.clients.errors import Unreachable
 from sluice.hooks import connections, failures
 from sluice.hooks import load_plan as plans
 from sluice.hooks.failures import failed
 from sluice.model.error_codes import ErrorCode
 from sluice.model.queries.reconciliation import SinkReconciliation, compare
-from sluice.model.spec.ledger import run_key
+from sluice.model.spec.ledger import beside_proof
 from sluice.model.spec.maintenance import lake_tables
 from sluice.model.spec.query import SinkKind, key_text
 from sluice.operators.base import StreamOperator
@@ -95,7 +96,8 @@ class ReconcileSinksOperator(StreamOperator):
         # Supervision, which says so within minutes, may be paused.
         self.tables.note(*lake_tables(self.spec))
         document = {"at": plans.now(), "queries": [asdict(checked) for checked in results]}
-        self.ledger.put(run_key(load, "reconciliation"), document)
+        key = run_documents.proof_key(self.ledger, load)
+        self.ledger.put(beside_proof(key, "reconciliation"), document)
         return {checked.query: _short(checked) for checked in results}
 
     def _times(self, sources: list[Document], expected: OffsetRanges, queries: Iterable[Query]) -> Times:

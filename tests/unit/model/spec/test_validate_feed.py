@@ -17,7 +17,7 @@ from sluice.operators.load.asset_event import EmitAssetEventOperator
 from sluice.operators.load.validate import ValidateOperator
 from tests.support import lake as lakes
 from tests.support.raising import raising
-from tests.support.steps import NewTables, ValidateRows, given, ledger, sent
+from tests.support.steps import NewTables, ValidateRows, audited, given, ledger, sent
 
 ROWS = pa.schema(
     [
@@ -188,6 +188,7 @@ def test_what_is_announced_is_that_proof(load: Load) -> None:
     hook = SimpleNamespace(lake=load.lake)
     made.__dict__ |= {"ledger": load.ledger, "platform_hook": hook, "tables": NewTables()}
     event = Event()
+    audited(load.ledger)
     made.work(given(run_id="r", outlet_events={asset: event}))
     assert event.extra is not None
     first = load.ledger.uri(keys.run_key("r", "proof"))
@@ -195,6 +196,7 @@ def test_what_is_announced_is_that_proof(load: Load) -> None:
     # Verified again, at another snapshot: the first proof does not stand for it.
     load.batch((0, 99))
     again = load.validate()
+    audited(load.ledger)
     made.work(given(run_id="r", outlet_events={asset: event}))
     assert event.extra == again
     assert again["proof"] == load.ledger.uri(keys.run_key("r", f"proof-{again['snapshot_id']}")) != first

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ from airflow.sdk.execution_time.context import OutletEventAccessors
 from airflow.sdk.execution_time.task_runner import _serialize_outlet_events
 
 from sluice.assets import loaded, loaded_interval
+from sluice.clients.errors import Missing
 from sluice.hooks.verified import VerifiedSources
 from sluice.model.spec.ledger import run_key
 from sluice.operators.load.asset_event import EmitAssetEventOperator, partition_key
@@ -35,14 +37,21 @@ def test_the_key_is_the_begin_of_what_the_load_is_of(plan: dict[str, Any], key: 
     assert partition_key(plan) == key
 
 
-def emitted(stream: str, plan: dict[str, Any], withheld: int = 0, **assets: Any) -> list[dict[str, Any]]:
-    """The events as the task sends them to Airflow; all of the load's rows are ``withheld``, if any."""
+CHECKS = ("proof", "audit", "reconciliation")
+
+
+def emitted(
+    stream: str, plan: dict[str, Any], withheld: int = 0, passed: Sequence[str] = CHECKS, **assets: Any
+) -> list[dict[str, Any]]:
+    """The events as the task sends them to Airflow; all of the load's rows are ``withheld``, if any.
+    ``passed``: the checks' documents, with a proof's."""
     made = ledger(stream)
     made.put(run_key("r", "plan"), plan)
     counts = {"published": not withheld, "withheld": withheld}
     proof = {**counts, "status": "passed", "snapshot_id": 1, "at": "2026-01-01"}
     about = {"table_uuid": "u", "ranges": {"0": [[0, 5]]}}
-    made.put(run_key("r", "proof"), {**proof, **about, "sources": [], "verified_before": {"count": 0}})
+    for name in passed:
+        made.put(run_key("r", name), {**proof, **about, "sources": [], "verified_before": {"count": 0}})
     task = EmitAssetEventOperator(task_id="emit_asset_event", stream=stream, **assets)
     position = SimpleNamespace(starts={0: 0}, ends={0: 5}, topic_id=None)
     lake = SimpleNamespace(position=lambda name: position, table_uuid=lambda name: "u")
@@ -91,3 +100,30 @@ def test_a_load_whose_rows_are_all_withheld_is_announced_by_no_event() -> None:
     """Readers would look for rows that the table does not have."""
     with raising(AirflowSkipException, "5 rows", "withheld", "replace"):
         emitted("nyc_taxi", {"params": {}, "sources": []}, 5, asset=loaded("nyc_taxi"))
+
+
+@pytest.mark.parametrize(
+    ("lacks", "task"), [("proof", "validate"), ("audit", "audit"), ("reconciliation", "reconcile_sinks")]
+)
+def test_a_check_that_a_person_marked_as_success_has_no_result(lacks: str, task: str) -> None:
+    passed = [name for name in CHECKS if name != lacks]
+    with raising(Missing, f"runs/r/{lacks}.json", f"Fix: clear the {task} task"):
+        emitted("isp_hits", {"params": {}, "sources": [GENERATED]}, passed=passed, asset=loaded("isp_hits"))
+
+
+def test_a_stream_without_queries_has_no_sinks_to_compare() -> None:
+    plan = {"params": {}, "sources": []}
+    assert emitted("nyc_taxi", plan, passed=("proof", "audit"), asset=loaded("nyc_taxi"))
+
+
+def test_an_audit_of_an_earlier_proof_is_not_of_the_newest() -> None:
+    """Validated again after the catalog was restored: the stream published other batches."""
+    passed = ("proof", "audit", "proof-2", "reconciliation")
+    with raising(Missing, "runs/r/audit-2.json", "Fix: clear the audit task"):
+        emitted("nyc_taxi", {"params": {}, "sources": []}, passed=passed, asset=loaded("nyc_taxi"))
+
+
+def test_an_interval_with_a_corrected_file_has_no_event_however_its_check_ended() -> None:
+    plan = {"params": {"interval": "2026-06-01T00:00:00+00:00"}, "sources": [], "corrected": [{"key": "a"}]}
+    with raising(AirflowFailException, "SLU-312", "1 corrected file(s)", "Fix: clear check_corrected_files"):
+        emitted("nyc_taxi", plan, asset=loaded("nyc_taxi"), interval=loaded_interval("nyc_taxi"))

@@ -22,7 +22,7 @@ from sluice.model.spec.ledger import run_key
 from sluice.operators.load.asset_event import EmitAssetEventOperator
 from tests.support.lake import QUARANTINE, TABLE
 from tests.support.loads import Loads
-from tests.support.steps import NewTables, given
+from tests.support.steps import NewTables, audited, given
 from tests.support.variables import Variables
 
 OBJECTS = 3_000
@@ -114,6 +114,7 @@ def test_an_asset_event_costs_seven_requests_and_four_more_while_nothing_was_rej
     for run in ("first", "second"):
         loads.upload(run)
         loads.load(run)
+    audited(loads.ledger)
     # As the task's own process has them.
     lake, before = Lake(loads.lake.catalog.properties), loads.s3.requests.copy()
     tables = KnownTables(lake, History(loads.s3.as_client(), "s3://w/ledger", "nyc_taxi"))
@@ -145,6 +146,7 @@ def test_what_airflow_stores_of_a_load_of_3000_objects_is_small(tmp_path: Path) 
     for number in range(OBJECTS):
         loads.upload(f"new-{number}")
     produced, proof = loads.produce("r"), loads.validate("r")
+    audited(loads.ledger)
     emitted, extra = emit(loads, "r", lake=loads.lake, tables=NewTables())
     for stored in (produced, proof, emitted, extra):
         assert len(json.dumps(stored)) < 2_000

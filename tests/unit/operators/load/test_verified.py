@@ -18,7 +18,7 @@ from sluice.operators.load.asset_event import EmitAssetEventOperator
 from tests.support import lake as lakes
 from tests.support.loads import Loads
 from tests.support.raising import raising
-from tests.support.steps import given
+from tests.support.steps import audited, given
 
 ROWS = 3
 
@@ -119,6 +119,7 @@ def emit(loads: Loads, run: str) -> dict[str, Any]:
     made = EmitAssetEventOperator(task_id="emit_asset_event", stream="nyc_taxi", asset=asset)
     tables = KnownTables(loads.lake, History(loads.s3.as_client(), "s3://w/ledger", "nyc_taxi"))
     made.__dict__ |= {"ledger": loads.ledger, "platform_hook": loads, "tables": tables}
+    audited(loads.ledger, run)
     made.execute(given(run_id=run, outlet_events={asset: event}))
     return event.extra
 
