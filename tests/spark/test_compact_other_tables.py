@@ -313,7 +313,7 @@ def test_a_quarantine_is_compacted_with_the_producers_rows(stream: Stream) -> No
         rows = stream.spark.createDataFrame(
             [row], "object string, source_id string, row long, line long, text string, reason string"
         )
-        source_quarantine.quarantine_rows(stream.spark, spec, rows, [])
+        source_quarantine.quarantine_rows(stream.spark, stream.platform, spec, rows, [])
     before = sorted(map(str, stream.spark.table(f"{CATALOG}.{name}").collect()))
     assert compact(stream.spark, name, ANY, ())
     assert len(files(stream.spark, name)) == 1
@@ -326,7 +326,7 @@ def test_a_quarantine_is_compacted_with_the_producers_rows(stream: Stream) -> No
             return removed[1:], added
 
     for _ in range(5):
-        source_quarantine.quarantine_rows(stream.spark, spec, rows, [])
+        source_quarantine.quarantine_rows(stream.spark, stream.platform, spec, rows, [])
     with raising(RowsDiffer, "rows before and"):
         compact(stream.spark, name, ANY, (), Losing)
 

@@ -171,11 +171,13 @@ def test_of_two_producers_of_a_source_one_quarantines_its_row(
     def raced(self: SourceQuarantine, *given: Any) -> bool:
         if not first:
             first.append(True)
-            source_quarantine.quarantine_rows(stream.spark, stream.spec, rejected_row(stream), ["s"])
+            source_quarantine.quarantine_rows(
+                stream.spark, stream.platform, stream.spec, rejected_row(stream), ["s"]
+            )
         return publish(self, *given)
 
     monkeypatch.setattr(SourceQuarantine, "_publish", raced)
-    source_quarantine.quarantine_rows(stream.spark, stream.spec, rejected_row(stream), ["s"])
+    source_quarantine.quarantine_rows(stream.spark, stream.platform, stream.spec, rejected_row(stream), ["s"])
     assert stream.spark.table(f"lake.{stream.spec.quarantine_table}").count() == 1
     assert branches(stream) == [MAIN]
 
@@ -187,11 +189,13 @@ def test_a_producer_that_was_suspended_for_hours_publishes_nothing_and_the_next_
     with monkeypatch.context() as patch:
         patch.setattr(clock, "MAX_WRITE_AGE", timedelta(0))
         with raising(ConcurrentCommit, "written", "ago"):
-            source_quarantine.quarantine_rows(stream.spark, stream.spec, rejected_row(stream), ["s"])
+            source_quarantine.quarantine_rows(
+                stream.spark, stream.platform, stream.spec, rejected_row(stream), ["s"]
+            )
     assert stream.spark.table(quarantine).count() == 0
     (left,) = branches(stream)
     monkeypatch.setattr(source_quarantine, "MAX_WRITE_AGE", timedelta(0))
-    source_quarantine.quarantine_rows(stream.spark, stream.spec, rejected_row(stream), ["s"])
+    source_quarantine.quarantine_rows(stream.spark, stream.platform, stream.spec, rejected_row(stream), ["s"])
     assert stream.spark.table(quarantine).count() == 1
     assert left not in branches(stream)
 
@@ -202,8 +206,8 @@ def test_rows_of_the_producer_in_between_are_kept(stream: Stream) -> None:
 
     def late(writer: str, rejected: Rejections) -> None:
         rows = rejected_row(stream)
-        source_quarantine.quarantine_rows(stream.spark, stream.spec, rows, ["s"])
-        source_quarantine.quarantine_rows(stream.spark, stream.spec, rows, ["s"])
+        source_quarantine.quarantine_rows(stream.spark, stream.platform, stream.spec, rows, ["s"])
+        source_quarantine.quarantine_rows(stream.spark, stream.platform, stream.spec, rows, ["s"])
         BatchQuarantine.publish(owner.quarantine, writer, rejected)
 
     instead_of_publishing(owner, late)

@@ -8,10 +8,11 @@ from datetime import timedelta
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.model.spec.platform import CATALOG
+from sluice.model.spec.platform import CATALOG, Platform
 from sluice.model.spec.stream import StreamSpec
 from sluice.model.verification.file_removal import MAX_WRITE_AGE
 from sluice.model.writers import is_producer, producer_name
+from spark_jobs.common.lake import known_tables, tables
 from spark_jobs.common.lake.clock import now_ms
 from spark_jobs.common.lake.iceberg import MAIN, Refused, on_branch, write_rows
 from spark_jobs.common.lake.quarantine import Quarantine, of_stage
@@ -100,11 +101,16 @@ class SourceQuarantine(Quarantine):
         return self.spark.table(name).where(of_sources)
 
 
-def quarantine_rows(spark: SparkSession, spec: StreamSpec, bad: DataFrame, sources: Sequence[str]) -> None:
-    """Quarantine source rows that the producer rejected, each once over all attempts.
+def quarantine_rows(
+    spark: SparkSession, platform: Platform, spec: StreamSpec, bad: DataFrame, sources: Sequence[str]
+) -> None:
+    """Quarantine source rows that the producer rejected, each once over all attempts; the first makes the
+    table. Raises TableLost or TableReplaced instead, if there was one.
 
     ``bad`` has ``object``, ``source_id``, ``row``, ``line``, ``text`` and ``reason``; ``sources``: all ids.
     """
+    known_tables.check(spark, platform, spec.name, spec.quarantine_table)
+    tables.create(spark, spec.quarantine_table, tables.QUARANTINE)
     rows = bad.select(
         F.col("text").cast("binary").alias("value"),
         "object",

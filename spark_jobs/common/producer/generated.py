@@ -13,7 +13,6 @@ from pyspark.sql import functions as F
 
 from sluice.model.spec import generator
 from sluice.model.spec.generator import Generated
-from spark_jobs.common.lake import tables
 from spark_jobs.common.lake.source_quarantine import quarantine_rows
 from spark_jobs.common.producer.oversize import oversize
 from spark_jobs.common.spark.process import function
@@ -43,7 +42,6 @@ def generated_rows(job: Job) -> Iterator[DataFrame]:
 
 def _quarantine(job: Job, parameters: Generated, rows: DataFrame) -> None:
     # A row that is not sent leaves a hole in the sequence numbers, which depend on the row alone.
-    tables.create(job.spark, job.spec.quarantine_table, tables.QUARANTINE)
     bad = rows.select(
         "source_id",
         "row",
@@ -52,7 +50,7 @@ def _quarantine(job: Job, parameters: Generated, rows: DataFrame) -> None:
         F.lit(None).cast("string").alias("object"),
         F.lit(None).cast("bigint").alias("line"),
     )
-    quarantine_rows(job.spark, job.spec, bad, [parameters.source_id])
+    quarantine_rows(job.spark, job.platform, job.spec, bad, [parameters.source_id])
 
 
 def _slices(job: Job, parameters: Generated, partition_count: int, generate: Generate) -> Iterator[DataFrame]:

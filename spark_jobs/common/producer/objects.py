@@ -22,7 +22,6 @@ from sluice.model.spec import platform as platforms
 from sluice.model.spec.sending_rules import SendingRules
 from spark_jobs.common.kafka import keys
 from spark_jobs.common.kafka.avro import AvroSchema, Schemas, schema_headers
-from spark_jobs.common.lake import known_tables, tables
 from spark_jobs.common.lake.source_quarantine import quarantine_rows
 from spark_jobs.common.producer import csv
 from spark_jobs.common.producer.lines import MAX_LINE_BYTES, Block, SourceObject, blocks, header_line
@@ -198,10 +197,8 @@ def object_rows(job: Job) -> Iterator[DataFrame]:
     malformed = counts.get["malformed"]
     log.info("rows read rows=%d malformed=%d", sent + counts.get["rows"], malformed)
     if malformed:
-        known_tables.check(job.spark, job.platform, job.spec.name, job.spec.quarantine_table)
-        tables.create(job.spark, job.spec.quarantine_table, tables.QUARANTINE)
         bad = parsed.where("reason is not null")
-        quarantine_rows(job.spark, job.spec, bad, sorted(job.plan.start_offsets))
+        quarantine_rows(job.spark, job.platform, job.spec, bad, sorted(job.plan.start_offsets))
 
 
 def encoded_rest(parsed: DataFrame, schema: AvroSchema, rules: SendingRules) -> DataFrame:
