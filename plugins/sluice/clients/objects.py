@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields
 from datetime import datetime
-from functools import partial
+from functools import cache, partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
@@ -259,21 +259,26 @@ class Bucket:
         pinned = None if version_id in (None, "null") else version_id
         return ObjectVersion(self.name, key, pinned, etag.strip('"'), size)
 
-    def has_content(self, version: ObjectVersion, other_id: str | None, other_etag: str) -> bool:
-        """Whether another version of its key, of the same size, has the same bytes: by S3's checksums of the
-        whole objects or, without one that both have, by reading both up to the first difference. False if the
-        other one is gone, or a bucket without versions cannot tell."""
-        if other_id is None:
-            return False
-        other = ObjectVersion(version.bucket, version.key, other_id, other_etag, version.size)
-        try:
-            sums, others = self._checksums(version), self._checksums(other)
-            if both := sums.keys() & others.keys():
-                return all(sums[name] == others[name] for name in both)
-            with self._body(version) as body, self._body(other) as other_body:
-                return _are_equal(body, other_body)
-        except Missing:
-            return False
+    def equal_to(self, version: ObjectVersion) -> Callable[[str | None, str], bool]:
+        """Whether another version of its key (id and ETag), of the same size, has the same bytes: by S3's
+        checksums of the whole objects or, without one that both have, by reading both up to the first
+        difference. False if the other one is gone, or a bucket without versions cannot tell."""
+        own = cache(lambda: self._checksums(version))
+
+        def is_equal(other_id: str | None, other_etag: str) -> bool:
+            if other_id is None:
+                return False
+            other = ObjectVersion(version.bucket, version.key, other_id, other_etag, version.size)
+            try:
+                sums, others = own(), self._checksums(other)
+                if both := sums.keys() & others.keys():
+                    return all(sums[name] == others[name] for name in both)
+                with self._body(version) as body, self._body(other) as other_body:
+                    return _are_equal(body, other_body)
+            except Missing:
+                return False
+
+        return is_equal
 
     def _checksums(self, version: ObjectVersion) -> dict[str, str]:
         pin = {"VersionId": version.version_id} if version.version_id else {}

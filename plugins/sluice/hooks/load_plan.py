@@ -176,7 +176,8 @@ def _changed(contents: ObjectContents, changed: Sequence[Found]) -> Refused:
     problems, stream = [], contents.ledger.stream
     for one in changed[:MAX_PROBLEMS]:
         other = one.others[-1]
-        run, is_sent = contents.run_of(other)
+        planned, is_sent = contents.sent(other)
+        run = (planned or {}).get("run_id", "unknown")
         problems.append(
             f"{one.version.uri}: its version {one.version.version_id or one.version.etag} has other content "
             f"than its version {other.version_id or other.etag}, which run {run!r} "

@@ -1,9 +1,9 @@
 """The index of contents: what loads planned under each key of the source bucket, in the ledger.
 
-One document per content that was added, each with all contents of the key; its number is in its name, and it
-is put only if no other run has put it. So of two runs that plan two versions of an object at once one sees
-the other's. A look-up costs a LIST of one key; if the object is known, a GET, and one per content; a new
-content a PUT.
+One document per content that was added, each with all contents of the key, but of a source no more than the
+newest ETAGS; its number is in its name, and it is put only if no other run has put it. So of two runs that
+plan two versions of an object at once one sees the other's. A look-up costs a LIST of one key; if the object
+is known, a GET, and one per source; a new content a PUT.
 
 The index may be lost, with the ledger or by a new lineage. So a key without a document is looked up among the
 versions that the bucket has of it, by their plans, and the next content writes the document from that.
@@ -12,7 +12,7 @@ versions that the bucket has of it, by their plans, and the next content writes 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from sluice.clients.errors import Missing, Refused, Unreachable
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from sluice.hooks.verified import VerifiedSources
 
 ATTEMPTS = 5
+# How many of a source's versions a document names: the same bytes may have another ETag at each upload.
+ETAGS = 8
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ class ObjectContents:
         from sluice.io.s3 import at_once
 
         for _ in range(ATTEMPTS):
-            found = at_once(versions, self.look_up)
+            found = at_once(versions, self._look_up_and_keep)
             self._check_unplanned(found)
             chosen = choose(found)
             # A run that plans another content since it was looked up may not see this one's: it is seen here.
@@ -122,31 +124,45 @@ class ObjectContents:
             ErrorCode.SYSTEM_UNREACHABLE,
         )
 
+    def _look_up_and_keep(self, version: ObjectVersion) -> Found:
+        """As :meth:`look_up`. What was compared by its bytes is in the index at once: whatever ends this
+        attempt, the next one does not read them again."""
+        found = self.look_up(version)
+        same = found.lookup.same
+        # Without a document the next attempt asks again which contents have no plan: that is not to be lost.
+        is_read = found.known is Known.SAME and same is not None and same.etag != version.etag
+        if is_read and found.number and self._add(found):
+            return replace(found, indexed=_with(found.indexed, _own(found)), number=found.number + 1)
+        return found
+
     def look_up(self, version: ObjectVersion) -> Found:
+        from sluice.io.s3 import at_once
+
         number, indexed = self._newest(version)
-        known = {one: self.ledger.get(planned_key(one.source_id)) for one in indexed}
+        ids = list(dict.fromkeys(one.source_id for one in indexed))
+        plans = dict(zip(ids, at_once(ids, lambda one: self.ledger.get(planned_key(one))), strict=True))
+        unplanned = tuple(
+            one for one in indexed if plans[one.source_id] is None and one.source_id != version.source_id
+        )
+        planned = [one for one in indexed if plans[one.source_id]]
         if not number:
             # The source's plan is of its bucket, key and version, whatever topic it was sent to.
-            of_topic = [one for one, plan in known.items() if plan and self._is_of_topic(plan)]
-            indexed = tuple(sorted(of_topic, key=lambda one: str((known[one] or {})["at"])))
-        planned = [one for one in indexed if known[one]]
-        unplanned = tuple(
-            one for one, plan in known.items() if plan is None and one.source_id != version.source_id
-        )
-        own = _content(version, version.source_id)
+            planned = [one for one in planned if self._is_of_topic(plans[one.source_id] or {})]
+            planned.sort(key=lambda one: str((plans[one.source_id] or {})["at"]))
+            indexed = tuple(planned)
+        own, has_bytes = _content(version, version.source_id), self.bucket.equal_to(version)
 
         def is_equal(other: Content) -> bool:
-            return self.bucket.has_content(version, other.version_id, other.etag)
+            return has_bytes(other.version_id, other.etag)
 
         reverted = self.verified.reverted if planned else frozenset()
         lookup = look_up(own, planned, reverted, is_equal, is_asked=self.is_asked)
         return Found(version, lookup, self.verified.topic_id, indexed, number, unplanned)
 
-    def run_of(self, content: Content) -> tuple[str, bool]:
-        """The run that planned a content, and whether all of it was sent."""
-        planned = self.ledger.get(planned_key(content.source_id)) or {}
+    def sent(self, content: Content) -> tuple[Document | None, bool]:
+        """How a content was planned, and whether all of it was sent."""
         is_sent = self.ledger.get(produced_key(content.source_id)) is not None
-        return str(planned.get("run_id", "unknown")), is_sent
+        return self.ledger.get(planned_key(content.source_id)), is_sent
 
     def _newest(self, version: ObjectVersion) -> tuple[int, tuple[Content, ...]]:
         """Number and contents of the key's document; 0, and the bucket's versions of it, without one."""
@@ -196,9 +212,9 @@ class ObjectContents:
                 f"{version.uri}. Fix: clear the ensure_consumer task with its downstream tasks",
                 ErrorCode.TABLE_NOT_FOUND,
             )
-        own = _content(version, found.source_id)
+        contents = _with(found.indexed, _own(found))
         # Behind those that were planned since an attempt that ended before its plan.
-        before = [one for one in found.indexed if (one.source_id, one.etag) != (own.source_id, own.etag)]
+        before = [one for one in found.indexed if not _is_same(one, contents[-1])]
         is_there = len(before) < len(found.indexed)
         is_newest = is_there and found.indexed[-1] not in before
         if found.number and (is_newest or (is_there and found.known in (Known.PLANNED, Known.SAME))):
@@ -206,7 +222,7 @@ class ObjectContents:
         document = {
             "bucket": version.bucket,
             "key": version.key,
-            "contents": [asdict(one) for one in (*before, own)],
+            "contents": [asdict(one) for one in contents],
         }
         key = contents_key(lineage, object_id(version), found.number + 1)
         return self.ledger.put(key, document) == document
@@ -223,6 +239,22 @@ def newest_contents(ledger: Ledger, lineage: str, object_id: str) -> tuple[int, 
 def object_id(version: ObjectVersion) -> str:
     """16 hex digits of an object, whatever its version."""
     return source_id(version.bucket, version.key, "")
+
+
+def _own(found: Found) -> Content:
+    return _content(found.version, found.source_id)
+
+
+def _is_same(one: Content, other: Content) -> bool:
+    return (one.source_id, one.etag) == (other.source_id, other.etag)
+
+
+def _with(indexed: Sequence[Content], own: Content) -> tuple[Content, ...]:
+    """The contents with ``own`` as the newest, and of its source no more than ETAGS."""
+    before = [one for one in indexed if not _is_same(one, own)]
+    of_source = [one for one in before if one.source_id == own.source_id]
+    dropped = of_source[: max(len(of_source) + 1 - ETAGS, 0)]
+    return (*(one for one in before if one not in dropped), own)
 
 
 def _content(version: ObjectVersion, source: str) -> Content:

@@ -92,19 +92,21 @@ def check_others(
     """Raises Refused for an object of which other content may be sent in part: the rows of both would be
     published. ``ends``: the topic's end offsets; as long as they are those of a plan, nothing of it is sent.
     """
-    for one in found:
-        for other in one.others if one.known is Known.CHANGED else ():
-            planned = contents.ledger.get(planned_key(other.source_id))
-            if planned is None or contents.run_of(other)[1] or not _sent(planned, ends()):
-                continue
-            fix, newest = way_on(contents.ledger.stream, one.version.key), one.version
-            raise Refused(
-                f"{newest.uri}: run {planned['run_id']!r} planned its version "
-                f"{other.version_id or other.etag} and did not send it to its end, so rows of it may be "
-                f"published without a proof, and those of version {newest.version_id or newest.etag} "
-                f"would come beside them; nothing was sent. Fix: {fix}",
-                ErrorCode.SENT_IN_PART,
-            )
+    from sluice.io.s3 import at_once
+
+    changed = [(one.version, other) for one in found if one.known is Known.CHANGED for other in one.others]
+    sent = at_once([other for _, other in changed], contents.sent)
+    for (newest, other), (planned, is_sent) in zip(changed, sent, strict=True):
+        if planned is None or is_sent or not _sent(planned, ends()):
+            continue
+        fix = way_on(contents.ledger.stream, newest.key)
+        raise Refused(
+            f"{newest.uri}: run {planned['run_id']!r} planned its version "
+            f"{other.version_id or other.etag} and did not send it to its end, so rows of it may be "
+            f"published without a proof, and those of version {newest.version_id or newest.etag} "
+            f"would come beside them; nothing was sent. Fix: {fix}",
+            ErrorCode.SENT_IN_PART,
+        )
 
 
 def failure_hint(plan: Document, ends: Mapping[int, int] | None, stream: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,14 @@ import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from sluice.clients.errors import Unreachable
+from sluice.clients.ledger import Ledger
 from sluice.hooks import load_plan as plans
 from sluice.hooks import partly_sent
+from sluice.hooks.object_contents import ObjectContents
+from sluice.hooks.verified import VerifiedSources
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.ledger import planned_key
+from tests.support import lake as lakes
 from tests.support.loads import Loads
 from tests.support.raising import raising
 
@@ -248,3 +253,31 @@ def test_a_load_that_is_sent_is_verified_under_whatever_limit(loads: Failing) ->
     loads.produce("r1")
     loads.max_bytes = 500_000
     assert loads.load("r1")["published"] == 3
+
+
+def test_what_may_be_sent_in_part_is_asked_of_all_objects_at_once(
+    loads: Failing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of each other content its plan and how far it was sent."""
+    names = [f"old-{number}" for number in range(3)]
+    for name in names:
+        loads.upload(name)
+    loads.rows = None
+    loads.load("r1")
+    for name in names:
+        loads.upload(name, 4)
+    together, get = threading.Barrier(3), Ledger.get
+
+    def meeting(ledger: Ledger, key: str) -> Any:
+        asked.append(key)
+        if key.endswith("produced.json") and "sources/" in key:
+            together.wait(5)
+        return get(ledger, key)
+
+    asked: list[str] = []
+    source = loads.source.within("nyc_taxi/")
+    contents = ObjectContents(loads.ledger, source, VerifiedSources(loads.ledger, loads.lake, lakes.TABLE))
+    found = [contents.look_up(loads.source.head(f"nyc_taxi/{name}.csv")) for name in names]
+    monkeypatch.setattr(Ledger, "get", meeting)
+    partly_sent.check_others(contents, found, lambda: loads.ends(""))
+    assert len(asked) == 2 * len(names)

@@ -12,6 +12,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from sluice.clients.errors import Unreachable
 from sluice.clients.ledger import Ledger
 from sluice.hooks import load_plan as plans
+from sluice.hooks.object_contents import ETAGS
 from sluice.hooks.verified import VerifiedSources
 from sluice.model.spec.ledger import planned_key, produced_key, run_key
 from tests.support.loads import Loads
@@ -273,6 +274,50 @@ class TestComparison:
             with pytest.raises(AirflowFailException, match="SLU-313"):
                 parts.produce("r2")
         assert A not in parts.s3.got
+
+    def test_the_newest_version_is_asked_once_whatever_it_is_compared_with(self, parts: Loads) -> None:
+        """Of four contents of the same size; a HEAD of each, and one of the new one."""
+        for first in "xyz":
+            parts.upload("a", ROWS)
+            parts.s3.objects[PLACE] = parts.s3.objects[PLACE].replace(b"a 0", f"{first} 0".encode())
+            parts.load(first, load_changed_objects=True, objects=[A])
+        parts.upload("a", ROWS)
+        parts.s3.objects[PLACE] = parts.s3.objects[PLACE].replace(b"a 0", b"w 0")
+        for found, body in parts.s3._versions(*PLACE):
+            whole = {"ChecksumType": "FULL_OBJECT", "ChecksumCRC64NVME": body.decode()}
+            parts.s3.checksums[found["VersionId"]] = whole
+        parts.s3.requests.clear()
+        with pytest.raises(AirflowFailException, match="SLU-313"):
+            parts.produce("r2")
+        assert parts.s3.requests["HEAD"] == 1 + 4
+
+    def test_what_was_found_equal_is_not_read_again_by_a_retry(self, parts: Loads) -> None:
+        """Whatever else the attempt ended over: here another object."""
+        parts.upload("b", ROWS)
+        parts.load("b", objects=["nyc_taxi/b.csv"])
+        parts.upload("b", ROWS + 1)
+        read = []
+        for run in ("r2", "r3"):
+            parts.s3.got.clear()
+            with raising(AirflowFailException, "SLU-313", "b.csv"):
+                parts.produce(run, objects=[A, "nyc_taxi/b.csv"])
+            read.append(parts.s3.got.count(A))
+        assert read == [2, 0]
+
+    def test_a_content_that_comes_with_another_etag_each_time_costs_as_much_each_time(
+        self, loads: Loads
+    ) -> None:
+        """As of encrypted objects: one source, whatever it was called."""
+        asked, sizes = [], []
+        for number in range(2 * ETAGS):
+            loads.upload("a", ROWS)
+            loads.s3.etags[current(loads)[1]] = f"{number:032x}"
+            asked.append(loads.requests(f"again {number}", objects=[A]))
+            documents = [body for (_, key), body in loads.s3.objects.items() if "/objects/" in key]
+            sizes.append(max(map(len, documents)))
+        assert loads.end == ROWS
+        assert len({tuple(sorted(found.items())) for found in asked[1:]}) == 1
+        assert sizes[-1] == sizes[ETAGS]
 
     def test_checksums_of_parts_tell_nothing(self, parts: Loads) -> None:
         self.checksums(parts, "one", "other", "COMPOSITE")
