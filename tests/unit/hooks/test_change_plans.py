@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -391,6 +392,23 @@ def test_what_comes_back_is_removed_no_more(world: World) -> None:
     assert ChangeResult.from_document(json.loads(json.dumps(made.to_document()))) == made
     later = none.after(ChangePlan("c2", Action.REDO, TOPIC, rows_in=of({0: (1, 2)})), made)
     assert (later.single_offsets, later.rows_of(world.source("a"))) == (of({0: (2, 3)}), [2])
+
+
+def test_records_that_are_removed_are_gone_through_once_for_all_sources() -> None:
+    """A load may have thousands of sources, and as many records may be removed."""
+
+    class Counting(list[RemovedRecord]):
+        turns = 0
+
+        def __iter__(self) -> Iterator[RemovedRecord]:
+            self.turns += 1
+            return super().__iter__()
+
+    records = Counting(RemovedRecord(0, n, f"s{n % 3}", n) for n in range(9))
+    found = replace(ChangeResult.none(), records=records)
+    rows = {f"s{n}": found.rows_of(f"s{n}") for n in range(5)}
+    assert rows == {"s0": [0, 3, 6], "s1": [1, 4, 7], "s2": [2, 5, 8], "s3": [], "s4": []}
+    assert records.turns == 1
 
 
 def test_a_copy_of_what_is_removed_or_reverted_does_not_come_by_another_change() -> None:

@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 from sluice.model.verification.ranges import IntervalSet, OffsetRanges
@@ -161,7 +162,15 @@ class ChangeResult:
 
     def rows_of(self, source_id: str) -> list[int]:
         """Row numbers of a source that went singly."""
-        return [one.row for one in self.records if one.source_id == source_id and one.row is not None]
+        return self._rows.get(source_id, [])
+
+    @cached_property
+    def _rows(self) -> Mapping[str, list[int]]:
+        rows: dict[str, list[int]] = {}
+        for one in self.records:
+            if one.source_id is not None and one.row is not None:
+                rows.setdefault(one.source_id, []).append(one.row)
+        return rows
 
     def rows_out_of(self, plan: ChangePlan) -> set[tuple[str, int]]:
         """(source id, row) of what went singly, and does not come by ``plan``: a copy of it must not."""
