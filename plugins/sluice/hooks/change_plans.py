@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 from sluice.clients.errors import Missing, Refused
 from sluice.hooks import load_plan as plans
@@ -16,6 +14,7 @@ from sluice.hooks.verified import VerifiedSources
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.ledger import (
     Document,
+    change_key,
     load_ids_prefix,
     load_of,
     produced_key,
@@ -42,6 +41,8 @@ def pin(ledger: Ledger, run_id: str, params: Mapping[str, Any], create: Callable
     """The run's plan in the ledger, or a new one. Raises Refused if it was made for other params."""
     asked = {name: value for name, value in sorted(params.items()) if value not in (None, "", [])}
     plan = ledger.pin(run_key(run_id, "change"), lambda: {**create(), "params": asked, "at": plans.now()})
+    # Each attempt: one may have ended before it.
+    ledger.pin(change_key(change_id(run_id)), lambda: {"run_id": run_id})
     if plan["params"] != asked:
         raise Refused(
             f"run id {run_id!r} has a plan for another change, {json.dumps(plan['params'])}; asked for is "
@@ -64,12 +65,9 @@ def is_verified(ledger: Ledger, run_id: str) -> bool:
 
 
 def run_of(ledger: Ledger, change: str) -> str | None:
-    """The run id of a change, if its plan is in the ledger. Lists the documents of all runs."""
-    for key in ledger.keys("runs/"):
-        found = re.fullmatch(r"runs/([^/]+)/change\.json", key)
-        if found and change_id(unquote(found[1])) == change:
-            return unquote(found[1])
-    return None
+    """The run id of a change, if the ledger names it."""
+    found = ledger.get(change_key(change))
+    return str(found["run_id"]) if found else None
 
 
 class ChangePlanner:

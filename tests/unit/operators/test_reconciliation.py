@@ -22,6 +22,7 @@ from sluice.clients.lake.catalog import ancestors
 from sluice.clients.ledger import History, Ledger
 from sluice.clients.objects import Entry
 from sluice.hooks import ledger_marks
+from sluice.hooks.change_plans import pin
 from sluice.hooks.ledger_marks import LedgerMarks
 from sluice.hooks.verified_rewrites import VerifiedRewrites
 from sluice.model.spec.ledger import PROOF, history_key, rewrite_key, run_key
@@ -391,12 +392,16 @@ def test_a_record_in_both_tables_is_found(world: World) -> None:
 def test_a_record_in_both_tables_names_the_change_that_did_not_end(world: World, is_known: bool) -> None:
     run = "manual__2026-11-24T10:00:00+00:00"
     if is_known:
-        for name in ("manual__other", run):
-            world.history.put(run_key(name, "change"), {})
+        pin(world.history, run, {}, dict)
+    for number in range(3):
+        world.history.put(run_key(f"load {number}", "plan"), {})
     changes = Changes().more("older", "").more(change_id(run), "")
     said = lakes.summary("change", 1, {0: 8}, {0: 0}) | changes.properties()
     world.rewrite(list(range(8)), said)
+    memory: MemoryS3 = world.history.client  # type: ignore[assignment]
+    memory.listed.clear()
     text = world.finds(FindingName.OFFSETS_IN_BOTH)
+    assert not [given for given in memory.listed if given["Prefix"].endswith("/runs/")], "all runs"
     assert f"the newest change is {change_id(run)}" in text
     assert (f"of run {run!r}" in text) is is_known
     assert "clear its apply_change" in text

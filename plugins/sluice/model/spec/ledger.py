@@ -11,6 +11,7 @@ A backfill's run has several loads; its documents are under ``<run_id>#<number>`
     tables/<name>/<uuid>.json               a table that was seen with published contents
     rewrites/<rewrite_id>.json              a rewrite of a table's files was verified
     rewrites/<rewrite_id>-and-before.json   and so were all before it
+    changes/<change_id>.json                the run of a change that was planned
     runs/<run_id, quoted>/plan.json         the run's sources, pinned by its first attempt
     runs/<run_id, quoted>/produced.json     the offset ranges of all of them
     runs/<run_id, quoted>/baseline.json     the tables' newest snapshots before the load
@@ -140,6 +141,11 @@ def table_uuid_of(key: str) -> str | None:
 def rewrite_key(rewrite: str, *, up_to: bool = False) -> str:
     """``up_to``: of the document that all rewrites of its table up to this one are verified."""
     return f"rewrites/{rewrite}{'-and-before' if up_to else ''}.json"
+
+
+def change_key(change: str) -> str:
+    """``change``: of :func:`~sluice.model.verification.change_plan.change_id`."""
+    return f"changes/{change}.json"
 
 
 def run_key(run_id: str, name: str) -> str:
