@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from functools import cache, partial
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -25,6 +25,8 @@ from sluice.model.verification.sources import source_id
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
+
+    from sluice.model.spec.ledger import Document
 
 MAX_HEADER_BYTES = 64 * 1024 * 1024
 SUFFIXES = (".csv", ".csv.gz")
@@ -136,6 +138,11 @@ class ObjectVersion:
     etag: str
     size: int
 
+    @classmethod
+    def of(cls, source: Document) -> Self:
+        """From a source's document, which has more."""
+        return cls(**{field.name: source[field.name] for field in fields(cls)})
+
     @property
     def uri(self) -> str:
         return f"s3://{self.bucket}/{self.key}"
@@ -143,10 +150,6 @@ class ObjectVersion:
     @property
     def source_id(self) -> str:
         return source_id(self.bucket, self.key, self.version_id or self.etag)
-
-
-# The fields of an ObjectVersion in a source's document.
-VERSION = tuple(field.name for field in fields(ObjectVersion))
 
 
 @dataclass(frozen=True)

@@ -394,12 +394,12 @@ class ChangePlanner:
     def _check_not_replaced(self, load: str, source: Document, own: Collection[str]) -> None:
         """Raise Refused if other content of the source's object is in the table: both would be there.
         ``own``: ids of the load's sources."""
-        from sluice.clients.objects import VERSION, ObjectVersion
+        from sluice.clients.objects import ObjectVersion
 
         if plans.is_feed(source) or plans.is_generated(source):
             return
         loaded = VerifiedSources(self.ledger, self.lake, self.spec.table)
-        version = ObjectVersion(**{name: source[name] for name in VERSION})
+        version = ObjectVersion.of(source)
         for other in ObjectContents(self.ledger, self._source, loaded).look_up(version).others:
             if other.source_id not in own and len(self._rows_of(other.source_id)):
                 raise _refused(

@@ -72,9 +72,9 @@ def check_resumed(contents: ObjectContents, plan: Document) -> None:
 def _later(contents: ObjectContents, source: Document) -> str | None:
     """What is to be published of an object after this version of it was planned. A content without a plan
     counts: its run may be planning, and has looked for this version's plan before there was one."""
-    from sluice.clients.objects import VERSION, ObjectVersion
+    from sluice.clients.objects import ObjectVersion
 
-    found = contents.look_up(ObjectVersion(**{name: source[name] for name in VERSION}))
+    found = contents.look_up(ObjectVersion.of(source))
     own = [number for number, one in enumerate(found.indexed) if one.source_id == source["source_id"]]
     others = {*found.others, *found.unplanned}
     for later in found.indexed[own[-1] + 1 :] if own else ():

@@ -16,7 +16,7 @@ from sluice.clients.lake import rows as held
 from sluice.clients.lake.batches import BatchLog
 from sluice.clients.lake.catalog import Lake, position, sequence_since
 from sluice.clients.ledger import History, Ledger
-from sluice.clients.objects import VERSION, Bucket, ObjectVersion
+from sluice.clients.objects import Bucket, ObjectVersion
 from sluice.clients.s3 import removed_by
 from sluice.hooks import load_plan
 from sluice.hooks.object_contents import ObjectContents
@@ -166,7 +166,7 @@ class StreamTrace:
     def _line(self, planned: Document, row: int) -> int | None:
         if load_plan.is_generated(planned) or load_plan.is_feed(planned):
             return None
-        version = ObjectVersion(**{name: planned[name] for name in VERSION})
+        version = ObjectVersion.of(planned)
         return self._bucket(planned["bucket"]).line_of_row(version, row)
 
     def _absent_row(self, planned: Document, row: int, line: int | None) -> Absent:

@@ -234,7 +234,7 @@ def check_source_rows(
 
 def object_rows(hook: PlatformHook, source: Document) -> int:
     """The number of the pinned version's rows."""
-    from sluice.clients.objects import VERSION, ObjectVersion
+    from sluice.clients.objects import ObjectVersion
 
-    version = ObjectVersion(**{name: source[name] for name in VERSION})
+    version = ObjectVersion.of(source)
     return hook.bucket(version.bucket).data_rows(version)
