@@ -115,7 +115,8 @@ def _batch_costs(
     measured = at_once(own, log.versions_written)
     before = (passed() if None in measured else None) or {}
     measured_until = datetime.fromisoformat(before.get("measured_until") or NEVER)
-    costs, unknown, newest = [], expected, None
+    costs, unknown = list[int](), expected
+    newest: datetime | None = None
     for batch, cost in zip(own, measured, strict=True):
         if cost is None and batch.published <= measured_until:
             cost = before["versions_per_batch"]
