@@ -55,8 +55,10 @@ class EmitAssetEventOperator(StreamOperator):
         load = load_id(self, context)
         # Also of a run that is cleared: since the proof the catalog may have been lost or restored.
         self.tables.check(self.spec.table, self.spec.quarantine_table)
+        plan = plans.plan_of(self.ledger, load)
         key, found = self.newest_proof(load)
-        self._check_current(load, found)
+        self._check_others(plan, key)
+        self._check_current(load, plan, found)
         if found["withheld"] and not found["published"]:
             # A task that succeeds has an event of each of its assets.
             raise AirflowSkipException(
@@ -67,7 +69,7 @@ class EmitAssetEventOperator(StreamOperator):
         proof = short(found, self.ledger.uri(key))
         events = context["outlet_events"]
         events[self.asset].extra = proof
-        partition = partition_key(plans.plan_of(self.ledger, load)) if self.interval else None
+        partition = partition_key(plan) if self.interval else None
         if self.interval and partition:
             events[self.interval].extra = proof
             events[self.interval].add_partitions(partition)
@@ -80,7 +82,7 @@ class EmitAssetEventOperator(StreamOperator):
         )
         return {"asset": self.asset.name, "snapshot_id": proof["snapshot_id"], "partition_key": partition}
 
-    def _check_current(self, load: str, proof: Document) -> None:
+    def _check_current(self, load: str, plan: Document, proof: Document) -> None:
         """Raises AirflowFailException if the table does not have what the proof names: by its position and
         its changes."""
         lake, name = self.platform_hook.lake, self.spec.table
@@ -95,7 +97,7 @@ class EmitAssetEventOperator(StreamOperator):
                 f"{verified.ends}, or is another table, or lost what earlier loads verified: its catalog was "
                 "restored since. Fix: clear validate, which verifies the load again",
             )
-        if gone := plans.reverted_of(plans.plan_of(self.ledger, load), verified.reverted):
+        if gone := plans.reverted_of(plan, verified.reverted):
             raise failed(
                 ErrorCode.LOAD_NOT_VERIFIED,
                 f"load {load!r} was verified, and a change took out since what it loaded: {summarize(gone)}. "
@@ -103,21 +105,20 @@ class EmitAssetEventOperator(StreamOperator):
             )
 
     def newest_proof(self, run_id: str) -> tuple[str, Document]:
-        """Raises Missing without one, or if another check did not pass, however its task ended."""
+        """Raises Missing without one."""
         found = run_documents.newest(self.ledger, run_id, "proof")
         if found is None:
             first = run_key(run_id, "proof")
             found = first, self.ledger.require(first, "validate")
-        self._check_others(run_id, found[0])
         return found
 
-    def _check_others(self, run_id: str, proof: str) -> None:
+    def _check_others(self, plan: Document, proof: str) -> None:
         """Only the ledger says that a check passed: a person may mark its task as success. Raises Missing for
         one without a result beside the proof, AirflowFailException if the interval is not complete."""
         self.ledger.require(beside_proof(proof, "audit"), "audit")
         if self.spec.queries:
             self.ledger.require(beside_proof(proof, "reconciliation"), "reconcile_sinks")
-        if corrected := plans.plan_of(self.ledger, run_id).get("corrected"):
+        if corrected := plan.get("corrected"):
             raise failed(
                 ErrorCode.FILE_CORRECTED,
                 f"{len(corrected)} corrected file(s) of the interval are not loaded, so it is not complete. "

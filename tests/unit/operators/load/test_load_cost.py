@@ -98,12 +98,12 @@ def test_validation_reads_the_manifests_of_its_load_alone(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("rejected", "asked"), [(True, Counter(LIST=3, GET=2)), (False, Counter(LIST=6, GET=3))]
+    ("rejected", "asked"), [(True, Counter(LIST=3, GET=3)), (False, Counter(LIST=6, GET=4))]
 )
-def test_an_asset_event_costs_seven_requests_and_four_more_while_nothing_was_rejected(
+def test_an_asset_event_costs_eight_requests_and_four_more_while_nothing_was_rejected(
     tmp_path: Path, rejected: bool, asked: Counter[str]
 ) -> None:
-    """What is known of both tables, newer proofs (LISTs); the plan, the proof; the metadata of both tables. Of a
+    """What is known of both tables, newer proofs (LISTs); the plan, the proof, the audit; the metadata of both tables. Of a
     quarantine of which nothing is known, the newest documents of three kinds, here one of them."""
     loads = Loads(tmp_path)
     if rejected:
@@ -114,7 +114,7 @@ def test_an_asset_event_costs_seven_requests_and_four_more_while_nothing_was_rej
     for run in ("first", "second"):
         loads.upload(run)
         loads.load(run)
-    audited(loads.ledger)
+    audited(loads.ledger, "second")
     # As the task's own process has them.
     lake, before = Lake(loads.lake.catalog.properties), loads.s3.requests.copy()
     tables = KnownTables(lake, History(loads.s3.as_client(), "s3://w/ledger", "nyc_taxi"))
