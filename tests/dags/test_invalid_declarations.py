@@ -269,6 +269,16 @@ def test_the_dag_bag_has_the_same(streams: Path) -> None:
     assert set(found.dags) == HEALTHY | INVALID | {CONFIGURATION}
 
 
+def test_an_invalid_declaration_of_a_new_stream_runs_without_being_unpaused(
+    streams: Path, dag_file: DagFile
+) -> None:
+    """Nobody unpauses a DAG to learn why the stream's other ones are missing."""
+    make(streams, NAME, "name = ")
+    dags = dag_file()
+    assert {dags[one].is_paused_upon_creation for one in INVALID} == {False}
+    assert dags["rides_stream"].is_paused_upon_creation is None, "a valid stream is started by a person"
+
+
 def test_the_configuration_runs_by_itself_and_is_told_to_every_rule(streams: Path, dag_file: DagFile) -> None:
     from sluice.hooks.notifications import task_failed
     from sluice.model.spec.notifications import INSTALLATION, Event, Rule

@@ -143,6 +143,8 @@ def invalid_dags(stream: str, reason: str) -> list[DAG]:
         tags=["stream", stream],
         stream=stream,
         schedule=schedule,
+        # A new stream's would wait unseen. One that exists keeps its state.
+        is_paused_upon_creation=False,
     ) as dag:
         # Named like the component that every stream has, so that its recovery ends what is told.
         task = InvalidDeclarationOperator(task_id=CONSUMER, stream=stream, reason=reason)
