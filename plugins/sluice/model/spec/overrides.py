@@ -26,7 +26,7 @@ KEYS = (
     *("supervision.stall_timeout_seconds", "supervision.startup_timeout_seconds"),
     *("supervision.lag_window_seconds", "supervision.retention_margin_seconds"),
     *("supervision.max_restarts", "supervision.restart_window_seconds"),
-    "supervision.shutdown_grace_seconds",
+    *("supervision.shutdown_grace_seconds", "supervision.max_rejected_percent"),
     "cluster.*",
 )
 

@@ -217,13 +217,15 @@ def test_overrides_replace_a_streams_values_key_by_key(tmp_path: Path) -> None:
     declared = stream.load("wiki_changes", {})
     environ = overriding(
         tmp_path,
-        "[wiki_changes.supervision]\nstall_timeout_seconds = 15\nmax_restarts = 1\n"
+        "[wiki_changes.supervision]\nstall_timeout_seconds = 15\nmax_restarts = 1\nmax_rejected_percent = 20\n"
         "[wiki_changes.feed]\nread_timeout_seconds = 7\n",
     )
     assert declared.feed is not None
     assert stream.load("wiki_changes", environ) == replace(
         declared,
-        supervision=replace(declared.supervision, stall_timeout_seconds=15, max_restarts=1),
+        supervision=replace(
+            declared.supervision, stall_timeout_seconds=15, max_restarts=1, max_rejected_percent=20
+        ),
         feed=replace(declared.feed, read_timeout_seconds=7),
     )
     assert stream.load("nyc_taxi", environ) == stream.load("nyc_taxi", {}), "another stream is as declared"
