@@ -19,7 +19,7 @@ from sluice.model.spec.ledger import run_key
 from sluice.model.verification.change_plan import Action, ChangePlan, ChangeResult, Reverted
 from sluice.model.verification.changes import KEEP_IDS, Changes
 from sluice.model.verification.ranges import OffsetRanges
-from sluice.operators import change, change_approval
+from sluice.operators import change, change_approval, forms
 from sluice.operators.change import ApplyChangeOperator, PlanChangeOperator
 from sluice.operators.change_approval import ApproveChangeOperator
 from tests.support import notifier
@@ -332,3 +332,11 @@ def test_the_answer_is_waited_for_as_long_as_it_says() -> None:
     step = ApproveChangeOperator(task_id="approve_change", stream="nyc_taxi")
     assert step.response_timeout == change_approval.RESPONSE_TIMEOUT
     assert isinstance(step, ApprovalOperator)
+
+
+def test_the_form_names_each_action_that_a_person_approves() -> None:
+    few = {"counted": {"rows_out": 1, "records_in": 1}, "params": {"ask_above": 1_000_000}}
+    asked = [action for action in Action if change_approval.needs_approval({"action": action, **few})]
+    text = str(forms.change()["ask_above"].description)
+    assert asked
+    assert all(action in text for action in asked)
