@@ -29,8 +29,8 @@ class PublishedEventTrigger(StreamTrigger, BaseEventTrigger):
 
     The first time it only records where the stream is. What it announced it records a poll later, when
     Airflow has stored the event: a triggerer that ends before that announces the same offsets again, and
-    loses none. One question to PostgreSQL per poll, and none before an event may be due again; S3 is read
-    only after a commit.
+    loses none. Two questions to PostgreSQL per poll, and none before an event may be due again; S3 is read
+    after a commit, and asked once a minute which tables the ledger knows.
     """
 
     every: float

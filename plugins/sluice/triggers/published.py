@@ -29,8 +29,8 @@ class PublishedTrigger(WaitTrigger):
     """Fires when ``main`` covers ``expected`` (OffsetRanges as JSON) and the quarantine has what was rejected
     of it, when it never will, or at ``deadline``.
 
-    With component ``queries``: when they have counted it. Each poll reads PostgreSQL; S3 is read only after a
-    commit.
+    With component ``queries``: when they have counted it. Each poll reads PostgreSQL; S3 is read after a
+    commit, and asked once a minute which tables the ledger knows.
     """
 
     expected: str
