@@ -48,7 +48,13 @@ from spark_jobs.common.maintenance.change_quarantine import ChangeQuarantine
 from spark_jobs.common.maintenance.change_records import check_as_quarantined, records_to_load
 from spark_jobs.common.maintenance.changed_stream import ChangedStream, ChangeRefused
 from spark_jobs.common.maintenance.row_diff import RowsDiffer, compare
-from spark_jobs.common.maintenance.staged_change import StagedChange, TableFile, Touched, removed_records
+from spark_jobs.common.maintenance.staged_change import (
+    StagedChange,
+    TableFile,
+    Touched,
+    malformed_of,
+    removed_records,
+)
 from spark_jobs.common.maintenance.staged_files import CommitConflict
 from spark_jobs.common.spark import session
 from spark_jobs.common.spark.process import log_to_stderr
@@ -271,7 +277,8 @@ class Change:
             made = self._with_records(result, touched, left).after(self.plan, self.stream.removed_before(now))
             closed = LoadedRows.all_of(self.plan.closes, now.ends)
             address = self.stream.record(made, loaded_from(coming.written.runs).union(closed))
-            summary = self.stream.summary(now, rejections, made, address)
+            malformed = malformed_of(self.reader, left).minus(coming.rejected)
+            summary = self.stream.summary(now, rejections, made, address, malformed)
 
             def of_head(found: int, expected: int | None = head, state: Said = summary) -> Said | None:
                 return state if found == expected else None

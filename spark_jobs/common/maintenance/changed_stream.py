@@ -15,8 +15,9 @@ from sluice.model.spec.stream import StreamSpec
 from sluice.model.verification.change_plan import ChangePlan, ChangeResult
 from sluice.model.verification.changes import CHANGE, CHANGE_DOCUMENT
 from sluice.model.verification.deduplication import LoadedRows
-from sluice.model.verification.quarantine import Rejections
+from sluice.model.verification.quarantine import MALFORMED_OUT, Rejections, malformed_out
 from sluice.model.verification.ranges import OffsetRanges
+from sluice.model.verification.rejection import BATCHES
 from spark_jobs.common.consumer import state
 from spark_jobs.common.consumer.state import StreamState
 from spark_jobs.common.kafka.offsets import Topic
@@ -114,10 +115,14 @@ class ChangedStream:
         rejections: Rejections,
         result: ChangeResult,
         address: str,
+        malformed: OffsetRanges,
     ) -> dict[str, str]:
-        """Of the change's snapshot on top of ``now``."""
+        """Of the change's snapshot on top of ``now``. ``malformed``: the malformed records that leave the
+        quarantine."""
         removed = address if result.removed or result.reverts else ""
-        newest = next(s.summary for s in self.table.snapshots(MAIN) if state.KIND in s.summary)
+        kept = [snapshot.summary for snapshot in self.table.snapshots(MAIN)]
+        newest = next(summary for summary in kept if state.KIND in summary)
+        out = malformed_out(kept, malformed, BATCHES)
         carried = {key: newest[key] for key in state.CARRIED if key in newest}
         after = replace(now, rejected=rejections, changes=now.changes.more(self.plan.id, removed))
         return {
@@ -127,4 +132,5 @@ class ChangedStream:
             state.KIND: CHANGE,
             state.CHANGE_OFFSETS: self._offsets(now, result).to_json(),
             CHANGE_DOCUMENT: address,
+            **({MALFORMED_OUT: json.dumps(out)} if out else {}),
         }

@@ -3,13 +3,16 @@ to its health."""
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
 
 from sluice.clients.kafka_admin import KafkaAdmin, TopicDescription
 from sluice.clients.lake import catalog as tables
@@ -33,7 +36,7 @@ class World:
 
     def __init__(self, folder: Path) -> None:
         self.lake = lakes.make(folder)
-        self.end = self.rejected = self.malformed = self.number = 0
+        self.end = self.rejected = self.malformed = self.number = self.changes = 0
         self.newest = ""
 
     def batch(self, good: int = 0, bad: int = 0, on_purpose: int = 0, settle: bool = True) -> None:
@@ -63,9 +66,21 @@ class World:
             said["sluice.newest-malformed"] = f"partition 0, offset {self.end - 1}: {REASON}"
         lakes.quarantine(self.lake, [{"stage": "consumer", "reason": REASON}], said)
 
-    def change(self) -> None:
-        more = {**self._rejections(), "changes": "1", "newest-changes": "c1", "topic-id": "T"}
+    def change(self, taken: dict[int, int] | None = None, settle: bool = True) -> None:
+        """``taken``: batch -> how many of its malformed records it takes out of the quarantine."""
+        self.changes += 1
+        self.rejected -= sum((taken or {}).values())
+        more = {
+            **self._rejections(),
+            "changes": str(self.changes),
+            "newest-changes": f"c{self.changes}",
+            "topic-id": "T",
+        }
+        if taken:
+            more["malformed-out"] = json.dumps({f"w1_x/{number}": count for number, count in taken.items()})
         lakes.append(self.lake, [], lakes.summary("change", 1, {0: self.end}, more=more))
+        if taken and settle:
+            self.quarantine(0)
 
     def _rejections(self) -> dict[str, str]:
         counts = {"rejected": str(self.rejected), "rejected-by": self.newest}
@@ -162,16 +177,68 @@ def test_a_person_who_asked_for_a_start_has_dealt_with_what_came_before(world: W
     assert world.health([earlier], requested_at=earlier.at).health is Health.REJECTING
 
 
-def test_a_published_change_ends_it_until_more_are_rejected(world: World) -> None:
+def test_a_change_ends_it_by_the_malformed_records_that_it_takes_out(world: World) -> None:
     world.batch(bad=10)
     before = world.observe()
+    # A replay, or a revert of another load.
     world.change()
+    assert world.health([before]).health is Health.REJECTING
+    # Killed before it publishes its part in the quarantine.
+    world.change({0: 5}, settle=False)
+    found = world.health([before])
+    assert found.health is Health.REJECTING
+    assert "5 of the last 5 records" in found.message
+    world.change({0: 1})
     assert world.observe().published.malformed == 10, "it only grows"  # type: ignore[union-attr]
     assert world.health([before]).health is Health.IDLE
     world.batch(bad=4)
-    assert world.health([before]).health in WELL
-    world.batch(bad=4)
-    assert world.health([before]).health is Health.REJECTING
+    assert world.health().health is Health.REJECTING, "the 4 that are left, and 4 more"
+
+
+def test_a_change_of_older_records_hides_no_new_ones(world: World) -> None:
+    world.batch(bad=100)
+    for _ in range(LAST):
+        world.batch(good=10)
+    world.batch(bad=10)
+    world.change({0: 100})
+    found = world.health()
+    assert found.health is Health.REJECTING
+    assert "10 of the last 50 records (20.0 %)" in found.message
+    world.change({LAST + 1: 10})
+    assert world.health().health is Health.IDLE
+
+
+def test_a_burst_is_seen_though_a_change_came_since_the_check_before(world: World) -> None:
+    world.batch(good=10)
+    check = world.observe(time.time() - 120)
+    world.batch(bad=100)
+    for _ in range(LAST):
+        world.batch(good=10)
+    world.change()
+    found = world.health([check])
+    assert found.health is Health.REJECTING
+    assert "100 of the last 150 records (66.7 %)" in found.message
+    world.change({1: 100})
+    assert world.health([check]).health in WELL
+
+
+def test_snapshots_of_the_stream_are_read_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(2 * LAST):
+        world.batch(good=1, bad=1)
+    world.change()
+    walks, walk = list[int](), tables.ancestors
+
+    def counted(table: Table) -> Iterator[Snapshot]:
+        walks.append(0)
+        for snapshot in walk(table):
+            walks[-1] += 1
+            yield snapshot
+
+    monkeypatch.setattr(tables, "ancestors", counted)
+    position = world.lake.position(lakes.TABLE, lakes.QUARANTINE)
+    assert position is not None
+    assert position.newest_malformed
+    assert walks == [LAST + 1, 1], "of the table to the last batches, of the quarantine to the newest"
 
 
 def test_what_is_rejected_on_purpose_does_not_count(world: World) -> None:

@@ -6,10 +6,10 @@ is in the newest ancestor of ``main`` that has them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import islice, takewhile
+from itertools import islice
 
 from botocore.exceptions import BotoCoreError
 from botocore.exceptions import ClientError as S3Error
@@ -33,16 +33,24 @@ from sluice.io.s3 import connect
 from sluice.model.error_codes import ErrorCode
 from sluice.model.health.sample import Position
 from sluice.model.spec.platform import CATALOG, Platform
-from sluice.model.verification.changes import CHANGE, Changes, changes_in
+from sluice.model.verification.changes import Changes, changes_in
 from sluice.model.verification.file_removal import missing_message
 from sluice.model.verification.known_tables import CREATED_AT, FoundTable
-from sluice.model.verification.quarantine import MALFORMED, NEWEST_MALFORMED, held_in, rejected_by
+from sluice.model.verification.quarantine import (
+    MALFORMED,
+    NEWEST_MALFORMED,
+    NO_REJECTIONS,
+    REJECTED,
+    Rejections,
+    held_in,
+    rejected_by,
+)
 from sluice.model.verification.ranges import OffsetRanges, offsets_from_json
-from sluice.model.verification.rejection import counters_of, has_rejected
+from sluice.model.verification.rejection import BATCHES, counters_of, has_rejected
 
 MAIN = "main"
-# The longest of these predicts the next one.
-BATCHES = 20
+# Snapshots of a stream that are read for its newest batches: failovers and changes come between.
+MAX_READ = 10 * BATCHES
 
 
 @dataclass(frozen=True)
@@ -50,7 +58,8 @@ class Commit:
     """One snapshot of ``main``. ``kind``: epoch-start, batch, or "" for maintenance, which has no more.
 
     Times in seconds since 1970; ``began`` is None unless a batch recorded it. ``records``: of the batch,
-    quarantined ones included; ``ends``: partition -> the offset up to which everything is published.
+    quarantined ones included; ``ends``: partition -> the offset up to which everything is published;
+    ``summary``: all that it says.
     """
 
     snapshot_id: int
@@ -60,6 +69,19 @@ class Commit:
     ends: dict[int, int] = field(default_factory=dict)
     records: int = 0
     began: float | None = None
+    summary: dict[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def is_of_stream(self) -> bool:
+        """Whether it says the stream's position."""
+        return "sluice.end-offsets" in self.summary
+
+    @property
+    def acquired_at(self) -> float | None:
+        """When its writer acquired the lease."""
+        if found := self.summary.get("sluice.acquired-at"):
+            return int(found) / 1000
+        return self.at if self.kind == "epoch-start" else None
 
     @property
     def seconds(self) -> float | None:
@@ -114,9 +136,15 @@ class Lake:
 
     def table(self, name: str) -> Table:
         """The current table. Reads S3 only if the catalog's pointer has moved. Raises Missing."""
+        if (table := self._current(name)) is None:
+            raise _missing(f"table {name}")
+        return table
+
+    def _current(self, name: str) -> Table | None:
+        """As :meth:`table`; None without such a table. One question to PostgreSQL."""
         location = self.location(name)
         if location is None:
-            raise _missing(f"table {name}")
+            return None
         known = self._loaded.get(name)
         if known is None or known.metadata_location != location:
             with asking(f"table {name}"):
@@ -139,15 +167,16 @@ class Lake:
         Costs one question to PostgreSQL while the table does not change, and another one while one of the
         last batches rejected records.
         """
-        if self.location(name) is None:
+        table, key = self._current(name), (name, quarantine)
+        if table is None:
             return None
-        table, key = self.table(name), (name, quarantine)
         known = self._positions.get(key)
         is_known = known is not None and known[0] == table.metadata_location
         if known is None or not is_known or (known[1] and known[1] != self.location(quarantine)):
+            newest = _newest(table)
             # After the stream's: what a batch rejected is published there after it.
-            rejected = self.table(quarantine) if quarantine and has_rejected(_newest_batches(table)) else None
-            read = position(table, rejected)
+            rejected = self.table(quarantine) if quarantine and has_rejected(_said(newest)) else None
+            read = position_of(newest, rejected)
             known = (table.metadata_location, rejected.metadata_location if rejected else "", read)
             self._positions[key] = known
         return known[2]
@@ -155,9 +184,9 @@ class Lake:
     def found(self, name: str) -> FoundTable | None:
         """What :mod:`sluice.model.verification.known_tables` compares; None without such a table. Costs as
         :meth:`position`."""
-        if self.location(name) is None:
+        table = self._current(name)
+        if table is None:
             return None
-        table = self.table(name)
         created = table.properties.get(CREATED_AT)
         return FoundTable(
             str(table.metadata.table_uuid),
@@ -174,7 +203,8 @@ class Lake:
         """The newest snapshot of ``main`` of each table; without tables and tables without snapshots."""
         found = {}
         for name in names:
-            snapshot = self.table(name).snapshot_by_name(MAIN) if self.location(name) else None
+            table = self._current(name)
+            snapshot = table.snapshot_by_name(MAIN) if table else None
             if snapshot is not None:
                 found[name] = Head(
                     snapshot.snapshot_id,
@@ -240,10 +270,11 @@ def commits(table: Table, since: int | None = None) -> Iterator[Commit]:
     for snapshot in ancestors(table):
         if snapshot.snapshot_id == since:
             return
-        yield _commit(snapshot, sluice_properties(snapshot))
+        yield _commit(snapshot)
 
 
-def _commit(snapshot: Snapshot, properties: dict[str, str]) -> Commit:
+def _commit(snapshot: Snapshot) -> Commit:
+    properties = sluice_properties(snapshot)
     began = properties.get("started-at")
     return Commit(
         snapshot_id=snapshot.snapshot_id,
@@ -253,6 +284,7 @@ def _commit(snapshot: Snapshot, properties: dict[str, str]) -> Commit:
         ends=offsets_from_json(properties.get("end-offsets", "{}")),
         records=OffsetRanges.of_batch(properties.get("offset-ranges", "{}")).count,
         began=int(began) / 1000 if began else None,
+        summary=_summary(snapshot),
     )
 
 
@@ -261,81 +293,87 @@ def recent_batches(table: Table, limit: int) -> list[Commit]:
     return list(islice((commit for commit in commits(table) if commit.kind == "batch"), limit))
 
 
-def position(table: Table, quarantine: Table | None = None) -> Position | None:
-    """The position that the newest ``sluice.*`` snapshot of ``main`` records; None if there is none.
-    ``quarantine``: the stream's, read after ``table``.
+def position(table: Table) -> Position | None:
+    """The position that the newest ``sluice.*`` snapshot of ``main`` records; None if there is none."""
+    return position_of(_newest(table))
 
-    Looks at the newest BATCHES batches, and further back only for a batch at all, or if the snapshots do not
-    say when the writer acquired the lease, as those of earlier versions.
-    """
-    newest: tuple[Snapshot, dict[str, str]] | None = None
-    acquired_at: float | None = None
-    batches: list[Commit] = []
-    looked_at = 0
-    for snapshot in ancestors(table):
-        properties = sluice_properties(snapshot)
-        if "end-offsets" not in properties:
+
+def _newest(table: Table) -> list[Commit]:
+    """The newest snapshots of the stream, newest first: down to the BATCHES-th batch, and no more than
+    MAX_READ; further back only for a batch at all, or if they do not say when the writer acquired the lease,
+    as those of earlier versions."""
+    found, batches, is_acquired = list[Commit](), 0, False
+    for commit in commits(table):
+        if not commit.is_of_stream:
             continue
-        looked_at += 1
-        newest = newest or (snapshot, properties)
-        if acquired_at is None:
-            acquired_at = _acquired_at(snapshot, properties)
-        if properties["kind"] == "batch" and len(batches) < BATCHES:
-            batches.append(_commit(snapshot, properties))
-        if acquired_at is not None and batches and (len(batches) == BATCHES or looked_at >= 2 * BATCHES):
+        found.append(commit)
+        batches += commit.kind == "batch"
+        is_acquired |= commit.acquired_at is not None
+        if is_acquired and batches and (batches >= BATCHES or len(found) >= MAX_READ):
             break
-    if newest is None:
+    return found
+
+
+def _said(newest: Sequence[Commit]) -> list[tuple[float, dict[str, str]]]:
+    return [(commit.at, commit.summary) for commit in newest]
+
+
+def position_of(newest: Sequence[Commit], quarantine: Table | None = None) -> Position | None:
+    """The position after the ``newest`` snapshots of a stream, newest first. ``quarantine``: the stream's,
+    read after them."""
+    if not newest:
         return None
-    snapshot, properties = newest
-    durations = [batch.seconds for batch in batches if batch.seconds is not None]
-    malformed, newest_malformed = _malformed(table, quarantine)
+    head, batches = newest[0], [commit for commit in newest if commit.kind == "batch"]
+    malformed, newest_malformed = _malformed(newest, batches, quarantine)
     return Position(
-        epoch=int(properties["epoch"]),
-        at=snapshot.timestamp_ms / 1000,
-        acquired_at=acquired_at,
-        starts=offsets_from_json(properties["start-offsets"]),
-        ends=offsets_from_json(properties["end-offsets"]),
-        topic_id=properties.get("topic-id") or None,
-        longest_batch=max(durations, default=None),
+        epoch=head.epoch,
+        at=head.at,
+        acquired_at=next((at for commit in newest if (at := commit.acquired_at) is not None), None),
+        starts=offsets_from_json(head.summary["sluice.start-offsets"]),
+        ends=head.ends,
+        topic_id=head.summary.get("sluice.topic-id") or None,
+        longest_batch=max(
+            (one.seconds for one in batches[:BATCHES] if one.seconds is not None), default=None
+        ),
         batch_at=batches[0].at if batches else None,
-        rejected=rejected_by(_summary(snapshot)).count,
+        rejected=rejected_by(head.summary).count,
         malformed=malformed,
-        changes=changes_in(_summary(snapshot)).count,
-        counters=counters_of(_newest_batches(table, since_change=True), malformed),
+        changes=changes_in(head.summary).count,
+        counters=counters_of(_said(newest), malformed),
         newest_malformed=newest_malformed,
     )
 
 
-def _newest_batches(table: Table, since_change: bool = False) -> list[tuple[float, Mapping[str, str]]]:
-    """Time and summary of the newest BATCHES batches, newest first; with ``since_change`` of those after the
-    newest change."""
-    summaries = ((snapshot.timestamp_ms / 1000, _summary(snapshot)) for snapshot in ancestors(table))
-    newer = takewhile(lambda one: not since_change or one[1].get("sluice.kind") != CHANGE, summaries)
-    return list(islice((found for found in newer if found[1].get("sluice.kind") == "batch"), BATCHES))
-
-
-def _malformed(table: Table, quarantine: Table | None) -> tuple[int, str]:
+def _malformed(
+    newest: Sequence[Commit], batches: Sequence[Commit], quarantine: Table | None
+) -> tuple[int, str]:
     """Number of the malformed records that the stream's batches rejected; place and reason of the newest.
 
     A batch's summary has the number before it, a writer's first snapshot one that may be older. So of the
     newest batch the quarantine says it, once it holds what that rejected; until then its own are not counted.
     """
-    summaries = [_summary(snapshot) for snapshot in ancestors(table)]
-    newest = next((one for one in summaries if one.get("sluice.kind") == "batch"), {})
-    number = int(newest.get(MALFORMED, 0))
+    number = int(batches[0].summary.get(MALFORMED, 0)) if batches else 0
     if quarantine is None:
         return number, ""
-    staged = [_summary(snapshot) for snapshot in ancestors(quarantine)]
-    held = held_in(staged)
-    if held == rejected_by(next((one for one in summaries if "sluice.end-offsets" in one), {})):
-        number = held.malformed
-    return number, next((one[NEWEST_MALFORMED] for one in staged if NEWEST_MALFORMED in one), "")
+    held, text = _held(quarantine)
+    # Of a change its part in the quarantine follows.
+    is_settled = held in [rejected_by(one.summary) for one in (newest[0], *batches[:1])]
+    return (held.malformed if is_settled else number), text
 
 
-def _acquired_at(snapshot: Snapshot, properties: dict[str, str]) -> float | None:
-    if "acquired-at" in properties:
-        return int(properties["acquired-at"]) / 1000
-    return snapshot.timestamp_ms / 1000 if properties["kind"] == "epoch-start" else None
+def _held(quarantine: Table) -> tuple[Rejections, str]:
+    """What it holds of the stream's batches; place and reason of the newest malformed record, if that is
+    among its newest MAX_READ snapshots."""
+    held: Rejections | None = None
+    for number, snapshot in enumerate(ancestors(quarantine)):
+        summary = _summary(snapshot)
+        if held is None and REJECTED in summary:
+            held = held_in([summary])
+        if text := summary.get(NEWEST_MALFORMED):
+            return held or NO_REJECTIONS, text
+        if held is not None and number >= MAX_READ:
+            break
+    return held or NO_REJECTIONS, ""
 
 
 def columns(table: Table) -> dict[str, str]:

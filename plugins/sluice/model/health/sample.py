@@ -124,8 +124,8 @@ class Position(JsonRecord):
     ``longest_batch``: seconds, of the last 20 batches. None: no kept snapshot has it. ``rejected``: number of
     the published offsets whose records belong into the quarantine; ``malformed``: number of records that
     batches rejected, and not on purpose. ``changes``: number of published changes. ``counters``: before and
-    after each of the last 20 batches since the newest change, oldest first; ``newest_malformed``: place and
-    reason of the newest malformed record, if one of these batches rejected any.
+    after each of the last 20 batches, oldest first; ``newest_malformed``: place and reason of the newest
+    malformed record, if one of these batches rejected any.
     """
 
     epoch: int

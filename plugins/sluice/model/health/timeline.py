@@ -107,17 +107,15 @@ class Timeline:
         if now is None or not now.counters:
             return None
         base = next((c for c in now.counters if c.at >= requested_at), None)
-        bases = [base, self._counted_before(now, requested_at)]
-        shares = [now.counters[-1].since(base) for base in bases if base is not None]
+        bases = [base, self._counted_before(requested_at)]
+        # A change may have taken some out of the quarantine since the check before.
+        shares = [now.counters[-1].since(base).capped(now.rejected) for base in bases if base is not None]
         return next((one for one in shares if one.exceeds(self.policy.max_rejected_percent)), None)
 
-    def _counted_before(self, now: Position, requested_at: float) -> Counters | None:
+    def _counted_before(self, requested_at: float) -> Counters | None:
         """What the check before had found: of a fast stream more than the last batches came since."""
         comparable = [
-            s
-            for s in self.series[:-1]
-            if s.published and s.published.counters and s.published.changes == now.changes
-            if s.at >= requested_at
+            s for s in self.series[:-1] if s.published and s.published.counters and s.at >= requested_at
         ]
         apart = self.policy.interval_seconds / 2
         earlier = [s for s in comparable if self.now.at - s.at >= apart][-1:] or comparable

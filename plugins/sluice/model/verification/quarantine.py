@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import islice
 
 from sluice.model.verification.ranges import OffsetRanges
 
@@ -20,6 +21,9 @@ from sluice.model.verification.ranges import OffsetRanges
 REJECTED = "sluice.rejected"
 REJECTED_BY = "sluice.rejected-by"
 MALFORMED = "sluice.malformed"
+# In a change's alone, of the stream's table: batch -> how many of its malformed records it took out of the
+# quarantine, of the newest batches before it.
+MALFORMED_OUT = "sluice.malformed-out"
 # In the quarantine's alone: place and reason of a batch's newest malformed record, if it has any.
 NEWEST_MALFORMED = "sluice.newest-malformed"
 # Begins the reason of a record whose row is in the table already; it counts as no row.
@@ -95,7 +99,23 @@ def rejected_by(summary: Mapping[str, str]) -> Rejections:
     if summary.get("sluice.kind") != "batch" or REJECTED not in summary:
         return before
     own = OffsetRanges.of_batch(summary["sluice.offset-ranges"]).count - int(summary.get("added-records", 0))
-    return before.more(own, f"{summary['sluice.writer']}/{summary['sluice.batch-id']}")
+    return before.more(own, batch_of(summary))
+
+
+def batch_of(summary: Mapping[str, str]) -> str:
+    """The batch with this summary, as :class:`Rejections` names it."""
+    return f"{summary.get('sluice.writer')}/{summary.get('sluice.batch-id')}"
+
+
+def malformed_out(summaries: Iterable[Mapping[str, str]], out: OffsetRanges, limit: int) -> dict[str, int]:
+    """MALFORMED_OUT of a change that takes the malformed records at ``out`` out of the quarantine.
+    ``summaries``: of the stream's snapshots before it, newest first; of these the newest ``limit`` batches."""
+    batches = (one for one in summaries if one.get("sluice.kind") == "batch")
+    found = {
+        batch_of(one): OffsetRanges.of_batch(one["sluice.offset-ranges"]).intersect(out).count
+        for one in islice(batches, limit)
+    }
+    return {batch: count for batch, count in found.items() if count}
 
 
 def held_in(summaries: Iterable[Mapping[str, str]]) -> Rejections:

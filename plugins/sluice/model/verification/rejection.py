@@ -5,12 +5,16 @@ Records that are rejected on purpose, duplicates and withheld ones, count neithe
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from sluice.model.verification.quarantine import MALFORMED, held_in, rejected_by
+from sluice.model.verification.quarantine import MALFORMED, MALFORMED_OUT, batch_of, held_in, rejected_by
 from sluice.model.verification.ranges import OffsetRanges, offsets_from_json
 
+# So many of a stream's newest count.
+BATCHES = 20
 # Fewer are no alarm: one malformed record among ten is a record to look at, and no stream that rejects.
 MIN_MALFORMED = 5
 
@@ -26,6 +30,10 @@ class Share:
     def percent(self) -> float:
         return 100 * self.malformed / self.records if self.records else 0.0
 
+    def capped(self, malformed: int) -> Share:
+        """With no more malformed ones than these."""
+        return replace(self, malformed=min(self.malformed, malformed))
+
     def exceeds(self, percent: int) -> bool:
         """Never 100."""
         return self.malformed >= MIN_MALFORMED and self.percent > percent
@@ -36,10 +44,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Counters:
-    """What a stream had published at ``at`` (seconds since 1970): rows into its table, and malformed records.
-
-    Between two of them without a change; a change takes rows from the quarantine.
-    """
+    """What a stream had published at ``at`` (seconds since 1970): rows into its table, and malformed records."""
 
     at: float
     rows: int
@@ -50,26 +55,35 @@ class Counters:
         return Share(malformed, max(self.rows - before.rows, 0) + malformed)
 
 
-def counters_of(batches: Sequence[tuple[float, Mapping[str, str]]], malformed: int) -> tuple[Counters, ...]:
-    """Before and after each of ``batches``, oldest first.
+Said = Sequence[tuple[float, Mapping[str, str]]]
 
-    ``batches``: time and summary, newest first, without a change between them. ``malformed``: after the
-    newest; after another one, and before the oldest, the next one's summary says it.
+
+def counters_of(snapshots: Said, malformed: int) -> tuple[Counters, ...]:
+    """Before and after each batch among ``snapshots``, oldest first. Malformed records that a change among
+    them took out of the quarantine count as if their batch had not had them.
+
+    ``snapshots``: time and summary, newest first. ``malformed``: after the newest; after an earlier batch the
+    next one's summary says it.
     """
-    found = list[Counters]()
-    for at, summary in batches:
-        found.append(Counters(at, _records(summary) - rejected_by(summary).count, malformed))
-        malformed = int(summary.get(MALFORMED, 0))
-    if batches:
-        at, summary = batches[-1]
-        read = _records(summary) - OffsetRanges.of_batch(summary["sluice.offset-ranges"]).count
-        found.append(Counters(at, read - held_in([summary]).count, malformed))
+    found, taken = list[Counters](), Counter[str]()
+    for at, summary in snapshots:
+        taken.update(json.loads(summary.get(MALFORMED_OUT, "{}")))
+        if summary.get("sluice.kind") != "batch":
+            continue
+        rejected, before = rejected_by(summary), int(summary.get(MALFORMED, 0))
+        after = found[-1] if found else Counters(at, _records(summary) - rejected.count, malformed)
+        rejected_own = rejected.count - held_in([summary]).count
+        rows = OffsetRanges.of_batch(summary["sluice.offset-ranges"]).count - rejected_own
+        own = max(malformed - before - taken[batch_of(summary)], 0)
+        # Its time belongs to what was after it, too.
+        found[-1:] = [replace(after, at=at), Counters(at, after.rows - rows, after.malformed - own)]
+        malformed = before
     return tuple(reversed(found))
 
 
-def has_rejected(batches: Sequence[tuple[float, Mapping[str, str]]]) -> bool:
-    """Whether one of these rejected any record."""
-    return any(rejected_by(summary) != held_in([summary]) for _, summary in batches)
+def has_rejected(snapshots: Said) -> bool:
+    """Whether a batch among these rejected any record."""
+    return any(rejected_by(summary) != held_in([summary]) for _, summary in snapshots)
 
 
 def _records(summary: Mapping[str, str]) -> int:

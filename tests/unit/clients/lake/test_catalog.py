@@ -190,11 +190,15 @@ def test_a_position_looks_at_few_snapshots_if_they_say_when_the_lease_was_acquir
 def test_a_position_is_read_once_while_the_table_does_not_change(tmp_path: Path) -> None:
     lake = lakes.make(tmp_path)
     batches(lake, range(2))
-    with patch.object(tables, "position", wraps=tables.position) as read:
+    with patch.object(tables, "position_of", wraps=tables.position_of) as read:
         assert lake.position(lakes.TABLE) == lake.position(lakes.TABLE)
         batches(lake, range(2, 3))
         state = lake.position(lakes.TABLE)
     assert read.call_count == 2
+    with patch.object(lake, "location", wraps=lake.location) as asked:
+        assert lake.position(lakes.TABLE) == state
+        assert lake.found(lakes.TABLE) is not None
+    assert asked.call_count == 2, "one question to PostgreSQL each"
     assert state is not None
     assert state.ends == {0: 3}
 

@@ -9,9 +9,11 @@ from sluice.model.verification.quarantine import (
     Rejections,
     Settlement,
     held_in,
+    malformed_out,
     rejected_by,
     settlement,
 )
+from sluice.model.verification.ranges import OffsetRanges
 
 FIRST, SECOND = Rejections(3, "w1_a/0"), Rejections(5, "w1_a/7")
 LINE = [SECOND, FIRST, NO_REJECTIONS]
@@ -71,3 +73,19 @@ def test_commits_of_others_do_not_change_what_the_quarantine_holds() -> None:
     producer: dict[str, str] = {"added-records": "2"}
     assert held_in([producer, SECOND.properties(), FIRST.properties()]) == SECOND
     assert held_in([producer]) == NO_REJECTIONS
+
+
+def test_a_change_says_of_which_batches_it_takes_malformed_records_out() -> None:
+    def batch(number: int, begin: int, end: int) -> dict[str, str]:
+        return {
+            "sluice.kind": "batch",
+            "sluice.writer": "w1_a",
+            "sluice.batch-id": str(number),
+            "sluice.offset-ranges": f'{{"0": [{begin}, {end}]}}',
+        }
+
+    summaries = [batch(3, 30, 40), {"sluice.kind": "epoch-start"}, {}, batch(2, 20, 30), batch(1, 10, 20)]
+    out = OffsetRanges.of({0: [(5, 22), (33, 34)]})
+    assert malformed_out(summaries, out, 3) == {"w1_a/3": 1, "w1_a/2": 2, "w1_a/1": 10}
+    assert malformed_out(summaries, out, 2) == {"w1_a/3": 1, "w1_a/2": 2}, "of the newest"
+    assert malformed_out(summaries, OffsetRanges(), 3) == {}
