@@ -217,7 +217,8 @@ def test_overrides_replace_a_streams_values_key_by_key(tmp_path: Path) -> None:
     declared = stream.load("wiki_changes", {})
     environ = overriding(
         tmp_path,
-        "[wiki_changes.supervision]\nstall_timeout_seconds = 15\nmax_restarts = 1\nmax_rejected_percent = 20\n"
+        "[wiki_changes.supervision]\nstall_timeout_seconds = 15\nmax_restarts = 1\n"
+        "max_rejected_percent = 20\n"
         "[wiki_changes.feed]\nread_timeout_seconds = 7\n",
     )
     assert declared.feed is not None
