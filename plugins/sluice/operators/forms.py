@@ -191,7 +191,7 @@ def change() -> dict[str, Param]:
             minimum=0,
             maximum=ASK_ABOVE_MAXIMUM,
             title="Ask above",
-            description="A person approves a change of more rows than this, and each revert, remove and replace",
+            description="A person approves a change of more rows, each revert, remove and replace",
         ),
     }
 

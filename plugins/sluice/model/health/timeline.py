@@ -9,7 +9,6 @@ from typing import Any
 from sluice.model.health import retention
 from sluice.model.health.sample import (
     CLOCK_SLACK_SECONDS,
-    Position,
     ProcessState,
     ProcessStatus,
     Sample,

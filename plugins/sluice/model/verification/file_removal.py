@@ -16,7 +16,6 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-
 # A commit may name files that are younger than this: a write that began MAX_WRITE_AGE ago is not published,
 # and the rest is for clocks that differ.
 SLACK = timedelta(days=1)

@@ -109,7 +109,9 @@ def batch_of(summary: Mapping[str, str]) -> str:
 
 def malformed_out(summaries: Iterable[Mapping[str, str]], out: OffsetRanges, limit: int) -> dict[str, int]:
     """MALFORMED_OUT of a change that takes the malformed records at ``out`` out of the quarantine.
-    ``summaries``: of the stream's snapshots before it, newest first; of these the newest ``limit`` batches."""
+
+    ``summaries``: of the stream's snapshots before it, newest first; of these the newest ``limit`` batches.
+    """
     batches = (one for one in summaries if one.get("sluice.kind") == "batch")
     found = {
         batch_of(one): OffsetRanges.of_batch(one["sluice.offset-ranges"]).intersect(out).count

@@ -44,7 +44,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Counters:
-    """What a stream had published at ``at`` (seconds since 1970): rows into its table, and malformed records."""
+    """What a stream had published at ``at`` (seconds since 1970): rows of its table, malformed records."""
 
     at: float
     rows: int
