@@ -11,6 +11,7 @@ from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.ledger import Document, run_key
 from sluice.model.verification.change_plan import ChangePlan, ChangeResult
 from sluice.model.verification.offsets import EMPTY
+from sluice.model.verification.rewrites import Rewrites
 from sluice.model.verification.storage import KEEP_REWRITES
 from sluice.operators.change import rows_of
 from sluice.operators.change_approval import PLAN
@@ -111,7 +112,11 @@ class VerifyChangeOperator(QuarantineOperator):
         self.check_no_problems(ErrorCode.CHANGE_NOT_VERIFIED, problems, failure, fix)
         # Before the proof: a run that has one does not compare again.
         about = {"table": self.spec.table, "run_id": run_id, "snapshot_ids": change.snapshots}
-        VerifiedRewrites(self.ledger).confirm(change.rewrite, {**about, "at": plans.now()})
+        rewrites = VerifiedRewrites(self.ledger)
+        rewrites.confirm(change.rewrite, {**about, "at": plans.now()})
+        # Records it if all are verified: with many changes between two runs of maintenance, the table names
+        # the first ones no more when that asks.
+        rewrites.unverified(Rewrites.of(table.properties))
         proof = {
             **result.to_document(),
             "run_id": run_id,

@@ -13,10 +13,13 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from sluice.clients.lake import change_files, table_diff
 from sluice.hooks.failures import final_failures
+from sluice.hooks.verified_rewrites import VerifiedRewrites
 from sluice.model.spec.ledger import rewrite_key, run_key
 from sluice.model.verification.change_plan import Action, ChangePlan, ChangeResult
 from sluice.model.verification.changes import KEEP_IDS, Changes
 from sluice.model.verification.ranges import OffsetRanges
+from sluice.model.verification.rewrites import MAX_NAMED, REWRITES, Rewrites, Unverified
+from sluice.model.verification.storage import REWRITE_ID
 from sluice.operators.verify_change import VerifyChangeOperator
 from tests.support import lake as lakes
 from tests.support.memory_s3 import MemoryS3
@@ -41,7 +44,7 @@ class Changed:
     """A file of SOURCE's rows at offsets [0, 10) of partition 0, and a change of them."""
 
     def __init__(self, folder: Path) -> None:
-        self.lake, self.changes = lakes.make(folder), Changes()
+        self.lake, self.changes, self.rewrite = lakes.make(folder), Changes(), "change-c1-1"
         self.s3_objects = MemoryS3()
         self.ledger = ledger("nyc_taxi", self.s3_objects)
         lakes.append(self.lake, [(0, offset) for offset in range(10)], lakes.summary("batch", 1, {0: 10}))
@@ -67,7 +70,11 @@ class Changed:
         self.lake.catalog.load_table(lakes.TABLE).overwrite(
             pa.Table.from_pylist(data, schema=lakes.ROWS),
             overwrite_filter=where,
-            snapshot_properties=lakes.summary("change", 1, {0: 10}, more=more) | self.changes.properties(),
+            snapshot_properties={
+                **lakes.summary("change", 1, {0: 10}, more=more),
+                **self.changes.properties(),
+                REWRITE_ID: self.rewrite,
+            },
         )
         made = change_files.find(self.lake.table(lakes.TABLE), plan.id)
         assert made is not None
@@ -134,6 +141,21 @@ def test_a_replay_is_exact_and_its_proof_is_in_the_ledger(changed: Changed, repl
     assert confirmed is not None
     assert diff is not None
     assert {one.snapshot_id for one in diff.added} <= set(confirmed["snapshot_ids"])
+
+
+def test_changes_without_maintenance_between_them_stay_verified(changed: Changed, replay: ChangePlan) -> None:
+    """So many that the table does not name the first one any more."""
+    rewrites, verified = Rewrites(), VerifiedRewrites(changed.ledger)
+    for number in range(MAX_NAMED):
+        rewrites = rewrites.more(f"change-{number}")
+    for rewrite in rewrites.newest[:-1]:
+        verified.confirm(rewrite, {})
+    changed.rewrite = rewrites.newest[-1]
+    changed.exchange(replay, THREE, [(3, 9.0), (4, 1.0), (5, 1.0)], rows_out=3)
+    with changed.lake.catalog.load_table(lakes.TABLE).transaction() as transaction:
+        transaction.set_properties({REWRITES: rewrites.to_json()})
+    changed.verify()
+    assert verified.unverified(rewrites.more("change-next")) == Unverified(("change-next",))
 
 
 @pytest.fixture
