@@ -6,6 +6,7 @@ import logging
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from datetime import UTC, date, datetime
 
 import duckdb
 from rich.console import Console
@@ -19,6 +20,7 @@ from sluice.clients.lake.unreadable import unreadable
 from sluice.model.spec import stream
 
 ROW_LIMIT = 100
+_ENDS = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
 def main(stack: Systems, query: str) -> int:
@@ -51,6 +53,8 @@ def main(stack: Systems, query: str) -> int:
     columns = [printable(str(column[0])) for column in result.description or []]
     for table in _rendered(columns, rows[:ROW_LIMIT], console):
         console.print(table)
+    if any(map(_may_be_infinite, rows)) and _name_unreadable(stack, query):
+        return 1
     more = f"the first {ROW_LIMIT} rows; there are more" if len(rows) > ROW_LIMIT else f"{len(rows)} rows"
     console.print(f"{more} (at most {ROW_LIMIT} are shown)", style="dim")
     return 0
@@ -61,7 +65,21 @@ def _is_of_a_value(error: duckdb.Error) -> bool:
     return isinstance(error, duckdb.DataError) or "unicode" in str(error)
 
 
-def _name_unreadable(stack: Systems, query: str) -> None:
+def _may_be_infinite(value: object) -> bool:
+    """DuckDB takes the largest and the least number of microseconds or days for infinity, and gives Python's
+    last and first time in its place."""
+    if isinstance(value, dict):
+        return any(map(_may_be_infinite, [*value.keys(), *value.values()]))
+    if isinstance(value, list | tuple):
+        return any(map(_may_be_infinite, value))
+    if isinstance(value, datetime):
+        return value.replace(tzinfo=UTC) in _ENDS
+    return isinstance(value, date) and value in (date.min, date.max)
+
+
+def _name_unreadable(stack: Systems, query: str) -> bool:
+    """Whether there are such records in the tables of the query."""
+    is_any = False
     for spec in stream.load_valid().specs:
         found = {
             table.rpartition(".")[2]: offsets
@@ -69,12 +87,14 @@ def _name_unreadable(stack: Systems, query: str) -> None:
             if table.rpartition(".")[2] in named(query, tables())
             and (offsets := unreadable(stack.lake("reader").table(table)))
         }
+        is_any |= bool(found)
         for name, offsets in found.items():
             print(
                 f"sluice: {name}: no reader can read the records at {offsets}. Fix: take them out with "
                 f"{spec.name}_change, action remove (docs/operating.md, A table cannot be read)",
                 file=sys.stderr,
             )
+    return is_any
 
 
 def _rendered(columns: list[str], rows: list[tuple[object, ...]], console: Console) -> Iterator[Table]:

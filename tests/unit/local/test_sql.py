@@ -98,3 +98,42 @@ def test_records_that_no_reader_can_read_are_named(capsys: pytest.CaptureFixture
     assert "nyc_taxi_change, action remove" in err
     assert main(cast("Systems", stack), "select nothing from nyc_taxi_quarantine") == 1
     assert "no reader" not in capsys.readouterr().err
+
+
+class OneTable(NoLake):
+    """A lake whose tables are all this one."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        self.rows = rows
+
+    def lake(self, role: str) -> SimpleNamespace:
+        scan = SimpleNamespace(to_arrow_batch_reader=self.rows.to_reader)
+        return SimpleNamespace(table=lambda name: SimpleNamespace(scan=lambda: scan))
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (pa.timestamp("us"), 2**63 - 1),
+        (pa.timestamp("us"), 1 - 2**63),
+        (pa.date32(), 2**31 - 1),
+        (pa.list_(pa.timestamp("us")), [2**63 - 1]),
+    ],
+)
+def test_a_time_that_duckdb_shows_as_another_one_is_named(
+    kind: pa.DataType, value: object, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Infinity, for which Python has no value."""
+    columns = {"at": pa.array([value], kind), "_kafka_partition": [0], "_kafka_offset": [7]}
+    assert main(cast("Systems", OneTable(pa.table(columns))), 'select "at" from nyc_taxi') == 1
+    err = capsys.readouterr().err
+    assert "nyc_taxi: no reader can read the records at 0=[7,8)" in err
+    assert "action remove" in err
+
+
+def test_the_first_and_the_last_time_of_all_are_some(capsys: pytest.CaptureFixture[str]) -> None:
+    # In microseconds since 1970.
+    ends = pa.array([-62_135_596_800_000_000, 253_402_300_799_999_999], pa.timestamp("us"))
+    columns = {"at": ends, "_kafka_partition": [0, 0], "_kafka_offset": [7, 8]}
+    assert main(cast("Systems", OneTable(pa.table(columns))), 'select "at" from nyc_taxi') == 0
+    assert not capsys.readouterr().err
