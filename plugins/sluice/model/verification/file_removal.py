@@ -16,6 +16,8 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from sluice.model.error_codes import ErrorCode
+
 # A commit may name files that are younger than this: a write that began MAX_WRITE_AGE ago is not published,
 # and the rest is for clocks that differ.
 SLACK = timedelta(days=1)
@@ -53,6 +55,8 @@ class ClockChanged(ValueError):
 
 class FutureRecord(ClockChanged):
     """``at``: the record's time."""
+
+    code = ErrorCode.CLOCK_SET_BACK
 
     def __init__(self, at: datetime, now: datetime) -> None:
         self.at = at
