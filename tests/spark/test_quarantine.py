@@ -19,7 +19,7 @@ from spark_jobs.common.consumer.writer import StreamWriter, VerificationFailed
 from spark_jobs.common.kafka import offsets
 from spark_jobs.common.lake import clock, source_quarantine
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
-from spark_jobs.common.lake.quarantine import BatchQuarantine, of_stage
+from spark_jobs.common.lake.quarantine import BatchQuarantine, Malformed, malformed_in, of_stage
 from spark_jobs.common.lake.source_quarantine import SourceQuarantine
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit
 from spark_jobs.common.spark.process import Fenced, Unrecoverable
@@ -68,6 +68,16 @@ def interrupt(*_: object) -> None:
 def instead_of_publishing(owner: StreamWriter, do: Callable[..., None]) -> None:
     """Between the publish of a batch and that of its rejected records."""
     vars(owner.quarantine)["publish"] = do
+
+
+def test_the_newest_malformed_record_gives_a_log_no_orders(spark: SparkSession) -> None:
+    """Its reason quotes what a sender wrote, and is in the summary, in logs and in notifications."""
+    columns = "_kafka_partition int, _kafka_offset bigint, _kafka_timestamp bigint, reason string"
+    reasons = ["unknown: a\x1b[31m\u202eb\nc", "it is bad", "duplicate: x"]
+    bad = spark.createDataFrame([(0, n, 9 - n, reason) for n, reason in enumerate(reasons)], columns)
+    expected = r"partition 0, offset 0: unknown: a\u001b[31m\u202eb\u000ac"
+    assert malformed_in(bad) == Malformed(2, expected)
+    assert malformed_in(bad.where("_kafka_offset = 2")) == Malformed(0, "")
 
 
 def test_a_file_is_written_by_one_task_and_its_rows_are_computed_by_all(spark: SparkSession) -> None:

@@ -67,11 +67,16 @@ def malformed_in(bad: DataFrame) -> Malformed:
     """Of rejected records those that were not rejected on purpose."""
     of_purpose = [F.col("reason").startswith(begin) for begin in ON_PURPOSE]
     newest = F.max_by(F.struct("_kafka_partition", "_kafka_offset", "reason"), "_kafka_timestamp")
-    found = bad.where(~reduce(Column.__or__, of_purpose)).agg(F.count("*"), newest).first()
+    counted = bad.where(~reduce(Column.__or__, of_purpose)).agg(
+        F.count("*").alias("count"), newest.alias("newest")
+    )
+    # As in the table: it quotes what a sender wrote.
+    reason = printable(F.col("newest.reason"))
+    found = counted.select("count", "newest._kafka_partition", "newest._kafka_offset", reason).first()
     if found is None:
         raise RuntimeError("Spark counted the rejected records, and gave no number")
-    count, one = found
-    text = f"partition {one[0]}, offset {one[1]}: {' '.join(one[2].split())}" if one else ""
+    count, partition, offset, said = found
+    text = f"partition {partition}, offset {offset}: {' '.join(said.split())}" if count else ""
     return Malformed(count, text[:MAX_CHARACTERS])
 
 
