@@ -142,6 +142,27 @@ def test_what_the_reader_would_change_is_malformed(spark: SparkSession) -> None:
     assert [row.reason for row in found] == [None, beyond, beyond, beyond, behind]
 
 
+def test_a_body_that_begins_as_a_wire_format_would_may_be_one_of_the_stream(spark: SparkSession) -> None:
+    numbers = [{"name": name, "type": ["null", "int"]} for name in ("a", "b")]
+    texts = [{"name": "c", "type": "int"}, {"name": "text", "type": "string"}]
+    nulls = AvroSchema(json.dumps({"type": "record", "name": "T", "fields": [*numbers, *texts]}))
+    # Two nulls, 300, "abc".
+    good = b"\0\0\xd8\x04\x06abc"
+    framed = "not an Avro body of T: starts with 00 and a schema id (14156806): Confluent's wire format"
+    found = read(spark, Schemas(nulls), [good, good[:-1], good + b"x", b"\0\0\0\0\x07" + b"\xff" * 9])
+    assert [row.reason for row in found] == [
+        None,
+        f"{framed}; or it ends before its last field does",
+        f"{framed}; or 1 bytes are behind the body of T",
+        "not an Avro body of T: starts with 00 and a schema id (7): Confluent's wire format",
+    ]
+    plain = AvroSchema(json.dumps({"type": "record", "name": "T", "fields": texts}))
+    # -2, and no character.
+    (found,) = read(spark, Schemas(plain), [b"\x03\x00x"])
+    glue = "starts with 03 00: the wire format of AWS Glue's schema registry"
+    assert found.reason == f"not an Avro body of T: {glue}; or 1 bytes are behind the body of T"
+
+
 def test_an_earlier_schemas_records_are_read_with_it(spark: SparkSession, schemas: Schemas) -> None:
     parsed = schemas.current.parsed
     parsed["fields"] = [f for f in parsed["fields"] if f["name"] not in ("other_columns", "airport_fee")]
@@ -151,11 +172,11 @@ def test_an_earlier_schemas_records_are_read_with_it(spark: SparkSession, schema
     (row,) = read(spark, both, [written], earlier.fingerprint)
     assert (row.reason, row.record.VendorID, row.record.airport_fee) == (None, 1, None)
     (longer,) = read(spark, both, [written + b"\x00"], earlier.fingerprint)
-    assert longer.reason.startswith("not an Avro body of Trip")
+    assert longer.reason == "not an Avro body of Trip: 1 bytes are behind the body of Trip"
     beyond = b"\x02\x82\x80\x80\x80\x20" + written[2:]
     assert written[:2] == b"\x02\x02"
     (large,) = read(spark, both, [beyond], earlier.fingerprint)
-    assert large.reason.startswith("not an Avro body of Trip"), "its reader would cut it to 1"
+    assert "a value is beyond its type" in large.reason, "its reader would cut it to 1"
     (unnamed,) = read(spark, both, [written])
     assert unnamed.reason == "not an Avro body of Trip: it ends before its last field does"
     (unknown,) = read(spark, schemas, [written], earlier.fingerprint)

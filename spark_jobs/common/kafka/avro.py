@@ -126,11 +126,13 @@ def decoded(rows: DataFrame, schemas: Schemas) -> DataFrame:
     fingerprint = F.col("header").cast("string")
     framed = F.concat(value, F.lit(END))
     parsed, intact = _read(framed, current), _is_intact(value, F.col("parsed.record"), current)
+    malformed = _why_malformed(value, current)
     for writer in schemas.earlier:
         is_its = F.coalesce(fingerprint == writer.fingerprint, F.lit(False))
         parsed = F.when(is_its, _read(framed, writer, current)).otherwise(parsed)
         own = _read(framed, writer)["record"]
         intact = F.when(is_its, _is_intact(value, own, writer)).otherwise(intact)
+        malformed = F.when(is_its, _why_malformed(value, writer)).otherwise(malformed)
     known = [schema.fingerprint for schema in (current, *schemas.earlier)]
     is_unknown = F.coalesce(~fingerprint.isin(known), F.lit(False))
     is_body = F.coalesce(F.when(F.col("parsed.end") == F.lit(END), intact), F.lit(False))
@@ -140,8 +142,7 @@ def decoded(rows: DataFrame, schemas: Schemas) -> DataFrame:
             is_unknown,
             F.concat(F.lit("written with an Avro schema that is unknown: "), quoted(F.col("header"))),
         ),
-        # A lambda, so that what is for a rejected record alone is interpreted, and no part of compiled code.
-        F.transform(F.array(value), lambda one: _malformed(one, current))[0],
+        malformed,
         F.lit(""),
     )
     return computed(named, parsed=parsed).select(
@@ -174,16 +175,24 @@ def _is_intact(value: Column, record: Column, schema: AvroSchema) -> Column:
     return (encoded == value) | ((read == said) & (F.length(encoded) == F.length(read)))
 
 
+def _why_malformed(value: Column, schema: AvroSchema) -> Column:
+    """As :func:`_malformed`, by a lambda, so that what is for a rejected record alone is interpreted, and no
+    part of compiled code."""
+    return F.transform(F.array(value), lambda one: _malformed(one, schema))[0]
+
+
 def _malformed(value: Column, schema: AvroSchema) -> Column:
-    """What is wrong with the bytes, as far as they tell."""
+    """What is wrong with the bytes of a record with this schema, as far as they tell: a body may begin as a
+    wire format does."""
     name = schema.parsed["name"]
     all_of_it = schema.rewritten(raw)
     is_whole = _read(F.concat(value, F.lit(END)), all_of_it)["end"] == F.lit(END)
     begins = _read(value, schema, end=b"")
     behind = F.length(value) - F.length(to_avro(begins["record"], schema.text))
     padded = F.rpad(value, F.length(value) + PADDING, F.lit(b"\0"))
-    why = F.coalesce(
-        wire_format(value),
+    empty = F.when(F.length(value) == 0, F.lit("it is empty"))
+    framed = wire_format(value)
+    body = F.coalesce(
         F.when(is_whole, F.lit("a value is beyond its type, or a map's key is there twice or not UTF-8")),
         F.when(
             begins["end"].isNotNull(),
@@ -192,7 +201,8 @@ def _malformed(value: Column, schema: AvroSchema) -> Column:
         F.when(
             _read(padded, schema, end=b"")["end"].isNotNull(), F.lit("it ends before its last field does")
         ),
-        F.when(F.substring(value, 1, 1).isin(b"{", b"["), F.lit("it seems to be JSON")),
     )
+    json_text = F.when(F.substring(value, 1, 1).isin(b"{", b"["), F.lit("it seems to be JSON"))
+    why = F.coalesce(empty, F.concat(framed, F.lit("; or "), body), framed, body, json_text)
     named = F.lit(f"not an Avro body of {name}")
     return F.coalesce(F.concat(named, F.lit(": "), why), named)
