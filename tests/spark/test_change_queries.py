@@ -26,7 +26,7 @@ ROWS = Query([Sink("console")], ["zipcode"], mode="append", trigger_seconds=0)
 
 
 def remove(queried: Queried, *offsets: int) -> None:
-    """A change by which the rows at these offsets of partition 0 go."""
+    """A change by which the rows at these offsets of partition 0 go; without any, of the quarantine alone."""
     gone = OffsetRanges.of({0: [(offset, offset + 1) for offset in offsets]})
     reader = OffsetReader(queried.platform.s3)
     with StagedChange(queried.spark, queried.spec.table, reader) as staged:
@@ -36,7 +36,10 @@ def remove(queried: Queried, *offsets: int) -> None:
         table = IcebergTable(queried.spark, queried.spec.table)
         before = changes_until(table.snapshots(MAIN), table.head(MAIN))
         name = f"c{before.count + 1}"
-        said = {"sluice.kind": CHANGE, **before.more(name, f"s3://warehouse/{name}.json").properties()}
+        said = {
+            "sluice.kind": CHANGE,
+            **before.more(name, f"s3://warehouse/{name}.json", moves_rows=bool(offsets)).properties(),
+        }
         assert staged.publish(touched.files, kept, name, lambda _: said)
 
 
@@ -67,6 +70,23 @@ def test_windows_are_counted_again_without_the_rows_that_went(make: Make, is_run
         assert (state.source_changes, state.uncorrected) == (1, 0)
         for sink in queried.sinks[name]:
             assert sink.results == queried.counted(name, state.batch_offset)
+
+
+def test_a_change_of_the_quarantine_alone_rebuilds_no_query(make: Make) -> None:
+    queried = make(windows=WINDOWS)
+    running = queried.own()
+    queried.put([("00001", 100_000, "a", "x"), ("00002", 100_000, "a", "x")])
+    queried.catch_up(running)
+    before = queried.states()["windows"]
+    remove(queried)
+    queried.put([("00002", 100_000, "b", "x")])
+    queried.catch_up(running)
+    queried.stop()
+    queried.catch_up(queried.own())
+    state = queried.states()["windows"]
+    assert (state.source_changes, state.batch_offset) == (0, before.batch_offset)
+    for sink in queried.sinks["windows"]:
+        assert sink.results == queried.counted("windows", state.batch_offset)
 
 
 class Broken(RuntimeError):

@@ -124,7 +124,10 @@ class ChangedStream:
         newest = next(summary for summary in kept if state.KIND in summary)
         out = malformed_out(kept, malformed, BATCHES)
         carried = {key: newest[key] for key in state.CARRIED if key in newest}
-        after = replace(now, rejected=rejections, changes=now.changes.more(self.plan.id, removed))
+        # A record in quarantine alone was in no query's results.
+        moves_rows = bool(result.files_removed or result.files_added)
+        changes = now.changes.more(self.plan.id, removed, moves_rows=moves_rows)
+        after = replace(now, rejected=rejections, changes=changes)
         return {
             **carried,
             **after.summary(),

@@ -41,7 +41,7 @@ def checkpoint(
     """
     query, state = writer.spec.queries[name], writer.before[name]
     source = IcebergTable(spark, writer.spec.table)
-    changes = changes_until(source.snapshots(MAIN), source.head(MAIN)).count
+    changes = changes_until(source.snapshots(MAIN), source.head(MAIN)).of_rows
     sink_batches = {sink.name: sink.open(writer.epoch) for sink in sinks}
     checkpoints = Checkpoints(spark, root, f"{writer.spec.name}-{name}")
     newest = last_started_batch(name, state, sink_batches, query)
@@ -87,7 +87,7 @@ def _start(spark: SparkSession, writer: QueryStateWriter, name: str, checkpoints
     created = checkpoints.create(writer.branch)
     snapshot = first_batch.plan(spark, created, writer.spec.table)
     source = IcebergTable(spark, writer.spec.table)
-    writer.start(name, snapshot.at_ms, changes_until(source.snapshots(MAIN), snapshot.id).count)
+    writer.start(name, snapshot.at_ms, changes_until(source.snapshots(MAIN), snapshot.id).of_rows)
     return created
 
 

@@ -157,7 +157,7 @@ class StreamingQueryRun(GuardedQuery):
                 )
 
     def _after(self, state: QueryState, batch: int, plan: Plan, snapshot: Snapshot) -> QueryState:
-        changes = changes_until(self._source.snapshots(MAIN), snapshot.id).count
+        changes = changes_until(self._source.snapshots(MAIN), snapshot.id).of_rows
         # Fewer: a batch that was planned before a change runs again after a crash.
         if changes > state.source_changes:
             raise SourceChanged(

@@ -22,7 +22,7 @@ class QueryState:
     per window; ``early_rows``: once each. ``checkpoints``:
     writers whose checkpoints may hold the batch, the latest first, the publisher last. ``ends``: end offsets
     of ``source_snapshot_id``. ``definition``: of :func:`definition`. ``source_changes``: number of changes of
-    the stream's table that it knows; of these, ``uncorrected`` are not in its sinks.
+    rows of the stream's table that it knows; of these, ``uncorrected`` are not in its sinks.
 
     The stream's snapshots since ``source_snapshot_at`` (ms since 1970) are kept for the query. Before the
     first batch, which reads the table as of then, it is set alone.

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 COUNT, NEWEST, REMOVED = "sluice.changes", "sluice.newest-changes", "sluice.removed-offsets"
+# How many of them exchanged files of the table.
+OF_ROWS = "sluice.row-changes"
 # Kind of the snapshot of a change; its other one, which exchanges the files, has its id only.
 CHANGE = "change"
 CHANGE_ID = "sluice.change-id"
@@ -22,15 +24,18 @@ KEEP_IDS = 8
 @dataclass(frozen=True)
 class Changes:
     """``count`` changes, the ids of the ``newest`` (oldest first), and ``removed``: the address of the object
-    that lists the offsets that changes removed and no later one brought back; "" if there are none."""
+    that lists the offsets that changes removed and no later one brought back; "" if there are none.
+    ``of_rows``: how many moved rows of the table; the others are of records in quarantine alone."""
 
     count: int = 0
     newest: tuple[str, ...] = ()
     removed: str = ""
+    of_rows: int = 0
 
-    def more(self, change_id: str, removed: str) -> Changes:
+    def more(self, change_id: str, removed: str, *, moves_rows: bool = True) -> Changes:
         """After this change; ``removed``: the address after it."""
-        return Changes(self.count + 1, (*self.newest, change_id)[-KEEP_IDS:], removed)
+        newest = (*self.newest, change_id)[-KEEP_IDS:]
+        return Changes(self.count + 1, newest, removed, self.of_rows + moves_rows)
 
     def after(self, place: int) -> str | None:
         """The id of the change that was published after ``place`` others; None if none was, "" if so many
@@ -44,7 +49,12 @@ class Changes:
         """For a snapshot's summary; none before the first change."""
         if not self.count:
             return {}
-        return {COUNT: str(self.count), NEWEST: ",".join(self.newest), REMOVED: self.removed}
+        return {
+            COUNT: str(self.count),
+            NEWEST: ",".join(self.newest),
+            REMOVED: self.removed,
+            OF_ROWS: str(self.of_rows),
+        }
 
 
 NO_CHANGES = Changes()
@@ -54,4 +64,4 @@ def changes_in(summary: Mapping[str, str]) -> Changes:
     """What the summary of a stream's snapshot says."""
     newest = summary.get(NEWEST, "")
     ids = tuple(newest.split(",")) if newest else ()
-    return Changes(int(summary.get(COUNT, 0)), ids, summary.get(REMOVED, ""))
+    return Changes(int(summary.get(COUNT, 0)), ids, summary.get(REMOVED, ""), int(summary.get(OF_ROWS, 0)))
