@@ -26,6 +26,7 @@ from sluice.model.spec.platform import CATALOG
 from sluice.model.verification.change_plan import Action, ChangePlan, ChangeResult, RemovedRecord
 from sluice.model.verification.quarantine import WITHHELD_REASON
 from sluice.model.verification.ranges import OffsetRanges
+from sluice.model.verification.rejection import Share
 from sluice.model.verification.rewrites import Rewrites
 from sluice.model.verification.sources import WITHHELD_MARK
 from sluice.model.verification.verified_table import Verified
@@ -33,6 +34,7 @@ from spark_jobs.common.consumer import batch_rows, writer
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.lake import quarantine, writer_lease
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
+from spark_jobs.common.maintenance import change, leaving
 from spark_jobs.common.maintenance.change import Change
 from spark_jobs.common.maintenance.changed_stream import ChangeRefused
 from spark_jobs.common.maintenance.compact import compact
@@ -687,6 +689,66 @@ def test_files_say_which_commit_added_them_also_when_it_has_expired(
     publish(6)
     assert updated not in [one.id for one in IcebergTable(stream.spark, stream.spec.table).snapshots(MAIN)]
     assert [(number, len(paths)) for number, paths in foreign(earlier).items()] == [(updated, 1)]
+
+
+class Counted:
+    """A function, and how often it was called."""
+
+    def __init__(self, call: Callable[..., Any], before: Callable[[], None] = lambda: None) -> None:
+        self.call, self.before, self.calls = call, before, list[Any]()
+
+    def __call__(self, *parts: Any) -> Any:
+        self.calls.append(parts)
+        self.before()
+        return self.call(*parts)
+
+    def method(self) -> Callable[..., Any]:
+        return lambda *parts: self(*parts)
+
+
+def test_a_change_of_a_stream_that_rejects_with_every_batch_reads_and_writes_once(
+    stream: Changing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And health counts what it takes out of the quarantine."""
+    stream.send_rows(A, 0, ["bad0", "a1", "bad2", "a3"])
+    stream.publish()
+    numbers = count(4)
+
+    def between() -> None:
+        if len(published.calls) <= 3:
+            stream.send_rows(A, 0, [f"bad{(number := next(numbers))}"], first=number)
+            stream.publish()
+
+    published = Counted(StagedChange.publish, between)
+    records, written = Counted(leaving.removed_records), Counted(StagedChange.written)
+    monkeypatch.setattr(StagedChange, "publish", published.method())
+    monkeypatch.setattr(StagedChange, "written", written.method())
+    monkeypatch.setattr(leaving, "removed_records", records)
+    stream.change(stream.plan("r1", Action.REMOVE, rows_out=offsets({0: (0, 2)})))
+    assert len(published.calls) == 4
+    assert stream.texts() == {(0, 3): "a3"}
+    assert [place[1] for place in stream.quarantined()] == [2, 4, 5, 6]
+    assert stream.result("r1").records == [RemovedRecord(0, 1, A, 1), RemovedRecord(0, 0, A, 0)]
+    assert len(records.calls) == 2, "the table's and the quarantine's"
+    names = [parts[0]._name for parts in written.calls]
+    assert names == [stream.spec.table, stream.spec.quarantine_table], "the rows that stay"
+    with closing(Lake.open(stream.platform)) as lake:
+        found = lake.position(stream.spec.table, stream.spec.quarantine_table)
+    assert found is not None
+    assert (found.rejected, found.malformed) == (4, 5)
+    assert found.counters[-1].since(found.counters[0]) == Share(4, 6)
+
+
+def test_a_change_that_never_comes_first_says_to_stop_the_stream(
+    stream: Changing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream.send_rows(A, 0, ["a0", "a1"])
+    stream.publish()
+    monkeypatch.setattr(change, "MAX_PUBLISHES", 2)
+    monkeypatch.setattr(change, "MAX_STAGINGS", 1)
+    monkeypatch.setattr(StagedChange, "publish", lambda *_: False)
+    with raising(CommitConflict, f"{stream.spec.name}_stream with action stop", "clear apply_change"):
+        stream.change(stream.plan("r1", Action.REPLAY, **again({0: (0, 1)})))
 
 
 def test_of_two_changes_at_once_one_is_made(stream: Changing) -> None:

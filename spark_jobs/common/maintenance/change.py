@@ -47,14 +47,9 @@ from spark_jobs.common.lake.written_batch import WrittenBatch
 from spark_jobs.common.maintenance.change_quarantine import ChangeQuarantine
 from spark_jobs.common.maintenance.change_records import check_as_quarantined, records_to_load
 from spark_jobs.common.maintenance.changed_stream import ChangedStream, ChangeRefused
+from spark_jobs.common.maintenance.leaving import Leaving
 from spark_jobs.common.maintenance.row_diff import RowsDiffer, compare
-from spark_jobs.common.maintenance.staged_change import (
-    StagedChange,
-    TableFile,
-    Touched,
-    malformed_of,
-    removed_records,
-)
+from spark_jobs.common.maintenance.staged_change import StagedChange, TableFile, Touched
 from spark_jobs.common.maintenance.staged_files import CommitConflict
 from spark_jobs.common.spark import session
 from spark_jobs.common.spark.process import log_to_stderr
@@ -253,7 +248,8 @@ class Change:
         coming: Staged,
         result: ChangeResult,
     ) -> None:
-        checked = staged.base
+        checked, leaving = staged.base, Leaving(self.reader, self.plan, touched, coming.rejected)
+        waits = 0
         for _ in range(MAX_PUBLISHES):
             now, head = self.stream.now(), self.stream.table.head(MAIN)
             if self.stream.is_published(now):
@@ -272,13 +268,14 @@ class Change:
             except ConcurrentCommit as moved:
                 # The writer has published a batch, and its rejected records follow.
                 log.info("waiting for the quarantine: %s", moved)
+                waits += 1
                 time.sleep(QUARANTINE_SECONDS)
                 continue
-            made = self._with_records(result, touched, left).after(self.plan, self.stream.removed_before(now))
+            leaving.look_at(left)
+            made = leaving.said_of(result).after(self.plan, self.stream.removed_before(now))
             closed = LoadedRows.all_of(self.plan.closes, now.ends)
             address = self.stream.record(made, loaded_from(coming.written.runs).union(closed))
-            malformed = malformed_of(self.reader, left).minus(coming.rejected)
-            summary = self.stream.summary(now, rejections, made, address, malformed)
+            summary = self.stream.summary(now, rejections, made, address, leaving.malformed)
 
             def of_head(found: int, expected: int | None = head, state: Said = summary) -> Said | None:
                 return state if found == expected else None
@@ -287,20 +284,16 @@ class Change:
                 log.info("change %s published: %s", self.plan.id, result.message())
                 return
         raise CommitConflict(
-            f"{self.spec.table}: main or its quarantine moved {MAX_PUBLISHES} times; nothing was published. "
-            "Fix: run it again; start the consumer if it is down"
+            f"{self.spec.table}: in {MAX_PUBLISHES} attempts the stream published first "
+            f"{MAX_PUBLISHES - waits} times, and its quarantine lacked records of its newest batch {waits} "
+            f"times; nothing was published. Fix: {self._fix(waits)}"
         )
 
-    def _with_records(self, result: ChangeResult, touched: Touched, left: Touched) -> ChangeResult:
-        """Of action remove with each record that goes, also out of the quarantine."""
-        if not self.plan.quarantined_out:
-            return result
-        return replace(
-            result,
-            out=touched.offsets.union(left.offsets),
-            rows_out=touched.rows + left.rows,
-            records=[record for one in (touched, left) for record in removed_records(self.reader, one)],
-        )
+    def _fix(self, waits: int) -> str:
+        if waits == MAX_PUBLISHES:
+            return "start the stream's consumer, which publishes them, then clear apply_change"
+        dag = f"{self.spec.name}_stream"
+        return f"trigger {dag} with action stop, then clear apply_change; then {dag} with action start"
 
     def _check_no_copies(
         self, staged: StagedChange, touched: Touched, coming: Staged, checked: int | None

@@ -21,7 +21,7 @@ from spark_jobs.common.lake.iceberg import MAIN, Refused
 from spark_jobs.common.lake.quarantine import REJECTED_COLUMNS, BatchQuarantine, of_stage
 from spark_jobs.common.lake.read_offsets import COLUMNS, OffsetReader
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit
-from spark_jobs.common.maintenance.staged_change import StagedChange, Touched
+from spark_jobs.common.maintenance.staged_change import StagedChange, TableFile, Touched
 from spark_jobs.common.spark.columns import is_at, offset_masks
 
 log = logging.getLogger(__name__)
@@ -38,6 +38,8 @@ class ChangeQuarantine(BatchQuarantine):
         self._staged_for: tuple[Rejections, int] | None = None
         self._after, self._left = Rejections(), Touched()
         self._own = ""
+        # For which files, offsets and rows that come.
+        self._written: tuple[tuple[list[str], OffsetRanges], DataFrame, list[TableFile]] | None = None
 
     def stage_change(
         self,
@@ -73,24 +75,36 @@ class ChangeQuarantine(BatchQuarantine):
                 count=before.count + coming.count - left.rows,
                 batch=f"change/{change_id}-{branch}",
             )
-            kept = []
-            if left.partial:
-                kept = staged.written(staged.rows_without(left.partial, left.offsets).repartition(1))
-            added = []
-            if coming:
-                rows = bad.join(offset_masks(self.spark, coming), is_at(*COLUMNS), "left_semi")
-                chosen = rows.select(*REJECTED_COLUMNS)
-                added = staged.written(of_stage(self.spark, self.name, chosen, "consumer"))
-            found = sum(one.stats.records for one in kept), sum(one.stats.records for one in added)
-            if found != (left.kept_rows, coming.count):
-                raise ConcurrentCommit(
-                    f"{self.name}: {found} rows were staged, expected {(left.kept_rows, coming.count)}"
-                )
+            files = self._files(staged, left, coming, bad)
             properties = {"sluice.writer": branch, **after.properties()}
-            staged.commit_to(branch, start, left.files, [*kept, *added], properties)
+            staged.commit_to(branch, start, left.files, files, properties)
         self._own, self._after, self._left, self._staged_for = branch, after, left, (before, epoch)
         log.info("change staged in the quarantine: %d come, %d go", coming.count, left.rows)
         return after, left
+
+    def _files(
+        self, staged: StagedChange, left: Touched, coming: OffsetRanges, bad: DataFrame
+    ) -> list[TableFile]:
+        """The rows that stay of the files that are exchanged, and those that come. Written once, though the
+        stream rejects records with every batch: these are in other files."""
+        paths = [one.stats.path for one in left.files], left.offsets
+        if self._written is not None and self._written[0] == paths and self._written[1] is bad:
+            return self._written[2]
+        kept = []
+        if left.partial:
+            kept = staged.written(staged.rows_without(left.partial, left.offsets).repartition(1))
+        added = []
+        if coming:
+            rows = bad.join(offset_masks(self.spark, coming), is_at(*COLUMNS), "left_semi")
+            chosen = rows.select(*REJECTED_COLUMNS)
+            added = staged.written(of_stage(self.spark, self.name, chosen, "consumer"))
+        found = sum(one.stats.records for one in kept), sum(one.stats.records for one in added)
+        if found != (left.kept_rows, coming.count):
+            raise ConcurrentCommit(
+                f"{self.name}: {found} rows were staged, expected {(left.kept_rows, coming.count)}"
+            )
+        self._written = paths, bad, [*kept, *added]
+        return self._written[2]
 
     def drop(self) -> None:
         """Remove the branch of what was staged and will not be published."""

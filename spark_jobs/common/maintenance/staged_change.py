@@ -11,11 +11,9 @@ import pyarrow.compute
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
-from sluice.model.verification.change_plan import RemovedRecord
 from sluice.model.verification.changes import CHANGE_ID
 from sluice.model.verification.deduplication import Run
 from sluice.model.verification.offsets import FileStats
-from sluice.model.verification.quarantine import ON_PURPOSE
 from sluice.model.verification.ranges import IntervalSet, OffsetRanges
 from sluice.model.verification.rewrites import id_of_change
 from sluice.model.verification.storage import REWRITE_ID
@@ -218,43 +216,6 @@ class StagedChange(StagedFiles):
                 f"{self._name}: {missing} of {len(removed)} files were rewritten meanwhile; "
                 "nothing was published. Fix: run it again"
             )
-
-
-def removed_records(reader: OffsetReader, touched: Touched) -> list[RemovedRecord]:
-    """The rows that go, each with its source."""
-    columns = [*COLUMNS, "_source_id", "_source_row"]
-    return [
-        RemovedRecord(*values)
-        for rows in _going(reader, touched, columns)
-        for values in zip(*(rows[name].to_pylist() for name in columns), strict=True)
-    ]
-
-
-def malformed_of(reader: OffsetReader, touched: Touched) -> OffsetRanges:
-    """Of a quarantine's rows that go those that were not rejected on purpose."""
-    found = OffsetRanges()
-    for rows in _going(reader, touched, [*COLUMNS, "reason"]):
-        # As bytes: earlier versions stored reasons that are no text.
-        reasons = rows["reason"].cast(pyarrow.binary())
-        for begin in ON_PURPOSE:
-            is_so = pyarrow.compute.starts_with(reasons, begin.encode())
-            rows, reasons = (
-                one.filter(pyarrow.compute.invert(pyarrow.compute.fill_null(is_so, False)))
-                for one in (rows, reasons)
-            )
-        values = by_partition(rows.select(COLUMNS))
-        found = found.union(
-            OffsetRanges({p: IntervalSet.of_values(offsets) for p, offsets in values.items()})
-        )
-    return found
-
-
-def _going(reader: OffsetReader, touched: Touched, columns: Sequence[str]) -> Iterator[pyarrow.Table]:
-    """These columns of the rows that go."""
-    for table in reader.tables((one.stats.path for one in touched.files), columns):
-        for partition, ranges in touched.offsets.partitions.items():
-            rows = table.filter(pyarrow.compute.equal(table["_kafka_partition"], partition))
-            yield rows.filter(pyarrow.array(is_in(rows["_kafka_offset"].to_numpy(), ranges)))
 
 
 def _exchange_of(table: Any, removed: Sequence[TableFile], added: Sequence[TableFile]) -> Any:
