@@ -149,12 +149,12 @@ def test_a_body_that_begins_as_a_wire_format_would_may_be_one_of_the_stream(spar
     # Two nulls, 300, "abc".
     good = b"\0\0\xd8\x04\x06abc"
     framed = "not an Avro body of T: starts with 00 and a schema id (14156806): Confluent's wire format"
-    found = read(spark, Schemas(nulls), [good, good[:-1], good + b"x", b"\0\0\0\0\x07" + b"\xff" * 9])
+    found = read(spark, Schemas(nulls), [good, good[:-1], good + b"x", b"\0\0\0\x01\x07" + b"\xff" * 9])
     assert [row.reason for row in found] == [
         None,
         f"{framed}; or it ends before its last field does",
         f"{framed}; or 1 bytes are behind the body of T",
-        "not an Avro body of T: starts with 00 and a schema id (7): Confluent's wire format",
+        "not an Avro body of T: starts with 00 and a schema id (263): Confluent's wire format",
     ]
     plain = AvroSchema(json.dumps({"type": "record", "name": "T", "fields": texts}))
     # -2, and no character.
