@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -16,11 +16,13 @@ from sluice.hooks.lifecycle import Lifecycle
 from sluice.hooks.platform import StreamMixin
 from sluice.model.error_codes import ErrorCode, code_in
 from sluice.model.messages import summarize
+from sluice.model.spec.maintenance import written_tables
 from sluice.triggers.wait import GRACE_INTERVALS
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from sluice.model.spec.stream import StreamSpec
     from sluice.triggers.wait import PollTrigger
 
 # A trigger ends itself at its deadline, with a reason; Airflow's timeout is for a triggerer that is gone.
@@ -50,8 +52,27 @@ class WaitMixin:
             ) from error
 
 
-class StreamOperator(WaitMixin, StreamMixin, BaseOperator):
-    """One step over ``stream``, done by :meth:`work`."""
+class StepMixin(StreamMixin):
+    """A step over ``stream``, done by :meth:`work` unless a table of ``checked`` is lost, emptied, replaced
+    or forgotten: no step takes what is missing for what never was. ``checked`` is None for a step that a lost
+    table does not mislead, or that itself says what was lost."""
+
+    checked: Callable[[StreamSpec], Sequence[str]] | None = staticmethod(written_tables)
+
+    def checked_work(self, context: Context) -> Any:
+        """Raises AirflowFailException for what :meth:`work` raises, and for a table."""
+        with final_failures():
+            if self.checked is not None:
+                self.tables.check(*self.checked(self.spec))
+            return self.work(context)
+
+    def work(self, context: Context) -> Any:
+        """The step. Its result is the task's return value: small, and without secrets."""
+        raise NotImplementedError(f"{type(self).__name__} has no work()")
+
+
+class StreamOperator(WaitMixin, StepMixin, BaseOperator):
+    """One step over ``stream`` in Airflow's worker."""
 
     template_fields: Sequence[str] = ("submitted",)
     # What a step submits is known when it runs, so Airflow stores "Rendered Templates" again at its end.
@@ -64,12 +85,7 @@ class StreamOperator(WaitMixin, StreamMixin, BaseOperator):
         self.submitted: dict[str, str] = {"stream": stream}
 
     def execute(self, context: Context) -> Any:
-        with final_failures():
-            return self.work(context)
-
-    def work(self, context: Context) -> Any:
-        """The step. Its result is the task's return value: small, and without secrets."""
-        raise NotImplementedError(f"{type(self).__name__} has no work()")
+        return self.checked_work(context)
 
     def wait_for(
         self,

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.clients.errors import Refused, Unreachable
 from sluice.hooks import change_plans, failures
-from sluice.hooks.failures import final_failures
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.ledger import Document, run_key
 from sluice.model.verification.change_plan import ChangePlan
@@ -35,7 +34,6 @@ class PlanChangeOperator(QuarantineOperator):
     fails_if = "it names what is not there, was deleted by retention, or is changed already"
 
     def work(self, context: Context) -> dict[str, Any]:
-        self.tables.check(self.spec.table, self.spec.quarantine_table)
         run_id, params = context["run_id"], dict(context["params"])
         key = run_key(run_id, "change")
         self.submitted |= {"action": str(params.get("action")), "plan": self.ledger.uri(key)}
@@ -125,18 +123,16 @@ class ApplyChangeOperator(SparkJobOperator):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(job="change", **kwargs)
 
-    def execute(self, context: Context) -> None:
-        with final_failures():
-            self.tables.check(self.spec.table, self.spec.quarantine_table)
-            key = run_key(context["run_id"], "change")
-            document = self.ledger.require(key, PLAN)
-            self.submitted |= {"action": document["action"], "plan": self.ledger.uri(key)}
-            run_id, plan = context["run_id"], ChangePlan.from_document(document)
-            published = self.platform_hook.lake.changes(self.spec.table)
-            # One that the table names goes to the job, which completes its part of the quarantine.
-            is_made = change_plans.is_made(self.ledger, run_id, plan, published)
-            if is_made and plan.id not in published.newest:
-                self.log.info("change %s is published and verified: nothing is done again", plan.id)
-                return
-            check_approved(self.ledger, run_id, document, published)
-            self.submit(context, ["--plan", self.ledger.uri(key)])
+    def work(self, context: Context) -> None:
+        key = run_key(context["run_id"], "change")
+        document = self.ledger.require(key, PLAN)
+        self.submitted |= {"action": document["action"], "plan": self.ledger.uri(key)}
+        run_id, plan = context["run_id"], ChangePlan.from_document(document)
+        published = self.platform_hook.lake.changes(self.spec.table)
+        # One that the table names goes to the job, which completes its part of the quarantine.
+        is_made = change_plans.is_made(self.ledger, run_id, plan, published)
+        if is_made and plan.id not in published.newest:
+            self.log.info("change %s is published and verified: nothing is done again", plan.id)
+            return
+        check_approved(self.ledger, run_id, document, published)
+        self.submit(context, ["--plan", self.ledger.uri(key)])

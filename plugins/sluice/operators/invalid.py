@@ -18,6 +18,9 @@ class InvalidDeclarationOperator(StreamOperator):
     does = "fails with what is wrong, and how to correct it"
     fails_if = "always: the DAG exists while something is wrong"
 
+    # Its declaration, which names the tables, cannot be read.
+    checked = None
+
     def __init__(self, *, reason: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.reason = reason

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.clients.errors import Refused
 from sluice.hooks import failures
-from sluice.hooks.failures import final_failures
 from sluice.hooks.load_plan import head_of
 from sluice.hooks.verified_rewrites import VerifiedRewrites
 from sluice.model.error_codes import ErrorCode
@@ -36,18 +35,18 @@ class CompactOperator(SparkJobOperator):
     does = "rewrites small files of the stream's table, its quarantine and its queries' states"
     fails_if = "the rewrite cannot be verified to hold the same rows"
 
+    checked = staticmethod(compacted_tables)
+
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(job="compact", **kwargs)
 
-    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
-        with final_failures():
-            self.tables.check(*compacted_tables(self.spec))
-            pinned = self._pin(context)
-            self.log.info("compaction pinned: before=%s main=%s", pinned["before"], pinned["main"])
-            # Before the stream's first start there is no table.
-            if pinned["main"]:
-                self.submit(context, ["--before", pinned["before"]])
-            return {"before": pinned["before"], "main": pinned["main"]}
+    def work(self, context: Context) -> dict[str, Any]:
+        pinned = self._pin(context)
+        self.log.info("compaction pinned: before=%s main=%s", pinned["before"], pinned["main"])
+        # Before the stream's first start there is no table.
+        if pinned["main"]:
+            self.submit(context, ["--before", pinned["before"]])
+        return {"before": pinned["before"], "main": pinned["main"]}
 
     def _pin(self, context: Context) -> Document:
         def create() -> Document:
@@ -108,9 +107,10 @@ class VerifyCompactionOperator(StreamOperator):
     does = "compares both sides without Spark: the same rows by their offsets, or by their values"
     fails_if = "they differ"
 
+    checked = staticmethod(compacted_tables)
+
     def work(self, context: Context) -> dict[str, Any]:
         names = compacted_tables(self.spec)
-        self.tables.check(*names)
         run_id = context["run_id"]
         pinned = self.ledger.require(run_key(run_id, "compaction"), "compact")
         # Not the pinned ones alone: the job sees a table that was created since, too.

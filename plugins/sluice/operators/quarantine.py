@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from sluice.hooks.failures import final_failures
 from sluice.operators.base import BACKSTOP, StreamOperator
 from sluice.triggers.quarantine import QuarantineTrigger, is_settled
 
@@ -34,5 +33,4 @@ class QuarantineOperator(StreamOperator):
 
     def resume(self, context: Context, event: dict[str, Any]) -> Any:
         self.waited = True
-        with final_failures():
-            return self.work(context)
+        return self.checked_work(context)

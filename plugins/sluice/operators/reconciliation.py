@@ -72,6 +72,9 @@ def no_position(table: str) -> str:
 class ReconciliationOperator(StreamOperator):
     """A step whose findings fail it, without retries: they would be the same."""
 
+    # Of what is lost it has findings.
+    checked = None
+
     @property
     def own_history(self) -> History:
         return self.platform_hook.history(self.stream)

@@ -49,6 +49,8 @@ class RecordMetadataOperator(StreamOperator):
     does = "records which metadata file of each table the catalog has"
     fails_if = "a table is lost or replaced, or the catalog or the ledger does not answer"
 
+    checked = staticmethod(lake_tables)
+
     def work(self, context: Context) -> dict[str, str]:
         lake, names = self.platform_hook.lake, lake_tables(self.spec)
         self.tables.note(*names)
@@ -78,8 +80,9 @@ class RemoveFilesOperator(StreamOperator):
         "a record is from the future, or S3 denies the deletion"
     )
 
+    checked = staticmethod(lake_tables)
+
     def work(self, context: Context) -> dict[str, Any]:
-        self.tables.check(*lake_tables(self.spec))
         self._check_verified()
         return self.remove(datetime.now(UTC))
 
@@ -221,6 +224,8 @@ class RecordMaintenanceOperator(StreamOperator):
 
     does = "records that this run was complete; supervision reports a stream without one for three intervals"
     fails_if = "the ledger does not answer"
+
+    checked = None
 
     def work(self, context: Context) -> None:
         history = self.platform_hook.history(self.stream)

@@ -14,12 +14,12 @@ from sluice.clients.errors import ClientError
 from sluice.clients.kubernetes import KubernetesApi
 from sluice.hooks import connections
 from sluice.hooks.failures import failed, failed_attempt
-from sluice.hooks.platform import StreamMixin
 from sluice.model.environment import child_environment, withheld
 from sluice.model.error_codes import PERMANENT, ErrorCode, code_in
 from sluice.model.kubernetes.pods import SPARK_JOB, PodJob
 from sluice.model.messages import failure_reason
 from sluice.model.spec.stream import ENTRY_POINT
+from sluice.operators.base import StepMixin
 
 if TYPE_CHECKING:
     from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
@@ -50,9 +50,9 @@ def _with_child_environment(command: Sequence[str]) -> list[str]:
     return ["env", *(f"--unset={name}" for name in withheld(os.environ)), *command]
 
 
-class SparkJobOperator(StreamMixin, SparkSubmitOperator):
-    """Base: :meth:`submit` runs ``job`` of ``spark_jobs/__main__.py`` by the connection ``conn_id``, or, with
-    [kubernetes] in the platform file, in a pod.
+class SparkJobOperator(StepMixin, SparkSubmitOperator):
+    """Base: :meth:`work` prepares, and :meth:`submit` runs ``job`` of ``spark_jobs/__main__.py`` by the
+    connection ``conn_id`` or, with [kubernetes] in the platform file, in a pod.
 
     ``durable`` is off: in cluster mode the provider would reuse the result of a job from before a *clear*,
     but the ledger decides what is left to do. argv has no secret: a job reads its own role's platform file.
@@ -74,6 +74,9 @@ class SparkJobOperator(StreamMixin, SparkSubmitOperator):
     def cluster(self) -> Kubernetes | None:
         """Where the job runs in a pod."""
         return self.platform_hook.platform.kubernetes
+
+    def execute(self, context: Context) -> Any:
+        return self.checked_work(context)
 
     def submit(self, context: Context, options: Sequence[str]) -> None:
         """Run the job to its end. Raises with its log's reason, without retries if that is permanent."""

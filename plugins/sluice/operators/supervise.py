@@ -74,6 +74,9 @@ def decision_condition(run_id: str) -> str:
 class ActingOperator(ComponentOperator):
     """A step that may restart the component, and then waits ``recovery_seconds`` at most for its recovery."""
 
+    # The health of a stream without its table is unknown, and a person's request is carried out.
+    checked = None
+
     def __init__(self, *, recovery_seconds: float = RECOVERY_SECONDS, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.recovery_seconds = recovery_seconds

@@ -47,7 +47,6 @@ class VerifyChangeOperator(QuarantineOperator):
         from sluice.clients.lake import change_files
         from sluice.clients.lake.catalog import published_changes
 
-        self.tables.check(self.spec.table, self.spec.quarantine_table)
         run_id = context["run_id"]
         document = self.ledger.require(run_key(run_id, "change"), PLAN)
         plan = ChangePlan.from_document(document)

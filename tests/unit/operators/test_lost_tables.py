@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.sdk import Asset, BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
+from sluice import operators as package
 from sluice.clients.errors import Refused
 from sluice.clients.known_tables import ASK_SECONDS, KnownTables
 from sluice.clients.lake.catalog import Lake
@@ -17,16 +21,28 @@ from sluice.hooks.platform import StreamClients
 from sluice.model.health.sample import LAKE, ProcessState, ProcessStatus
 from sluice.model.spec import stream
 from sluice.model.verification.ranges import OffsetRanges
-from sluice.operators.change import ApplyChangeOperator, PlanChangeOperator
-from sluice.operators.load.audit import AuditOperator
-from sluice.operators.load.ensure import EnsureConsumerOperator
-from sluice.operators.load.produce import ProduceOperator
-from sluice.operators.load.provision import ProvisionTopicOperator
-from sluice.operators.load.reconcile import ReconcileSinksOperator
-from sluice.operators.load.validate import ValidateOperator
-from sluice.operators.maintenance import CompactOperator, VerifyCompactionOperator
-from sluice.operators.removal import RecordMetadataOperator, RemoveFilesOperator
-from sluice.operators.verify_change import VerifyChangeOperator
+from sluice.operators.base import ComponentOperator, StepMixin, StreamOperator
+from sluice.operators.change_approval import ApproveChangeOperator
+from sluice.operators.decision import ApplyDecisionOperator, RequestDecisionOperator
+from sluice.operators.drill import DrillOperator
+from sluice.operators.invalid import InvalidDeclarationOperator
+from sluice.operators.load.asset_event import EmitAssetEventOperator
+from sluice.operators.load.ensure import EnsureComponentOperator
+from sluice.operators.load.interval import CheckCorrectedFilesOperator, ProduceIntervalOperator
+from sluice.operators.load.produce_feed import ProduceFeedOperator
+from sluice.operators.load.provision import ProvisionSinksOperator, SinksProvisionedOperator
+from sluice.operators.load.published import WaitForPublishOperator
+from sluice.operators.quarantine import QuarantineOperator
+from sluice.operators.reconciliation import (
+    CheckFilesOperator,
+    ObserveOffsetsOperator,
+    ReconciliationOperator,
+    VerifyTableOperator,
+)
+from sluice.operators.removal import RecordMaintenanceOperator, RecordMetadataOperator
+from sluice.operators.spark_application import JobApplication
+from sluice.operators.spark_job import SparkJobOperator
+from sluice.operators.supervise import ActingOperator, SuperviseOperator
 from sluice.runtime.observer import Observer
 from sluice.triggers.published import PublishedTrigger
 from sluice.triggers.wait import Outcome
@@ -35,21 +51,50 @@ from tests.support.memory_s3 import MemoryS3
 from tests.support.raising import raising
 from tests.support.steps import given
 
-STEPS = (
-    ProvisionTopicOperator,
-    EnsureConsumerOperator,
-    ProduceOperator,
-    ValidateOperator,
-    ReconcileSinksOperator,
-    AuditOperator,
-    RecordMetadataOperator,
-    CompactOperator,
-    VerifyCompactionOperator,
-    RemoveFilesOperator,
-    PlanChangeOperator,
-    ApplyChangeOperator,
-    VerifyChangeOperator,
-)
+
+def operators() -> set[type[BaseOperator]]:
+    """All classes of steps that sluice.operators has."""
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        importlib.import_module(module.name)
+    found, waiting = set[type[BaseOperator]](), [BaseOperator]
+    while waiting:
+        waiting += (kinds := waiting.pop().__subclasses__())
+        found |= {kind for kind in kinds if kind.__module__.startswith(f"{package.__name__}.")}
+    return found - BASES
+
+
+BASES: set[type[BaseOperator]] = {
+    StreamOperator,
+    ComponentOperator,
+    SparkJobOperator,
+    QuarantineOperator,
+    ReconciliationOperator,
+    ActingOperator,
+}
+# Why none of them is misled is said where ``checked`` is None.
+UNCHECKED: set[type[BaseOperator]] = {
+    EnsureComponentOperator,
+    WaitForPublishOperator,
+    ProvisionSinksOperator,
+    CheckCorrectedFilesOperator,
+    RecordMaintenanceOperator,
+    InvalidDeclarationOperator,
+    SuperviseOperator,
+    ApplyDecisionOperator,
+    ObserveOffsetsOperator,
+    VerifyTableOperator,
+    CheckFilesOperator,
+}
+# A person is asked, a drill run, a job made; none reads a table before a step that does.
+NO_STEPS: set[type[BaseOperator]] = {
+    RequestDecisionOperator,
+    ApproveChangeOperator,
+    DrillOperator,
+    JobApplication,
+    SinksProvisionedOperator,
+}
+STEPS = sorted(operators() - UNCHECKED - NO_STEPS, key=lambda kind: kind.__name__)
+ARGUMENTS: dict[type, dict[str, Any]] = {EmitAssetEventOperator: {"asset": Asset("a")}}
 SPEC = stream.load("nyc_taxi")
 
 
@@ -67,7 +112,7 @@ class World:
         return KnownTables(self.lake, self.history)
 
     def step(self, kind: Any) -> Any:
-        made = kind(task_id="step", stream="nyc_taxi")
+        made = kind(task_id="step", stream="nyc_taxi", **ARGUMENTS.get(kind, {}))
         hook = SimpleNamespace(lake=self.lake, history=lambda name: self.history)
         made.__dict__ |= {
             "platform_hook": hook,
@@ -81,6 +126,13 @@ class World:
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     return World(tmp_path)
+
+
+def test_a_step_says_which_tables_it_needs_or_is_named_here() -> None:
+    assert {kind for kind in operators() if not issubclass(kind, StepMixin)} == NO_STEPS
+    steps = [kind for kind in operators() if issubclass(kind, StepMixin)]
+    assert {kind for kind in steps if kind.checked is None} == UNCHECKED
+    assert {ProduceIntervalOperator, ProduceFeedOperator, EmitAssetEventOperator} <= set(STEPS)
 
 
 @pytest.mark.parametrize("kind", STEPS)

@@ -14,7 +14,7 @@ from sluice.operators.load.validate import ValidateOperator
 from sluice.operators.quarantine import QuarantineOperator
 from sluice.operators.verify_change import VerifyChangeOperator
 from sluice.triggers.quarantine import QuarantineTrigger
-from tests.support.steps import carried_out, given
+from tests.support.steps import NewTables, carried_out, given
 from tests.support.supervision import connect
 
 
@@ -37,7 +37,7 @@ def settled(kind: type[QuarantineOperator], *held: int) -> tuple[bool, list[str]
     """What the step is told, and the outcome of each wait without a worker."""
     step, outcomes = kind(task_id="step", stream="nyc_taxi"), list[str]()
     hook, now = SimpleNamespace(lake=Behind(*held)), [0.0]
-    step.__dict__ |= {"platform_hook": hook, "work": lambda _: step.settle()}
+    step.__dict__ |= {"platform_hook": hook, "tables": NewTables(), "work": lambda _: step.settle()}
 
     async def sleep(seconds: float) -> None:
         now[0] += seconds

@@ -44,13 +44,18 @@ class Maintenance:
         )
 
 
+def written_tables(spec: StreamSpec) -> list[str]:
+    """The stream's table and its quarantine: each record is in one of them."""
+    return [spec.table, spec.quarantine_table]
+
+
 def compacted_tables(spec: StreamSpec) -> list[str]:
     """The stream's table, its quarantine, and the table of its queries' states.
 
     Not the tables of Iceberg sinks: each of their partitions is a window, which a batch replaces by one
     file, and files of two partitions are never put together.
     """
-    return [spec.table, spec.quarantine_table, *([spec.queries_table] if spec.queries else [])]
+    return [*written_tables(spec), *([spec.queries_table] if spec.queries else [])]
 
 
 def lake_tables(spec: StreamSpec) -> list[str]:

@@ -53,8 +53,6 @@ class EmitAssetEventOperator(StreamOperator):
 
     def work(self, context: Context) -> dict[str, Any]:
         load = load_id(self, context)
-        # Also of a run that is cleared: since the proof the catalog may have been lost or restored.
-        self.tables.check(self.spec.table, self.spec.quarantine_table)
         plan = plans.plan_of(self.ledger, load)
         key, found = self.newest_proof(load)
         self._check_others(plan, key)

@@ -12,7 +12,6 @@ from airflow.sdk.exceptions import AirflowException
 from sluice.clients.errors import ClientError
 from sluice.hooks import load_plan as plans
 from sluice.hooks import partly_sent
-from sluice.hooks.failures import final_failures
 from sluice.hooks.object_contents import ObjectContents
 from sluice.hooks.verified import VerifiedSources, without_verified
 from sluice.model.spec.ledger import Document, run_key
@@ -59,28 +58,26 @@ class ProduceOperator(SparkJobOperator):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(job="producer", **kwargs)
 
-    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
-        with final_failures():
-            self.tables.check(self.spec.table, self.spec.quarantine_table)
-            kafka, topic = self.platform_hook.kafka, self.spec.topic.name
-            plan = self.plan(context)
-            self._name_again(plan)
-            address = self.ledger.uri(run_key(plan["run_id"], "plan"))
-            self.submitted["plan"] = address
-            # Usually the first tells; the job and `complete` leave out what is sent.
-            pending = next(plans.pending(self.ledger, plan), None)
-            if pending:
-                partly_sent.check_rules(plan, self.rules(), self.stream)
-                self.log.info("pending: %s source_id=%s", plans.name_of(pending), pending["source_id"])
-                self.conf = {**(self.conf or {}), **java_options(plan["sources"])}
-                self._send(context, plan, address)
-            else:
-                self.log.info(
-                    "job not started: all %d sources were sent before, %d were verified before",
-                    len(plan["sources"]),
-                    plan.get("verified_before", {}).get("count", 0),
-                )
-            return plans.summary(self.ledger, plan, plans.complete(self.ledger, plan, kafka.ends(topic)))
+    def work(self, context: Context) -> dict[str, Any]:
+        kafka, topic = self.platform_hook.kafka, self.spec.topic.name
+        plan = self.plan(context)
+        self._name_again(plan)
+        address = self.ledger.uri(run_key(plan["run_id"], "plan"))
+        self.submitted["plan"] = address
+        # Usually the first tells; the job and `complete` leave out what is sent.
+        pending = next(plans.pending(self.ledger, plan), None)
+        if pending:
+            partly_sent.check_rules(plan, self.rules(), self.stream)
+            self.log.info("pending: %s source_id=%s", plans.name_of(pending), pending["source_id"])
+            self.conf = {**(self.conf or {}), **java_options(plan["sources"])}
+            self._send(context, plan, address)
+        else:
+            self.log.info(
+                "job not started: all %d sources were sent before, %d were verified before",
+                len(plan["sources"]),
+                plan.get("verified_before", {}).get("count", 0),
+            )
+        return plans.summary(self.ledger, plan, plans.complete(self.ledger, plan, kafka.ends(topic)))
 
     def plan(self, context: Context) -> Document:
         """The load's plan, pinned now if there is none."""

@@ -42,7 +42,6 @@ class ProduceFeedOperator(ComponentOperator):
         super().__init__(component="producer", **kwargs)
 
     def work(self, context: Context) -> dict[str, Any]:
-        self.tables.check(self.spec.table, self.spec.quarantine_table)
         run_id, kafka, topic = context["run_id"], self.platform_hook.kafka, self.spec.topic.name
         feed = self.spec.feed_url(self.platform_hook.platform.feeds)
         plan = plans.pin(

@@ -70,12 +70,13 @@ class ReconcileSinksOperator(StreamOperator):
     does = "recounts the lake's rows, and compares every sink"
     fails_if = "a result differs from the lake"
 
+    checked = staticmethod(lake_tables)
+
     pause_seconds = 2.0
 
     def work(self, context: Context) -> dict[str, Any]:
         from sluice.clients.lake import query_results
 
-        self.tables.check(*lake_tables(self.spec))
         load = load_id(self, context)
         plan = plans.plan_of(self.ledger, load)
         expected = plans.offsets_of_all(plans.produced(self.ledger, load))

@@ -130,7 +130,6 @@ class ValidateOperator(QuarantineOperator):
     def work(self, context: Context) -> dict[str, Any]:
         from sluice.clients.s3 import removed_by
 
-        self.tables.check(self.spec.table, self.spec.quarantine_table)
         run_id, began = load_id(self, context), time.monotonic()
         self.submitted["plan"] = self.ledger.uri(run_key(run_id, "plan"))
         plan, produced = plans.plan_of(self.ledger, run_id), plans.produced(self.ledger, run_id)
