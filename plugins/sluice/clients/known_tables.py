@@ -41,11 +41,12 @@ class KnownTables:
 
     def known(self, name: str) -> frozenset[str]:
         """The UUIDs of the tables of this name that were seen published: usually one LIST in ASK_SECONDS."""
-        at, found = self._asked.get(name, (0.0, frozenset[str]()))
-        if abs(time.monotonic() - at) >= ASK_SECONDS or not at:
-            found = frozenset(self._recorded(name)) or frozenset(self._documented(name))
-            self._asked[name] = time.monotonic(), found
-        return found
+        now, asked = self._clock(), self._asked.get(name)
+        # A clock that was set back asks again, too.
+        if asked is None or abs(now - asked[0]) >= ASK_SECONDS:
+            asked = now, frozenset(self._recorded(name)) or frozenset(self._documented(name))
+            self._asked[name] = asked
+        return asked[1]
 
     def state(self, name: str) -> TableState:
         return self._look(name)[1]

@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from sluice import operators as package
 from sluice.clients.errors import Refused
-from sluice.clients.known_tables import ASK_SECONDS, KnownTables
+from sluice.clients.known_tables import KnownTables
 from sluice.clients.lake.catalog import Lake
 from sluice.clients.ledger import History
 from sluice.hooks.platform import StreamClients
@@ -205,13 +205,17 @@ def test_the_health_of_a_stream_without_its_table_is_unknown_and_says_why(world:
 
 
 def test_a_new_stream_is_new_and_asks_the_ledger_once_a_minute(tmp_path: Path) -> None:
-    memory = MemoryS3()
-    tables = KnownTables(lakes.empty(tmp_path), History(memory.as_client(), "s3://w/ledger", "nyc_taxi"))
+    memory, now = MemoryS3(), 1e9
+    history = History(memory.as_client(), "s3://w/ledger", "nyc_taxi")
+    tables = KnownTables(lakes.empty(tmp_path), history, lambda: now)
     for _ in range(5):
         tables.check(lakes.TABLE)
     # The documents of the name; the newest proof, verified state and record of metadata.
     assert memory.requests == {"LIST": 4}
-    assert ASK_SECONDS <= 60
+    now += 61
+    for _ in range(5):
+        tables.check(lakes.TABLE)
+    assert memory.requests == {"LIST": 8}
 
 
 def test_a_known_table_costs_one_request_however_many_there_were(world: World) -> None:
