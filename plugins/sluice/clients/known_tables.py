@@ -14,14 +14,7 @@ from typing import TYPE_CHECKING
 
 from sluice.clients.errors import Refused
 from sluice.model.spec.ledger import METADATA, PROOF, VERIFIED_TABLE, table_key, table_uuid_of, tables_prefix
-from sluice.model.verification.known_tables import (
-    PROBLEMS,
-    FoundTable,
-    TableState,
-    code_of_state,
-    problem_of_state,
-    table_state,
-)
+from sluice.model.verification.known_tables import ComparedTable, FoundTable, TableState, compare
 
 if TYPE_CHECKING:
     from sluice.clients.lake.catalog import Lake
@@ -48,46 +41,43 @@ class KnownTables:
             self._asked[name] = asked
         return asked[1]
 
+    def compared(self, name: str) -> ComparedTable:
+        return compare(name, self.lake.found(name), self.known(name), round(self._clock() * 1000))
+
     def state(self, name: str) -> TableState:
-        return self._look(name)[1]
+        return self.compared(name).state
 
     def problem(self, name: str) -> str | None:
         """Why the table is no new one and none as the ledger knows it; None if it is."""
-        found, state = self._look(name)
-        return problem_of_state(name, state, found, self.known(name))
+        return self.compared(name).problem
 
     def check(self, *names: str) -> None:
         """Raises Refused for the first table that is lost, emptied, replaced or forgotten."""
         for name in names:
-            found, state = self._look(name)
-            if state in PROBLEMS:
-                message = problem_of_state(name, state, found, self.known(name))
-                raise Refused(message, code_of_state(state))
+            table = self.compared(name)
+            if table.is_problem:
+                raise Refused(table.problem, table.code)
 
     def note(self, *names: str) -> None:
         """Check the tables, and record those that the ledger does not know yet."""
         self.check(*names)
-        for name in names:
-            found, state = self._look(name)
-            if found is not None and state is TableState.UNRECORDED:
-                self._put(name, found)
+        self._record(names, TableState.UNRECORDED)
 
     def accept(self, *names: str) -> None:
         """Record the tables, also those that the ledger has forgotten: all of them was verified."""
+        self._record(names, TableState.UNRECORDED, TableState.FORGOTTEN)
+
+    def _record(self, names: Iterable[str], *states: TableState) -> None:
         for name in names:
-            found, state = self._look(name)
-            if found is not None and state in (TableState.UNRECORDED, TableState.FORGOTTEN):
-                self._put(name, found)
+            table = self.compared(name)
+            if table.found is not None and table.state in states:
+                self._put(name, table.found)
 
     def _put(self, name: str, found: FoundTable) -> None:
         at = datetime.fromtimestamp(self._clock(), UTC).isoformat()
         document = {"table": name, "table_uuid": found.uuid, "metadata": found.location, "at": at}
         self.history.put(table_key(name, found.uuid), document)
         self._asked.pop(name, None)
-
-    def _look(self, name: str) -> tuple[FoundTable | None, TableState]:
-        found = self.lake.found(name)
-        return found, table_state(found, self.known(name), round(self._clock() * 1000))
 
     def _recorded(self, name: str) -> Iterable[str]:
         return (uuid for key in self.history.keys(tables_prefix(name)) if (uuid := table_uuid_of(key)))

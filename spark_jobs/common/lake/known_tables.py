@@ -13,15 +13,7 @@ from sluice.io.s3 import connect, split_prefix
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.ledger import table_uuid_of, tables_prefix
 from sluice.model.spec.platform import Platform
-from sluice.model.verification.known_tables import (
-    PROBLEMS,
-    FoundTable,
-    TableState,
-    code_of_state,
-    problem_of_state,
-    table_state,
-)
-from spark_jobs.common.lake.clock import now_ms
+from sluice.model.verification.known_tables import FoundTable, TableState, compare
 from spark_jobs.common.lake.tables import TableLost, TableReplaced, check_not_lost, load
 
 if TYPE_CHECKING:
@@ -33,15 +25,13 @@ def check(spark: SparkSession, platform: Platform, stream: str, *names: str) -> 
     it published; TableReplaced if it has another one."""
     client = connect(platform.s3)
     for name in names:
-        uuids, found = known(client, platform.lake.ledger, stream, name), _found(spark, name)
-        state = table_state(found, uuids, now_ms())
-        # A ledger that forgot it changes nothing for a writer: Airflow's tasks fail.
-        if state is TableState.LOST:
+        table = compare(name, _found(spark, name), known(client, platform.lake.ledger, stream, name))
+        if table.state is TableState.LOST:
             # Says which file to register, if there is one.
             check_not_lost(spark, name)
-        if state in PROBLEMS - {TableState.FORGOTTEN}:
-            is_other = code_of_state(state) is ErrorCode.TABLE_REPLACED
-            raise (TableReplaced if is_other else TableLost)(problem_of_state(name, state, found, uuids))
+        if table.is_problem:
+            is_other = table.code is ErrorCode.TABLE_REPLACED
+            raise (TableReplaced if is_other else TableLost)(table.problem)
 
 
 def known(client: S3Client, ledger: str, stream: str, name: str) -> set[str]:

@@ -45,52 +45,77 @@ class TableState(Enum):
     FORGOTTEN = auto()
 
 
-# Of these a step says why, instead of taking what is missing for what never was.
-PROBLEMS = frozenset({TableState.LOST, TableState.EMPTIED, TableState.REPLACED, TableState.FORGOTTEN})
+_PROBLEMS = {
+    TableState.LOST: ErrorCode.TABLE_LOST,
+    TableState.EMPTIED: ErrorCode.TABLE_LOST,
+    TableState.REPLACED: ErrorCode.TABLE_REPLACED,
+    TableState.FORGOTTEN: ErrorCode.DOCUMENT_NOT_FOUND,
+}
 
 
-def table_state(found: FoundTable | None, known: Collection[str], now_ms: int) -> TableState:
+@dataclass(frozen=True)
+class ComparedTable:
     """``found``: None if the catalog does not have it; ``known``: UUIDs of the tables of this name that the
     ledger has seen published."""
+
+    name: str
+    found: FoundTable | None
+    known: Collection[str]
+    state: TableState
+
+    @property
+    def is_problem(self) -> bool:
+        """Of such a table a step says why, instead of taking what is missing for what never was."""
+        return self.state in _PROBLEMS
+
+    @property
+    def code(self) -> ErrorCode:
+        """Of one that is a problem."""
+        return _PROBLEMS[self.state]
+
+    @property
+    def problem(self) -> str | None:
+        """Why this is no new table and none as it was, with the fix; None if it is."""
+        known, uuid = ", ".join(sorted(self.known)), self.found.uuid if self.found else ""
+        earlier = f"{self.name} (UUID {known}), which the ledger has seen with published contents,"
+        lost = "Fix: docs/operating.md, Table lost by the catalog"
+        match self.state:
+            case TableState.LOST:
+                return f"{earlier} is not in the catalog: it was dropped, or the catalog was restored. {lost}"
+            case TableState.EMPTIED:
+                return (
+                    f"{earlier} has no snapshot: the catalog was restored to before its first commit. {lost}"
+                )
+            case TableState.REPLACED:
+                return (
+                    f"{earlier} was replaced by another table of this name (UUID {uuid}). Fix: "
+                    "docs/operating.md, Table replaced by another one"
+                )
+            case TableState.FORGOTTEN:
+                return (
+                    f"{self.name} (UUID {uuid}) has published contents for over an hour, and the ledger does "
+                    "not know it: the ledger was emptied or restored. Fix: docs/operating.md, Ledger lost"
+                )
+        return None
+
+
+def compare(
+    name: str, found: FoundTable | None, known: Collection[str], now_ms: int | None = None
+) -> ComparedTable:
+    """``now_ms``: None of a writer, to whom a ledger that forgot its table is no matter: Airflow's tasks
+    fail."""
+    return ComparedTable(name, found, known, _state(found, known, now_ms))
+
+
+def _state(found: FoundTable | None, known: Collection[str], now_ms: int | None) -> TableState:
     if not known:
         if found is None or not found.is_published:
             return TableState.NEW
-        is_old = found.created_at is not None and now_ms - found.created_at > RECORDED_WITHIN_MS
+        at = found.created_at
+        is_old = now_ms is not None and at is not None and now_ms - at > RECORDED_WITHIN_MS
         return TableState.FORGOTTEN if is_old else TableState.UNRECORDED
     if found is None:
         return TableState.LOST
     if found.uuid not in known:
         return TableState.REPLACED
     return TableState.KNOWN if found.is_published else TableState.EMPTIED
-
-
-def code_of_state(state: TableState) -> ErrorCode:
-    """Of one of PROBLEMS."""
-    if state is TableState.FORGOTTEN:
-        return ErrorCode.DOCUMENT_NOT_FOUND
-    return ErrorCode.TABLE_REPLACED if state is TableState.REPLACED else ErrorCode.TABLE_LOST
-
-
-def problem_of_state(
-    name: str, state: TableState, found: FoundTable | None, known: Collection[str]
-) -> str | None:
-    """Why this is no new table and none as it was, with the fix; None if it is."""
-    earlier = f"{name} (UUID {', '.join(sorted(known))}), which the ledger has seen with published contents,"
-    lost = "Fix: docs/operating.md, Table lost by the catalog"
-    uuid = found.uuid if found else ""
-    match state:
-        case TableState.LOST:
-            return f"{earlier} is not in the catalog: it was dropped, or the catalog was restored. {lost}"
-        case TableState.EMPTIED:
-            return f"{earlier} has no snapshot: the catalog was restored to before its first commit. {lost}"
-        case TableState.REPLACED:
-            return (
-                f"{earlier} was replaced by another table of this name (UUID {uuid}). Fix: "
-                "docs/operating.md, Table replaced by another one"
-            )
-        case TableState.FORGOTTEN:
-            return (
-                f"{name} (UUID {uuid}) has published contents for over an hour, and the ledger does not know "
-                "it: the ledger was emptied or restored. Fix: docs/operating.md, Ledger lost"
-            )
-    return None

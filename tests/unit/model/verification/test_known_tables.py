@@ -6,19 +6,23 @@ import pytest
 
 from sluice.model.error_codes import ErrorCode
 from sluice.model.verification.known_tables import (
-    PROBLEMS,
     RECORDED_WITHIN_MS,
     FoundTable,
     TableState,
-    code_of_state,
-    problem_of_state,
-    table_state,
+    compare,
 )
 
 NOW = 1_770_000_000_000
 EMPTY, PUBLISHED = FoundTable("a", is_published=False), FoundTable("a", is_published=True)
 OLD = FoundTable("a", is_published=True, created_at=NOW - RECORDED_WITHIN_MS - 1)
 YOUNG = FoundTable("a", is_published=True, created_at=NOW - RECORDED_WITHIN_MS)
+
+CODES = {
+    TableState.LOST: ErrorCode.TABLE_LOST,
+    TableState.EMPTIED: ErrorCode.TABLE_LOST,
+    TableState.REPLACED: ErrorCode.TABLE_REPLACED,
+    TableState.FORGOTTEN: ErrorCode.DOCUMENT_NOT_FOUND,
+}
 
 
 @pytest.mark.parametrize(
@@ -40,16 +44,14 @@ YOUNG = FoundTable("a", is_published=True, created_at=NOW - RECORDED_WITHIN_MS)
 def test_a_table_is_new_only_if_nothing_is_known_of_it(
     found: FoundTable | None, known: list[str], state: TableState
 ) -> None:
-    assert table_state(found, known, NOW) is state
-    problem = problem_of_state("raw.t", state, found, known)
-    assert (problem is not None) == (state in PROBLEMS)
-    if problem:
-        assert "raw.t" in problem
-        assert "Fix: docs/operating.md" in problem
+    table = compare("raw.t", found, known, NOW)
+    assert table.state is state
+    assert (table.problem is not None) == table.is_problem == (state in CODES)
+    if table.problem:
+        assert table.code is CODES[state]
+        assert "raw.t" in table.problem
+        assert "Fix: docs/operating.md" in table.problem
 
 
-def test_each_has_a_code_of_its_own() -> None:
-    codes = {state: code_of_state(state) for state in PROBLEMS}
-    assert codes[TableState.REPLACED] is ErrorCode.TABLE_REPLACED
-    assert codes[TableState.LOST] is codes[TableState.EMPTIED] is ErrorCode.TABLE_LOST
-    assert codes[TableState.FORGOTTEN] is ErrorCode.DOCUMENT_NOT_FOUND
+def test_a_writer_is_not_stopped_by_a_ledger_that_forgot_its_table() -> None:
+    assert compare("raw.t", OLD, []).state is TableState.UNRECORDED
