@@ -41,7 +41,7 @@ class TableState(Enum):
     EMPTIED = auto()
     # The ledger knows another table of the name.
     REPLACED = auto()
-    # It published long ago, and the ledger does not know it.
+    # It has contents, was created long ago, and the ledger does not know it.
     FORGOTTEN = auto()
 
 
@@ -93,8 +93,9 @@ class ComparedTable:
                 )
             case TableState.FORGOTTEN:
                 return (
-                    f"{self.name} (UUID {uuid}) has published contents for over an hour, and the ledger does "
-                    "not know it: the ledger was emptied or restored. Fix: docs/operating.md, Ledger lost"
+                    f"{self.name} (UUID {uuid}) has published contents and was created over an hour ago, and "
+                    "the ledger does not know it: the ledger was emptied or restored. Fix: "
+                    "docs/operating.md, Ledger lost"
                 )
         return None
 
