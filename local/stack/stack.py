@@ -151,9 +151,9 @@ class Stack(Systems):
         if self.overrides:
             # Before it is kept: every later start would use an invalid one.
             overrides.check(self.overrides, stream.names())
-        for name, reason in stream.load_valid().invalid.items():
+        for reason in stream.load_valid().reasons:
             # The other streams are started.
-            board.say(f"{name}: {reason}")
+            board.say(reason)
         of_notifications = runtime_notifications.files(self.context)
         self.home.remember(ports=self.ports, **self.settings)
         has_new_files = self.write_platform_files() and pid is not None

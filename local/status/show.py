@@ -51,7 +51,7 @@ def main(stack: Stack, services_only: bool = False) -> int:
         for component in spec.components.values()
     ]
     is_ok = all(row.is_ok is not False for row in services) and (
-        services_only or (all(row.is_ok for row in rows) and not declared.invalid)
+        services_only or (all(row.is_ok for row in rows) and not declared.reasons)
     )
     if as_json:
         document = {
@@ -62,13 +62,14 @@ def main(stack: Stack, services_only: bool = False) -> int:
             "notifications": told,
             "streams": [row.to_json() for row in rows],
             "invalid": dict(declared.invalid),
+            "problems": list(declared.problems),
         }
         print(json.dumps(document, indent=2))
         return 0 if is_ok else 1
     _services(console, stack, services)
     _streams(console, rows)
-    for name, reason in declared.invalid.items():
-        console.print(Text(printable(f"{name}: {reason}"), "red"), soft_wrap=True, highlight=False)
+    for reason in declared.reasons:
+        console.print(Text(printable(reason), "red"), soft_wrap=True, highlight=False)
     nobody = "none, no person is told. Fix: set SLUICE_NOTIFICATIONS (docs/operating.md, Notifications)"
     console.print(f"Notifications: {'; '.join(told) or nobody}", soft_wrap=True, highlight=False)
     return 0 if is_ok else 1

@@ -153,10 +153,10 @@ Lives = Mapping[tuple[str, str], Live]
 
 class StreamMetrics(Collector):
     """``lives``: (stream, component) -> what is known at ``now``; values that are not known are left out, not
-    zero. ``invalid``: streams whose declaration is refused."""
+    zero. ``invalid``: streams whose declaration is refused; ``problems``: number of those of no stream."""
 
-    def __init__(self, lives: Lives, now: float, invalid: Sequence[str] = ()) -> None:
-        self._lives, self._now, self._invalid = lives, now, invalid
+    def __init__(self, lives: Lives, now: float, invalid: Sequence[str] = (), problems: int = 0) -> None:
+        self._lives, self._now, self._invalid, self._problems = lives, now, invalid, problems
 
     def collect(self) -> Iterator[Metric]:
         invalid = GaugeMetricFamily(
@@ -165,6 +165,11 @@ class StreamMetrics(Collector):
         for stream in self._invalid:
             invalid.add_metric([stream], 1.0)
         yield invalid
+        yield GaugeMetricFamily(
+            "sluice_configuration_problems",
+            "what is wrong with folders of streams, the overrides, or between streams",
+            value=self._problems,
+        )
         yield self._health()
         for gauge in COMPONENT:
             yield self._family(

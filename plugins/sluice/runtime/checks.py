@@ -43,8 +43,7 @@ def expected(at: float) -> list[Check]:
     policies = [
         (spec.name, component, spec.supervision) for spec in declared.specs for component in spec.components
     ]
-    invalid = set(streams.names()) - {spec.name for spec in declared.specs}
-    policies += [(name, streams.CONSUMER, streams.Supervision()) for name in sorted(invalid)]
+    policies += [(name, streams.CONSUMER, streams.Supervision()) for name in declared.invalid]
     return [Check(name, component, at, policy.max_check_age_seconds) for name, component, policy in policies]
 
 

@@ -49,7 +49,7 @@ def router(declared: Callable[[], Declared]) -> APIRouter:
             for component in spec.components
         }
         text = exposition(
-            StreamMetrics(lives, time.time(), list(known.invalid)),
+            StreamMetrics(lives, time.time(), list(known.invalid), len(known.problems)),
             QueryMetrics(histories(data, [spec.name for spec in known.specs])),
         )
         return Response(text, media_type=CONTENT_TYPE_LATEST)

@@ -85,11 +85,13 @@ class StreamView:
 
 @dataclass(frozen=True)
 class Overview:
-    """``invalid``: stream -> why its declaration is refused."""
+    """``invalid``: stream -> why its declaration is refused; ``problems``: what is wrong with no stream to
+    name."""
 
     now: float
     streams: Sequence[StreamView]
     invalid: Mapping[str, str] = field(default_factory=dict)
+    problems: Sequence[str] = ()
 
     @property
     def decisions(self) -> list[OpenDecision]:

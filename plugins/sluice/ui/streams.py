@@ -18,7 +18,7 @@ from sluice.clients.errors import ClientError
 from sluice.model.health.guide import GUIDES
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.ledger import Document, event_details
-from sluice.model.spec.stream import ALL_STREAMS, CONSUMER, Declared, StreamSpec
+from sluice.model.spec.stream import CONSUMER, Declared, StreamSpec
 from sluice.runtime.watched import CHART_SECONDS
 from sluice.ui import formats, navigation
 from sluice.ui.airflow_db import LastCheck
@@ -69,8 +69,8 @@ def router(declared: Callable[[], Declared], refresh_seconds: float) -> APIRoute
         known, now = declared(), clock()
         readable = set(who.streams([*(spec.name for spec in known.specs), *known.invalid]))
         specs = [spec for spec in known.specs if spec.name in readable]
-        reasons = {name: why for name, why in known.invalid.items() if name in readable | {ALL_STREAMS}}
-        view = Overview(now, _views(specs, data, now), reasons)
+        reasons = {name: why for name, why in known.invalid.items() if name in readable}
+        view = Overview(now, _views(specs, data, now), reasons, known.problems)
         return page(request, "streams.html", 0, now, view=view, cycle_seconds=data.watch.cycle_seconds)
 
     @made.get("/{stream}", dependencies=[Depends(may_read_stream)])

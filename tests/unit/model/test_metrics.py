@@ -101,6 +101,12 @@ def test_what_is_not_known_is_left_out() -> None:
     assert found["stream_invalid", "broken"] == 1
 
 
+def test_what_is_wrong_with_no_stream_is_no_stream() -> None:
+    text = exposition(StreamMetrics({}, NOW, ["broken"], 2)).decode()
+    assert "sluice_configuration_problems 2.0" in text
+    assert text.count("sluice_stream_invalid{") == 1
+
+
 def test_batches_are_counted_once() -> None:
     first, second = [observed.batch(1, NOW)], [observed.batch(2, NOW + 5), observed.batch(1, NOW)]
     counts = Counts().with_batches([], first)

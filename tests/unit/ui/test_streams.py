@@ -16,7 +16,7 @@ from sluice.clients.errors import Unreachable
 from sluice.model.health.sample import LAKE, ProcessState
 from sluice.model.health.status import Health, HealthReport
 from sluice.model.live import Live, LoadResult
-from sluice.model.spec.stream import ALL_STREAMS, Declared
+from sluice.model.spec.stream import Declared
 from sluice.ui import streams
 from sluice.ui.airflow_db import LastCheck, LoadRun, OpenDecision
 from sluice.ui.rights import may_read_log, may_read_stream, reader
@@ -229,8 +229,10 @@ def test_an_invalid_stream_removes_itself_and_says_why(made: Made, client: TestC
     assert f'id="stream-{STREAM}"' in html
     assert client.get("/streams/rides").status_code == 503
     assert client.get("/streams/rides").json() == {"detail": "rides/stream.toml: unknown key 'tabel'"}
-    made.declared = Declared(invalid={ALL_STREAMS: "SLUICE_STREAMS: /srv/x is no folder"})
-    assert "SLUICE_STREAMS: … is no folder" in text_of(client.get(ALL).text)
+    made.declared = Declared(problems=["SLUICE_STREAMS: /srv/x is no folder"])
+    html = client.get(ALL).text
+    assert "SLUICE_STREAMS: … is no folder" in text_of(html)
+    assert "There is no stream" not in html
 
 
 def test_a_streams_own_page(made: Made, client: TestClient) -> None:

@@ -289,14 +289,17 @@ def load_all() -> list[StreamSpec]:
 
 @dataclass(frozen=True)
 class Declared:
-    """The valid streams, and of each invalid one the reason; ALL_STREAMS: what is wrong with no stream to
+    """The valid streams, and of each invalid one the reason. ``problems``: what is wrong with no stream to
     name."""
 
     specs: Sequence[StreamSpec] = ()
     invalid: Mapping[str, str] = field(default_factory=dict)
+    problems: Sequence[str] = ()
 
-
-ALL_STREAMS = "all streams"
+    @property
+    def reasons(self) -> list[str]:
+        """All that is wrong, a line each."""
+        return [*(f"{name}: {reason}" for name, reason in self.invalid.items()), *self.problems]
 
 
 def load_valid() -> Declared:
@@ -307,9 +310,7 @@ def load_valid() -> Declared:
             specs.append(load(name))
         except ConfigError as error:
             invalid[name] = str(error)
-    if found := problems(specs):
-        invalid[ALL_STREAMS] = "; ".join(found)
-    return Declared(specs, invalid)
+    return Declared(specs, invalid, problems(specs))
 
 
 def problems(specs: Sequence[StreamSpec], environ: Mapping[str, str] = os.environ) -> list[str]:
