@@ -13,7 +13,7 @@ import logging
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -54,7 +54,8 @@ class Store:
     def __init__(self, file: Path, clock: Callable[[], float]) -> None:
         self._file, self._clock, self._lock = file, clock, Lock()
         self._checks = self._read()
-        self._expect()
+        with self._lock:
+            self._expect(expected(clock()))
 
     def add(self, check: Check) -> None:
         with self._lock:
@@ -64,13 +65,16 @@ class Store:
     def metrics(self) -> bytes:
         """Of streams that are declared: one that was removed is checked no more. But while a folder of
         streams cannot be read, none counts as removed."""
+        # Before the lock, for which checks wait: each declaration is read.
+        checks = expected(self._clock())
+        declared = None if folders.find().problems else set(streams.names())
         with self._lock:
-            self._expect()
-            declared = None if folders.find().problems else set(streams.names())
-            return exposition(CheckMetrics(self._checks.of(declared)))
+            self._expect(checks)
+            found = self._checks.of(declared)
+        return exposition(CheckMetrics(found))
 
-    def _expect(self) -> None:
-        if self._checks.expect(expected(self._clock())):
+    def _expect(self, checks: Sequence[Check]) -> None:
+        if self._checks.expect(checks):
             self._write()
 
     def _write(self) -> None:

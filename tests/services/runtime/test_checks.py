@@ -26,7 +26,7 @@ from sluice.clients.errors import Refused, Unreachable
 from sluice.model import exits
 from sluice.model.checks import Check
 from sluice.model.spec import stream
-from sluice.runtime.checks import Server
+from sluice.runtime.checks import Server, Store
 from tests.support.raising import raising
 
 TOKEN = "t" * 32
@@ -127,6 +127,32 @@ def test_a_stream_whose_declaration_is_invalid_is_missed_too(
     monkeypatch.setenv("SLUICE_STREAMS", str(tmp_path / "streams"))
     with serving(tmp_path / "checks.json") as url:
         assert scraped(url)[name(AT, "broken")] == BEGAN
+
+
+def test_a_check_is_taken_while_a_scrape_reads_the_declarations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """100 of them take a quarter of a second, more than that on a busy machine."""
+    store = Store(tmp_path / "checks.json", lambda: BEGAN)
+    reads, go_on = threading.Event(), threading.Event()
+
+    def expected(at: float) -> list[Check]:
+        reads.set()
+        assert go_on.wait(60)
+        return []
+
+    monkeypatch.setattr("sluice.runtime.checks.expected", expected)
+    threads = [
+        threading.Thread(target=work, daemon=True) for work in (store.metrics, lambda: store.add(CHECK))
+    ]
+    threads[0].start()
+    assert reads.wait(30)
+    threads[1].start()
+    threads[1].join(10)
+    is_taken = not threads[1].is_alive()
+    go_on.set()
+    threads[0].join(30)
+    assert is_taken
 
 
 def test_nobody_else_reads_or_reports(tmp_path: Path) -> None:
