@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -16,7 +15,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from sluice.clients.errors import ClientError
 from sluice.model.metrics import StreamMetrics
 from sluice.model.queries.progress import QueryHistory
-from sluice.model.queries.prometheus import QueryMetrics, exposition
+from sluice.model.queries.prometheus import QueryMetrics, exposition, is_token
 from sluice.model.spec.stream import Declared
 from sluice.ui.data import Sources, sources
 
@@ -31,8 +30,7 @@ def may_scrape(
 ) -> None:
     """Answers 401 without the token of ``[metrics]`` in the platform file; always, if that has none."""
     token = data.metrics_token()
-    # In bytes: compare_digest refuses texts that are not ASCII.
-    if given is None or token is None or not hmac.compare_digest(given.credentials.encode(), token.encode()):
+    if given is None or token is None or not is_token(given.credentials, token):
         raise HTTPException(401, "Not authenticated", {"WWW-Authenticate": "Bearer"})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Iterable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -38,6 +39,11 @@ _GAUGES = {
     "offset_lag": "unread offsets after the newest batch: of partitions the min, max and avg",
 }
 _LABELS = {"batch_duration_seconds": "phase", "offset_lag": "stat"}
+
+
+def is_token(given: str, token: str) -> bool:
+    """Whether a scrape has the token. In bytes: compare_digest refuses texts that are not ASCII."""
+    return hmac.compare_digest(given.strip().encode(), token.encode())
 
 
 def exposition(*collectors: Collector) -> bytes:
