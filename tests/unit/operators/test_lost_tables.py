@@ -34,7 +34,6 @@ from sluice.operators.load.provision import ProvisionSinksOperator, SinksProvisi
 from sluice.operators.load.published import WaitForPublishOperator
 from sluice.operators.quarantine import QuarantineOperator
 from sluice.operators.reconciliation import (
-    CheckFilesOperator,
     ObserveOffsetsOperator,
     ReconciliationOperator,
     VerifyTableOperator,
@@ -42,6 +41,7 @@ from sluice.operators.reconciliation import (
 from sluice.operators.removal import RecordMaintenanceOperator, RecordMetadataOperator
 from sluice.operators.spark_application import JobApplication
 from sluice.operators.spark_job import SparkJobOperator
+from sluice.operators.stored_files import CheckFilesOperator
 from sluice.operators.supervise import ActingOperator, SuperviseOperator
 from sluice.runtime.observer import Observer
 from sluice.triggers.published import PublishedTrigger

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
-from sluice.clients.errors import Unreachable
+from sluice.clients.errors import Refused, Unreachable
+from sluice.model.error_codes import ErrorCode
 from sluice.model.health.sample import Position
 from sluice.triggers.asset_event import POLL_SECONDS, STATE, PublishedEventTrigger
 from sluice.triggers.health import HealthTrigger
+from tests.support.steps import NewTables
 from tests.support.supervision import connect
 
 
@@ -86,6 +88,20 @@ class Watched:
     @property
     def ranges(self) -> list[list[int]]:
         return [payload["ranges"]["0"] for _, payload in self.events]
+
+
+def test_a_lost_table_is_not_taken_for_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watched(lambda now: at(10))
+    watched.run(until=40)
+
+    def lost(tables: NewTables, *names: str) -> None:
+        assert names == ("raw.nyc_taxi",)
+        raise Refused("raw.nyc_taxi is lost", ErrorCode.TABLE_LOST)
+
+    monkeypatch.setattr(NewTables, "check", lost)
+    reads, watched.position = len(watched.reads), lambda now: at(3)
+    watched.run(until=100)
+    assert (watched.events, len(watched.reads)) == ([], reads)
 
 
 def test_what_was_published_before_the_first_look_is_not_announced() -> None:
