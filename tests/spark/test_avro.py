@@ -158,9 +158,9 @@ def test_a_body_that_begins_as_a_wire_format_would_may_be_one_of_the_stream(spar
     ]
     plain = AvroSchema(json.dumps({"type": "record", "name": "T", "fields": texts}))
     # -2, and no character.
-    (found,) = read(spark, Schemas(plain), [b"\x03\x00x"])
+    (rejected,) = read(spark, Schemas(plain), [b"\x03\x00x"])
     glue = "starts with 03 00: the wire format of AWS Glue's schema registry"
-    assert found.reason == f"not an Avro body of T: {glue}; or 1 bytes are behind the body of T"
+    assert rejected.reason == f"not an Avro body of T: {glue}; or 1 bytes are behind the body of T"
 
 
 def test_an_earlier_schemas_records_are_read_with_it(spark: SparkSession, schemas: Schemas) -> None:

@@ -293,9 +293,10 @@ def recent_batches(table: Table, limit: int) -> list[Commit]:
     return list(islice((commit for commit in commits(table) if commit.kind == "batch"), limit))
 
 
-def position(table: Table) -> Position | None:
-    """The position that the newest ``sluice.*`` snapshot of ``main`` records; None if there is none."""
-    return position_of(_newest(table))
+def position(table: Table, quarantine: Table | None = None) -> Position | None:
+    """The position that the newest ``sluice.*`` snapshot of ``main`` records; None if there is none.
+    ``quarantine``: the stream's, loaded after ``table``."""
+    return position_of(_newest(table), quarantine)
 
 
 def _newest(table: Table) -> list[Commit]:

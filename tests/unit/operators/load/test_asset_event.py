@@ -112,7 +112,7 @@ def test_a_check_that_a_person_marked_as_success_has_no_result(lacks: str, task:
 
 
 def test_a_stream_without_queries_has_no_sinks_to_compare() -> None:
-    plan = {"params": {}, "sources": []}
+    plan: dict[str, Any] = {"params": {}, "sources": []}
     assert emitted("nyc_taxi", plan, passed=("proof", "audit"), asset=loaded("nyc_taxi"))
 
 

@@ -103,8 +103,8 @@ def test_validation_reads_the_manifests_of_its_load_alone(tmp_path: Path) -> Non
 def test_an_asset_event_costs_eight_requests_and_four_more_while_nothing_was_rejected(
     tmp_path: Path, rejected: bool, asked: Counter[str]
 ) -> None:
-    """What is known of both tables, newer proofs (LISTs); the plan, the proof, the audit; the metadata of both tables. Of a
-    quarantine of which nothing is known, the newest documents of three kinds, here one of them."""
+    """What is known of both tables, newer proofs (LISTs); the plan, the proof, the audit; the metadata of
+    both tables. Of a quarantine of which nothing is known, the newest documents of three kinds, here one."""
     loads = Loads(tmp_path)
     if rejected:
         loads.withhold("earlier", 1)
