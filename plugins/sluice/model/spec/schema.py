@@ -146,6 +146,8 @@ _TYPES = {
     "local-timestamp-millis": "timestamp",
     "local-timestamp-micros": "timestamp",
 }
+# Iceberg's and Spark's.
+MAX_PRECISION = 38
 _NESTED = {"map": "map<", "array": "list<", "record": "struct<"}
 
 
@@ -158,7 +160,7 @@ def avro_iceberg_type(avro: Any) -> str:
             return avro_iceberg_type(branches[0])
     elif isinstance(avro, Mapping):
         if avro.get("logicalType") == "decimal":
-            return f"decimal({avro['precision']}, {avro.get('scale', 0)})"
+            return _decimal(avro["precision"], avro.get("scale", 0))
         logical = _TYPES.get(str(avro.get("logicalType")))
         if logical:
             return logical
@@ -168,6 +170,16 @@ def avro_iceberg_type(avro: Any) -> str:
     raise ValueError(
         f"Avro type {shown(avro)} has no Iceberg type here. Fix: use a primitive, a map, an array or a record"
     )
+
+
+def _decimal(precision: Any, scale: Any) -> str:
+    is_whole = type(precision) is int and type(scale) is int
+    if not (is_whole and 0 <= scale <= precision and 1 <= precision <= MAX_PRECISION):
+        raise ValueError(
+            f"decimal of precision {shown(precision)} and scale {shown(scale)}. Fix: write a precision of at "
+            f"most {MAX_PRECISION}, and a scale of at most the precision"
+        )
+    return f"decimal({precision}, {scale})"
 
 
 def ddl_iceberg_type(spark: str) -> str:
@@ -215,12 +227,19 @@ def _declared_types(spec: StreamSpec, text: str) -> dict[str, str]:
     try:
         schema = json.loads(text)
         check_avro(schema, where)
-        return {f["name"]: avro_iceberg_type(f["type"]) for f in schema["fields"]}
+        return {field["name"]: _column_type(field, where) for field in schema["fields"]}
     except ConfigError:
         raise
     # RecursionError: nested too deeply.
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ConfigError(f"{where}: {shown(error)}. Fix: correct the schema file") from error
+
+
+def _column_type(field: Mapping[str, Any], where: str) -> str:
+    try:
+        return avro_iceberg_type(field["type"])
+    except ValueError as error:
+        raise ConfigError(f"{where}: column {shown(field['name'])}: {error}") from error
 
 
 def check(spec: StreamSpec, file: Path) -> None:

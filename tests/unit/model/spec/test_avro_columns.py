@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sluice.model.spec.schema import OFFSET_COLUMNS, avro_iceberg_type, differences
+from sluice.model.spec import stream
+from sluice.model.spec.config import ConfigError
+from sluice.model.spec.schema import OFFSET_COLUMNS, avro_iceberg_type, check, differences
 from tests.support.raising import raising
 
 SCHEMA: dict[str, Any] = {
@@ -58,3 +62,20 @@ def test_types(avro: Any, iceberg: str) -> None:
 def test_what_has_no_column_is_refused(avro: Any) -> None:
     with raising(ValueError, avro[-1] if isinstance(avro, list) else avro):
         avro_iceberg_type(avro)
+
+
+@pytest.mark.parametrize(("precision", "scale"), [(50, 2), (2, 3), ("9", 2), (0, 0)])
+def test_a_decimal_that_no_table_can_hold_is_refused(precision: Any, scale: int) -> None:
+    avro = {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
+    with raising(ValueError, str(precision), "at most 38"):
+        avro_iceberg_type(avro)
+
+
+def test_the_column_of_a_type_that_is_refused_is_named(tmp_path: Path) -> None:
+    types = [*(["null", "int"] for _ in range(50)), ["int", "string"]]
+    fields = [{"name": f"field_{number}", "type": one} for number, one in enumerate(types)]
+    file = tmp_path / "schema.avsc"
+    file.write_text(json.dumps({"type": "record", "name": "T", "fields": fields}))
+    with raising(ConfigError, "nyc_taxi/schema.avsc: column 'field_50': Avro type") as message:
+        check(stream.load("nyc_taxi"), file)
+    assert str(message.value).count("Fix: ") == 1
