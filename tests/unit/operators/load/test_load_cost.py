@@ -129,7 +129,7 @@ def emit(loads: Loads, run: str, lake: Lake, tables: Any) -> tuple[dict[str, Any
     asset, event = Asset(name="nyc_taxi", uri="sluice://lake/raw/nyc_taxi"), SimpleNamespace(extra={})
     made = EmitAssetEventOperator(task_id="emit_asset_event", stream="nyc_taxi", asset=asset)
     made.__dict__ |= {"ledger": loads.ledger, "platform_hook": SimpleNamespace(lake=lake), "tables": tables}
-    return made.work(given(run_id=run, outlet_events={asset: event})), event.extra
+    return made.checked_work(given(run_id=run, outlet_events={asset: event})), event.extra
 
 
 class OneBatch(Loads):
