@@ -273,7 +273,7 @@ def test_the_dag_bag_has_the_same(streams: Path) -> None:
 def test_an_invalid_declaration_of_a_new_stream_runs_without_being_unpaused(
     streams: Path, dag_file: DagFile
 ) -> None:
-    """Nobody unpauses a DAG to learn why the stream's other ones are missing."""
+    """Its DAG is not unpaused by hand first: it says why the others are missing."""
     make(streams, NAME, "name = ")
     dags = dag_file()
     assert {dags[one].is_paused_upon_creation for one in INVALID} == {False}
