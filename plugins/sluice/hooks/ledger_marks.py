@@ -35,8 +35,15 @@ class LedgerMarks:
 
     def lost(self, kind: str) -> str | None:
         """Address of the marked document if the ledger does not have it; None also without a mark."""
-        key = Variable.get(self._name(kind), default="")
+        key = self._marked(kind)
         return self.ledger.uri(key) if key and self.ledger.get(key) is None else None
+
+    def _marked(self, kind: str) -> str | None:
+        name = self._name(kind)
+        # `get` takes an Airflow that does not answer for one without the Variable; `keys` raises.
+        if name not in list(Variable.keys(prefix=name)):
+            return None
+        return str(Variable.get(name))
 
     def forget(self, kind: str) -> None:
         """Remove the mark."""

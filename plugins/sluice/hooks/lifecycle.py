@@ -121,7 +121,7 @@ class Lifecycle:
         suspended = self.history.suspended()
         if suspended is None or suspended.get("run") != request.run:
             self.history.record("suspend", request.document(), datetime.now(UTC))
-            self._mark("suspend")
+            self._mark()
         return self.stop(request)
 
     def stop(self, request: Request) -> ActionResult:
@@ -150,12 +150,13 @@ class Lifecycle:
         any more."""
         was_suspended = self.history.suspended() is not None
         self.history.record("resume", request.document(), datetime.now(UTC))
-        self._mark("resume")
+        self._mark()
         return was_suspended
 
-    def _mark(self, kind: str) -> None:
-        """A person's request decides, whatever is lost of those before."""
-        for key, _ in self.history.newest_keys(kind, 1):
+    def _mark(self) -> None:
+        """A person's request decides, whatever is lost of those before; the newest of all."""
+        found = [one for kind in ("suspend", "resume") for one in self.history.newest_keys(kind, 1)]
+        for key, _ in sorted(found, key=lambda one: one[1])[-1:]:
             LedgerMarks(self.history).replace(REQUESTS, key)
 
     def _check_requests(self) -> None:

@@ -99,10 +99,12 @@ def waiting(ledger: Ledger, lake: Lake, table: str, withheld: Mapping[str, int],
 
 
 def _is_done(ledger: Ledger, verified: VerifiedSources, plan: Document) -> bool:
-    """Whether a change took out the source, or the other contents of its key: what is left are copies."""
+    """Whether a change took out the source, or the older contents of its key: what is left are copies."""
     if plan["source_id"] in verified.reverted:
         return True
     key = source_id(plan["bucket"], plan["key"], "")
     _, contents = newest_contents(ledger, verified.lineage, key) if verified.lineage else (0, ())
-    others = {one.source_id for one in contents} - {plan["source_id"]}
-    return bool(others) and others <= verified.reverted
+    ids, own = [one.source_id for one in contents], plan["source_id"]
+    # A newer one may have been planned since.
+    older = set(ids[: ids.index(own)] if own in ids else ids) - {own}
+    return bool(older) and older <= verified.reverted

@@ -135,7 +135,7 @@ class TableContents:
             len(diff.added) + len(diff.removed),
             read + changed,
             diff.manifests,
-            at.malformed + on_purpose.unplanned,
+            at.malformed,
             on_purpose,
         )
         return found, now

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from airflow.sdk.exceptions import AirflowRuntimeError
 
 from sluice.clients.ledger import Ledger
+from sluice.hooks import ledger_marks
 from sluice.hooks.ledger_marks import LedgerMarks
 from tests.support.memory_s3 import MemoryS3
 from tests.support.steps import ledger
+from tests.support.variables import Variables
 
 
 @pytest.fixture
@@ -56,3 +59,16 @@ def test_it_costs_a_request_whatever_came_before(memory: MemoryS3) -> None:
     memory.requests.clear()
     marks.lost("proof")
     assert memory.requests == {"GET": 1}
+
+
+def test_an_airflow_that_does_not_answer_is_no_missing_mark(memory: MemoryS3) -> None:
+    marks, variables = marked(memory, "a"), ledger_marks.Variable
+    memory.objects.clear()
+    assert isinstance(variables, Variables)
+    variables.is_down = True
+    with pytest.raises(AirflowRuntimeError):
+        marks.lost("proof")
+    with pytest.raises(AirflowRuntimeError):
+        marks.leave("proof", "b")
+    variables.is_down = False
+    assert marks.lost("proof") == "s3://w/ledger/nyc_taxi/a"

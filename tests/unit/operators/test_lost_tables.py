@@ -20,6 +20,7 @@ from sluice.clients.ledger import History
 from sluice.hooks.platform import StreamClients
 from sluice.model.health.sample import LAKE, ProcessState, ProcessStatus
 from sluice.model.spec import stream
+from sluice.model.verification.known_tables import CREATED_AT
 from sluice.model.verification.ranges import OffsetRanges
 from sluice.operators.base import ComponentOperator, StepMixin, StreamOperator
 from sluice.operators.change_approval import ApproveChangeOperator
@@ -161,6 +162,21 @@ def test_a_quarantine_that_never_had_a_record_is_not_lost_though_its_metadata_wa
     world.lake.catalog.drop_table(lakes.TABLE)
     with raising(Refused, lakes.TABLE, "is not in the catalog"):
         world.tables.check(lakes.TABLE, lakes.QUARANTINE)
+
+
+def test_a_table_of_a_stream_without_a_record_is_not_forgotten_however_old_it_is(tmp_path: Path) -> None:
+    lake = lakes.make(tmp_path)
+    lakes.append(lake, [], lakes.summary("epoch-start", 1, {0: 0}))
+    with lake.catalog.load_table(lakes.TABLE).transaction() as transaction:
+        transaction.set_properties({CREATED_AT: "1"})
+
+    def tables() -> KnownTables:
+        return KnownTables(lake, History(MemoryS3().as_client(), "s3://w/ledger", "nyc_taxi"))
+
+    tables().check(lakes.TABLE)
+    lakes.append(lake, [(0, 0)], lakes.summary("batch", 1, {0: 1}))
+    with raising(Refused, lakes.TABLE, "Ledger lost"):
+        tables().check(lakes.TABLE)
 
 
 def test_a_wait_for_a_lost_table_ends_at_once(world: World) -> None:

@@ -16,7 +16,7 @@ from sluice.model.verification.sources import source_id
 from tests.support import lake as lakes
 from tests.unit.operators.test_reconciliation import World
 
-SOURCE, OLDER = "b" * 16, "a" * 16
+NEWER, SOURCE, OLDER = "c" * 16, "b" * 16, "a" * 16
 COPY = f"{DUPLICATE} this row is in the table already"
 
 
@@ -77,6 +77,17 @@ def test_they_add_up_with_malformed_ones(world: Purpose) -> None:
     assert "3 of them have keys" in world.finds(FindingName.RECORDS_REJECTED)
 
 
+def test_new_malformed_records_are_not_set_off_against_older_ones_that_were_planned_after_all(
+    world: Purpose,
+) -> None:
+    world.reject(20, WITHHELD_REASON)
+    world.finds(FindingName.RECORDS_REJECTED)
+    # As a ledger that was put back; a run that verifies all finds none of them unplanned.
+    world.plan(withheld=True)
+    world.rejecting(9)
+    assert "9 of the last 9 records" in world.finds(FindingName.RECORDS_REJECTED, full=True)
+
+
 def test_a_version_that_waits_for_its_replace_is_named_by_each_run(world: Purpose) -> None:
     world.plan(withheld=True, hours=25)
     world.reject(9, WITHHELD_REASON)
@@ -96,14 +107,15 @@ def test_a_version_that_does_not_wait_for_long_is_not(world: Purpose) -> None:
     world.run()
 
 
+@pytest.mark.parametrize("newer", [(), (NEWER,)])
 @pytest.mark.parametrize("taken_out", [{OLDER}, {SOURCE}])
 def test_copies_of_a_version_that_was_replaced_or_taken_out_do_not_wait(
-    world: Purpose, taken_out: set[str], monkeypatch: pytest.MonkeyPatch
+    world: Purpose, taken_out: set[str], newer: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.plan(withheld=True, hours=25)
     monkeypatch.setattr(VerifiedSources, "reverted", frozenset(taken_out))
     monkeypatch.setattr(VerifiedSources, "__init__", with_lineage)
-    contents = [{"source_id": one, "version_id": "v", "etag": "e", "size": 1} for one in (OLDER, SOURCE)]
+    contents = [{"source_id": one, "version_id": "v", "etag": "e", "size": 1} for one in (OLDER, SOURCE, *newer)]
     world.history.put(contents_key("l", object_id_of("k.csv"), 1), {"contents": contents})
     world.reject(9, WITHHELD_REASON)
     world.run()

@@ -192,7 +192,7 @@ class Lake:
             str(table.metadata.table_uuid),
             table.snapshot_by_name(MAIN) is not None,
             table.metadata_location,
-            int(created) if created else None,
+            int(created) if created and _has_records(table) else None,
         )
 
     def table_uuid(self, name: str) -> str:
@@ -297,6 +297,15 @@ def position(table: Table, quarantine: Table | None = None) -> Position | None:
     """The position that the newest ``sluice.*`` snapshot of ``main`` records; None if there is none.
     ``quarantine``: the stream's, loaded after ``table``."""
     return position_of(_newest(table), quarantine)
+
+
+def _has_records(table: Table) -> bool:
+    """Whether the stream has published a record. A table without a stream's snapshots has some."""
+    newest = next((commit for commit in commits(table) if commit.is_of_stream), None)
+    if newest is None:
+        return True
+    starts = offsets_from_json(newest.summary["sluice.start-offsets"])
+    return any(end > starts.get(partition, 0) for partition, end in newest.ends.items())
 
 
 def _newest(table: Table) -> list[Commit]:

@@ -21,7 +21,7 @@ RECORDED_WITHIN_MS = 3_600_000
 @dataclass(frozen=True)
 class FoundTable:
     """A table that the catalog has. ``is_published``: a snapshot is on ``main``; ``created_at``: in ms since
-    1970, None if the table does not say."""
+    1970, None if the table does not say or its stream has published no record yet."""
 
     uuid: str
     is_published: bool

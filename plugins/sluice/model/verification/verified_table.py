@@ -19,20 +19,24 @@ ADD_UP = timedelta(days=1)
 
 @dataclass(frozen=True)
 class Base:
-    """What malformed records are counted from, ``at`` this time: end offsets, and number until then."""
+    """What malformed records are counted from, ``at`` this time: end offsets, and number until then, without
+    the ``unplanned``."""
 
     at: datetime
     ends: dict[int, int]
     malformed: int
+    unplanned: int = 0
 
     def to_json(self) -> Document:
         ends = {str(partition): end for partition, end in self.ends.items()}
-        return {"at": self.at.isoformat(), "ends": ends, "malformed": self.malformed}
+        numbers = {"malformed": self.malformed, "unplanned": self.unplanned}
+        return {"at": self.at.isoformat(), "ends": ends, **numbers}
 
     @classmethod
     def from_json(cls, document: Document) -> Base:
         ends = {int(partition): end for partition, end in document["ends"].items()}
-        return cls(datetime.fromisoformat(document["at"]), ends, document["malformed"])
+        at = datetime.fromisoformat(document["at"])
+        return cls(at, ends, document["malformed"], document["unplanned"])
 
 
 @dataclass(frozen=True)
@@ -49,9 +53,9 @@ class Verified:
     """The state of ``table`` that a run verified: manifest lists of the tables, offsets in each.
     ``sequence_number``, ``committed_at`` (ms since 1970): of its snapshot; ``rewrites``: number of the
     table's until then. ``files``, ``read``, ``manifests``: what it cost. ``malformed``: number of records
-    that were rejected so far, and not on purpose; of those that say that they are there ``on_purpose``, the
-    unplanned ones are. ``base``: of the malformed records that no run has judged yet; None: the run
-    before."""
+    that were rejected so far, and do not say that they are there on purpose; of those ``on_purpose`` the
+    unplanned ones are malformed too. ``base``: of the malformed records that no run has judged yet; None: the
+    run before."""
 
     table: str
     table_uuid: str
@@ -72,6 +76,10 @@ class Verified:
     base: Base | None = None
 
     @property
+    def unplanned(self) -> int:
+        return self.on_purpose.unplanned
+
+    @property
     def count(self) -> int:
         return self.present.count + self.quarantined.count
 
@@ -80,15 +88,17 @@ class Verified:
 
     def rejected_since(self, earlier: Verified | Base | None) -> Share:
         """The malformed records that are in quarantine, of those that were published since ``earlier``."""
-        malformed = self.malformed - (earlier.malformed if earlier else 0)
+        before = (earlier.malformed, earlier.unplanned) if earlier else (0, 0)
+        # Each by itself: a run that verifies all counts the unplanned ones that are still there.
+        malformed = max(self.malformed - before[0], 0) + max(self.unplanned - before[1], 0)
         # A change may have published some of them.
-        malformed = max(min(malformed, self.quarantined_since(earlier)), 0)
+        malformed = min(malformed, self.quarantined_since(earlier))
         return Share(malformed, self.present.minus(_until(earlier)).count + malformed)
 
     def counted(self, earlier: Verified | None, now: datetime) -> Verified:
         """With the base of the next run: the one of ``earlier``, until enough were malformed since then to be
         judged, or a day has passed. Without any since then, later records begin at this state."""
-        here = Base(now, self.ends, self.malformed)
+        here = Base(now, self.ends, self.malformed, self.unplanned)
         base = (earlier.base if earlier else None) or Base(now, {}, 0)
         malformed = self.rejected_since(base).malformed
         is_kept = 0 < malformed < MIN_MALFORMED and now - base.at < ADD_UP and covers(self.ends, base.ends)
