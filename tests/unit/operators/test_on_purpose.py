@@ -115,7 +115,8 @@ def test_copies_of_a_version_that_was_replaced_or_taken_out_do_not_wait(
     world.plan(withheld=True, hours=25)
     monkeypatch.setattr(VerifiedSources, "reverted", frozenset(taken_out))
     monkeypatch.setattr(VerifiedSources, "__init__", with_lineage)
-    contents = [{"source_id": one, "version_id": "v", "etag": "e", "size": 1} for one in (OLDER, SOURCE, *newer)]
+    names = (OLDER, SOURCE, *newer)
+    contents = [{"source_id": one, "version_id": "v", "etag": "e", "size": 1} for one in names]
     world.history.put(contents_key("l", object_id_of("k.csv"), 1), {"contents": contents})
     world.reject(9, WITHHELD_REASON)
     world.run()
