@@ -8,12 +8,12 @@ asked too: each names its table.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from sluice.clients.errors import Refused
-from sluice.model.spec.ledger import METADATA, PROOF, VERIFIED_TABLE, table_key, table_uuid_of, tables_prefix
+from sluice.model.spec.ledger import METADATA, PROOF, TABLES, VERIFIED_TABLE, table_key, table_of
 from sluice.model.verification.known_tables import ComparedTable, FoundTable, TableState, compare
 
 if TYPE_CHECKING:
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from sluice.clients.ledger import History
     from sluice.model.spec.ledger import Document
 
-# What the ledger knows of a name is asked again after this: samples are taken every few seconds.
+# UUIDs by the tables' names.
+Known: TypeAlias = Mapping[str, frozenset[str]]
+# What the ledger knows is asked again after this: samples are taken every few seconds.
 ASK_SECONDS = 60.0
 
 
@@ -30,15 +32,23 @@ class KnownTables:
 
     def __init__(self, lake: Lake, history: History, clock: Callable[[], float] = time.time) -> None:
         self.lake, self.history, self._clock = lake, history, clock
-        self._asked: dict[str, tuple[float, frozenset[str]]] = {}
+        self._asked: dict[str, tuple[float, Known]] = {}
 
     def known(self, name: str) -> frozenset[str]:
-        """The UUIDs of the tables of this name that were seen published: usually one LIST in ASK_SECONDS."""
-        now, asked = self._clock(), self._asked.get(name)
+        """The UUIDs of the tables of this name that were seen published: in ASK_SECONDS one LIST for all names
+        that have a document; for the others three, and up to three GETs, more."""
+        recorded = self._known("documents of tables", self._recorded).get(name)
+        return recorded or self._known("other documents", self._documented).get(name, frozenset())
+
+    def _known(self, what: str, ask: Callable[[], Iterable[tuple[str, str]]]) -> Known:
+        now, asked = self._clock(), self._asked.get(what)
         # A clock that was set back asks again, too.
         if asked is None or abs(now - asked[0]) >= ASK_SECONDS:
-            asked = now, frozenset(self._recorded(name)) or frozenset(self._documented(name))
-            self._asked[name] = asked
+            found: dict[str, set[str]] = {}
+            for name, uuid in ask():
+                found.setdefault(name, set()).add(uuid)
+            asked = now, {name: frozenset(uuids) for name, uuids in found.items()}
+            self._asked[what] = asked
         return asked[1]
 
     def compared(self, name: str) -> ComparedTable:
@@ -77,19 +87,19 @@ class KnownTables:
         at = datetime.fromtimestamp(self._clock(), UTC).isoformat()
         document = {"table": name, "table_uuid": found.uuid, "metadata": found.location, "at": at}
         self.history.put(table_key(name, found.uuid), document)
-        self._asked.pop(name, None)
+        self._asked.clear()
 
-    def _recorded(self, name: str) -> Iterable[str]:
-        return (uuid for key in self.history.keys(tables_prefix(name)) if (uuid := table_uuid_of(key)))
+    def _recorded(self) -> Iterable[tuple[str, str]]:
+        return (table for key in self.history.keys(TABLES) if (table := table_of(key)))
 
-    def _documented(self, name: str) -> Iterable[str]:
+    def _documented(self) -> Iterable[tuple[str, str]]:
         for kind in (PROOF, VERIFIED_TABLE, METADATA):
             document = self.history.latest(kind)
             if document is not None:
-                yield from uuids_in(document, name)
+                yield from tables_in(document)
 
 
-def uuids_in(document: Document, name: str) -> Iterable[str]:
-    """The UUIDs that a proof, a verified state or a record of metadata has of a table of this name."""
+def tables_in(document: Document) -> Iterable[tuple[str, str]]:
+    """Name and UUID of each table of a proof, a verified state or a record of metadata."""
     of_tables = document.get("uuids", {document.get("table"): document.get("table_uuid")})
-    return [uuid for table, uuid in of_tables.items() if table == name and uuid]
+    return [(name, uuid) for name, uuid in of_tables.items() if name and uuid]

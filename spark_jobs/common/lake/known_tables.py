@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from sluice.io.s3 import connect, split_prefix
 from sluice.model.error_codes import ErrorCode
-from sluice.model.spec.ledger import table_uuid_of, tables_prefix
+from sluice.model.spec.ledger import table_of, tables_prefix
 from sluice.model.spec.platform import Platform
 from sluice.model.verification.known_tables import FoundTable, TableState, compare
 from spark_jobs.common.lake.tables import TableLost, TableReplaced, check_not_lost, load
@@ -39,7 +39,7 @@ def known(client: S3Client, ledger: str, stream: str, name: str) -> set[str]:
     bucket, prefix = split_prefix(ledger)
     folder = "/".join(part for part in (prefix, stream, tables_prefix(name)) if part)
     answer = client.list_objects_v2(Bucket=bucket, Prefix=folder)
-    return {uuid for one in answer.get("Contents", []) if (uuid := table_uuid_of(one["Key"]))}
+    return {table[1] for one in answer.get("Contents", []) if (table := table_of(one["Key"]))}
 
 
 def _found(spark: SparkSession, name: str) -> FoundTable | None:

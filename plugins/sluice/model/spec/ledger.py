@@ -123,19 +123,23 @@ def contents_number(key: str) -> int:
     return _LAST_NUMBER - int(key.rsplit("/", 1)[1].removesuffix(".json"))
 
 
+# Of the documents of every table of the stream.
+TABLES = "tables/"
+
+
 def tables_prefix(name: str) -> str:
     """Of the documents of every table of this name."""
-    return f"tables/{name}/"
+    return f"{TABLES}{name}/"
 
 
 def table_key(name: str, uuid: str) -> str:
     return f"{tables_prefix(name)}{uuid}.json"
 
 
-def table_uuid_of(key: str) -> str | None:
-    """The UUID of a table's document by its key; None for another key."""
-    found = re.search(r"tables/[^/]+/([^/]+)\.json$", key)
-    return found[1] if found else None
+def table_of(key: str) -> tuple[str, str] | None:
+    """Name and UUID of a table's document by its key; None for another key."""
+    found = re.search(r"tables/([^/]+)/([^/]+)\.json$", key)
+    return (found[1], found[2]) if found else None
 
 
 def rewrite_key(rewrite: str, *, up_to: bool = False) -> str:

@@ -98,12 +98,12 @@ def test_validation_reads_the_manifests_of_its_load_alone(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("rejected", "asked"), [(True, Counter(LIST=3, GET=3)), (False, Counter(LIST=6, GET=4))]
+    ("rejected", "asked"), [(True, Counter(LIST=2, GET=3)), (False, Counter(LIST=5, GET=4))]
 )
-def test_an_asset_event_costs_eight_requests_and_four_more_while_nothing_was_rejected(
+def test_an_asset_event_costs_seven_requests_and_four_more_while_nothing_was_rejected(
     tmp_path: Path, rejected: bool, asked: Counter[str]
 ) -> None:
-    """What is known of both tables, newer proofs (LISTs); the plan, the proof, the audit; the metadata of
+    """What is known of the tables, newer proofs (LISTs); the plan, the proof, the audit; the metadata of
     both tables. Of a quarantine of which nothing is known, the newest documents of three kinds, here one."""
     loads = Loads(tmp_path)
     if rejected:
