@@ -35,8 +35,8 @@ class KnownTables:
         self._asked: dict[str, tuple[float, Known]] = {}
 
     def known(self, name: str) -> frozenset[str]:
-        """The UUIDs of the tables of this name that were seen published: in ASK_SECONDS one LIST for all names
-        that have a document; for the others three, and up to three GETs, more."""
+        """The UUIDs of the tables of this name that were seen published. In ASK_SECONDS it costs one LIST for
+        all names that have a document; for the others three LISTs and up to three GETs more."""
         recorded = self._known("documents of tables", self._recorded).get(name)
         return recorded or self._known("other documents", self._documented).get(name, frozenset())
 
