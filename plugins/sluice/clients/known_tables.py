@@ -61,27 +61,28 @@ class KnownTables:
         """Why the table is no new one and none as the ledger knows it; None if it is."""
         return self.compared(name).problem
 
-    def check(self, *names: str) -> None:
-        """Raises Refused for the first table that is lost, emptied, replaced or forgotten."""
+    def check(self, *names: str) -> list[ComparedTable]:
+        """The tables. Raises Refused for the first one that is lost, emptied, replaced or forgotten."""
+        tables = []
         for name in names:
             table = self.compared(name)
             if table.is_problem:
                 raise Refused(table.problem, table.code)
+            tables.append(table)
+        return tables
 
     def note(self, *names: str) -> None:
         """Check the tables, and record those that the ledger does not know yet."""
-        self.check(*names)
-        self._record(names, TableState.UNRECORDED)
+        self._record(self.check(*names), TableState.UNRECORDED)
 
     def accept(self, *names: str) -> None:
         """Record the tables, also those that the ledger has forgotten: all of them was verified."""
-        self._record(names, TableState.UNRECORDED, TableState.FORGOTTEN)
+        self._record(map(self.compared, names), TableState.UNRECORDED, TableState.FORGOTTEN)
 
-    def _record(self, names: Iterable[str], *states: TableState) -> None:
-        for name in names:
-            table = self.compared(name)
+    def _record(self, tables: Iterable[ComparedTable], *states: TableState) -> None:
+        for table in tables:
             if table.found is not None and table.state in states:
-                self._put(name, table.found)
+                self._put(table.name, table.found)
 
     def _put(self, name: str, found: FoundTable) -> None:
         at = datetime.fromtimestamp(self._clock(), UTC).isoformat()
