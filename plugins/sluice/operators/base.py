@@ -22,6 +22,7 @@ from sluice.triggers.wait import GRACE_INTERVALS
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from sluice.clients.objects import Entry
     from sluice.model.spec.stream import StreamSpec
     from sluice.triggers.wait import PollTrigger
 
@@ -102,6 +103,13 @@ class StreamOperator(WaitMixin, StepMixin, BaseOperator):
         deadline, timeout = time.time() + seconds, timedelta(seconds=seconds) + BACKSTOP
         trigger = kind(stream=self.stream, deadline=deadline, **fields)
         self.defer(trigger=trigger, method_name=method, kwargs=arguments, timeout=timeout)
+
+    def entries(self, uri: str) -> list[Entry]:
+        """Versions and delete markers of an object."""
+        from sluice.io.s3 import split
+
+        bucket, key = split(uri)
+        return [entry for entry in self.platform_hook.bucket(bucket).entries(key) if entry.key == key]
 
     def check_no_problems(
         self, code: ErrorCode, problems: Sequence[str], failure: str, fix: str = ""

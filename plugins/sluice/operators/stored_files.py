@@ -12,7 +12,6 @@ from sluice.operators.reconciliation import NOTHING, ONCE, ReconciliationOperato
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from sluice.clients.objects import Entry
 
 # A kind of the history: up to which manifest lists the newest run has checked, for the next one.
 CHECKED = "reconciled_files"
@@ -23,13 +22,6 @@ class CheckFilesOperator(ReconciliationOperator):
 
     does = "checks that the data files since the last run that passed are stored as they were written"
     fails_if = "a data file is missing, has another size than its manifest says, or was overwritten"
-
-    def entries(self, uri: str) -> list[Entry]:
-        """Versions and delete markers of an object."""
-        from sluice.io.s3 import split
-
-        bucket, key = split(uri)
-        return [entry for entry in self.platform_hook.bucket(bucket).entries(key) if entry.key == key]
 
     def work(self, context: Context) -> dict[str, Any]:
         is_full, history = bool(context["params"].get("full")), self.own_history

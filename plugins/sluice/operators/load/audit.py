@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from sluice.clients.lake.batches import BatchLog
-    from sluice.clients.objects import Entry
     from sluice.operators.load.inventory import BatchCosts, WrittenSince
 
 NAMED = 10
@@ -43,13 +42,6 @@ class AuditOperator(StreamOperator):
 
     does = "checks the objects that were written since the load began"
     fails_if = "an object is missing or damaged, or the stream's budget is exceeded"
-
-    def entries(self, uri: str) -> list[Entry]:
-        """Versions and delete markers of an object."""
-        from sluice.io.s3 import split
-
-        bucket, key = split(uri)
-        return [entry for entry in self.platform_hook.bucket(bucket).entries(key) if entry.key == key]
 
     def work(self, context: Context) -> dict[str, Any]:
         tables = (self.spec.table, self.spec.quarantine_table)
