@@ -27,7 +27,7 @@ from bench.supervision import cpu_seconds, cpu_seconds_since
 from local.drills.stream import StreamUnderTest
 from local.services import replay
 from local.stack.stack import Stack, wait_until
-from sluice.model.spec import stream as streams
+from sluice.config import stream as streams
 
 LOAD, STREAM = "wiki_changes_load", "wiki_changes_stream"
 EVERY_SECONDS = 10.0

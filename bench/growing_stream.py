@@ -24,10 +24,10 @@ from local.drills.traffic import Trips
 from local.services import minio
 from local.setup.bootstrap import java_home
 from local.stack.stack import Stack, wait_until
-from sluice.clients.kafka_admin import KafkaAdmin
-from sluice.model.spec import stream as streams
-from sluice.model.spec.topic import PROGRESS_TOPIC
-from sluice.runtime.parent import WORKED_SECONDS
+from sluice.clients.kafka.admin import KafkaAdmin
+from sluice.clients.processes.parent import WORKED_SECONDS
+from sluice.config import stream as streams
+from sluice.config.sections.topic import PROGRESS_TOPIC
 
 PARTITIONS = 2
 RECORDS_PER_BATCH = 100

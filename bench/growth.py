@@ -34,7 +34,7 @@ from bench.compare.records import Declared, sample_rows
 from bench.growing_stream import PARTITIONS, RECORDS_PER_BATCH, WARM_UP, GrowingStream
 from local.base import REPO
 from local.stack.stack import Stack
-from sluice.model.spec import stream as streams
+from sluice.config import stream as streams
 
 SMALL = 10
 POINTS = (SMALL, 100, 300, 1_000, 5_000)

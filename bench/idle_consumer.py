@@ -9,9 +9,9 @@ import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NamespaceAlreadyExistsError
 
-from sluice.io.kafka import topic_offsets
-from sluice.model.spec import platform as platforms
-from sluice.model.spec import stream as streams
+from sluice.clients.kafka.consumers import topic_offsets
+from sluice.config import platform as platforms
+from sluice.config import stream as streams
 from spark_jobs.common.kafka.offsets import Topic
 
 

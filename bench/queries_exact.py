@@ -32,9 +32,9 @@ from local.drills.stream import StreamUnderTest
 from local.setup.bootstrap import java_home
 from local.stack.airflow_api import DONE
 from local.stack.stack import Stack, wait_until
-from sluice.clients.errors import ClientError
-from sluice.clients.lake import query_results
-from sluice.model.spec import stream
+from sluice.clients.lake.results import recount as query_results
+from sluice.config import stream
+from sluice.core.errors import ClientError
 
 LOAD, STREAM = "isp_hits_load", "isp_hits_stream"
 # In rounds: the next one begins when the counts have grown; those of one round at the same time.

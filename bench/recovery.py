@@ -28,9 +28,9 @@ from local.drills.consumer_faults import component_processes, signal_all
 from local.drills.stream import StreamUnderTest
 from local.drills.traffic import PER_SECOND, TrafficGenerator
 from local.stack.stack import Stack, wait_until
-from sluice.clients.kafka_admin import KafkaAdmin
-from sluice.model.spec import stream as streams
-from sluice.runtime.parent import WORKED_SECONDS
+from sluice.clients.kafka.admin import KafkaAdmin
+from sluice.clients.processes.parent import WORKED_SECONDS
+from sluice.config import stream as streams
 
 LIMIT_SECONDS = 300.0
 POLL_SECONDS = 0.05

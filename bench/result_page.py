@@ -51,7 +51,7 @@ def measure(windows: int, users: int, batches: int, servers: int) -> dict[str, A
 def _measure(services: Any, windows: int, users: int, batches: int, servers: int) -> dict[str, Any]:
     from local.services import minio
     from sluice.clients.lake.catalog import Lake
-    from sluice.clients.lake.results_table import ResultsReader
+    from sluice.clients.lake.results.table import ResultsReader
     from spark_jobs.common.spark import session
     from spark_jobs.common.spark.session import PARTITIONS, SETTINGS
     from tests.support.changes import Changes

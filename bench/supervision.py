@@ -115,8 +115,8 @@ def measure(names: list[str], intervals: int) -> dict[str, Any]:
 
 
 def _provision(stack: Any, names: list[str]) -> None:
-    from sluice.clients.kafka_admin import KafkaAdmin
-    from sluice.model.spec import stream
+    from sluice.clients.kafka.admin import KafkaAdmin
+    from sluice.config import stream
 
     kafka = KafkaAdmin(stack.platform("airflow").kafka)
     for name in names:

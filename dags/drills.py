@@ -24,8 +24,8 @@ from datetime import timedelta
 
 from airflow.sdk import Param
 
-from sluice.operators.drill import HOME_VARIABLE, DrillOperator
-from sluice.operators.stream_dags import make_dag
+from sluice.airflow.dags.stream_dags import make_dag
+from sluice.airflow.operators.supervision.drill import HOME_VARIABLE, DrillOperator
 
 DRILLS = {
     "malformed_record": "A malformed record and a tombstone at the head of a partition",

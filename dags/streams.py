@@ -10,38 +10,42 @@ from typing import Any
 from airflow.sdk import DAG, CronDataIntervalTimetable
 from airflow.sdk.bases.operator import chain
 
-from sluice.assets import loaded, loaded_interval
-from sluice.model.spec import stream
-from sluice.model.spec.backfill import Backfill
-from sluice.model.spec.backfill import dag_id as backfill_dag_id
-from sluice.model.spec.config import ConfigError
-from sluice.model.spec.stream import SourceType, StreamSpec
-from sluice.model.spec.values import shown
-from sluice.operators import docs, forms
-from sluice.operators.change import ApplyChangeOperator, PlanChangeOperator
-from sluice.operators.change_approval import APPROVE, PLAN, ApproveChangeOperator
-from sluice.operators.load.asset_event import EmitAssetEventOperator
-from sluice.operators.load.audit import AuditOperator
-from sluice.operators.load.ensure import EnsureComponentOperator, EnsureConsumerOperator
-from sluice.operators.load.interval import CheckCorrectedFilesOperator, ProduceIntervalOperator
-from sluice.operators.load.produce import ProduceOperator
-from sluice.operators.load.produce_feed import ProduceFeedOperator
-from sluice.operators.load.provision import ProvisionSinksOperator, ProvisionTopicOperator
-from sluice.operators.load.published import WaitForPublishOperator
-from sluice.operators.load.reconcile import ReconcileSinksOperator
-from sluice.operators.load.validate import ValidateOperator
-from sluice.operators.maintenance import CompactOperator, VerifyCompactionOperator
-from sluice.operators.reconciliation import ObserveOffsetsOperator, VerifyTableOperator
-from sluice.operators.removal import RecordMaintenanceOperator, RecordMetadataOperator, RemoveFilesOperator
-from sluice.operators.stored_files import CheckFilesOperator
-from sluice.operators.stream_dags import (
+from sluice.airflow.assets import loaded, loaded_interval
+from sluice.airflow.dags import docs, forms
+from sluice.airflow.dags.stream_dags import (
     configuration_dag,
     decision_dag,
     invalid_dags,
     make_dag,
     supervision_dag,
 )
-from sluice.operators.verify_change import VerifyChangeOperator
+from sluice.airflow.operators.change.approval import APPROVE, PLAN, ApproveChangeOperator
+from sluice.airflow.operators.change.steps import ApplyChangeOperator, PlanChangeOperator
+from sluice.airflow.operators.change.verify import VerifyChangeOperator
+from sluice.airflow.operators.load.asset_event import EmitAssetEventOperator
+from sluice.airflow.operators.load.audit import AuditOperator
+from sluice.airflow.operators.load.ensure import EnsureComponentOperator, EnsureConsumerOperator
+from sluice.airflow.operators.load.interval import CheckCorrectedFilesOperator, ProduceIntervalOperator
+from sluice.airflow.operators.load.produce import ProduceOperator
+from sluice.airflow.operators.load.produce_feed import ProduceFeedOperator
+from sluice.airflow.operators.load.provision import ProvisionSinksOperator, ProvisionTopicOperator
+from sluice.airflow.operators.load.published import WaitForPublishOperator
+from sluice.airflow.operators.load.reconcile import ReconcileSinksOperator
+from sluice.airflow.operators.load.validate import ValidateOperator
+from sluice.airflow.operators.maintenance.compaction import CompactOperator, VerifyCompactionOperator
+from sluice.airflow.operators.maintenance.reconciliation import ObserveOffsetsOperator, VerifyTableOperator
+from sluice.airflow.operators.maintenance.removal import (
+    RecordMaintenanceOperator,
+    RecordMetadataOperator,
+    RemoveFilesOperator,
+)
+from sluice.airflow.operators.maintenance.stored_files import CheckFilesOperator
+from sluice.config import stream
+from sluice.config.reading.toml import ConfigError
+from sluice.config.reading.values import shown
+from sluice.config.sections.backfill import Backfill
+from sluice.config.sections.backfill import dag_id as backfill_dag_id
+from sluice.config.stream import SourceType, StreamSpec
 
 log = logging.getLogger(__name__)
 

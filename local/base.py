@@ -17,7 +17,7 @@ class UsageError(Exception):
     The text names what failed, the value found and the fix.
     """
 
-    # Of sluice.model.error_codes, which the bootstrap cannot import.
+    # Of sluice.core.error_codes, which the bootstrap cannot import.
     code = "SLU-801"
 
 

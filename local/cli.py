@@ -15,9 +15,9 @@ from local.services import airflow
 from local.stack.stack import Stack
 from local.stack.systems import Systems
 from local.status import show as status
-from sluice.model.spec import overrides
-from sluice.model.spec import stream as streams
-from sluice.model.spec.config import ConfigError
+from sluice.config import stream as streams
+from sluice.config.reading.toml import ConfigError
+from sluice.config.sections import overrides
 
 TRACES = ("batches", "trace")
 # Commands with options of their own.

@@ -15,9 +15,9 @@ from rich.table import Table
 from local.base import UsageError, printable
 from local.progress import new_console
 from local.stack.systems import Systems
-from sluice.clients.errors import Missing
 from sluice.clients.lake.unreadable import unreadable
-from sluice.model.spec import stream
+from sluice.config import stream
+from sluice.core.errors import Missing
 
 ROW_LIMIT = 100
 _ENDS = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)

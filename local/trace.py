@@ -12,11 +12,11 @@ from rich.table import Table
 from local.base import UsageError, printable
 from local.progress import new_console
 from local.stack.systems import Systems
-from sluice.clients.errors import ClientError
-from sluice.clients.lake.batches import BatchLog, ListedBatch
-from sluice.hooks.trace import StreamTrace
-from sluice.model.spec import stream as streams
-from sluice.model.trace.rows import RowTrace, SourceTrace
+from sluice.config import stream as streams
+from sluice.core.errors import ClientError
+from sluice.ledger.batches import BatchLog, ListedBatch
+from sluice.trace.find import StreamTrace
+from sluice.trace.rows import RowTrace, SourceTrace
 
 LIMIT = 20
 

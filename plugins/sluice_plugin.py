@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from airflow.plugins_manager import AirflowPlugin
 
-from sluice.model.spec.stream import load_valid
-from sluice.ui import links, navigation
+from sluice.config.stream import load_valid
+from sluice.web import links, navigation
 
 
 class SluicePlugin(AirflowPlugin):
@@ -19,8 +19,8 @@ class SluicePlugin(AirflowPlugin):
     @cached_property
     def fastapi_apps(self) -> list[dict[str, Any]]:
         """Made when the API server asks for it: tasks and the scheduler never do, and need no FastAPI."""
-        from sluice.ui.app import create
-        from sluice.ui.data import sources, start_watching
+        from sluice.web.app import create
+        from sluice.web.data import sources, start_watching
 
         start_watching()
         app = create(lambda: sources().declared())

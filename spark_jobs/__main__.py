@@ -11,10 +11,10 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 
-from sluice.model import exits
-from sluice.model.spec import stream as streams
-from sluice.model.spec.config import ConfigError
-from sluice.model.spec.stream import SourceType
+from sluice.config import stream as streams
+from sluice.config.reading.toml import ConfigError
+from sluice.config.stream import SourceType
+from sluice.core import exits
 from spark_jobs.common.spark.process import exit_code, failure_line, needs_traceback
 
 Job = Callable[[str, Sequence[str]], int]

@@ -15,7 +15,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from local.runtime.ports import FREE, RANGE_VARIABLE
-from sluice.model.spec import overrides
+from sluice.config.sections import overrides
 from tests.support import stacks
 
 # Path -> the group whose tests run in one process, one after the other: they share what they start.

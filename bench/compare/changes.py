@@ -15,15 +15,15 @@ from typing import Any
 from bench.compare.contenders import RUN_ID, SUBMIT, Sluice, check
 from bench.compare.figures import Figures
 from bench.compare.stack import BenchStack
-from sluice.clients.ledger import Ledger
-from sluice.clients.s3 import removed_by
-from sluice.model.spec import platform as platforms
-from sluice.model.spec import stream as streams
-from sluice.model.spec.ledger import run_key
-from sluice.model.spec.stream import ENTRY_POINT
-from sluice.model.verification.change_plan import Action, ChangePlan, ChangeResult
-from sluice.model.verification.ranges import OffsetRanges
-from sluice.model.verification.topic_ranges import TopicRanges
+from sluice.clients.s3.errors import removed_by
+from sluice.config import platform as platforms
+from sluice.config import stream as streams
+from sluice.config.stream import ENTRY_POINT
+from sluice.core.changes.plan import Action, ChangePlan, ChangeResult
+from sluice.core.offsets.ranges import OffsetRanges
+from sluice.core.offsets.topic_ranges import TopicRanges
+from sluice.ledger.documents import Ledger
+from sluice.ledger.keys import run_key
 
 
 class ChangedSluice(Sluice):

@@ -19,13 +19,13 @@ from bench.growing_stream import Event, events
 from local.drills.stream import StreamUnderTest
 from local.runtime.roles import SOURCE, WAREHOUSE
 from local.stack.stack import wait_until
-from sluice.clients.ledger import Ledger
-from sluice.clients.objects import Bucket
-from sluice.hooks import load_plan as plans
-from sluice.model.spec.ledger import run_key
-from sluice.model.spec.sending_rules import SendingRules
-from sluice.model.spec.stream import ENTRY_POINT
-from sluice.operators.load.produce import java_options
+from sluice.airflow.operators.load.produce import java_options
+from sluice.clients.s3.objects import Bucket
+from sluice.config.sending_rules import SendingRules
+from sluice.config.stream import ENTRY_POINT
+from sluice.ledger.documents import Ledger
+from sluice.ledger.keys import run_key
+from sluice.loads import plan as plans
 
 # As the connection sluice_spark of the embedded stack.
 SUBMIT = ("spark-submit", "--master", "local[2]")

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from local.base import REPO
-from sluice.model.spec import stream as streams
+from sluice.config import stream as streams
 
 PARTITIONS = 10
 

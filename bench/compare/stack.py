@@ -25,14 +25,14 @@ from local.runtime.home import write_private
 from local.runtime.roles import SOURCE, WAREHOUSE
 from local.services import kafka, minio
 from local.stack.stack import Stack
-from sluice.clients.kafka_admin import KafkaAdmin
-from sluice.clients.objects import Bucket
-from sluice.io.kafka import topic_offsets
-from sluice.model.spec import platform as platforms
-from sluice.model.spec import stream as streams
-from sluice.model.spec.platform import Kafka
-from sluice.model.spec.stream import StreamSpec
-from sluice.model.spec.topic import PROGRESS_TOPIC
+from sluice.clients.kafka.admin import KafkaAdmin
+from sluice.clients.kafka.consumers import topic_offsets
+from sluice.clients.s3.objects import Bucket
+from sluice.config import platform as platforms
+from sluice.config import stream as streams
+from sluice.config.platform import Kafka
+from sluice.config.sections.topic import PROGRESS_TOPIC
+from sluice.config.stream import StreamSpec
 
 # Of a phase of a contender: an hour is more than any takes at SCALE=1.
 LIMIT_SECONDS = 3600.0

@@ -10,7 +10,7 @@ import sys
 import time
 from typing import Any
 
-from sluice.operators.load.validate import ValidateOperator
+from sluice.airflow.operators.load.validate import ValidateOperator
 
 
 class Validate(ValidateOperator):

@@ -27,9 +27,9 @@ from local.drills.consumer_faults import component_processes, process_tree, sign
 from local.drills.traffic import TrafficGenerator
 from local.runtime.roles import WAREHOUSE
 from local.stack.stack import wait_until
-from sluice.clients.objects import Bucket
-from sluice.io.kafka import RANGE_SETTINGS, consumer, read_range
-from sluice.runtime.parent import WORKED_SECONDS
+from sluice.clients.kafka.consumers import RANGE_SETTINGS, consumer, read_range
+from sluice.clients.processes.parent import WORKED_SECONDS
+from sluice.clients.s3.objects import Bucket
 
 POLL_SECONDS = 0.05
 # After the first batch, which has what was waiting.

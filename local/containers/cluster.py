@@ -23,11 +23,11 @@ from local.runtime.context import Context
 from local.runtime.home import StackDir
 from local.runtime.supervisord import Program
 from local.services import airflow
-from sluice.clients.kubernetes import KubernetesApi
-from sluice.model.kubernetes import pods
-from sluice.model.kubernetes.pods import CONNECTIONS_SECRET, PART_OF, SPARK_SECRET, platform_secret
-from sluice.model.spec.config import dump
-from sluice.model.spec.platform import ROLES
+from sluice.clients.kubernetes import pods
+from sluice.clients.kubernetes.api import KubernetesApi
+from sluice.clients.kubernetes.pods import CONNECTIONS_SECRET, PART_OF, SPARK_SECRET, platform_secret
+from sluice.config.platform import ROLES
+from sluice.config.reading.toml import dump
 
 # Set in the pods that have all passwords.
 NAMESPACE_VARIABLE = "SLUICE_NAMESPACE"

@@ -12,7 +12,7 @@ from local.runtime.home import write_files
 from local.runtime.supervisord import Program
 from local.services import streams
 from local.setup.bootstrap import java_home
-from sluice.model.kubernetes.pods import HOME, TEMPLATES, executor_template
+from sluice.clients.kubernetes.pods import HOME, TEMPLATES, executor_template
 
 
 def write() -> int:

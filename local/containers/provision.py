@@ -20,7 +20,7 @@ from local.progress import ProgressDisplay
 from local.runtime.home import StackDir, write_files, write_private
 from local.services import airflow
 from local.stack import health
-from sluice.io.retry import wait_for
+from sluice.clients.polling import wait_for
 
 # Until a service answers: compose has waited for its health check before.
 SECONDS = 60.0

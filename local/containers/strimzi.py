@@ -9,8 +9,8 @@ from typing import Any
 
 from local.base import UnhealthyService
 from local.runtime.roles import Document
-from sluice.clients.kubernetes import KubernetesApi, NotFound
-from sluice.io.retry import wait_for
+from sluice.clients.kubernetes.api import KubernetesApi, NotFound
+from sluice.clients.polling import wait_for
 
 # The name of the Kafka resource. Without it Kafka is the plain pod.
 VARIABLE = "SLUICE_STRIMZI_CLUSTER"

@@ -16,10 +16,10 @@ from local.progress import ProgressDisplay
 from local.services import minio
 from local.stack.airflow_api import Airflow
 from local.stack.systems import Systems
-from sluice.clients.objects import Bucket
-from sluice.io.s3 import split_prefix
-from sluice.model.spec import stream
-from sluice.model.spec.stream import StreamSpec
+from sluice.clients.s3.objects import Bucket
+from sluice.clients.s3.requests import split_prefix
+from sluice.config import stream
+from sluice.config.stream import StreamSpec
 
 
 class Demo(ABC):

@@ -34,16 +34,17 @@ from local.stack import lake as details
 from local.stack.airflow_api import Airflow
 from local.stack.lake import OFFSETS, Offsets
 from local.stack.systems import Systems
-from sluice.clients.errors import Missing
-from sluice.clients.lake import files, query_results
+from sluice.clients.kafka.consumers import topic_offsets
+from sluice.clients.lake import files
 from sluice.clients.lake.arrow_sql import quoted
 from sluice.clients.lake.catalog import Lake, position
-from sluice.clients.lake.results_table import Editor, Results, ResultsReader, Window
-from sluice.io.kafka import topic_offsets
-from sluice.io.retry import wait_for
-from sluice.model.spec.stream import StreamSpec
-from sluice.ui.navigation import PREFIX, pages
-from sluice.ui.views import top
+from sluice.clients.lake.results import recount as query_results
+from sluice.clients.lake.results.table import Editor, Results, ResultsReader, Window
+from sluice.clients.polling import wait_for
+from sluice.config.stream import StreamSpec
+from sluice.core.errors import Missing
+from sluice.web.navigation import PREFIX, pages
+from sluice.web.views import top
 
 # Events that are verified; the load waits for some more, since others come at the same time; and still more
 # are replayed, so that the load ends first.

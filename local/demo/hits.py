@@ -24,13 +24,13 @@ from local.progress import ProgressDisplay, print_line
 from local.services import airflow as service
 from local.stack import lake as details
 from local.stack.systems import Systems
-from sluice.clients import database as databases
-from sluice.clients import kafka_reader
-from sluice.clients.lake import query_results
-from sluice.io.kafka import topic_offsets
-from sluice.model.spec import connection as connections
-from sluice.model.spec.query import Query, Sink, SinkKind
-from sluice.ui.navigation import PREFIX
+from sluice.clients.databases import results as databases
+from sluice.clients.kafka import reader as kafka_reader
+from sluice.clients.kafka.consumers import topic_offsets
+from sluice.clients.lake.results import recount as query_results
+from sluice.config import connection as connections
+from sluice.config.query import Query, Sink, SinkKind
+from sluice.web.navigation import PREFIX
 
 STREAM = "isp_hits"
 HITS = 50_000

@@ -15,8 +15,8 @@ from local.progress import ProgressDisplay
 from local.stack import lake as details
 from local.stack.lake import OFFSETS, Offsets, compare, held
 from local.stack.systems import Systems
-from sluice.clients.objects import Bucket
-from sluice.io.kafka import topic_offsets
+from sluice.clients.kafka.consumers import topic_offsets
+from sluice.clients.s3.objects import Bucket
 
 STREAM = "nyc_taxi"
 SAMPLE = REPO / "samples" / STREAM / "taxi-data.csv.gz"

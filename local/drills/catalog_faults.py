@@ -6,9 +6,9 @@ import re
 
 from local.drills.drill import Drill, DrillContext, Failed, detected_by_health, failed_after
 from local.stack import lake
-from sluice.io.s3 import split
-from sluice.model.spec.maintenance import lake_tables
-from sluice.model.verification.storage import REWRITE_ID
+from sluice.clients.s3.requests import split
+from sluice.config.sections.maintenance import lake_tables
+from sluice.core.tables.storage import REWRITE_ID
 
 # A small file of each: compaction rewrites five or more.
 BATCHES = 5

@@ -28,7 +28,7 @@ from local.drills.runner import run_all
 from local.drills.stream import StreamUnderTest
 from local.progress import ProgressDisplay, new_console
 from local.stack.stack import Stack
-from sluice.model.spec import stream as streams
+from sluice.config import stream as streams
 
 STREAM = "nyc_taxi"
 HOME = REPO / "build" / "drill-stack"

@@ -25,8 +25,8 @@ from local.drills.drill import (
 from local.drills.stream import StreamUnderTest
 from local.runtime.processes import stack_processes
 from local.stack import lake
-from sluice.model import exits
-from sluice.model.writers import epoch_of
+from sluice.core import exits
+from sluice.core.writers import epoch_of
 
 # Append and publish are some tenths of a second apart, so the moment may be missed.
 TRIES = 12

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from local.drills.stream import StreamUnderTest
 from local.drills.traffic import TrafficGenerator
 from local.stack.health import UNREACHABLE_ERRORS
-from sluice.model.health.status import NO_ACTION, RESTARTABLE, Health
+from sluice.supervision.rules.status import NO_ACTION, RESTARTABLE, Health
 
 T = TypeVar("T")
 POLL_SECONDS = 1.0

@@ -12,9 +12,9 @@ from local.base import REPO
 from local.drills.drill import Drill, DrillContext, Failed, moment
 from local.drills.stream import StreamUnderTest
 from local.stack import lake
-from sluice.clients.ledger import Ledger
-from sluice.model.spec.ledger import run_key
-from sluice.model.verification.sources import source_id
+from sluice.core.offsets.sources import source_id
+from sluice.ledger.documents import Ledger
+from sluice.ledger.keys import run_key
 
 SAMPLE = REPO / "samples" / "nyc_taxi" / "taxi-data.csv.gz"
 ROWS = 200

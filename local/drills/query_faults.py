@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 
 from local.drills.drill import Drill, DrillContext, Failed
 from local.drills.stream import StreamUnderTest
-from sluice.clients.lake import query_results
-from sluice.clients.lake.query_results import QueryPositions, Results
-from sluice.model.spec import stream as streams
+from sluice.clients.lake.results import recount as query_results
+from sluice.clients.lake.results.recount import QueryPositions, Results
+from sluice.config import stream as streams
 
 STREAM, QUERY = "isp_hits", "windows"
 AHEAD = timedelta(hours=20)

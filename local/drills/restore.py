@@ -11,7 +11,7 @@ from local.drills.service_faults import FILLER
 from local.drills.stream import StreamUnderTest
 from local.runtime.processes import describe, stack_processes
 from local.stack import health
-from sluice.io.retry import wait_for
+from sluice.clients.polling import wait_for
 
 _ORPHANS = ("airflow worker", "airflow scheduler", "airflow triggerer")
 SERVICES_SECONDS = 180.0

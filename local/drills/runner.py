@@ -17,8 +17,8 @@ from local.drills.traffic import TrafficGenerator, lost_and_duplicated, publishe
 from local.progress import ProgressDisplay
 from local.stack import lake
 from local.stack.health import UNREACHABLE_ERRORS
-from sluice.clients.errors import Missing
-from sluice.model.spec.ledger import RUNTIME
+from sluice.core.errors import Missing
+from sluice.ledger.keys import RUNTIME
 
 HEALTHY_SECONDS = 240.0
 

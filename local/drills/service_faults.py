@@ -22,7 +22,7 @@ from local.drills.drill import (
 from local.drills.proxy import FaultProxy, FaultRule
 from local.runtime import roles
 from local.services import minio
-from sluice.io.s3 import split
+from sluice.clients.s3.requests import split
 
 OUTAGE_SECONDS = 180.0
 AIRFLOW_KILLED = ("airflow-scheduler", "airflow-triggerer")

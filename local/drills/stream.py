@@ -12,15 +12,15 @@ from pyiceberg.table import Table
 
 from local.stack.airflow_api import Airflow
 from local.stack.stack import Stack, wait_until
-from sluice.clients.errors import Missing
+from sluice.clients.kafka.consumers import topic_offsets
 from sluice.clients.lake.catalog import Commit, Lake, ancestors, commits, sluice_properties
-from sluice.clients.ledger import History
-from sluice.io.kafka import topic_offsets
-from sluice.model.health.sample import ProcessStatus
-from sluice.model.spec.stream import StreamSpec
-from sluice.model.writers import epoch_of
-from sluice.runtime.base import Runtime
-from sluice.runtime.opened import open_runtime
+from sluice.clients.processes.base import Runtime
+from sluice.clients.processes.opened import open_runtime
+from sluice.config.stream import StreamSpec
+from sluice.core.errors import Missing
+from sluice.core.process import ProcessStatus
+from sluice.core.writers import epoch_of
+from sluice.ledger.history import History
 
 PUBLISH_SECONDS = 180.0
 

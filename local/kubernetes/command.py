@@ -13,7 +13,7 @@ import yaml
 from local.kubernetes.passwords import NAMESPACE
 from local.kubernetes.users import Resource, kafka_users
 from local.services import streams
-from sluice.model.spec import stream
+from sluice.config import stream
 
 CLUSTER = "kafka"
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from local.runtime.roles import KAFKA_PASSWORDS, Rule, kafka_rules, kafka_user
-from sluice.model import strimzi
-from sluice.model.spec.platform import ROLES
+from sluice.clients.kafka import strimzi
+from sluice.config.platform import ROLES
 
 KIND = "KafkaUser"
 # Resource types by Strimzi's names. The cluster has no name of its own there.

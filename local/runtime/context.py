@@ -12,8 +12,9 @@ from local.runtime.home import StackDir
 from local.runtime.ports import HOST, Network
 from local.runtime.processes import LABEL
 from local.setup.cache import pyspark
-from sluice.model.environment import machine_environment
-from sluice.model.spec import overrides, stream
+from sluice.config import stream
+from sluice.config.sections import overrides
+from sluice.core.environment import machine_environment
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from local.base import UsageError, fail, locked
-from sluice.model.spec.platform import ROLES
+from sluice.config.platform import ROLES
 
 _PASSWORDS = (
     *("postgres_admin", "postgres_airflow", "supervisor", "minio_root", "kafka_broker", "kafka_admin"),

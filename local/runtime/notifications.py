@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from local.runtime.context import Context
-from sluice.model.spec import notifications, stream
+from sluice.config import stream
+from sluice.config.sections import notifications
 
 NOBODY = "# No person is told: SLUICE_NOTIFICATIONS is not set (docs/operating.md, Notifications).\n"
 

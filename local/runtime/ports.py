@@ -12,7 +12,7 @@ from itertools import islice
 import psutil
 
 from local.base import UsageError
-from sluice.io.retry import wait_for
+from sluice.clients.polling import wait_for
 
 HOST = "127.0.0.1"
 DEFAULTS = {

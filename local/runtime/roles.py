@@ -11,10 +11,10 @@ from typing import Any
 from local.base import UsageError
 from local.runtime.home import StackDir, write_files
 from local.runtime.ports import Network
-from sluice.model.spec.config import dump
-from sluice.model.spec.platform import ROLES
-from sluice.model.spec.postgresql import DISABLE, is_loopback
-from sluice.model.spec.topic import PROGRESS_TOPIC
+from sluice.config.platform import ROLES
+from sluice.config.postgresql import DISABLE, is_loopback
+from sluice.config.reading.toml import dump
+from sluice.config.sections.topic import PROGRESS_TOPIC
 
 WAREHOUSE = "warehouse"
 SOURCE = "source"

@@ -16,9 +16,9 @@ from supervisor.xmlrpc import Faults
 from local.base import UsageError
 from local.runtime.home import StackDir, write_private
 from local.runtime.ports import HOST
-from sluice.io.retry import wait_for
-from sluice.model.spec import platform
-from sluice.runtime.supervisord import connect
+from sluice.clients.polling import wait_for
+from sluice.clients.processes.supervisord import connect
+from sluice.config import platform
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Program:
     options: Mapping[str, str] = field(default_factory=lambda: SERVICE_OPTIONS)
 
 
-# A component of a stream: stopped gracefully through its parent process (sluice.runtime.parent) and its
+# A component of a stream: stopped gracefully through its parent process (clients.processes.parent) and its
 # Python, since a JVM that gets the signal too would die during the query's shutdown.
 STREAM_OPTIONS = {
     # The parent process restarts the component. A parent process that was killed, and its component with it,

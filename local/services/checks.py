@@ -24,7 +24,7 @@ def program(context: Context) -> Program:
         "--file",
         str(context.home.data / "checks.json"),
     ]
-    command = with_parent(context.python, "-m", "sluice.runtime.checks", *options)
+    command = with_parent(context.python, "-m", "sluice.supervision.checks.server", *options)
     python = {"PYTHONPATH": f"{REPO / 'plugins'}:{REPO}", "PYTHONUNBUFFERED": "1"}
     return Program(NAME, command, {**context.job_environment(), **python}, priority=40, directory=REPO)
 

@@ -22,7 +22,7 @@ from local.runtime.context import Context, with_parent
 from local.runtime.home import write_files
 from local.runtime.roles import kafka_rules, kafka_user
 from local.runtime.supervisord import Program
-from sluice.model.spec.platform import ROLES, Kafka
+from sluice.config.platform import ROLES, Kafka
 
 BROKER, ADMIN = "sluice-broker", "sluice-admin"
 

@@ -21,7 +21,7 @@ from local.runtime.context import Context
 from local.runtime.home import StackDir
 from local.runtime.supervisord import SERVICE_OPTIONS, Program
 from local.setup.cache import Artifact, discard, fingerprint, locked
-from sluice.model.spec.platform import ROLES
+from sluice.config.platform import ROLES
 
 # PostgreSQL refuses to run as root. Its user cannot read below root's home directory, but here.
 ROOT_BASE = Path("/var/lib/sluice")

@@ -13,7 +13,7 @@ from local.replay.server import PATH
 from local.runtime.context import Context, with_parent
 from local.runtime.ports import HOST
 from local.runtime.supervisord import Program
-from sluice.model.spec.stream import StreamSpec
+from sluice.config.stream import StreamSpec
 
 NAME = "replay"
 # The feeds that producers read: those of `stream.toml`, or this server.

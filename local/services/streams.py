@@ -10,7 +10,7 @@ from local.runtime.context import Context, with_parent
 from local.runtime.home import write_files
 from local.runtime.supervisord import STREAM_OPTIONS, Program
 from local.setup.cache import ARCHIVE, spark_class_path
-from sluice.model.spec import stream
+from sluice.config import stream
 
 _LOG4J = """\
 status = warn
@@ -111,7 +111,7 @@ def restarted(python: Path, *command: str | os.PathLike[str]) -> list[str]:
     """The command under a parent process that restarts it, and whose death kills it."""
     # KILL: a hung component would survive TERM, and run beside its successor.
     component = with_parent(*command, signal="KILL")
-    return with_parent(python, "-S", "-m", "sluice.runtime.parent", *component)
+    return with_parent(python, "-S", "-m", "sluice.clients.processes.parent", *component)
 
 
 def programs(context: Context) -> list[Program]:

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import httpx
 
 from local.base import UnhealthyService, UsageError
-from sluice.io.retry import wait_for
+from sluice.clients.polling import wait_for
 
 DONE = frozenset({"success", "failed"})
 # Of a GET or a login: a busy machine may not answer within the timeout.

@@ -22,7 +22,7 @@ from local.runtime.context import Context
 from local.runtime.supervisord import Supervisor
 from local.services import airflow, checks, kafka, minio, postgres, replay
 from local.stack.airflow_api import AirflowError
-from sluice.clients.errors import ClientError
+from sluice.core.errors import ClientError
 
 UNREACHABLE = (httpx.HTTPError, psycopg2.OperationalError, KafkaException)
 # Errors of the systems of an unhealthy stack: callers retry until a deadline.

@@ -15,12 +15,12 @@ from sqlalchemy.orm import Session
 
 from local.base import UsageError
 from local.stack.systems import Systems
+from sluice.clients.kafka.consumers import topic_offsets
 from sluice.clients.lake import files
 from sluice.clients.lake.arrow_sql import ArrowSql, open_sql
 from sluice.clients.lake.catalog import Lake, position
-from sluice.io.kafka import topic_offsets
-from sluice.model.spec.platform import CATALOG
-from sluice.model.spec.stream import StreamSpec
+from sluice.config.platform import CATALOG
+from sluice.config.stream import StreamSpec
 
 Offsets = dict[int, tuple[int, int]]
 OFFSETS = ("_kafka_partition", "_kafka_offset")

@@ -14,9 +14,9 @@ from local.runtime.home import StackDir
 from local.services import airflow, kafka, minio, postgres, replay, streams
 from local.stack.airflow_api import Airflow
 from sluice.clients.lake.catalog import Lake
-from sluice.io.s3 import connect
-from sluice.model.spec import platform, stream
-from sluice.model.spec.platform import ROLES
+from sluice.clients.s3.requests import connect
+from sluice.config import platform, stream
+from sluice.config.platform import ROLES
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

@@ -14,16 +14,16 @@ from local.base import UsageError, one_line
 from local.stack.airflow_api import AirflowError
 from local.stack.health import UNREACHABLE_ERRORS
 from local.stack.stack import Stack
-from sluice.clients.kafka_admin import KafkaAdmin
-from sluice.clients.known_tables import KnownTables
+from sluice.clients.kafka.admin import KafkaAdmin
 from sluice.clients.lake.catalog import Commit, recent_batches
-from sluice.clients.ledger import History
-from sluice.model.health.sample import Sample
-from sluice.model.spec.config import ConfigError
-from sluice.model.spec.ledger import EVENTS, history_name
-from sluice.model.spec.stream import CONSUMER, Component, StreamSpec
-from sluice.runtime.observer import Observer
-from sluice.runtime.opened import open_runtime
+from sluice.clients.processes.opened import open_runtime
+from sluice.config.reading.toml import ConfigError
+from sluice.config.stream import CONSUMER, Component, StreamSpec
+from sluice.ledger.history import History
+from sluice.ledger.keys import EVENTS, history_name
+from sluice.ledger.known_tables import KnownTables
+from sluice.supervision.observer import Observer
+from sluice.supervision.rules.sample import Sample
 
 
 class Unavailable(str):

@@ -9,11 +9,11 @@ from typing import Any
 
 from local.status.observe import Observation, SupervisionStatus, Unavailable, rate
 from sluice.clients.lake.catalog import Commit
-from sluice.model.health.sample import Sample
-from sluice.model.health.status import NEEDS_DECISION, RESTARTABLE, WELL, no_action
-from sluice.model.messages import summarize
-from sluice.model.spec.ledger import event_details
-from sluice.model.spec.stream import CONSUMER, Component, StreamSpec
+from sluice.config.stream import CONSUMER, Component, StreamSpec
+from sluice.core.messages import summarize
+from sluice.ledger.keys import event_details
+from sluice.supervision.rules.sample import Sample
+from sluice.supervision.rules.status import NEEDS_DECISION, RESTARTABLE, WELL, no_action
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ from local.stack import health
 from local.stack.stack import Stack
 from local.status.observe import observe
 from local.status.rows import HEADERS, StreamRow, component_row
-from sluice.model.spec import notifications
-from sluice.model.spec import stream as streams
-from sluice.model.spec.platform import DIRECTORY_VARIABLE
+from sluice.config import stream as streams
+from sluice.config.platform import DIRECTORY_VARIABLE
+from sluice.config.sections import notifications
 
 
 def main(stack: Stack, services_only: bool = False) -> int:

@@ -13,7 +13,7 @@ from datetime import timedelta
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from sluice.model.spec.generator import Generated
+from sluice.config.sections.generator import Generated
 from spark_jobs.common.spark.columns import computed
 
 # A duplicate comes at most this number of rows after its original.

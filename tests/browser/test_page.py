@@ -11,9 +11,9 @@ import pytest
 from fastapi import HTTPException
 from playwright.sync_api import Page, ViewportSize, expect
 
-from sluice.clients.errors import Missing, Unreachable
-from sluice.clients.lake.results_table import Results
-from sluice.ui.app import REFRESH_SECONDS, may_read
+from sluice.clients.lake.results.table import Results
+from sluice.core.errors import Missing, Unreachable
+from sluice.web.app import REFRESH_SECONDS, may_read
 from tests.support import browser as browsers
 from tests.support import pages
 from tests.support.browser import OpenPage, Scheme, Watch

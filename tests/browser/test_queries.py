@@ -9,9 +9,9 @@ import time
 import pytest
 from playwright.sync_api import Locator, Page, ViewportSize, expect
 
-from sluice.clients.errors import Unreachable
-from sluice.model.queries.progress import ProgressSnapshot
-from sluice.ui.app import REFRESH_SECONDS
+from sluice.clients.kafka.query_progress import ProgressSnapshot
+from sluice.core.errors import Unreachable
+from sluice.web.app import REFRESH_SECONDS
 from tests.support import browser as browsers
 from tests.support import pages
 from tests.support.browser import Scheme, Watch

@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import Page, expect
 
-from sluice.model.health.status import Health, HealthReport
-from sluice.model.spec.stream import Declared
-from sluice.ui.airflow_db import OpenDecision
-from sluice.ui.app import REFRESH_SECONDS
+from sluice.config.stream import Declared
+from sluice.supervision.rules.status import Health, HealthReport
+from sluice.web.airflow_db import OpenDecision
+from sluice.web.app import REFRESH_SECONDS
 from tests.support import browser as browsers
 from tests.support import observed, pages
 from tests.support.airflow_server import Airflow

@@ -64,7 +64,7 @@ def topic(platform: Project) -> str:
 
 TOPIC = """
 from confluent_kafka.admin import AdminClient, ConfigResource
-from sluice.model.spec import platform
+from sluice.config import platform
 kafka = platform.load("airflow").kafka.librdkafka()
 admin, name = AdminClient(kafka), "nyc-avro-topic"
 partitions = admin.list_topics(name, timeout=30).topics[name].partitions

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pytest_socket import disable_socket, enable_socket
 
-from sluice.model.spec import folders
+from sluice.config import folders
 from tests.support import declarations
 from tests.support.declarations import DagFile
 

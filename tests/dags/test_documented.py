@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from sluice.model.spec import stream
-from sluice.model.spec.schema import has_closed_dates
-from sluice.model.spec.stream import SourceType
+from sluice.config import stream
+from sluice.config.schema import has_closed_dates
+from sluice.config.stream import SourceType
 from tests.unit.docs.test_docs import DAGS, OPERATING, names, section, table
 
 KINDS = {SourceType.CSV: "CSV", SourceType.FEED: "feed", SourceType.GENERATOR: "generated"}

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from sluice.model.spec import overrides, stream
+from sluice.config import stream
+from sluice.config.sections import overrides
 from tests.support import rides
 from tests.support.declarations import (
     CONFIGURATION,

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from sluice.model.spec import overrides, stream
+from sluice.config import stream
+from sluice.config.sections import overrides
 from tests.dags.conftest import DAGS
 from tests.support.declarations import (
     CONFIGURATION,
@@ -243,7 +244,7 @@ def test_a_stream_whose_dags_cannot_be_built_is_red_too(
     streams: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The last of its DAGs: none of the others is left half built."""
-    from sluice.operators import docs
+    from sluice.airflow.dags import docs
 
     build = docs.reconciliation
 
@@ -281,8 +282,8 @@ def test_an_invalid_declaration_of_a_new_stream_runs_without_being_unpaused(
 
 
 def test_the_configuration_runs_by_itself_and_is_told_to_every_rule(streams: Path, dag_file: DagFile) -> None:
-    from sluice.hooks.notifications import task_failed
-    from sluice.model.spec.notifications import INSTALLATION, Event, Rule
+    from sluice.airflow.notifications import task_failed
+    from sluice.config.sections.notifications import INSTALLATION, Event, Rule
 
     make(streams, "Wrong")
     dag = dag_file()[CONFIGURATION]

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG
 
-from sluice.model.health.status import Action
-from sluice.model.spec import stream
-from sluice.operators.base import BACKSTOP
-from sluice.operators.supervise import decision_dag_id
+from sluice.airflow.operators.base import BACKSTOP
+from sluice.airflow.operators.supervision.supervise import decision_dag_id
+from sluice.config import stream
+from sluice.supervision.rules.status import Action
 from tests.dags.conftest import DAGS, REPO, files
 
 PARSE_SECONDS = 2.0
@@ -117,7 +117,7 @@ def waits(task: Any) -> list[timedelta]:
 
 def defers(task: Any) -> bool:
     """Whether the code of its class, or of one of ours that it is made of, waits in the triggerer."""
-    ours = [kind for kind in type(task).__mro__ if kind.__module__.startswith("sluice.operators")]
+    ours = [kind for kind in type(task).__mro__ if kind.__module__.startswith("sluice.airflow.operators")]
     bases = ("StreamOperator", "ComponentOperator")
     source = "".join(inspect.getsource(kind) for kind in ours if kind.__name__ not in bases)
     calls = ("self.wait_for(", "self.defer(", "HITLOperator", "ApprovalOperator")
@@ -153,7 +153,7 @@ def test_the_waits_of_all_tasks_are_known(bag: Any) -> None:
 def test_no_task_sleeps_in_a_worker() -> None:
     """It waits in the triggerer, where thousands may. But for a pause between two reads of a sink, which are
     work, of which a return from the triggerer would take longer."""
-    folder = REPO / "plugins" / "sluice" / "operators"
+    folder = REPO / "plugins" / "sluice" / "airflow" / "operators"
     sleeping = {
         file.name
         for file in folder.rglob("*.py")
@@ -328,7 +328,7 @@ def test_a_supervision_that_does_not_end_is_noticed(bag: Any) -> None:
 
 
 def test_every_failure_over_a_stream_is_told(bag: Any) -> None:
-    from sluice.hooks.notifications import run_failed, run_succeeded, task_failed
+    from sluice.airflow.notifications import run_failed, run_succeeded, task_failed
 
     of_streams = {dag_id: dag for dag_id, dag in bag.dags.items() if not dag_id.startswith("drill_")}
     assert of_streams
@@ -481,7 +481,7 @@ def test_the_plugin_loader_leaves_the_package_alone() -> None:
 
 
 def test_dag_files_import_airflows_words_and_the_model_only() -> None:
-    allowed = ("airflow", "sluice.assets", "sluice.operators", "sluice.model")
+    allowed = ("airflow", "sluice.airflow", "sluice.config")
     for file in files():
         for node in ast.walk(ast.parse(file.read_text())):
             names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []

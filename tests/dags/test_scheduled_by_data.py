@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from sluice import assets
-from sluice.model.spec import stream
-from sluice.model.spec.config import ConfigError
+from sluice.airflow import assets
+from sluice.config import stream
+from sluice.config.reading.toml import ConfigError
 from tests.dags.conftest import REPO
 from tests.unit.docs.test_docs import DAGS, fenced, names, section, table
 
@@ -41,12 +41,12 @@ def test_the_example_is_scheduled_by_a_watched_asset(example: Any) -> None:
     (asset,) = scheduling(example["rides_dashboard"])
     assert asset.name == "nyc_taxi.published.300s"
     (watcher,) = asset.watchers
-    assert watcher.trigger["classpath"] == "sluice.triggers.asset_event.PublishedEventTrigger"
+    assert watcher.trigger["classpath"] == "sluice.airflow.triggers.asset_event.PublishedEventTrigger"
     assert {"stream", "every"} < set(watcher.trigger["kwargs"])
 
 
 def test_the_partitioned_example_takes_the_key_of_the_load(example: Any) -> None:
-    from sluice.operators.load.asset_event import partition_key
+    from sluice.airflow.operators.load.asset_event import partition_key
 
     report = example["hits_report"]
     (asset,) = scheduling(report)
@@ -99,7 +99,9 @@ def test_a_wrong_name_and_a_wrong_rate_are_refused() -> None:
 
 
 def test_a_dag_file_that_imports_it_imports_no_client() -> None:
-    code = "import sys, sluice.assets; sluice.assets.published('nyc_taxi'); print(*sys.modules)"
+    code = (
+        "import sys, sluice.airflow.assets; sluice.airflow.assets.published('nyc_taxi'); print(*sys.modules)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sluice.model.spec import stream
+from sluice.config import stream
 from tests.dags.conftest import DAGS
 from tests.support import rides
 

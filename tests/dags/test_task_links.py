@@ -18,7 +18,7 @@ def serialized(bag: Any) -> Any:
     from airflow import plugins_manager
     from airflow.serialization.serialized_objects import DagSerialization
 
-    from sluice.ui.links import LINKS
+    from sluice.web.links import LINKS
 
     patch = pytest.MonkeyPatch()
     # As from the plugin, which this process does not load.
@@ -76,7 +76,7 @@ def test_every_task_of_a_stream_has_links(bag: Any, serialized: Any) -> None:
 def test_the_links_name_steps_that_exist() -> None:
     from airflow.sdk import BaseOperator
 
-    from sluice.ui.links import LINKS
+    from sluice.web.links import LINKS
 
     for link in LINKS:
         for named in link.operators:

@@ -8,7 +8,7 @@ import pytest
 
 from local.drills.stream import StreamUnderTest
 from local.stack.stack import Stack
-from sluice.model.spec import stream as streams
+from sluice.config import stream as streams
 from tests.support import stacks
 from tests.support.jvm import QUICK
 

@@ -12,7 +12,7 @@ import pytest
 
 from local.drills.consumer_faults import resume_all
 from local.stack.stack import Stack
-from sluice.model.spec.stream import VARIABLE
+from sluice.config.stream import VARIABLE
 from tests.integration.rig import SPEC, Rig
 from tests.integration.streams import OVERRIDES
 from tests.support import stacks
@@ -24,7 +24,7 @@ DAGS = Path(__file__).resolve().parents[2] / "dags"
 FASTER = """
 from datetime import timedelta as _timedelta
 
-from sluice.operators import stream_dags as _frames
+from sluice.airflow.dags import stream_dags as _frames
 
 
 def _make_dag(*args, _original=_frames.make_dag, **options):

@@ -13,9 +13,9 @@ import psutil
 from local.drills.consumer_faults import component_processes, suspend_between_append_and_publish
 from local.runtime.processes import stack_processes
 from local.stack.stack import wait_until
-from sluice.model import exits
-from sluice.model.spec.ledger import run_key
-from sluice.model.spec.stream import ENTRY_POINT
+from sluice.config.stream import ENTRY_POINT
+from sluice.core import exits
+from sluice.ledger.keys import run_key
 from tests.integration.rig import SPEC, Rig
 
 PRODUCER_SECONDS = 180

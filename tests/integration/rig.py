@@ -17,13 +17,13 @@ from local.drills.stream import PUBLISH_SECONDS, StreamUnderTest
 from local.drills.traffic import Trips
 from local.stack import lake
 from local.stack.stack import Stack, wait_until
-from sluice.clients.errors import Missing
-from sluice.clients.kafka_admin import KafkaAdmin
-from sluice.clients.lake.batches import BatchLog
+from sluice.clients.kafka.admin import KafkaAdmin
 from sluice.clients.lake.catalog import position
-from sluice.hooks.trace import StreamTrace
-from sluice.io.s3 import split_prefix
-from sluice.model.verification.ranges import OffsetRanges
+from sluice.clients.s3.requests import split_prefix
+from sluice.core.errors import Missing
+from sluice.core.offsets.ranges import OffsetRanges
+from sluice.ledger.batches import BatchLog
+from sluice.trace.find import StreamTrace
 from tests.integration import streams
 from tests.support import airflow_calls
 

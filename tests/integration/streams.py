@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sluice.model.spec import overrides, stream
+from sluice.config import stream
+from sluice.config.sections import overrides
 
 OVERRIDES = Path(__file__).with_name("overrides.toml")
 # supervisord's states of a program that runs or will.

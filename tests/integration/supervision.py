@@ -11,11 +11,12 @@ from typing import Any
 from urllib.parse import quote
 
 from local.stack.stack import wait_until
-from sluice.model.health.sample import ProcessState, ProcessStatus, Sample
-from sluice.model.health.timeline import Timeline
-from sluice.model.spec.stream import CONSUMER
-from sluice.operators.supervise import decision_dag_id
-from sluice.triggers.health import observe_seconds
+from sluice.airflow.operators.supervision.supervise import decision_dag_id
+from sluice.airflow.triggers.health import observe_seconds
+from sluice.config.stream import CONSUMER
+from sluice.core.process import ProcessState, ProcessStatus
+from sluice.supervision.rules.sample import Sample
+from sluice.supervision.rules.timeline import Timeline
 from tests.integration.rig import SPEC, Rig
 from tests.support import airflow_calls
 

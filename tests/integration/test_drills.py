@@ -6,7 +6,7 @@ from local.drills.command import DRILLS
 from local.drills.drill import is_healthy
 from local.drills.runner import run
 from local.progress import ProgressDisplay
-from sluice.model.writers import epoch_of
+from sluice.core.writers import epoch_of
 from tests.integration.rig import Rig
 from tests.integration.supervision import open_transaction, supervise
 

@@ -11,7 +11,7 @@ import pytest
 from local.drills.consumer_faults import signal_all
 from local.runtime.processes import end_all
 from local.stack.stack import wait_until
-from sluice.model import exits
+from sluice.core import exits
 from tests.integration.faults import (
     PRODUCER_SECONDS,
     Producers,

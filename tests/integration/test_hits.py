@@ -16,7 +16,7 @@ from bench.queries_exact import LOAD, STREAM, Course
 from local.services import airflow as service
 from local.stack import lake
 from local.stack.stack import Stack, wait_until
-from sluice.model.spec import connection as database
+from sluice.config import connection as database
 from tests.integration import feeds, streams
 from tests.support import airflow_calls, browser
 from tests.support.scenario import step

@@ -9,8 +9,8 @@ import pytest
 from local import trace as commands
 from local.services import minio
 from local.stack.airflow_api import AirflowError
-from sluice.model.trace.rows import Absence
-from sluice.model.verification.ranges import OffsetRanges
+from sluice.core.offsets.ranges import OffsetRanges
+from sluice.trace.rows import Absence
 from tests.integration.rig import DAG, SPEC, Rig, Run
 from tests.support import airflow_calls
 

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from local.stack.stack import Stack
-from sluice.model.spec import stream
+from sluice.config import stream
 from tests.support import airflow_calls, rides
 
 LOAD = "rides_load"

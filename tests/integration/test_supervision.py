@@ -15,7 +15,7 @@ from supervisor.xmlrpc import Faults
 
 from local.drills.consumer_faults import component_processes, process_tree, signal_all
 from local.stack.stack import wait_until
-from sluice.triggers.health import SETTLE_SECONDS
+from sluice.airflow.triggers.health import SETTLE_SECONDS
 from tests.integration.rig import SPEC, Rig
 from tests.integration.supervision import (
     DECISION,

@@ -21,9 +21,9 @@ from local.services import airflow as service
 from local.services import replay
 from local.stack import lake as details
 from local.stack.stack import Stack, wait_until
-from sluice.clients.lake.results_table import ResultsReader
-from sluice.hooks import load_plan as plans
-from sluice.model.verification.ranges import OffsetRanges
+from sluice.clients.lake.results.table import ResultsReader
+from sluice.core.offsets.ranges import OffsetRanges
+from sluice.loads import plan as plans
 from tests.integration import feeds, streams
 from tests.support import airflow_calls, browser
 from tests.support.scenario import step

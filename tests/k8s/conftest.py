@@ -9,7 +9,7 @@ import pytest
 
 from local.base import REPO
 from local.stack.stack import wait_until
-from sluice.model import strimzi
+from sluice.clients.kafka import strimzi
 from tests.k8s import artifacts, spark_crds
 from tests.k8s.control_plane import ControlPlane
 from tests.k8s.kubelet import NODE, LogServer

@@ -13,8 +13,8 @@ from typing import Any, Self
 from kubernetes import client
 from urllib3.exceptions import HTTPError
 
-from sluice.model import exits
-from sluice.model.kubernetes.pods import CONTAINER
+from sluice.clients.kubernetes.pods import CONTAINER
+from sluice.core import exits
 from tests.k8s.background import Background
 
 NODE = "node-1"

@@ -10,13 +10,13 @@ from typing import Any
 import yaml
 
 from local.base import REPO
-from sluice.model import strimzi
-from sluice.model.kubernetes import pods as pods_model
-from sluice.model.kubernetes.jobs import component_job
-from sluice.model.kubernetes.pods import SPARK_JOB, PodJob, executor_template, pod_spec
-from sluice.model.spec import stream
-from sluice.model.spec.cluster import Cluster
-from sluice.model.spec.platform import Kubernetes
+from sluice.clients.kafka import strimzi
+from sluice.clients.kubernetes import pods as pods_model
+from sluice.clients.kubernetes.jobs import component_job
+from sluice.clients.kubernetes.pods import SPARK_JOB, PodJob, executor_template, pod_spec
+from sluice.config import stream
+from sluice.config.platform import Kubernetes
+from sluice.config.sections.cluster import Cluster
 from tests.k8s.control_plane import ControlPlane
 
 K8S = REPO / "k8s"

@@ -10,8 +10,8 @@ from typing import Any
 import yaml
 from kubernetes import client
 
-from sluice.model.kubernetes.spark_application import DRIVER_CONTAINER, GROUP, PLURAL, VERSION
-from sluice.runtime.spark_operator import SparkOperatorRuntime
+from sluice.clients.kubernetes.spark_application import DRIVER_CONTAINER, GROUP, PLURAL, VERSION
+from sluice.clients.processes.spark_operator import SparkOperatorRuntime
 from tests.k8s.control_plane import ControlPlane
 from tests.k8s.world import ACCOUNT, IMAGE, NAMESPACE, World
 from tests.k8s.world import JOB as NAME

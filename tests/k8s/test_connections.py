@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from sluice.clients.connections_secret import ConnectionsSecret
-from sluice.clients.errors import Refused, Unreachable
-from sluice.clients.kubernetes import KubernetesApi
-from sluice.hooks import connections
-from sluice.model.kubernetes.pods import CONNECTIONS_SECRET
-from sluice.model.spec import connection
-from sluice.model.spec.connection import Database
+from sluice.airflow import connections
+from sluice.clients.kubernetes.api import KubernetesApi
+from sluice.clients.kubernetes.connections_secret import ConnectionsSecret
+from sluice.clients.kubernetes.pods import CONNECTIONS_SECRET
+from sluice.config import connection
+from sluice.config.connection import Database
+from sluice.core.errors import Refused, Unreachable
 from tests.k8s.control_plane import ControlPlane
 from tests.k8s.world import NAMESPACE, World
 from tests.support.raising import raising

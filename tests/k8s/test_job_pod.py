@@ -12,9 +12,9 @@ import pytest
 from airflow.sdk.exceptions import AirflowException
 
 from local.stack.stack import wait_until
-from sluice.model.kubernetes.pods import STREAM_LABEL
-from sluice.model.spec.platform import Kubernetes
-from sluice.operators.spark_job import SparkJobOperator
+from sluice.airflow.operators.jobs.spark_job import SparkJobOperator
+from sluice.clients.kubernetes.pods import STREAM_LABEL
+from sluice.config.platform import Kubernetes
 from tests.k8s.kubelet import LogServer
 from tests.k8s.world import NAMESPACE, World
 from tests.support.raising import raising

@@ -12,8 +12,8 @@ from kubernetes import client
 
 from local.base import UnhealthyService
 from local.containers import strimzi
-from sluice.clients.errors import Refused
-from sluice.clients.kubernetes import KubernetesApi
+from sluice.clients.kubernetes.api import KubernetesApi
+from sluice.core.errors import Refused
 from tests.k8s.control_plane import ControlPlane
 from tests.k8s.manifests import K8S, NAMESPACE
 from tests.support.raising import raising

@@ -15,15 +15,15 @@ import pytest
 from kubernetes import client
 
 from local.services import kafka as brokers
-from sluice.clients.errors import Refused, Unreachable
-from sluice.clients.kafka_admin import KafkaAdmin
-from sluice.clients.kafka_topics import KafkaTopics
-from sluice.clients.kubernetes import FIELD_MANAGER
-from sluice.model import strimzi
-from sluice.model.error_codes import ErrorCode
-from sluice.model.spec.config import ConfigError
-from sluice.model.spec.platform import Kafka, Strimzi
-from sluice.model.spec.topic import Topic
+from sluice.clients.kafka import strimzi
+from sluice.clients.kafka.admin import KafkaAdmin
+from sluice.clients.kafka.strimzi_topics import KafkaTopics
+from sluice.clients.kubernetes.api import FIELD_MANAGER
+from sluice.config.platform import Kafka, Strimzi
+from sluice.config.reading.toml import ConfigError
+from sluice.config.sections.topic import Topic
+from sluice.core.error_codes import ErrorCode
+from sluice.core.errors import Refused, Unreachable
 from tests.k8s.control_plane import ControlPlane
 from tests.k8s.topic_operator import TopicOperator, not_ready
 from tests.k8s.world import NAMESPACE

@@ -14,8 +14,9 @@ import yaml
 
 from local.base import REPO
 from local.kubernetes import command
-from sluice.model.kubernetes.pods import CONNECTIONS_SECRET
-from sluice.model.spec import overrides, stream
+from sluice.clients.kubernetes.pods import CONNECTIONS_SECRET
+from sluice.config import stream
+from sluice.config.sections import overrides
 from tests.k8s import manifests
 from tests.k8s.control_plane import ControlPlane
 from tests.k8s.manifests import COMPONENT, K8S, OVERLAYS

@@ -12,13 +12,13 @@ import pytest
 from kubernetes import client, config
 
 from local.stack.stack import wait_until
-from sluice.clients.errors import Refused, Unreachable
-from sluice.model.health.sample import ProcessState
-from sluice.model.kubernetes.jobs import component_job
-from sluice.model.kubernetes.pods import STREAM_LABEL
-from sluice.model.spec import stream as streams
-from sluice.model.spec.platform import Kubernetes
-from sluice.runtime import kubernetes as runtimes
+from sluice.clients.kubernetes.jobs import component_job
+from sluice.clients.kubernetes.pods import STREAM_LABEL
+from sluice.clients.processes import kubernetes as runtimes
+from sluice.config import stream as streams
+from sluice.config.platform import Kubernetes
+from sluice.core.errors import Refused, Unreachable
+from sluice.core.process import ProcessState
 from tests.k8s.world import IMAGE, JOB, NAMESPACE, PROGRAM, World
 from tests.support.raising import raising
 
@@ -91,7 +91,7 @@ def test_of_starts_at_the_same_time_one_is_the_first(world: World, times: int) -
 def test_what_waits_long_for_its_restart_is_stopped_for_good(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sluice.model.kubernetes.jobs.LONG_DELAY", 1.0)
+    monkeypatch.setattr("sluice.clients.kubernetes.jobs.LONG_DELAY", 1.0)
     runtime = world.running()
     world.kubelet.end(world.pod(), 1)
     world.wait_for(runtime, ProcessState.EXITED)

@@ -11,11 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from local.stack.stack import wait_until
-from sluice.clients.errors import Missing, Refused, Unreachable
-from sluice.model.error_codes import ErrorCode
-from sluice.model.health.sample import ProcessState
-from sluice.model.spec.platform import Kubernetes
-from sluice.runtime.kubernetes import KubernetesRuntime
+from sluice.clients.processes.kubernetes import KubernetesRuntime
+from sluice.config.platform import Kubernetes
+from sluice.core.error_codes import ErrorCode
+from sluice.core.errors import Missing, Refused, Unreachable
+from sluice.core.process import ProcessState
 from tests.k8s.world import IMAGE, NAMESPACE, PROGRAM, World
 from tests.support.raising import raising
 

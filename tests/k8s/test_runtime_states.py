@@ -8,9 +8,9 @@ import time
 import pytest
 
 from local.stack.stack import wait_until
-from sluice.clients.errors import Unreachable
-from sluice.model.health.sample import Problem, ProcessState
-from sluice.runtime import kubernetes as runtimes
+from sluice.clients.processes import kubernetes as runtimes
+from sluice.core.errors import Unreachable
+from sluice.core.process import Problem, ProcessState
 from tests.k8s.kubelet import NODE, LogServer
 from tests.k8s.world import CONTROLLERS, JOB, NAMESPACE, PROGRAM, World
 from tests.support.raising import raising
@@ -137,7 +137,7 @@ def test_the_pod_of_a_lost_node_is_removed_by_force(
     world: World, known: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runtimes, "HARD_SECONDS", 8.0)
-    monkeypatch.setattr("sluice.model.kubernetes.observed_pod.LOST_SECONDS", 2.0)
+    monkeypatch.setattr("sluice.clients.kubernetes.observed_pod.LOST_SECONDS", 2.0)
     runtime = world.running()
     world.kubelet.answers = False
     state = ProcessState.STOPPING if "deleted" in known else ProcessState.RUNNING

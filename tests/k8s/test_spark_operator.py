@@ -17,22 +17,22 @@ from kubernetes import client
 
 from local.setup.bootstrap import java_home
 from local.stack.stack import wait_until
-from sluice.clients.errors import Refused, Unreachable
-from sluice.clients.kubernetes import FIELD_MANAGER
-from sluice.model import exits
-from sluice.model.error_codes import ErrorCode
-from sluice.model.health.sample import Problem, ProcessState
-from sluice.model.kubernetes.pods import SPARK_JOB, PodJob
-from sluice.model.kubernetes.spark_application import (
+from sluice.clients.kubernetes.api import FIELD_MANAGER
+from sluice.clients.kubernetes.pods import SPARK_JOB, PodJob
+from sluice.clients.kubernetes.spark_application import (
     DRIVER_CONTAINER,
     PLURAL,
     component_application,
     job_application,
 )
-from sluice.model.spec import stream as streams
-from sluice.model.spec.cluster import Cluster, container_mb
-from sluice.model.spec.platform import Kubernetes
-from sluice.runtime.spark_operator import SparkOperatorRuntime
+from sluice.clients.processes.spark_operator import SparkOperatorRuntime
+from sluice.config import stream as streams
+from sluice.config.platform import Kubernetes
+from sluice.config.sections.cluster import Cluster, container_mb
+from sluice.core import exits
+from sluice.core.error_codes import ErrorCode
+from sluice.core.errors import Refused, Unreachable
+from sluice.core.process import Problem, ProcessState
 from tests.k8s.control_plane import ControlPlane
 from tests.k8s.spark_operator import DRIVER, NAME, WHERE, Applications, now, submission
 from tests.k8s.world import IMAGE, NAMESPACE

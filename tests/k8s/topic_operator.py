@@ -8,10 +8,10 @@ from typing import Any
 from kubernetes import client
 from urllib3.exceptions import HTTPError
 
-from sluice.clients.kafka_admin import KafkaAdmin
-from sluice.model import strimzi
-from sluice.model.spec.platform import Kafka
-from sluice.model.spec.topic import BROKER_DEFAULT, Topic
+from sluice.clients.kafka import strimzi
+from sluice.clients.kafka.admin import KafkaAdmin
+from sluice.config.platform import Kafka
+from sluice.config.sections.topic import BROKER_DEFAULT, Topic
 from tests.k8s.background import Background
 
 READY = {"type": "Ready", "status": "True"}

@@ -9,9 +9,9 @@ from typing import Any
 from kubernetes import client
 
 from local.stack.stack import wait_until
-from sluice.model.health.sample import ProcessState
-from sluice.model.spec.platform import Kubernetes
-from sluice.runtime.kubernetes import KubernetesRuntime
+from sluice.clients.processes.kubernetes import KubernetesRuntime
+from sluice.config.platform import Kubernetes
+from sluice.core.process import ProcessState
 from tests.k8s.control_plane import ControlPlane
 from tests.k8s.kubelet import Kubelet
 

@@ -76,7 +76,7 @@ class TopicClient:
 
 
 def topic_offsets(kafka: Any, _: str) -> dict[int, tuple[int, int]]:
-    """In place of :func:`sluice.io.kafka.topic_offsets`."""
+    """In place of :func:`sluice.clients.kafka.consumers.topic_offsets`."""
     kafka.point("topic offsets")
     found: dict[int, tuple[int, int]] = kafka.topic.bounds()
     return found

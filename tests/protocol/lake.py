@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import pyarrow
 
-from sluice.model.trace.batches import Batch
-from sluice.model.verification.changes import Changes
-from sluice.model.verification.deduplication import LoadedRows
-from sluice.model.verification.offsets import FileStats
+from sluice.core.batches import Batch
+from sluice.core.changes.published import Changes
+from sluice.core.offsets.deduplication import LoadedRows
+from sluice.core.offsets.verify import FileStats
 from spark_jobs.common.lake.added_file import AddedFile
 from spark_jobs.common.lake.iceberg import MAIN, Refused, Snapshot
 from spark_jobs.common.lake.loaded_rows import BatchRows

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from sluice.model.spec import stream as streams
-from sluice.model.verification.quarantine import Rejections, held_in, rejected_by
-from sluice.model.verification.ranges import offsets_from_json
+from sluice.config import stream as streams
+from sluice.core.offsets.quarantine import Rejections, held_in, rejected_by
+from sluice.core.offsets.ranges import offsets_from_json
 from spark_jobs.common.lake.iceberg import MAIN
 from tests.protocol.catalog import Metadata, Record
 

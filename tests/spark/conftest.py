@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 from local.services.streams import archive_options
 from local.setup import cache
 from local.setup.bootstrap import java_home
-from sluice.model.spec import stream as streams
-from sluice.model.spec.query import Query
+from sluice.config import stream as streams
+from sluice.config.query import Query
 from spark_jobs.common.kafka.avro import Schemas
 from spark_jobs.common.spark.session import AVRO_SETTINGS, SETTINGS, catalog_options
 from tests.support.counting import Counting

@@ -61,7 +61,7 @@ TOO_MANY = bytes(4) + bytes(8) + bytes(5) + bytes(8 * 7) + bytes(2) + b"\x02" + 
 # As each job does. Without the limits the JVM ends, which no test of the shared session should risk.
 JOB = """
 import sys
-from sluice.model.spec import platform, stream
+from sluice.config import platform, stream
 from spark_jobs.common.kafka.avro import Schemas, decoded
 from spark_jobs.common.spark import session
 

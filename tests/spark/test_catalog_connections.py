@@ -16,13 +16,13 @@ import pytest
 import sqlalchemy as sa
 from pyspark.sql import SparkSession
 
-import sluice.io.postgresql  # noqa: F401 - registers the plugin of the sink's engine
+import sluice.clients.databases.postgresql  # noqa: F401 - registers the plugin of the sink's engine
 from local.services.postgres import RESULTS
-from sluice.clients.errors import Unreachable
 from sluice.clients.lake.catalog import Lake
-from sluice.model.spec import connection, platform
-from sluice.model.spec.connection import POSTGRESQL, Database
-from sluice.model.spec.platform import CATALOG, Platform
+from sluice.config import connection, platform
+from sluice.config.connection import POSTGRESQL, Database
+from sluice.config.platform import CATALOG, Platform
+from sluice.core.errors import Unreachable
 from spark_jobs.common.feed import lock as locks
 from spark_jobs.common.feed.lock import Lock, Lost
 from spark_jobs.common.feed.position import SavedPosition

@@ -17,19 +17,19 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sluice.clients.lake import change_files, recovered, table_diff
-from sluice.clients.lake.batches import BatchLog
 from sluice.clients.lake.catalog import Lake
-from sluice.clients.ledger import Ledger
-from sluice.hooks.foreign_files import ForeignFiles
-from sluice.io.s3 import connect, read_json
-from sluice.model.spec.platform import CATALOG
-from sluice.model.verification.change_plan import Action, ChangePlan, ChangeResult, RemovedRecord
-from sluice.model.verification.quarantine import WITHHELD_REASON
-from sluice.model.verification.ranges import OffsetRanges
-from sluice.model.verification.rejection import Share
-from sluice.model.verification.rewrites import Rewrites
-from sluice.model.verification.sources import WITHHELD_MARK
-from sluice.model.verification.verified_table import Verified
+from sluice.clients.s3.requests import connect, read_json
+from sluice.config.platform import CATALOG
+from sluice.core.changes.plan import Action, ChangePlan, ChangeResult, RemovedRecord
+from sluice.core.offsets.quarantine import WITHHELD_REASON
+from sluice.core.offsets.ranges import OffsetRanges
+from sluice.core.offsets.rejection import Share
+from sluice.core.offsets.sources import WITHHELD_MARK
+from sluice.core.tables.rewrites import Rewrites
+from sluice.ledger.batches import BatchLog
+from sluice.ledger.documents import Ledger
+from sluice.maintenance.reconciliation.foreign_files import ForeignFiles
+from sluice.maintenance.reconciliation.verified_table import Verified
 from spark_jobs.common.consumer import batch_rows, writer
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.lake import quarantine, writer_lease

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from sluice.model.spec.platform import CATALOG
-from sluice.model.spec.query import Query, Sink, TimeWindow
-from sluice.model.verification.changes import CHANGE
-from sluice.model.verification.ranges import OffsetRanges
+from sluice.config.platform import CATALOG
+from sluice.config.query import Query, Sink, TimeWindow
+from sluice.core.changes.published import CHANGE
+from sluice.core.offsets.ranges import OffsetRanges
 from spark_jobs.common.consumer.state import changes_until
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.lake.read_offsets import OffsetReader

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import re
 
-from sluice.io.s3 import split
+from sluice.clients.s3.requests import split
 from spark_jobs.common.lake.clock import ClockSetBack
 from tests.support.lakehouse import Stream
 from tests.support.raising import raising

@@ -28,10 +28,10 @@ from local.services.minio import ROOT_USER
 from local.stack.stack import wait_until
 from sluice.clients.lake import compaction
 from sluice.clients.lake.catalog import Head, Lake
-from sluice.model.spec.platform import CATALOG
-from sluice.model.spec.stream import ENTRY_POINT
-from sluice.model.verification.rewrites import Rewrites
-from sluice.model.verification.storage import REWRITE_ID
+from sluice.config.platform import CATALOG
+from sluice.config.stream import ENTRY_POINT
+from sluice.core.tables.rewrites import Rewrites
+from sluice.core.tables.storage import REWRITE_ID
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.lake import clock, tables
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Snapshot

@@ -16,13 +16,13 @@ from pyspark.sql import functions as F
 
 from sluice.clients.lake import compaction
 from sluice.clients.lake.catalog import Lake
-from sluice.model.spec.platform import CATALOG
-from sluice.model.verification.quarantine import Rejections
-from sluice.model.verification.ranges import OffsetRanges
-from sluice.model.verification.storage import KEEP_REWRITES, REWRITE_ID
-from sluice.operators.load import checks
-from sluice.operators.load.checks import LoadFiles
-from sluice.operators.load.inventory import written_since
+from sluice.config.platform import CATALOG
+from sluice.core.offsets.quarantine import Rejections
+from sluice.core.offsets.ranges import OffsetRanges
+from sluice.core.tables.storage import KEEP_REWRITES, REWRITE_ID
+from sluice.loads import checks
+from sluice.loads.checks import LoadFiles
+from sluice.loads.inventory import written_since
 from spark_jobs.common.lake import source_quarantine
 from spark_jobs.common.lake.iceberg import HOUR_MS, MAIN, IcebergTable
 from spark_jobs.common.lake.quarantine import BatchQuarantine

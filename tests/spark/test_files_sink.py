@@ -16,9 +16,9 @@ from pyarrow import dataset, fs
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.model.spec import query
-from sluice.model.spec.platform import S3
-from sluice.model.spec.query import Query
+from sluice.config import query
+from sluice.config.platform import S3
+from sluice.config.query import Query
 from spark_jobs.common.sinks.base import SinkWriteFailed, Target
 from spark_jobs.common.sinks.files import FilesSink
 from spark_jobs.common.sinks.parquet_folders import MarkerStore

@@ -11,9 +11,9 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.model.spec import stream
-from sluice.model.spec.generator import Generated, parse
-from sluice.model.spec.schema import parse_ddl
+from sluice.config import stream
+from sluice.config.schema import parse_ddl
+from sluice.config.sections.generator import Generated, parse
 from spark_jobs.common.lake.tables import declared
 from spark_jobs.isp_hits.generator import CORRUPTIONS, NEAR
 from spark_jobs.isp_hits.generator import hits as values

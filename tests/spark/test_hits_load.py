@@ -17,18 +17,18 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from local.services import streams as stream_programs
-from sluice.clients.kafka_admin import KafkaAdmin
-from sluice.clients.ledger import Ledger
-from sluice.hooks import load_plan as plans
-from sluice.model.spec import generator
-from sluice.model.spec.config import ConfigError
-from sluice.model.spec.generator import Generated, sequences
-from sluice.model.spec.ledger import run_key
-from sluice.model.spec.platform import CATALOG
-from sluice.model.spec.sending_rules import SendingRules
-from sluice.model.spec.stream import ENTRY_POINT
-from sluice.model.spec.topic import MAX_MESSAGE_BYTES
-from sluice.operators import forms
+from sluice.airflow.dags import forms
+from sluice.clients.kafka.admin import KafkaAdmin
+from sluice.config.platform import CATALOG
+from sluice.config.reading.toml import ConfigError
+from sluice.config.sections import generator
+from sluice.config.sections.generator import Generated, sequences
+from sluice.config.sections.topic import MAX_MESSAGE_BYTES
+from sluice.config.sending_rules import SendingRules
+from sluice.config.stream import ENTRY_POINT
+from sluice.ledger.documents import Ledger
+from sluice.ledger.keys import run_key
+from sluice.loads import plan as plans
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.lake import tables
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable

@@ -13,11 +13,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.clients.lake import query_results as lake_queries
-from sluice.clients.lake import results_table
 from sluice.clients.lake.catalog import Lake
-from sluice.model.spec.platform import CATALOG
-from sluice.model.spec.query import Query, Sink, TimeWindow
+from sluice.clients.lake.results import recount as lake_queries
+from sluice.clients.lake.results import table as results_table
+from sluice.config.platform import CATALOG
+from sluice.config.query import Query, Sink, TimeWindow
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.sinks.base import SinkWriteFailed, Target
 from spark_jobs.common.sinks.iceberg import IcebergSink

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.model.verification.deduplication import LoadedRows, Run, possible_duplicates
-from sluice.model.verification.ranges import OffsetRanges
+from sluice.core.offsets.deduplication import LoadedRows, Run, possible_duplicates
+from sluice.core.offsets.ranges import OffsetRanges
 from spark_jobs.common.kafka import keys as identity
 from spark_jobs.common.lake import deduplicate
 

@@ -22,10 +22,10 @@ from airflow.sdk import Connection
 from pyspark.sql import DataFrame, SparkSession
 
 from local.services import airflow
-from sluice.clients import database as databases
-from sluice.clients.errors import Missing, Refused, Unreachable
-from sluice.model.spec.connection import Database, from_connection
-from sluice.model.spec.query import Query, Sink, TimeWindow
+from sluice.clients.databases import results as databases
+from sluice.config.connection import Database, from_connection
+from sluice.config.query import Query, Sink, TimeWindow
+from sluice.core.errors import Missing, Refused, Unreachable
 from spark_jobs.common.sinks import fence, jdbc
 from spark_jobs.common.sinks.base import SinkWriteFailed, Target
 from spark_jobs.common.sinks.jdbc import CHUNK_ROWS, JdbcSink

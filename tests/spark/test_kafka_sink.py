@@ -27,16 +27,16 @@ from pyspark.sql import DataFrame, SparkSession
 
 from local.services import kafka as broker
 from local.stack.stack import wait_until
-from sluice.clients import kafka_reader
-from sluice.clients.errors import Missing, Refused, Unreachable
-from sluice.clients.kafka_admin import KafkaAdmin
-from sluice.clients.kafka_reader import Result
-from sluice.model.queries import state
-from sluice.model.queries.state import CommittedBatch
-from sluice.model.spec import query
-from sluice.model.spec.platform import Kafka
-from sluice.model.spec.query import Query, TimeWindow, key_text
-from sluice.model.spec.topic import Topic
+from sluice.clients import query_state as state
+from sluice.clients.kafka import reader as kafka_reader
+from sluice.clients.kafka.admin import KafkaAdmin
+from sluice.clients.kafka.reader import Result
+from sluice.clients.query_state import CommittedBatch
+from sluice.config import query
+from sluice.config.platform import Kafka
+from sluice.config.query import Query, TimeWindow, key_text
+from sluice.config.sections.topic import Topic
+from sluice.core.errors import Missing, Refused, Unreachable
 from spark_jobs.common.sinks import transactions
 from spark_jobs.common.sinks.base import SinkWriteFailed, Target
 from spark_jobs.common.sinks.kafka import KafkaSink
@@ -256,8 +256,8 @@ def test_a_zombie_that_stands_still_in_its_transaction_is_ended(place: StreamPos
 
 DIES = """
 import sys, threading, time
-from sluice.model.spec import platform
-from sluice.model.spec.query import Query, Sink
+from sluice.config import platform
+from sluice.config.query import Query, Sink
 from spark_jobs.common.sinks.base import Target
 from spark_jobs.common.sinks.transactions import Transactions
 topic, when = sys.argv[1:]
@@ -469,7 +469,7 @@ def test_duplicates_disorder_and_compaction_change_no_count(granted: Services) -
 
 
 def test_what_is_no_result_is_named_by_its_place(place: StreamPosition) -> None:
-    """What else is none: tests/unit/clients/test_newest_results.py."""
+    """What else is none: tests/unit/clients/kafka/test_newest_results.py."""
     producer = Producer({**place.services.kafka, "log_level": 0})
     producer.produce(place.topic, b'{"zipcode":"a","hits":1,"version":0}', b"a", 1)
     producer.produce(place.topic, b"no json", b"a", 1)

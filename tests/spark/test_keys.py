@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from sluice.model.spec import query
+from sluice.config import query
 from spark_jobs.common.kafka.keys import key_part, key_text
 
 COLUMNS = pa.schema(

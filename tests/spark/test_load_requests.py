@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from sluice.clients.ledger import Ledger
-from sluice.clients.objects import CHUNK_BYTES, Bucket
-from sluice.hooks import load_plan as plans
-from sluice.io.s3 import at_once, connect
-from sluice.model.spec.platform import S3_REQUESTS
+from sluice.clients.s3.objects import CHUNK_BYTES, Bucket
+from sluice.clients.s3.requests import at_once, connect
+from sluice.config.platform import S3_REQUESTS
+from sluice.ledger.documents import Ledger
+from sluice.loads import plan as plans
 from tests.support.services import Services
 
 if TYPE_CHECKING:
-    from sluice.clients.kafka_admin import KafkaAdmin
+    from sluice.clients.kafka.admin import KafkaAdmin
 
 OBJECTS = 40
 PREFIX = "load_requests/"

@@ -17,10 +17,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, LongType, MapType, StringType, StructField, StructType
 
 from sluice.clients.lake.catalog import Lake
-from sluice.model.spec import names
-from sluice.model.spec.platform import CATALOG
-from sluice.model.verification.change_plan import Action, ChangePlan
-from sluice.model.verification.ranges import OffsetRanges
+from sluice.config.platform import CATALOG
+from sluice.config.reading import names
+from sluice.core.changes.plan import Action, ChangePlan
+from sluice.core.offsets.ranges import OffsetRanges
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.lake import tables
 from spark_jobs.common.maintenance.change import Change

@@ -11,16 +11,16 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from local.services import streams as stream_programs
-from sluice.clients.kafka_admin import KafkaAdmin
-from sluice.clients.ledger import Ledger
-from sluice.clients.objects import Bucket
-from sluice.hooks import load_plan as plans
-from sluice.model.spec import stream as streams
-from sluice.model.spec.ledger import run_key
-from sluice.model.spec.platform import CATALOG
-from sluice.model.spec.sending_rules import SendingRules
-from sluice.model.spec.topic import MAX_MESSAGE_BYTES
-from sluice.operators import forms
+from sluice.airflow.dags import forms
+from sluice.clients.kafka.admin import KafkaAdmin
+from sluice.clients.s3.objects import Bucket
+from sluice.config import stream as streams
+from sluice.config.platform import CATALOG
+from sluice.config.sections.topic import MAX_MESSAGE_BYTES
+from sluice.config.sending_rules import SendingRules
+from sluice.ledger.documents import Ledger
+from sluice.ledger.keys import run_key
+from sluice.loads import plan as plans
 from spark_jobs.common.spark.session import catalog_options
 from tests.support.services import Services
 

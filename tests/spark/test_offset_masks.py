@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from sluice.model.verification.ranges import OffsetRanges
+from sluice.core.offsets.ranges import OffsetRanges
 from spark_jobs.common.spark.columns import is_at, offset_masks
 
 FAR = 2**40

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from sluice.model.spec.query import Query, Sink, TimeWindow
+from sluice.config.query import Query, Sink, TimeWindow
 from spark_jobs.common.queries.preview import ROWS, ConsoleSink, MemorySink
 
 CONSOLE, MEMORY = Sink("console"), Sink("memory")

@@ -19,11 +19,10 @@ from pyspark.sql.streaming import StreamingQuery
 
 from local.services import kafka, streams
 from local.stack.stack import wait_until
-from sluice.clients import progress
-from sluice.clients.errors import Missing, Refused, Unreachable
-from sluice.clients.kafka_admin import KafkaAdmin
-from sluice.clients.progress import ProgressReader
-from sluice.model.queries.progress import (
+from sluice.clients.kafka import progress
+from sluice.clients.kafka.admin import KafkaAdmin
+from sluice.clients.kafka.progress import ProgressReader
+from sluice.clients.kafka.query_progress import (
     ActivityEvent,
     ActivityKind,
     Entry,
@@ -34,7 +33,8 @@ from sluice.model.queries.progress import (
     record_key,
     to_json,
 )
-from sluice.model.spec.topic import PROGRESS_TOPIC
+from sluice.config.sections.topic import PROGRESS_TOPIC
+from sluice.core.errors import Missing, Refused, Unreachable
 from spark_jobs.common.spark import progress_listener as module
 from spark_jobs.common.spark.progress_listener import SETTINGS, ProgressProducer
 from tests.support.raising import raising

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from sluice.clients.lake import compaction
 from sluice.clients.lake.catalog import Lake
-from sluice.model.verification.quarantine import Rejections
+from sluice.core.offsets.quarantine import Rejections
 from spark_jobs.common.consumer.writer import StreamWriter, VerificationFailed
 from spark_jobs.common.kafka import offsets
 from spark_jobs.common.lake import clock, source_quarantine

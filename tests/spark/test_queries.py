@@ -10,11 +10,11 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import SparkSession
 
-from sluice.model.queries.progress import Totals, parse
-from sluice.model.spec import stream
-from sluice.model.spec.config import ConfigError
-from sluice.model.spec.platform import CATALOG
-from sluice.model.spec.query import Query, Sink, TimeWindow
+from sluice.clients.kafka.query_progress import Totals, parse
+from sluice.config import stream
+from sluice.config.platform import CATALOG
+from sluice.config.query import Query, Sink, TimeWindow
+from sluice.config.reading.toml import ConfigError
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.queries.run import check_no_debug_sinks
 from spark_jobs.common.spark.checkpoint import CheckpointCorrupted

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.model.spec.query import Query, Sink, TimeWindow
+from sluice.config.query import Query, Sink, TimeWindow
 from spark_jobs.common.queries.aggregate import early, late, results
 
 SINKS = [Sink("console")]

@@ -9,11 +9,11 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
-from sluice.io.kafka import topic_offsets
-from sluice.model.error_codes import ErrorCode, code_of
-from sluice.model.spec.platform import Kafka
-from sluice.model.verification.ranges import IntervalSet
-from sluice.model.verification.topic_ranges import TopicRanges
+from sluice.clients.kafka.consumers import topic_offsets
+from sluice.config.platform import Kafka
+from sluice.core.error_codes import ErrorCode, code_of
+from sluice.core.offsets.ranges import IntervalSet
+from sluice.core.offsets.topic_ranges import TopicRanges
 from spark_jobs.common.kafka.read_ranges import (
     MAX_SCANS,
     SKIPPED_RECORDS,

@@ -13,15 +13,15 @@ from airflow.sdk.exceptions import AirflowFailException
 from pyspark.sql.types import StructType
 
 from local.runtime import roles
-from sluice.clients.errors import Refused
+from sluice.airflow.hook import PlatformHook
+from sluice.airflow.operators.maintenance.removal import RecordMetadataOperator, RemoveFilesOperator
 from sluice.clients.lake.catalog import Lake
 from sluice.clients.lake.referenced import ReferencedFiles
-from sluice.hooks.platform import PlatformHook
-from sluice.model import exits
-from sluice.model.error_codes import ErrorCode
-from sluice.model.spec.platform import DIRECTORY_VARIABLE
-from sluice.model.verification import file_removal
-from sluice.operators.removal import RecordMetadataOperator, RemoveFilesOperator
+from sluice.config.platform import DIRECTORY_VARIABLE
+from sluice.core import exits
+from sluice.core.error_codes import ErrorCode
+from sluice.core.errors import Refused
+from sluice.core.tables import file_removal
 from spark_jobs.common.lake import tables
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.spark.process import run_process

@@ -11,9 +11,9 @@ import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
 from local.stack.stack import wait_until
-from sluice.clients.known_tables import KnownTables
 from sluice.clients.lake.catalog import Lake
-from sluice.clients.ledger import History
+from sluice.ledger.history import History
+from sluice.ledger.known_tables import KnownTables
 from spark_jobs.common.consumer import run
 from spark_jobs.common.lake import known_tables, tables
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, StagedSnapshot

@@ -12,7 +12,7 @@ from tests.support.services import Services
 RUNS = 120
 JOB = f"""
 import time
-from sluice.model.spec import platform
+from sluice.config import platform
 from spark_jobs.common.spark import session
 
 spark = session.start("many", platform.load("consumer"), 1)

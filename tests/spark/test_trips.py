@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from sluice.model.spec import stream
-from sluice.model.spec.stream import Csv
+from sluice.config import stream
+from sluice.config.stream import Csv
 from spark_jobs.common.kafka.avro import Schemas
 from spark_jobs.common.producer import csv
 from spark_jobs.common.producer.csv import InvalidHeader

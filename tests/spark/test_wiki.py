@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from sluice.model.spec import stream
-from sluice.model.spec.schema import parse_ddl
+from sluice.config import stream
+from sluice.config.schema import parse_ddl
 from spark_jobs.common.lake.tables import declared
 from spark_jobs.wiki_changes.transforms import FIELDS, PARAMS, changes
 

@@ -17,9 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from local.services import minio
-from sluice.io import object_file
-from sluice.model.spec.config import ConfigError
-from sluice.model.spec.platform import CATALOG, S3
+from sluice.clients.s3 import object_file
+from sluice.config.platform import CATALOG, S3
+from sluice.config.reading.toml import ConfigError
 from spark_jobs.common.consumer import writer
 from spark_jobs.common.consumer.writer import StreamWriter, VerificationFailed
 from spark_jobs.common.lake import tables

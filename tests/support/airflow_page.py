@@ -21,10 +21,10 @@ from airflow.utils.db import initdb
 from fastapi import FastAPI
 from fastapi.routing import Mount
 
-from sluice.model.spec import stream as streams
-from sluice.ui import documents
-from sluice.ui.airflow_db import OpenDecision
-from sluice.ui.data import sources
+from sluice.config import stream as streams
+from sluice.web import documents
+from sluice.web.airflow_db import OpenDecision
+from sluice.web.data import sources
 from tests.support import fab_users, pages
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sluice.model.health.status import Health
+from sluice.supervision.rules.status import Health
 
 ALERTING = frozenset(
     {

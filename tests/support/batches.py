@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-from sluice.clients.lake.batches import BatchLog
-from sluice.clients.ledger import Ledger
-from sluice.model.trace.batches import Batch
-from sluice.model.verification.ranges import OffsetRanges
+from sluice.core.batches import Batch
+from sluice.core.offsets.ranges import OffsetRanges
+from sluice.ledger.batches import BatchLog
+from sluice.ledger.documents import Ledger
 from spark_jobs.common.consumer import batch_log
 from tests.support.memory_s3 import MemoryS3
 

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from local.runtime.ports import HOST
 from local.services.postgres import RESULTS, SUPERUSER
-from sluice.model.spec.connection import POSTGRESQL, Database
+from sluice.config.connection import POSTGRESQL, Database
 from tests.support.mariadb import MariaDB
 from tests.support.services import Services
 

@@ -22,8 +22,9 @@ from confluent_kafka.admin import AdminClient
 
 from local.base import REPO
 from local.services import postgres
-from sluice.model import exits
-from sluice.model.spec import overrides, stream
+from sluice.config import stream
+from sluice.config.sections import overrides
+from sluice.core import exits
 from spark_jobs.common.feed.event import Source
 from spark_jobs.common.feed.lock import Lock
 from spark_jobs.common.feed.run import FeedProducer, find_start

@@ -8,9 +8,9 @@ from dataclasses import replace
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
-from sluice.io.kafka import topic_offsets
-from sluice.model.spec import stream as streams
-from sluice.model.spec.platform import Checkpoints
+from sluice.clients.kafka.consumers import topic_offsets
+from sluice.config import stream as streams
+from sluice.config.platform import Checkpoints
 from spark_jobs.common.consumer.run import ConsumerRun
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.kafka.offsets import Topic

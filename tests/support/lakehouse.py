@@ -17,8 +17,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from local.stack import lake
 from sluice.clients.lake.catalog import Lake
-from sluice.model.spec import stream as streams
-from sluice.model.spec.platform import CATALOG, Checkpoints, Platform
+from sluice.config import stream as streams
+from sluice.config.platform import CATALOG, Checkpoints, Platform
 from spark_jobs.common.consumer.run import ConsumerRun
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.kafka.offsets import Topic

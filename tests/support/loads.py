@@ -16,12 +16,12 @@ from pyiceberg.catalog.sql import IcebergTables
 from sqlalchemy import update
 from sqlalchemy.orm import Session
 
-from sluice.clients.objects import Bucket
-from sluice.hooks import load_plan as plans
-from sluice.model.spec.topic import MAX_MESSAGE_BYTES
-from sluice.model.verification.quarantine import WITHHELD_REASON
-from sluice.operators.load.produce import ProduceOperator
-from sluice.operators.load.published import WaitForPublishOperator
+from sluice.airflow.operators.load.produce import ProduceOperator
+from sluice.airflow.operators.load.published import WaitForPublishOperator
+from sluice.clients.s3.objects import Bucket
+from sluice.config.sections.topic import MAX_MESSAGE_BYTES
+from sluice.core.offsets.quarantine import WITHHELD_REASON
+from sluice.loads import plan as plans
 from tests.support import lake as lakes
 from tests.support.memory_s3 import MemoryS3
 from tests.support.steps import NewTables, ValidateRows, given, ledger

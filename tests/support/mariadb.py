@@ -15,7 +15,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from local.runtime.ports import HOST, choose
-from sluice.model.spec.connection import MYSQL, Database
+from sluice.config.connection import MYSQL, Database
 from tests.support import packages
 
 # Brings programs only: no service that would start.

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pytest
 from airflow.sdk import BaseNotifier
 
-from sluice.model.spec.platform import DIRECTORY_VARIABLE
+from sluice.config.platform import DIRECTORY_VARIABLE
 
 RECORDER = f"{__name__}.Recorder"
 

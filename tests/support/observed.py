@@ -6,15 +6,17 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from sluice.model.health.sample import Position, ProcessState, ProcessStatus, Sample
-from sluice.model.health.status import Health, HealthReport
-from sluice.model.live import Live, LoadResult, Point
-from sluice.model.spec.ledger import Document
-from sluice.model.spec.stream import StreamSpec
-from sluice.model.trace.batches import Batch
-from sluice.model.verification.ranges import OffsetRanges
-from sluice.ui.airflow_db import LastCheck
-from sluice.ui.data import AirflowState
+from sluice.config.stream import StreamSpec
+from sluice.core.batches import Batch
+from sluice.core.json_record import Document
+from sluice.core.offsets.ranges import OffsetRanges
+from sluice.core.position import Position
+from sluice.core.process import ProcessState, ProcessStatus
+from sluice.supervision.live import Live, LoadResult, Point
+from sluice.supervision.rules.sample import Sample
+from sluice.supervision.rules.status import Health, HealthReport
+from sluice.web.airflow_db import LastCheck
+from sluice.web.data import AirflowState
 
 RUN = "manual__2026-11-24T10:00:00+00:00"
 

@@ -16,10 +16,7 @@ import uvicorn
 from fastapi import FastAPI
 from starlette.types import Receive, Scope, Send
 
-from sluice.clients.errors import ClientError
-from sluice.clients.lake.results_table import Editor, Results, Window
-from sluice.clients.ledger import Ledger
-from sluice.model.queries.progress import (
+from sluice.clients.kafka.query_progress import (
     ActivityEvent,
     ActivityKind,
     OffsetLag,
@@ -30,15 +27,19 @@ from sluice.model.queries.progress import (
     Totals,
     history,
 )
-from sluice.model.spec import stream as streams
-from sluice.model.spec.ledger import Document, run_key
-from sluice.model.spec.stream import Declared, StreamSpec
-from sluice.ui import documents
-from sluice.ui.airflow_db import LastCheck
-from sluice.ui.app import create, may_read
-from sluice.ui.data import AirflowState, Sources, sources
-from sluice.ui.health import last_check
-from sluice.ui.rights import Reader, may_read_log, may_read_stream, reader
+from sluice.clients.lake.results.table import Editor, Results, Window
+from sluice.config import stream as streams
+from sluice.config.stream import Declared, StreamSpec
+from sluice.core.errors import ClientError
+from sluice.core.json_record import Document
+from sluice.ledger.documents import Ledger
+from sluice.ledger.keys import run_key
+from sluice.web import documents
+from sluice.web.airflow_db import LastCheck
+from sluice.web.app import create, may_read
+from sluice.web.data import AirflowState, Sources, sources
+from sluice.web.rights import Reader, may_read_log, may_read_stream, reader
+from sluice.web.streams.health import last_check
 from tests.support import observed
 from tests.support.memory_s3 import MemoryS3
 from tests.support.observed import FakeWatch

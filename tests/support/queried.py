@@ -15,12 +15,12 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.clients.lake import query_results as lake_queries
 from sluice.clients.lake.catalog import Lake
-from sluice.model.queries.state import QueryState, read
-from sluice.model.spec import stream as streams
-from sluice.model.spec.platform import CATALOG
-from sluice.model.spec.query import Query, SinkKind
+from sluice.clients.lake.results import recount as lake_queries
+from sluice.clients.query_state import QueryState, read
+from sluice.config import stream as streams
+from sluice.config.platform import CATALOG
+from sluice.config.query import Query, SinkKind
 from spark_jobs.common.kafka.heartbeat import CountingEvent
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.queries import preview, recovery

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from airflow.sdk.exceptions import TaskDeferred
 
-from sluice.clients import run_documents
-from sluice.clients.ledger import Ledger
-from sluice.model.spec.ledger import beside_proof, run_key
-from sluice.operators.load.validate import ValidateOperator
+from sluice.airflow.operators.load.validate import ValidateOperator
+from sluice.ledger import run_documents
+from sluice.ledger.documents import Ledger
+from sluice.ledger.keys import beside_proof, run_key
 from tests.support.memory_s3 import MemoryS3
 
 if TYPE_CHECKING:

@@ -10,13 +10,15 @@ from airflow.sdk.api.datamodels._generated import DagRunState
 from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
 from airflow.sdk.execution_time.comms import ErrorResponse
 
-from sluice.clients.errors import ClientError
-from sluice.clients.ledger import History
-from sluice.hooks.platform import StreamClients
-from sluice.model.health.sample import ENDED, Position, ProcessState, ProcessStatus, Sample
-from sluice.model.health.status import Health, HealthReport
-from sluice.model.spec import stream
-from sluice.runtime.base import Runtime
+from sluice.airflow.hook import StreamClients
+from sluice.clients.processes.base import Runtime
+from sluice.config import stream
+from sluice.core.errors import ClientError
+from sluice.core.position import Position
+from sluice.core.process import ENDED, ProcessState, ProcessStatus
+from sluice.ledger.history import History
+from sluice.supervision.rules.sample import Sample
+from sluice.supervision.rules.status import Health, HealthReport
 from tests.support.memory_s3 import MemoryS3
 from tests.support.steps import NewTables
 

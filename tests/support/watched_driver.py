@@ -15,7 +15,7 @@ import time
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from sluice.model.spec import platform as platforms
+from sluice.config import platform as platforms
 from spark_jobs.common.spark import progress_listener, session
 from spark_jobs.common.spark.process import run_process
 

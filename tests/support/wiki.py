@@ -15,9 +15,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
-from sluice.io.kafka import topic_offsets
-from sluice.model.spec import stream as streams
-from sluice.model.spec.platform import CATALOG, Checkpoints
+from sluice.clients.kafka.consumers import topic_offsets
+from sluice.config import stream as streams
+from sluice.config.platform import CATALOG, Checkpoints
 from spark_jobs.common.consumer.batch_rows import Decode
 from spark_jobs.common.consumer.run import ConsumerRun
 from spark_jobs.common.consumer.writer import StreamWriter

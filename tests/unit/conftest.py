@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from pytest_socket import disable_socket, enable_socket
 
-from sluice.hooks import ledger_marks
-from sluice.triggers import requests, samples
+from sluice.airflow import hook
+from sluice.airflow.triggers import requests, samples
 from tests.support.variables import Variables
 
 
@@ -23,7 +23,7 @@ def _new_triggerer(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def _new_database(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each test begins with a database of Airflow without Variables."""
-    monkeypatch.setattr(ledger_marks, "Variable", Variables())
+    monkeypatch.setattr(hook, "Variable", Variables())
 
 
 @pytest.fixture(autouse=True)

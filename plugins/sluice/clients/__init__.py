@@ -1,1 +1,8 @@
-"""I/O without policy: Kafka, the bucket, the lake's tables, the ledger. Knows neither Airflow nor Spark."""
+"""I/O without policy: Kafka, S3, the lake's tables, databases, Kubernetes, and the runtimes of processes.
+
+In: addresses, credentials, keys. Out: plain values of :mod:`~sluice.core`, or one of the errors of
+:mod:`~sluice.core.errors`, whose message names the thing, the value found and the fix, and no secret.
+Every request has a deadline. A client decides nothing: whether a value is right is for the capabilities.
+Neither Airflow nor Spark is imported here; the jobs use ``kafka.consumers``, ``s3.requests``,
+``s3.object_file`` and ``databases.postgresql`` too.
+"""

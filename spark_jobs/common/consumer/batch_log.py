@@ -1,4 +1,4 @@
-"""Record what batches published, beside the table: :mod:`sluice.model.trace.batch_log`."""
+"""Record what batches published, beside the table: :mod:`sluice.ledger.batch_log`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from sluice.io.s3 import split
-from sluice.model.trace.batch_log import (
+from sluice.clients.s3.requests import split
+from sluice.core.batches import Batch, by_writer, time_of
+from sluice.core.tables.storage import metadata_files
+from sluice.ledger.batch_log import (
     FOLDER,
     PUBLISHED,
     RESTORED,
@@ -22,8 +24,6 @@ from sluice.model.trace.batch_log import (
     restored_key,
     span_of,
 )
-from sluice.model.trace.batches import Batch, by_writer, time_of
-from sluice.model.verification.storage import metadata_files
 from spark_jobs.common.lake.iceberg import Snapshot
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from time import monotonic
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from sluice.model.spec import platform as platforms
-from sluice.model.spec import stream as streams
-from sluice.model.spec.stream import StreamSpec
+from sluice.config import platform as platforms
+from sluice.config import stream as streams
+from sluice.config.stream import StreamSpec
 from spark_jobs.common.consumer.batch_rows import Decode, warm_up
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.kafka.avro import Schemas, decoded

@@ -15,16 +15,16 @@ from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from sluice.io.kafka import topic_offsets
-from sluice.io.s3 import connect
-from sluice.model.error_codes import ErrorCode
-from sluice.model.queries import state as queries
-from sluice.model.spec.platform import CATALOG, Platform
-from sluice.model.spec.stream import StreamSpec
-from sluice.model.trace.batches import Batch
-from sluice.model.verification.deduplication import LoadedRows, loaded_from, possible_duplicates
-from sluice.model.verification.offsets import OffsetVerification, needs_read, verify
-from sluice.model.verification.ranges import OffsetRanges
+from sluice.clients import query_state as queries
+from sluice.clients.kafka.consumers import topic_offsets
+from sluice.clients.s3.requests import connect
+from sluice.config.platform import CATALOG, Platform
+from sluice.config.stream import StreamSpec
+from sluice.core.batches import Batch
+from sluice.core.error_codes import ErrorCode
+from sluice.core.offsets.deduplication import LoadedRows, loaded_from, possible_duplicates
+from sluice.core.offsets.ranges import OffsetRanges
+from sluice.core.offsets.verify import OffsetVerification, needs_read, verify
 from spark_jobs.common.consumer import state
 from spark_jobs.common.consumer.batch_log import BatchLog, newest_batches
 from spark_jobs.common.consumer.batch_rows import Decode, decoded_rows, is_good, table_rows, without_withheld

@@ -18,8 +18,8 @@ from typing import cast
 import httpx
 from httpx_sse import EventSource
 
-from sluice.model.error_codes import ErrorCode
-from sluice.model.spec.stream import Feed
+from sluice.config.stream import Feed
+from sluice.core.error_codes import ErrorCode
 from spark_jobs.common.feed.redirects import open_feed
 
 log = logging.getLogger(__name__)
@@ -164,7 +164,7 @@ class Activity:
             self._blocked_since = self._clock()
 
     def state(self) -> tuple[str, float]:
-        """One of :class:`sluice.model.health.heartbeat.HeartbeatState`, and since when."""
+        """One of :class:`sluice.core.heartbeat.HeartbeatState`, and since when."""
         blocked_since = self._blocked_since
         if blocked_since is not None:
             return "backpressured", blocked_since

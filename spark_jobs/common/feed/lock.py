@@ -20,8 +20,8 @@ from typing import Any
 import psycopg2
 from psycopg2 import extensions
 
-from sluice.io.retry import wait_for
-from sluice.model.spec.platform import Lake
+from sluice.clients.polling import wait_for
+from sluice.config.platform import Lake
 from spark_jobs.common.feed.position import SavedPosition
 from spark_jobs.common.spark.process import Fenced
 

@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from hashlib import sha256
 from typing import Any
 
-from sluice.model.error_codes import ErrorCode
-from sluice.model.spec.stream import LATEST, SAVED, Feed
+from sluice.config.stream import LATEST, SAVED, Feed
+from sluice.core.error_codes import ErrorCode
 from spark_jobs.common.spark.process import Unrecoverable
 
 # (partition, offset) of a record.

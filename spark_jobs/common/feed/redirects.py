@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 
 import httpx
 
-from sluice.model.spec.config import ConfigError
+from sluice.config.reading.toml import ConfigError
 
 log = logging.getLogger(__name__)
 

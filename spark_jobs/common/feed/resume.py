@@ -11,8 +11,8 @@ from typing import Any, cast
 
 from confluent_kafka import Message
 
-from sluice.io.kafka import RANGE_SETTINGS, begin_and_end_offsets, consumer, read_range
-from sluice.model.spec.platform import Kafka
+from sluice.clients.kafka.consumers import RANGE_SETTINGS, begin_and_end_offsets, consumer, read_range
+from sluice.config.platform import Kafka
 from spark_jobs.common.feed.position import SavedPosition, StreamPosition, Tail, read_starts
 from spark_jobs.common.feed.sender import EVENT_ID, FEED, RESUME, SEQUENCE
 from spark_jobs.common.kafka.offsets import Topic
@@ -64,7 +64,7 @@ def read_tail(kafka: Kafka, topic: str, saved: SavedPosition | None, depth: int)
     """Read the topic from where ``saved`` says, or the last ``depth`` records of each partition, until no
     more arrive.
 
-    Raises as :mod:`sluice.io.kafka`, and RuntimeError if the topic keeps growing.
+    Raises as :mod:`sluice.clients.kafka.consumers`, and RuntimeError if the topic keeps growing.
     """
     topic_id = Topic(kafka, topic).id()
     with closing(consumer(kafka, f"sluice-{topic}-records", _SETTINGS)) as reader:

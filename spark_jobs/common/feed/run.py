@@ -9,11 +9,11 @@ import time
 from contextlib import closing
 from dataclasses import replace
 
-from sluice.model.health.heartbeat import HEARTBEAT_INTERVAL
-from sluice.model.spec import platform as platforms
-from sluice.model.spec import stream as streams
-from sluice.model.spec.platform import Kafka
-from sluice.model.spec.stream import LATEST, Feed, StreamSpec
+from sluice.config import platform as platforms
+from sluice.config import stream as streams
+from sluice.config.platform import Kafka
+from sluice.config.stream import LATEST, Feed, StreamSpec
+from sluice.core.heartbeat import HEARTBEAT_INTERVAL
 from spark_jobs.common.feed.client import Activity, Client
 from spark_jobs.common.feed.event import Source
 from spark_jobs.common.feed.lock import Lock

@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from sluice.model.error_codes import ErrorCode
-from sluice.model.spec.platform import Kafka
-from sluice.model.spec.topic import Topic
+from sluice.config.platform import Kafka
+from sluice.config.sections.topic import Topic
+from sluice.core.error_codes import ErrorCode
 from spark_jobs.common.feed.event import Event
 from spark_jobs.common.feed.progress import Progress
 from spark_jobs.common.feed.window import Entry, Window

@@ -14,8 +14,8 @@ from time import monotonic, time
 
 from confluent_kafka import TopicPartition
 
-from sluice.model.health.heartbeat import HEARTBEAT_INTERVAL, MAX_DETAIL, HeartbeatState
-from sluice.model.spec.platform import Kafka
+from sluice.config.platform import Kafka
+from sluice.core.heartbeat import HEARTBEAT_INTERVAL, MAX_DETAIL, HeartbeatState
 from spark_jobs.common.kafka.offsets import GroupOffsets
 
 log = logging.getLogger(__name__)

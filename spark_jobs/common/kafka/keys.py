@@ -20,7 +20,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from sluice.model.verification.sources import KEY_PATTERN, WITHHELD_MARK
+from sluice.core.offsets.sources import KEY_PATTERN, WITHHELD_MARK
 from spark_jobs.common.spark.columns import computed
 
 
@@ -79,7 +79,7 @@ _NULL = "\\N"
 
 
 def key_text(schema: StructType, columns: Sequence[str]) -> Column:
-    """The key of these columns as text, never null: as ``sluice.model.spec.query.key_text`` of a row.
+    """The key of these columns as text, never null: as ``sluice.config.query.key_text`` of a row.
 
     Raises TypeError for a column whose text differs in Spark and Python.
     """

@@ -14,9 +14,9 @@ from time import monotonic
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from sluice.io.kafka import consumer
-from sluice.model.error_codes import ErrorCode, coded
-from sluice.model.spec.platform import Kafka
+from sluice.clients.kafka.consumers import consumer
+from sluice.config.platform import Kafka
+from sluice.core.error_codes import ErrorCode, coded
 
 log = logging.getLogger(__name__)
 

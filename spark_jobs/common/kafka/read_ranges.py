@@ -9,11 +9,11 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.io.kafka import topic_offsets
-from sluice.model.error_codes import ErrorCode, coded
-from sluice.model.spec.platform import Kafka
-from sluice.model.verification.ranges import IntervalSet, OffsetRanges
-from sluice.model.verification.topic_ranges import TopicRanges
+from sluice.clients.kafka.consumers import topic_offsets
+from sluice.config.platform import Kafka
+from sluice.core.error_codes import ErrorCode, coded
+from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
+from sluice.core.offsets.topic_ranges import TopicRanges
 from spark_jobs.common.spark import session
 from spark_jobs.common.spark.columns import in_ranges, is_at, offset_masks
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sluice.model.verification.deduplication import Run
-from sluice.model.verification.offsets import FileStats
-from sluice.model.verification.ranges import OffsetRanges
+from sluice.core.offsets.deduplication import Run
+from sluice.core.offsets.ranges import OffsetRanges
+from sluice.core.offsets.verify import FileStats
 
 BOUNDED = ("_kafka_partition", "_kafka_offset", "_source_id", "_source_base_offset")
 

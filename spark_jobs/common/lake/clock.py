@@ -17,9 +17,9 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from sluice.model.error_codes import ErrorCode
-from sluice.model.spec.platform import CATALOG
-from sluice.model.verification.file_removal import MAX_WRITE_AGE
+from sluice.config.platform import CATALOG
+from sluice.core.error_codes import ErrorCode
+from sluice.core.tables.file_removal import MAX_WRITE_AGE
 
 # An IllegalArgumentException with one of these texts (Iceberg 1.10.2); the second and third hold no times.
 _REFUSALS = (

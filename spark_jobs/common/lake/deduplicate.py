@@ -8,8 +8,8 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from sluice.model.verification.deduplication import LoadedRows, Run
-from sluice.model.verification.quarantine import DUPLICATE
+from sluice.core.offsets.deduplication import LoadedRows, Run
+from sluice.core.offsets.quarantine import DUPLICATE
 from spark_jobs.common.spark.columns import in_ranges
 
 

@@ -18,10 +18,10 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.model.error_codes import ErrorCode
-from sluice.model.spec.platform import CATALOG
-from sluice.model.spec.schema import spelled
-from sluice.model.verification.storage import KEEP_REWRITES, REWRITE_ID
+from sluice.config.platform import CATALOG
+from sluice.config.schema import spelled
+from sluice.core.error_codes import ErrorCode
+from sluice.core.tables.storage import KEEP_REWRITES, REWRITE_ID
 from spark_jobs.common.lake.added_file import BOUNDED, AddedFile, read
 from spark_jobs.common.lake.clock import committing
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
-from sluice.io.s3 import connect, split_prefix
-from sluice.model.error_codes import ErrorCode
-from sluice.model.spec.ledger import table_of, tables_prefix
-from sluice.model.spec.platform import Platform
-from sluice.model.verification.known_tables import FoundTable, TableState, compare
+from sluice.clients.s3.requests import connect, split_prefix
+from sluice.config.platform import Platform
+from sluice.core.error_codes import ErrorCode
+from sluice.core.tables.known_tables import FoundTable, TableState, compare
+from sluice.ledger.keys import table_of, tables_prefix
 from spark_jobs.common.lake.tables import TableLost, TableReplaced, check_not_lost, load
 
 if TYPE_CHECKING:

@@ -18,10 +18,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sluice.io.s3 import split
-from sluice.model.verification.changes import Changes
-from sluice.model.verification.deduplication import LoadedRows
-from sluice.model.verification.ranges import OffsetRanges
+from sluice.clients.s3.requests import split
+from sluice.core.changes.published import Changes
+from sluice.core.offsets.deduplication import LoadedRows
+from sluice.core.offsets.ranges import OffsetRanges
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

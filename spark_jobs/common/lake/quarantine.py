@@ -9,9 +9,9 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.model.spec.platform import CATALOG
-from sluice.model.spec.stream import StreamSpec
-from sluice.model.verification.quarantine import (
+from sluice.config.platform import CATALOG
+from sluice.config.stream import StreamSpec
+from sluice.core.offsets.quarantine import (
     NEWEST_MALFORMED,
     NO_REJECTIONS,
     ON_PURPOSE,
@@ -21,7 +21,7 @@ from sluice.model.verification.quarantine import (
     held_in,
     settlement,
 )
-from sluice.model.writers import epoch_of
+from sluice.core.writers import epoch_of
 from spark_jobs.common.lake.clock import now_ms
 from spark_jobs.common.lake.iceberg import (
     MAIN,

@@ -13,10 +13,10 @@ import numpy
 import pyarrow
 from pyarrow import parquet
 
-from sluice.io.object_file import ObjectFile
-from sluice.io.s3 import connect, split
-from sluice.model.spec.platform import S3
-from sluice.model.verification.ranges import IntervalSet
+from sluice.clients.s3.object_file import ObjectFile
+from sluice.clients.s3.requests import connect, split
+from sluice.config.platform import S3
+from sluice.core.offsets.ranges import IntervalSet
 
 COLUMNS = ["_kafka_partition", "_kafka_offset"]
 THREADS = 8

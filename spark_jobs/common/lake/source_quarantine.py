@@ -8,10 +8,10 @@ from datetime import timedelta
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.model.spec.platform import CATALOG, Platform
-from sluice.model.spec.stream import StreamSpec
-from sluice.model.verification.file_removal import MAX_WRITE_AGE
-from sluice.model.writers import is_producer, producer_name
+from sluice.config.platform import CATALOG, Platform
+from sluice.config.stream import StreamSpec
+from sluice.core.tables.file_removal import MAX_WRITE_AGE
+from sluice.core.writers import is_producer, producer_name
 from spark_jobs.common.lake import known_tables, tables
 from spark_jobs.common.lake.clock import now_ms
 from spark_jobs.common.lake.iceberg import MAIN, Refused, on_branch, write_rows

@@ -21,12 +21,12 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from sluice.model.error_codes import ErrorCode
-from sluice.model.spec.config import ConfigError, declared_text
-from sluice.model.spec.platform import CATALOG
-from sluice.model.spec.schema import parse_ddl
-from sluice.model.spec.stream import StreamSpec
-from sluice.model.verification.known_tables import CREATED_AT
+from sluice.config.platform import CATALOG
+from sluice.config.reading.toml import ConfigError, declared_text
+from sluice.config.schema import parse_ddl
+from sluice.config.stream import StreamSpec
+from sluice.core.error_codes import ErrorCode
+from sluice.core.tables.known_tables import CREATED_AT
 from spark_jobs.common.lake.clock import committing, now_ms
 from spark_jobs.common.lake.iceberg import IcebergTable
 

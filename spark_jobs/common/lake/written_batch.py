@@ -14,8 +14,8 @@ import numpy
 import pyarrow
 import pyarrow.compute
 
-from sluice.model.verification.deduplication import Run
-from sluice.model.verification.ranges import IntervalSet, OffsetRanges
+from sluice.core.offsets.deduplication import Run
+from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
 from spark_jobs.common.lake.added_file import AddedFile
 from spark_jobs.common.lake.read_offsets import COLUMNS, OffsetReader, by_partition, is_in
 

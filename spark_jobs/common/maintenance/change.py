@@ -25,16 +25,16 @@ from dataclasses import dataclass, field, replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.io.s3 import connect, read_json
-from sluice.model.spec import platform as platforms
-from sluice.model.spec import stream as streams
-from sluice.model.spec.platform import Platform
-from sluice.model.spec.stream import StreamSpec
-from sluice.model.verification.change_plan import ChangePlan, ChangeResult
-from sluice.model.verification.deduplication import LoadedRows, loaded_from, possible_duplicates
-from sluice.model.verification.offsets import needs_read, verify
-from sluice.model.verification.quarantine import DUPLICATE, WITHHELD
-from sluice.model.verification.ranges import IntervalSet, OffsetRanges
+from sluice.clients.s3.requests import connect, read_json
+from sluice.config import platform as platforms
+from sluice.config import stream as streams
+from sluice.config.platform import Platform
+from sluice.config.stream import StreamSpec
+from sluice.core.changes.plan import ChangePlan, ChangeResult
+from sluice.core.offsets.deduplication import LoadedRows, loaded_from, possible_duplicates
+from sluice.core.offsets.quarantine import DUPLICATE, WITHHELD
+from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
+from sluice.core.offsets.verify import needs_read, verify
 from spark_jobs.common.consumer import state
 from spark_jobs.common.consumer.batch_rows import Decode, decoded_rows, is_good, table_rows, without_withheld
 from spark_jobs.common.consumer.run import decoding

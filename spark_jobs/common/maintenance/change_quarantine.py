@@ -13,10 +13,10 @@ from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
 
-from sluice.model.spec.stream import StreamSpec
-from sluice.model.verification.quarantine import Rejections
-from sluice.model.verification.ranges import OffsetRanges
-from sluice.model.writers import writer_name
+from sluice.config.stream import StreamSpec
+from sluice.core.offsets.quarantine import Rejections
+from sluice.core.offsets.ranges import OffsetRanges
+from sluice.core.writers import writer_name
 from spark_jobs.common.lake.iceberg import MAIN, Refused
 from spark_jobs.common.lake.quarantine import REJECTED_COLUMNS, BatchQuarantine, of_stage
 from spark_jobs.common.lake.read_offsets import COLUMNS, OffsetReader

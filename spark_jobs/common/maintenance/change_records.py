@@ -13,11 +13,11 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.model.spec.platform import CATALOG, Kafka
-from sluice.model.spec.stream import StreamSpec
-from sluice.model.verification.change_plan import ChangePlan
-from sluice.model.verification.ranges import OffsetRanges
-from sluice.model.verification.topic_ranges import TopicRanges
+from sluice.config.platform import CATALOG, Kafka
+from sluice.config.stream import StreamSpec
+from sluice.core.changes.plan import ChangePlan
+from sluice.core.offsets.ranges import OffsetRanges
+from sluice.core.offsets.topic_ranges import TopicRanges
 from spark_jobs.common.consumer.batch_rows import is_good, table_rows
 from spark_jobs.common.kafka.read_ranges import read_ranges, split_deleted
 from spark_jobs.common.lake.read_offsets import COLUMNS, OffsetReader

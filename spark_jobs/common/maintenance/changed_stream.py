@@ -8,16 +8,16 @@ from functools import partial
 
 from pyspark.sql import SparkSession
 
-from sluice.io.s3 import connect, read_json, split
-from sluice.model.error_codes import ErrorCode
-from sluice.model.spec.platform import Platform
-from sluice.model.spec.stream import StreamSpec
-from sluice.model.verification.change_plan import ChangePlan, ChangeResult
-from sluice.model.verification.changes import CHANGE, CHANGE_DOCUMENT
-from sluice.model.verification.deduplication import LoadedRows
-from sluice.model.verification.quarantine import MALFORMED_OUT, Rejections, malformed_out
-from sluice.model.verification.ranges import OffsetRanges
-from sluice.model.verification.rejection import BATCHES
+from sluice.clients.s3.requests import connect, read_json, split
+from sluice.config.platform import Platform
+from sluice.config.stream import StreamSpec
+from sluice.core.changes.plan import ChangePlan, ChangeResult
+from sluice.core.changes.published import CHANGE, CHANGE_DOCUMENT
+from sluice.core.error_codes import ErrorCode
+from sluice.core.offsets.deduplication import LoadedRows
+from sluice.core.offsets.quarantine import MALFORMED_OUT, Rejections, malformed_out
+from sluice.core.offsets.ranges import OffsetRanges
+from sluice.core.offsets.rejection import BATCHES
 from spark_jobs.common.consumer import state
 from spark_jobs.common.consumer.state import StreamState
 from spark_jobs.common.kafka.offsets import Topic

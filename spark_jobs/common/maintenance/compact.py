@@ -20,10 +20,10 @@ from datetime import date
 
 from pyspark.sql import SparkSession
 
-from sluice.model.spec import platform as platforms
-from sluice.model.spec import stream as streams
-from sluice.model.spec.maintenance import compacted_tables, for_each_table
-from sluice.model.spec.platform import CATALOG
+from sluice.config import platform as platforms
+from sluice.config import stream as streams
+from sluice.config.platform import CATALOG
+from sluice.config.sections.maintenance import compacted_tables, for_each_table
 from spark_jobs.common.lake import known_tables
 from spark_jobs.common.maintenance.row_diff import OFFSET_COLUMNS, RowsDiffer, compare
 from spark_jobs.common.maintenance.staged_rewrite import StagedRewrite

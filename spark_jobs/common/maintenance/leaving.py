@@ -8,9 +8,9 @@ from dataclasses import replace
 import pyarrow
 import pyarrow.compute
 
-from sluice.model.verification.change_plan import ChangePlan, ChangeResult, RemovedRecord
-from sluice.model.verification.quarantine import ON_PURPOSE
-from sluice.model.verification.ranges import IntervalSet, OffsetRanges
+from sluice.core.changes.plan import ChangePlan, ChangeResult, RemovedRecord
+from sluice.core.offsets.quarantine import ON_PURPOSE
+from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
 from spark_jobs.common.lake.read_offsets import COLUMNS, OffsetReader, by_partition, is_in
 from spark_jobs.common.maintenance.staged_change import Touched
 

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
-from sluice.model.error_codes import ErrorCode
+from sluice.core.error_codes import ErrorCode
 
 OFFSET_COLUMNS = ("_kafka_partition", "_kafka_offset")
 _HASH = "values_hash"

@@ -17,9 +17,9 @@ from typing import Any, Self, cast
 
 from pyspark.sql import DataFrame, SparkSession
 
-from sluice.model.error_codes import ErrorCode
-from sluice.model.spec.platform import CATALOG
-from sluice.model.verification.rewrites import REWRITES, Rewrites
+from sluice.config.platform import CATALOG
+from sluice.core.error_codes import ErrorCode
+from sluice.core.tables.rewrites import REWRITES, Rewrites
 from spark_jobs.common.lake.clock import committing, now_ms, outdated_by
 from spark_jobs.common.lake.iceberg import with_properties
 

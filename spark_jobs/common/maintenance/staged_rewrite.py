@@ -16,7 +16,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from sluice.model.verification.storage import REWRITE_ID
+from sluice.core.tables.storage import REWRITE_ID
 from spark_jobs.common.lake.clock import committing
 from spark_jobs.common.lake.iceberg import MAIN, RACE, IcebergTable, with_properties
 from spark_jobs.common.maintenance.staged_files import CommitConflict, StagedFiles

@@ -22,10 +22,10 @@ from pyspark.sql.types import (
     TimestampNTZType,
 )
 
-from sluice.model.error_codes import ErrorCode
-from sluice.model.messages import quoted
-from sluice.model.spec.sending_rules import MAX_REQUEST_BYTES
-from sluice.model.spec.stream import Csv
+from sluice.config.sending_rules import MAX_REQUEST_BYTES
+from sluice.config.stream import Csv
+from sluice.core.error_codes import ErrorCode
+from sluice.core.messages import quoted
 from spark_jobs.common.kafka.avro import AvroSchema
 from spark_jobs.common.producer import usual_rows
 from spark_jobs.common.producer.usual_rows import Layout

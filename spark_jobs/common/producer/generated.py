@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
-from sluice.model.spec import generator
-from sluice.model.spec.generator import Generated
+from sluice.config.sections import generator
+from sluice.config.sections.generator import Generated
 from spark_jobs.common.lake.source_quarantine import quarantine_rows
 from spark_jobs.common.producer.oversize import oversize
 from spark_jobs.common.spark.process import function

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sluice.io.s3 import GZIP_ERRORS, connect, unpacked
-from sluice.model.error_codes import ErrorCode
-from sluice.model.spec import platform as platforms
+from sluice.clients.s3.requests import GZIP_ERRORS, connect, unpacked
+from sluice.config import platform as platforms
+from sluice.core.error_codes import ErrorCode
 
 Mask = NDArray[np.bool_]
 

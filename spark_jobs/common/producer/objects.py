@@ -17,9 +17,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import to_avro
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
-from sluice.io.s3 import connect
-from sluice.model.spec import platform as platforms
-from sluice.model.spec.sending_rules import SendingRules
+from sluice.clients.s3.requests import connect
+from sluice.config import platform as platforms
+from sluice.config.sending_rules import SendingRules
 from spark_jobs.common.kafka import keys
 from spark_jobs.common.kafka.avro import AvroSchema, Schemas, schema_headers
 from spark_jobs.common.lake.source_quarantine import quarantine_rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from sluice.model.spec.sending_rules import SendingRules
+from sluice.config.sending_rules import SendingRules
 
 
 def oversize(rules: SendingRules) -> Column:

@@ -15,17 +15,17 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.io.kafka import topic_offsets
-from sluice.io.s3 import connect, read_json
-from sluice.model.error_codes import ErrorCode
-from sluice.model.spec import platform as platforms
-from sluice.model.spec import stream as streams
-from sluice.model.spec.platform import Platform
-from sluice.model.spec.sending_rules import SendingRules, changed_message
-from sluice.model.spec.stream import StreamSpec
-from sluice.model.verification.deduplication import LoadedRows, loaded_from
-from sluice.model.verification.ranges import OffsetRanges
-from sluice.model.verification.topic_ranges import TopicRanges
+from sluice.clients.kafka.consumers import topic_offsets
+from sluice.clients.s3.requests import connect, read_json
+from sluice.config import platform as platforms
+from sluice.config import stream as streams
+from sluice.config.platform import Platform
+from sluice.config.sending_rules import SendingRules, changed_message
+from sluice.config.stream import StreamSpec
+from sluice.core.error_codes import ErrorCode
+from sluice.core.offsets.deduplication import LoadedRows, loaded_from
+from sluice.core.offsets.ranges import OffsetRanges
+from sluice.core.offsets.topic_ranges import TopicRanges
 from spark_jobs.common.kafka import keys
 from spark_jobs.common.kafka.read_ranges import read_ranges
 from spark_jobs.common.lake import deduplicate

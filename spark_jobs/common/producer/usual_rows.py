@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyarrow import csv
 
-from sluice.model.spec.sending_rules import MAX_REQUEST_BYTES
+from sluice.config.sending_rules import MAX_REQUEST_BYTES
 from spark_jobs.common.producer.lines import Lines, Mask
 
 # Longer lines are left to Spark's parser, whose buffer they may exceed.

@@ -6,9 +6,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from sluice.model.queries.progress import EARLY_ROWS, LEFT_OUT
-from sluice.model.spec.platform import CATALOG
-from sluice.model.spec.query import ARRIVAL, WINDOW, Query, TimeWindow
+from sluice.clients.kafka.query_progress import EARLY_ROWS, LEFT_OUT
+from sluice.config.platform import CATALOG
+from sluice.config.query import ARRIVAL, WINDOW, Query, TimeWindow
 
 _WINDOW = "_window"
 

@@ -15,11 +15,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from sluice.model.spec import platform as platforms
-from sluice.model.spec import stream as streams
-from sluice.model.spec.config import ConfigError
-from sluice.model.spec.query import VERSION, Query
-from sluice.model.spec.stream import StreamSpec
+from sluice.config import platform as platforms
+from sluice.config import stream as streams
+from sluice.config.query import VERSION, Query
+from sluice.config.reading.toml import ConfigError
+from sluice.config.stream import StreamSpec
 from spark_jobs.common.queries import aggregate, first_batch
 from spark_jobs.common.spark import session
 from spark_jobs.common.spark.checkpoint import Checkpoint

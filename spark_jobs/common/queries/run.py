@@ -11,15 +11,15 @@ from typing import NoReturn
 
 from pyspark.sql import SparkSession
 
-from sluice.model.queries.state import QueryState, common_end_offsets
-from sluice.model.spec import connection
-from sluice.model.spec import platform as platforms
-from sluice.model.spec import stream as streams
-from sluice.model.spec.config import ConfigError
-from sluice.model.spec.maintenance import lake_tables
-from sluice.model.spec.platform import CATALOG, Platform
-from sluice.model.spec.query import DEBUG_SINKS, SinkKind
-from sluice.model.spec.stream import StreamSpec
+from sluice.clients.query_state import QueryState, common_end_offsets
+from sluice.config import connection
+from sluice.config import platform as platforms
+from sluice.config import stream as streams
+from sluice.config.platform import CATALOG, Platform
+from sluice.config.query import DEBUG_SINKS, SinkKind
+from sluice.config.reading.toml import ConfigError
+from sluice.config.sections.maintenance import lake_tables
+from sluice.config.stream import StreamSpec
 from spark_jobs.common.kafka.heartbeat import CountingEvent, HeartbeatSender, HeartbeatThread, Watchdog
 from spark_jobs.common.lake import known_tables
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable

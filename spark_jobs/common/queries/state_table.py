@@ -14,9 +14,9 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.model.queries import state as states
-from sluice.model.queries.state import QueryState
-from sluice.model.spec.stream import StreamSpec
+from sluice.clients import query_state as states
+from sluice.clients.query_state import QueryState
+from sluice.config.stream import StreamSpec
 from spark_jobs.common.lake import tables
 from spark_jobs.common.lake.iceberg import MAIN
 from spark_jobs.common.lake.writer_lease import WriterLease

@@ -11,11 +11,11 @@ from itertools import dropwhile, takewhile
 
 from pyspark.sql import DataFrame, SparkSession
 
-from sluice.model.queries.state import QueryState
-from sluice.model.spec.platform import CATALOG
-from sluice.model.spec.query import Query
-from sluice.model.spec.stream import StreamSpec
-from sluice.model.verification.changes import CHANGE_ID
+from sluice.clients.query_state import QueryState
+from sluice.config.platform import CATALOG
+from sluice.config.query import Query
+from sluice.config.stream import StreamSpec
+from sluice.core.changes.published import CHANGE_ID
 from spark_jobs.common.consumer.state import changes_until
 from spark_jobs.common.kafka.heartbeat import CountingEvent
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Snapshot

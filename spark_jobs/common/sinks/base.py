@@ -12,9 +12,9 @@ from typing import Protocol, TypeVar
 
 from pyspark.sql import DataFrame
 
-from sluice.model.error_codes import ErrorCode
-from sluice.model.spec import query as queries
-from sluice.model.spec.query import Query
+from sluice.config import query as queries
+from sluice.config.query import Query
+from sluice.core.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from sqlalchemy import Connection, Engine, inspect, text
 from sqlalchemy.exc import DBAPIError, IntegrityError, ProgrammingError
 
-from sluice.model.queries.state import FENCE_TABLE, NO_BATCH, fence_ddl
+from sluice.clients.query_state import FENCE_TABLE, NO_BATCH, fence_ddl
 from spark_jobs.common.spark.process import check_epoch
 
 TRIES = 3

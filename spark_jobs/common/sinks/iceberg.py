@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.model.spec import query as queries
-from sluice.model.spec.platform import CATALOG
-from sluice.model.spec.query import VERSION, WINDOW
+from sluice.config import query as queries
+from sluice.config.platform import CATALOG
+from sluice.config.query import VERSION, WINDOW
 from spark_jobs.common.lake import tables
 from spark_jobs.common.lake.iceberg import MAIN, Write, on_branch
 from spark_jobs.common.lake.writer_lease import WriterLease

@@ -19,11 +19,11 @@ from pyspark.sql import functions as F
 from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.exc import DBAPIError, NoSuchTableError
 
-from sluice.io import postgresql as _deadline  # noqa: F401 - registers the plugin of the engine
-from sluice.model.queries.database_errors import TRANSIENT, DatabaseError, diagnose, server_message
-from sluice.model.queries.state import FENCE_TABLE, fence_key
-from sluice.model.spec.connection import POSTGRESQL, Database
-from sluice.model.spec.query import VERSION
+from sluice.clients.databases import postgresql as _deadline  # noqa: F401 - registers the plugin of the engine
+from sluice.clients.databases.errors import TRANSIENT, DatabaseError, diagnose, server_message
+from sluice.clients.query_state import FENCE_TABLE, fence_key
+from sluice.config.connection import POSTGRESQL, Database
+from sluice.config.query import VERSION
 from spark_jobs.common.sinks.base import RetryPolicy, SinkWriteFailed, Target, TransientError
 from spark_jobs.common.sinks.fence import Fence
 

@@ -16,9 +16,9 @@ import pyarrow
 from botocore.exceptions import ClientError
 from pyarrow import parquet
 
-from sluice.io.s3 import connect
-from sluice.model.error_codes import ErrorCode
-from sluice.model.spec.platform import S3
+from sluice.clients.s3.requests import connect
+from sluice.config.platform import S3
+from sluice.core.error_codes import ErrorCode
 
 # What Hive and Spark write as %XX, besides control characters.
 _ESCAPED = frozenset("\"#%'*/:=?\\{[]^\x7f")

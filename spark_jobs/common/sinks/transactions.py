@@ -17,12 +17,12 @@ from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from sluice.io import kafka as kafka_io
-from sluice.io.kafka import MISSING_RIGHT, REFUSED_LOGIN
-from sluice.model.queries import state
-from sluice.model.queries.state import NO_BATCH, CommittedBatch
-from sluice.model.spec.platform import Kafka
-from sluice.model.spec.query import VERSION
+from sluice.clients import query_state as state
+from sluice.clients.kafka import consumers as kafka_io
+from sluice.clients.kafka.consumers import MISSING_RIGHT, REFUSED_LOGIN
+from sluice.clients.query_state import NO_BATCH, CommittedBatch
+from sluice.config.platform import Kafka
+from sluice.config.query import VERSION
 from spark_jobs.common.sinks.base import RetryPolicy, SinkWriteFailed, Target, TransientError
 from spark_jobs.common.spark.process import check_epoch
 

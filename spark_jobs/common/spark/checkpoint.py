@@ -22,8 +22,8 @@ from pathlib import Path, PurePosixPath
 
 from pyspark.sql import SparkSession
 
-from sluice.model.error_codes import ErrorCode
-from sluice.model.writers import epoch_of
+from sluice.core.error_codes import ErrorCode
+from sluice.core.writers import epoch_of
 from spark_jobs.common.spark.filesystem import Files
 
 log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.model.verification.ranges import IntervalSet, OffsetRanges
+from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
 
 # Of offset_masks. A table that is joined with them has any columns but those of this prefix (names.OURS).
 _PARTITION, _BLOCK, _MASK = "_sluice_partition", "_sluice_block", "_sluice_mask"

@@ -15,11 +15,11 @@ from types import FrameType
 from typing import Any
 
 import spark_jobs
-from sluice.model import exits
-from sluice.model.error_codes import PERMANENT, ErrorCode, code_in, code_of
-from sluice.model.spec.config import ConfigError
-from sluice.model.spec.stream import StreamSpec
-from sluice.model.verification.file_removal import missing_message
+from sluice.config.reading.toml import ConfigError
+from sluice.config.stream import StreamSpec
+from sluice.core import exits
+from sluice.core.error_codes import PERMANENT, ErrorCode, code_in, code_of
+from sluice.core.tables.file_removal import missing_message
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ _IN_WORKER = re.compile(r"((?:spark_jobs|sluice)\.[\w.]+)\.(\w+): (.+)")
 _MISSING_FILE = re.compile(r"Location does not exist: (s3[an]?://\S+/(?:metadata|data)/\S+)")
 # Of Py4J and of Java's stack traces, in which the last cause is the first error.
 _FAILED_CALL, _CAUSE = "An error occurred while calling", "Caused by: "
-# Set by sluice.runtime.parent for its component.
+# Set by sluice.clients.processes.parent for its component.
 PARENT_PID = "SLUICE_PARENT_PID"
 
 

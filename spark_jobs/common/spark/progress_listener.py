@@ -25,7 +25,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from sluice.model.queries.progress import (
+from sluice.clients.kafka.query_progress import (
     ACTIVITY_SECONDS,
     ActivityEvent,
     ActivityKind,
@@ -35,8 +35,8 @@ from sluice.model.queries.progress import (
     record_key,
     to_json,
 )
-from sluice.model.spec.platform import Kafka, Platform
-from sluice.model.spec.topic import PROGRESS_TOPIC
+from sluice.config.platform import Kafka, Platform
+from sluice.config.sections.topic import PROGRESS_TOPIC
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from pyspark.sql import SparkSession
 
-from sluice.model.spec.platform import CATALOG, Kafka, Platform
+from sluice.config.platform import CATALOG, Kafka, Platform
 
 log = logging.getLogger(__name__)
 

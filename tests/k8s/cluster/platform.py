@@ -20,11 +20,11 @@ from local.services import minio
 from local.services.airflow import USER
 from local.stack.airflow_api import Airflow
 from local.stack.stack import wait_until
-from sluice.clients.errors import ClientError
 from sluice.clients.lake.catalog import Lake
-from sluice.io.s3 import connect
-from sluice.model.spec import platform, stream
-from sluice.model.spec.config import dump
+from sluice.clients.s3.requests import connect
+from sluice.config import platform, stream
+from sluice.config.reading.toml import dump
+from sluice.core.errors import ClientError
 from tests.k8s.cluster.node import Node
 from tests.support import airflow_calls
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from sluice.hooks import notifications
-from sluice.hooks.failures import failed
-from sluice.hooks.platform import PlatformHook
-from sluice.model.error_codes import ErrorCode
-from sluice.model.spec.platform import S3
+from sluice.airflow import notifications
+from sluice.airflow.failures import failed
+from sluice.airflow.hook import PlatformHook
+from sluice.config.platform import S3
+from sluice.core.error_codes import ErrorCode
 from tests.support import notifier
 from tests.support.notifier import Recorder, rule
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from sluice.clients.ledger import History
-from sluice.hooks import delivery, notifications
-from sluice.hooks.failures import failed
-from sluice.model.error_codes import ErrorCode
-from sluice.model.spec.notifications import Event
+from sluice.airflow import delivery, notifications
+from sluice.airflow.failures import failed
+from sluice.config.sections.notifications import Event
+from sluice.core.error_codes import ErrorCode
+from sluice.ledger.history import History
 from tests.support import notifier
 from tests.support.memory_s3 import MemoryS3
 from tests.support.smtp_server import Mode, SmtpServer

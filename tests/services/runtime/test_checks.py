@@ -21,12 +21,12 @@ from local.base import REPO
 from local.runtime import roles
 from local.runtime.home import StackDir
 from local.runtime.ports import DEFAULTS, Network
-from sluice.clients import checks
-from sluice.clients.errors import Refused, Unreachable
-from sluice.model import exits
-from sluice.model.checks import Check
-from sluice.model.spec import stream
-from sluice.runtime.checks import Server, Store
+from sluice.config import stream
+from sluice.core import exits
+from sluice.core.errors import Refused, Unreachable
+from sluice.supervision.checks import report as checks
+from sluice.supervision.checks.check import Check
+from sluice.supervision.checks.server import Server, Store
 from tests.support.raising import raising
 
 TOKEN = "t" * 32
@@ -141,7 +141,7 @@ def test_a_check_is_taken_while_a_scrape_reads_the_declarations(
         assert go_on.wait(60)
         return []
 
-    monkeypatch.setattr("sluice.runtime.checks.expected", expected)
+    monkeypatch.setattr("sluice.supervision.checks.server.expected", expected)
     threads = [
         threading.Thread(target=work, daemon=True) for work in (store.metrics, lambda: store.add(CHECK))
     ]
@@ -221,7 +221,7 @@ def test_it_runs_alone(tmp_path: Path) -> None:
     roles.write(home.platform, {"airflow": {"metrics": metrics}})
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "sluice.runtime.checks", "--port", str(port)]
+    command = [sys.executable, "-m", "sluice.supervision.checks.server", "--port", str(port)]
     environment = {
         **os.environ,
         "SLUICE_PLATFORM_DIR": str(home.platform),

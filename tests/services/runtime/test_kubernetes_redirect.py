@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sluice.clients.errors import Unreachable
-from sluice.clients.kubernetes import KubernetesApi
+from sluice.clients.kubernetes.api import KubernetesApi
+from sluice.core.errors import Unreachable
 from tests.support.raising import raising
 
 CONFIG = """

@@ -18,10 +18,10 @@ import pytest
 from local.base import REPO
 from local.runtime.supervisord import STREAM_OPTIONS, Program, render
 from local.services.streams import restarted
-from sluice.clients.errors import Unreachable
-from sluice.model.health.sample import ENDED, ProcessState, ProcessStatus
-from sluice.model.spec.platform import Supervisor
-from sluice.runtime.supervisord import SupervisorRuntime
+from sluice.clients.processes.supervisord import SupervisorRuntime
+from sluice.config.platform import Supervisor
+from sluice.core.errors import Unreachable
+from sluice.core.process import ENDED, ProcessState, ProcessStatus
 from tests.support.raising import raising
 
 # Each writes its pid (and its child's) to the file that it is given, then does as its name says.

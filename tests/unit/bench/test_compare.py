@@ -41,8 +41,8 @@ from bench.compare.records import (
 )
 from bench.compare.watch import Contender, Watch, is_beyond, latencies
 from bench.compare.workloads import OBJECTS, WORKLOADS, Size, declared
-from sluice.model.spec import schema
-from sluice.model.spec import stream as streams
+from sluice.config import schema
+from sluice.config import stream as streams
 
 
 def test_a_ratio_is_taken_turn_by_turn_so_a_slow_moment_of_the_machine_is_in_both() -> None:

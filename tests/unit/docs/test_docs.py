@@ -23,18 +23,20 @@ from local.drills.command import DRILLS
 from local.runtime import ports, roles
 from local.services import replay
 from local.status.rows import HEADERS
-from sluice.hooks.lifecycle import Request
-from sluice.model import exits
-from sluice.model.error_codes import ErrorCode
-from sluice.model.health import heartbeat, status
-from sluice.model.health.heartbeat import HeartbeatState
-from sluice.model.health.status import NEEDS_DECISION, NO_ACTION, RESTARTABLE, Health
-from sluice.model.queries import state as query_state
-from sluice.model.spec import ledger, platform, query, stream, topic
-from sluice.model.verification.offsets import FileStats, verify
-from sluice.model.verification.ranges import OffsetRanges
-from sluice.model.verification.sources import reconcile_rows
-from sluice.ui import navigation
+from sluice.clients import query_state
+from sluice.config import platform, query, stream
+from sluice.config.sections import topic
+from sluice.core import exits, heartbeat
+from sluice.core.error_codes import ErrorCode
+from sluice.core.heartbeat import HeartbeatState
+from sluice.core.offsets.ranges import OffsetRanges
+from sluice.core.offsets.sources import reconcile_rows
+from sluice.core.offsets.verify import FileStats, verify
+from sluice.ledger import keys as ledger
+from sluice.supervision.lifecycle import Request
+from sluice.supervision.rules import status
+from sluice.supervision.rules.status import NEEDS_DECISION, NO_ACTION, RESTARTABLE, Health
+from sluice.web import navigation
 from spark_jobs.common.feed import event, sender
 from tests.support.alerting import ALERTING
 from tests.support.pages import make_app
@@ -487,7 +489,7 @@ def assigned(functions: Iterable[ast.AST], name: str) -> Iterator[ast.expr]:
 
 
 def test_every_kind_of_event() -> None:
-    kinds = set(constant("plugins/sluice/model/spec/ledger.py", "EVENTS"))
+    kinds = set(constant("plugins/sluice/ledger/keys.py", "EVENTS"))
     written: dict[str, set[str]] = {}
     for file in source_files("plugins"):
         for kind, document in recorded(file):
@@ -561,8 +563,8 @@ def snapshot_keys() -> set[str]:
         "spark_jobs/common/lake/writer_lease.py",
         "spark_jobs/common/lake/quarantine.py",
         "spark_jobs/common/consumer/state.py",
-        "plugins/sluice/model/verification/quarantine.py",
-        "plugins/sluice/model/verification/changes.py",
+        "plugins/sluice/core/offsets/quarantine.py",
+        "plugins/sluice/core/changes/published.py",
     )
     texts = [text, *((REPO / other).read_text() for other in others)]
     return added | {key for file in texts for key in re.findall(r'"(sluice\.[\w-]+)"', file)}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sluice.model.error_codes import PERMANENT, ErrorCode, code_in, code_of, coded
+from sluice.core.error_codes import PERMANENT, ErrorCode, code_in, code_of, coded
 from tests.support.alerting import ALERTING
 from tests.unit.docs.test_docs import ERRORS, REPO, source_files
 
@@ -19,7 +19,7 @@ PRODUCT = ("local", "plugins", "spark_jobs", "dags")
 INTERNAL = {
     "local.replay.frames.BadPosition",  # the answer 400 of the replay server
     "local.stack.airflow_api.AirflowError",
-    "sluice.model.verification.file_removal.ClockChanged",  # the reason why remove_files deletes nothing
+    "sluice.core.tables.file_removal.ClockChanged",  # the reason why remove_files deletes nothing
     "spark_jobs.common.feed.client._Refused",
     "spark_jobs.common.feed.reader._Stopped",
     "spark_jobs.common.sinks.base.TransientError",  # its retry policy raises SinkWriteFailed

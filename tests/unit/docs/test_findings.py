@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from sluice.model.verification.findings import FindingName
+from sluice.maintenance.reconciliation.findings import FindingName
 from tests.unit.docs.test_docs import REPO
 
 

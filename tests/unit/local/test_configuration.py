@@ -21,11 +21,11 @@ from local.runtime import roles, supervisord
 from local.runtime.context import Context
 from local.runtime.home import ROLES
 from local.services import airflow, kafka, minio, replay, streams
-from sluice.model import exits
-from sluice.model.spec import platform, stream
-from sluice.model.spec.config import ConfigError, dump
-from sluice.model.spec.stream import VARIABLE, load_all
-from sluice.operators.drill import HOME_VARIABLE
+from sluice.airflow.operators.supervision.drill import HOME_VARIABLE
+from sluice.config import platform, stream
+from sluice.config.reading.toml import ConfigError, dump
+from sluice.config.stream import VARIABLE, load_all
+from sluice.core import exits
 from tests.support.raising import raising
 
 
@@ -118,7 +118,7 @@ def test_nothing_starts_by_itself_and_streams_are_stopped_through_python(context
         # The parent process restarts the component, and supervisord a parent process that was killed.
         assert stream["autorestart"] == "unexpected"
         command = shlex.split(stream["command"])
-        assert command[command.index("-m") + 1] == "sluice.runtime.parent"
+        assert command[command.index("-m") + 1] == "sluice.clients.processes.parent"
         assert [command[at + 1] for at, word in enumerate(command) if word == "--pdeathsig"] == [
             "TERM",
             "KILL",

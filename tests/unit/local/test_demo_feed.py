@@ -35,7 +35,7 @@ from local.runtime.context import Context
 from local.services import replay
 from local.stack.airflow_api import Airflow
 from local.stack.stack import Stack
-from sluice.clients.lake.results_table import Editor, Results, Window
+from sluice.clients.lake.results.table import Editor, Results, Window
 from tests.support import lake as lakes
 from tests.support.raising import raising
 

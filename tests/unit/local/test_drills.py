@@ -18,9 +18,9 @@ from local.drills import catalog_faults, command, drill, query_faults, record_fa
 from local.drills.consumer_faults import process_tree
 from local.drills.drill import POLL_SECONDS, DrillContext, Failed
 from local.stack.stack import Stack
-from sluice.clients.errors import Unreachable
 from sluice.clients.lake.catalog import Commit
-from sluice.model.health.sample import ProcessExit, ProcessState, ProcessStatus
+from sluice.core.errors import Unreachable
+from sluice.core.process import ProcessExit, ProcessState, ProcessStatus
 from spark_jobs.isp_hits.transforms import FIELDS, REQUIRED
 from tests.support.raising import raising
 

@@ -27,12 +27,13 @@ from local.status.observe import (
 )
 from local.status.rows import StreamRow, component_row, format_age, format_event
 from sluice.clients.lake.catalog import Commit
-from sluice.clients.ledger import History
-from sluice.model import exits
-from sluice.model.health.heartbeat import Heartbeat, HeartbeatState
-from sluice.model.health.sample import ProcessState as S
-from sluice.model.health.sample import ProcessStatus, Sample
-from sluice.model.spec import stream
+from sluice.config import stream
+from sluice.core import exits
+from sluice.core.heartbeat import Heartbeat, HeartbeatState
+from sluice.core.process import ProcessState as S
+from sluice.core.process import ProcessStatus
+from sluice.ledger.history import History
+from sluice.supervision.rules.sample import Sample
 from tests.support.memory_s3 import MemoryS3
 from tests.support.supervision import position
 

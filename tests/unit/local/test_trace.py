@@ -13,11 +13,11 @@ import pytest
 from local import trace
 from local.base import UsageError
 from local.stack.stack import Stack
-from sluice.clients.errors import Missing
-from sluice.clients.lake.batches import BatchLog
-from sluice.hooks.trace import StreamTrace
-from sluice.model.error_codes import ErrorCode
-from sluice.model.trace.rows import Absence, Absent, RowTrace
+from sluice.core.error_codes import ErrorCode
+from sluice.core.errors import Missing
+from sluice.ledger.batches import BatchLog
+from sluice.trace.find import StreamTrace
+from sluice.trace.rows import Absence, Absent, RowTrace
 from tests.support import lake as lakes
 from tests.support.batches import batch, readers_log, writers_log
 from tests.support.memory_s3 import MemoryS3

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from sluice.model import exits
-from sluice.model.spec import stream
-from sluice.model.spec.config import ConfigError
+from sluice.config import stream
+from sluice.config.reading.toml import ConfigError
+from sluice.core import exits
 from spark_jobs import __main__ as entry_point
 from spark_jobs.__main__ import JOBS, main
 from spark_jobs.common.producer.csv import InvalidHeader
@@ -96,7 +96,7 @@ def run_failing(error: Exception, monkeypatch: pytest.MonkeyPatch) -> int:
 def test_a_feeds_producer_imports_no_spark() -> None:
     code = (
         "import sys\n"
-        "from sluice.model.spec import stream\n"
+        "from sluice.config import stream\n"
         "from spark_jobs.__main__ import main\n"
         "from spark_jobs.common.feed.run import source\n"
         "spec = stream.load('wiki_changes')\n"

@@ -1,1 +1,1 @@
-"""Clients over PyIceberg's tables."""
+"""The lake's Iceberg tables through PyIceberg: commits, files; start with ``catalog``."""

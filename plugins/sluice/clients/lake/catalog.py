@@ -25,18 +25,15 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session
 
-from sluice.clients.errors import Missing, Refused, Unreachable
+from sluice.clients.databases import postgresql as _deadline  # noqa: F401 - registers the plugin of the catalog's URL
 from sluice.clients.lake.file_io import BotoFileIO
-from sluice.clients.s3 import DENIED, denied, error_code
-from sluice.io import postgresql as _deadline  # noqa: F401 - registers the plugin of the catalog's URL
-from sluice.io.s3 import connect
-from sluice.model.error_codes import ErrorCode
-from sluice.model.health.sample import Position
-from sluice.model.spec.platform import CATALOG, Platform
-from sluice.model.verification.changes import Changes, changes_in
-from sluice.model.verification.file_removal import missing_message
-from sluice.model.verification.known_tables import CREATED_AT, FoundTable
-from sluice.model.verification.quarantine import (
+from sluice.clients.s3.errors import DENIED, denied, error_code
+from sluice.clients.s3.requests import connect
+from sluice.config.platform import CATALOG, Platform
+from sluice.core.changes.published import Changes, changes_in
+from sluice.core.error_codes import ErrorCode
+from sluice.core.errors import Missing, Refused, Unreachable
+from sluice.core.offsets.quarantine import (
     MALFORMED,
     NEWEST_MALFORMED,
     NO_REJECTIONS,
@@ -45,8 +42,11 @@ from sluice.model.verification.quarantine import (
     held_in,
     rejected_by,
 )
-from sluice.model.verification.ranges import OffsetRanges, offsets_from_json
-from sluice.model.verification.rejection import BATCHES, counters_of, has_rejected
+from sluice.core.offsets.ranges import OffsetRanges, offsets_from_json
+from sluice.core.offsets.rejection import BATCHES, counters_of, has_rejected
+from sluice.core.position import Position
+from sluice.core.tables.file_removal import missing_message
+from sluice.core.tables.known_tables import CREATED_AT, FoundTable
 
 MAIN = "main"
 # Snapshots of a stream that are read for its newest batches: failovers and changes come between.
@@ -182,7 +182,7 @@ class Lake:
         return known[2]
 
     def found(self, name: str) -> FoundTable | None:
-        """What :mod:`sluice.model.verification.known_tables` compares; None without such a table. Costs as
+        """What :mod:`sluice.core.tables.known_tables` compares; None without such a table. Costs as
         :meth:`position`."""
         table = self._current(name)
         if table is None:

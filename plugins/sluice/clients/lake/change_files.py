@@ -15,9 +15,9 @@ from sluice.clients.lake.arrow_sql import open_sql, quoted
 from sluice.clients.lake.catalog import ancestors, sluice_properties
 from sluice.clients.lake.compaction import exchanged, rewrite_of, without_binary
 from sluice.clients.lake.files import OFFSET, PARTITION, read
-from sluice.model.verification.changes import CHANGE
-from sluice.model.verification.ranges import OffsetRanges
-from sluice.model.verification.storage import FileSetDigest
+from sluice.core.changes.published import CHANGE
+from sluice.core.offsets.ranges import OffsetRanges
+from sluice.core.tables.storage import FileSetDigest
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import BinaryType
 
-from sluice.clients.errors import Missing
 from sluice.clients.lake.arrow_sql import open_sql, quoted
 from sluice.clients.lake.catalog import Head, ancestors, asking, sequence_since, sluice_properties
 from sluice.clients.lake.files import OFFSET, PARTITION, read
-from sluice.model.error_codes import ErrorCode
-from sluice.model.verification.storage import REWRITE_ID, FileSetDigest, Rewrite
+from sluice.core.error_codes import ErrorCode
+from sluice.core.errors import Missing
+from sluice.core.tables.storage import REWRITE_ID, FileSetDigest, Rewrite
 
 OFFSETS = (PARTITION, OFFSET)
 

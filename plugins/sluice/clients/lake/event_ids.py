@@ -11,7 +11,7 @@ from pyiceberg.types import DateType, TimestamptzType
 
 from sluice.clients.lake import files
 from sluice.clients.lake.arrow_sql import ArrowSql, open_sql, quoted
-from sluice.model.verification.sources import minute_ranges
+from sluice.core.offsets.sources import minute_ranges
 
 MINUTE = 60
 # A load of late events has times from everywhere; more ranges would only make the query longer.

@@ -12,8 +12,8 @@ from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.typedef import Properties
 
-from sluice.io.object_file import ObjectFile, get_object
-from sluice.io.s3 import split
+from sluice.clients.s3.object_file import ObjectFile, get_object
+from sluice.clients.s3.requests import split
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

@@ -26,9 +26,9 @@ from pyiceberg.manifest import ManifestContent
 from pyiceberg.table import FileScanTask, ManifestGroupPlanner, Table
 
 from sluice.clients.lake.catalog import MAIN, asking
-from sluice.model.verification.offsets import FileStats
-from sluice.model.verification.ranges import OffsetRanges
-from sluice.model.verification.storage import WrittenObject
+from sluice.core.offsets.ranges import OffsetRanges
+from sluice.core.offsets.verify import FileStats
+from sluice.core.tables.storage import WrittenObject
 
 FILES_AT_ONCE = 64
 PARTITION, OFFSET, SOURCE, ROW = "_kafka_partition", "_kafka_offset", "_source_id", "_source_row"

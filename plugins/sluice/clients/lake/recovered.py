@@ -10,7 +10,7 @@ from pyiceberg.table import Table
 
 from sluice.clients.lake.arrow_sql import open_sql, quoted
 from sluice.clients.lake.files import OFFSET, PARTITION, ROW, SOURCE, overlapping, read
-from sluice.model.verification.ranges import OffsetRanges
+from sluice.core.offsets.ranges import OffsetRanges
 
 # A published row has these of its record, and one that was rejected again has the record.
 IDENTITY = ("_kafka_timestamp", SOURCE, ROW, "_source_base_offset")

@@ -13,7 +13,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
 from sluice.clients.lake.catalog import asking
-from sluice.model.verification.file_removal import path_of
+from sluice.core.tables.file_removal import path_of
 
 log = logging.getLogger(__name__)
 

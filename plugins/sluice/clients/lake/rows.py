@@ -14,7 +14,7 @@ from pyiceberg.table import FileScanTask, ManifestGroupPlanner, Table
 
 from sluice.clients.lake.catalog import MAIN, asking
 from sluice.clients.lake.files import OFFSET, PARTITION, ROW, SOURCE, file_stats, read
-from sluice.model.verification.ranges import IntervalSet, OffsetRanges
+from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
 
 TIME = "_kafka_timestamp"
 ORIGIN = (PARTITION, OFFSET, TIME, SOURCE, ROW)

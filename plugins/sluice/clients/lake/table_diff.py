@@ -15,13 +15,13 @@ from pyiceberg.manifest import DataFile, ManifestContent, ManifestFile, read_man
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.snapshots import Snapshot
 
-from sluice.clients.errors import Refused
 from sluice.clients.lake import files
 from sluice.clients.lake.catalog import MAIN, ancestors, asking, sluice_properties
-from sluice.model.error_codes import ErrorCode
-from sluice.model.verification.file_removal import MISSING_FIX
-from sluice.model.verification.offsets import FileStats
-from sluice.model.verification.storage import REWRITE_ID
+from sluice.core.error_codes import ErrorCode
+from sluice.core.errors import Refused
+from sluice.core.offsets.verify import FileStats
+from sluice.core.tables.file_removal import MISSING_FIX
+from sluice.core.tables.storage import REWRITE_ID
 
 ALWAYS = AlwaysTrue()
 NAMED = 3

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from sluice.clients.lake.files import OFFSET, PARTITION
-from sluice.model.verification.ranges import IntervalSet, OffsetRanges
+from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,9 +8,9 @@ from unittest.mock import patch
 import pyarrow as pa
 import pytest
 
-from sluice.clients.errors import Unreachable
 from sluice.clients.lake import arrow_sql
 from sluice.clients.lake.arrow_sql import open_sql
+from sluice.core.errors import Unreachable
 
 
 def reader(batches: Iterator[pa.RecordBatch]) -> pa.RecordBatchReader:

@@ -10,11 +10,11 @@ from unittest.mock import patch
 import pytest
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from sluice.clients.errors import Missing, Unreachable
 from sluice.clients.lake import catalog as tables
 from sluice.clients.lake.catalog import Lake
-from sluice.model.health.sample import Position
-from sluice.model.verification.rejection import Counters
+from sluice.core.errors import Missing, Unreachable
+from sluice.core.offsets.rejection import Counters
+from sluice.core.position import Position
 from tests.support import lake as lakes
 from tests.support.raising import raising
 

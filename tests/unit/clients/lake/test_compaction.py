@@ -11,10 +11,10 @@ from pyiceberg.io.pyarrow import _dataframe_to_data_files
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Snapshot
 
-from sluice.clients.errors import Missing
 from sluice.clients.lake import compaction
 from sluice.clients.lake.catalog import Head, Lake
-from sluice.model.verification.storage import REWRITE_ID, Rewrite
+from sluice.core.errors import Missing
+from sluice.core.tables.storage import REWRITE_ID, Rewrite
 from tests.support import lake as lakes
 from tests.support.raising import raising
 

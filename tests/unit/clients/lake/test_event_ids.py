@@ -16,7 +16,7 @@ from pyiceberg.table import Table
 from sluice.clients.lake import files
 from sluice.clients.lake.catalog import Lake
 from sluice.clients.lake.event_ids import MAX_RANGES, EventIdCounts, count_event_ids
-from sluice.model.verification.ranges import OffsetRanges
+from sluice.core.offsets.ranges import OffsetRanges
 from tests.support import lake as lakes
 
 TABLE = "raw.events"

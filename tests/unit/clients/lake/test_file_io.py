@@ -13,13 +13,13 @@ from botocore.exceptions import ClientError, ReadTimeoutError, ResponseStreaming
 from pyarrow import dataset
 from pyarrow import parquet as pq
 
-from sluice.clients.errors import Refused, Unreachable
 from sluice.clients.lake import file_io as lake_io
 from sluice.clients.lake.catalog import asking
 from sluice.clients.lake.file_io import BotoFileIO
-from sluice.io import object_file
-from sluice.io.object_file import TRIES
-from sluice.model.error_codes import ErrorCode
+from sluice.clients.s3 import object_file
+from sluice.clients.s3.object_file import TRIES
+from sluice.core.error_codes import ErrorCode
+from sluice.core.errors import Refused, Unreachable
 from tests.support.raising import raising
 
 LIST, DATA = "s3://b/t/metadata/snap-1.avro", "s3://b/t/data/1.parquet"

@@ -16,7 +16,7 @@ from pyiceberg.table import FileScanTask
 
 from sluice.clients.lake import files
 from sluice.clients.lake.catalog import Lake
-from sluice.model.verification.ranges import OffsetRanges
+from sluice.core.offsets.ranges import OffsetRanges
 from tests.support import lake as lakes
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pyiceberg.manifest import ManifestFile
 
-from sluice.clients.errors import Refused
 from sluice.clients.lake.referenced import ReferencedFiles
-from sluice.model.error_codes import ErrorCode
+from sluice.core.error_codes import ErrorCode
+from sluice.core.errors import Refused
 from tests.support import lake as lakes
 from tests.support.raising import raising
 

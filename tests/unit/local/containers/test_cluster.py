@@ -10,8 +10,8 @@ from local.containers import layout
 from local.runtime.context import Context
 from local.runtime.home import write_files
 from local.runtime.ports import DEFAULTS
-from sluice.model.spec import platform
-from sluice.model.spec.platform import ROLES, Kubernetes
+from sluice.config import platform
+from sluice.config.platform import ROLES, Kubernetes
 from tests.support.cluster_stack import SECRETS, FakeArtifacts
 
 AIRFLOW = ("airflow_fernet", "airflow_api_secret", "airflow_jwt", "airflow_operator", "postgres_airflow")

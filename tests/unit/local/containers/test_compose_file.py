@@ -14,8 +14,8 @@ from local.containers import layout, profiles
 from local.containers.stack import NOTIFICATIONS, PROFILES_VARIABLE, SECRETS, URL_VARIABLE
 from local.runtime.home import complete_secrets
 from local.runtime.ports import DEFAULTS
-from sluice.model import remedies
-from sluice.model.spec import notifications
+from sluice.config.sections import notifications
+from sluice.notify import remedies
 
 FILE = (REPO / "docker-compose.yaml").read_text()
 DOCKERFILE = (REPO / "docker" / "Dockerfile").read_text()

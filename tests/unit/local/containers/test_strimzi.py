@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from local.runtime.context import Context
-from sluice.model.spec import platform
-from sluice.model.spec.platform import Strimzi
+from sluice.config import platform
+from sluice.config.platform import Strimzi
 from tests.support.cluster_stack import FakeArtifacts
 
 PEM = "-----BEGIN CERTIFICATE-----"

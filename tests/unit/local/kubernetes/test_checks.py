@@ -10,8 +10,8 @@ import yaml
 from local.base import REPO
 from local.containers import cluster, layout
 from local.runtime.ports import DEFAULTS
-from sluice.model.kubernetes.pods import OVERRIDES
-from sluice.model.spec import overrides
+from sluice.clients.kubernetes.pods import OVERRIDES
+from sluice.config.sections import overrides
 
 COMPONENTS = REPO / "k8s" / "components"
 POLICIES = COMPONENTS / "network-policies" / "common"

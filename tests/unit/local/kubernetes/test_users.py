@@ -11,7 +11,7 @@ from local.kubernetes import command
 from local.kubernetes.users import kafka_users
 from local.runtime.roles import KAFKA_PASSWORDS, Rule, kafka_rules, kafka_user
 from local.services import streams
-from sluice.model.spec import stream
+from sluice.config import stream
 
 TOPICS, RESULTS = ["rides", "edits"], ["editors"]
 # Strimzi's words, from its definition of KafkaUser, and those of the rules.

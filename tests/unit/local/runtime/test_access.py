@@ -8,9 +8,9 @@ from fnmatch import fnmatchcase
 import pytest
 
 from local.runtime.roles import kafka_rules, s3_policies
-from sluice.model.queries import state
-from sluice.model.spec.platform import ROLES
-from sluice.model.spec.topic import PROGRESS_TOPIC
+from sluice.clients import query_state as state
+from sluice.config.platform import ROLES
+from sluice.config.sections.topic import PROGRESS_TOPIC
 
 TOPIC = "nyc-avro-topic"
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from sluice.model.trace.batch_log import PUBLISHED, RESTORED, Restore, restore_of
-from sluice.model.trace.batches import time_of
+from sluice.core.batches import time_of
+from sluice.ledger.batch_log import PUBLISHED, RESTORED, Restore, restore_of
 from spark_jobs.common.consumer.batch_log import newest_batches
 from spark_jobs.common.lake.iceberg import Snapshot
 from tests.support.batches import LOCATION, NOON, batch, writers_log

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from sluice.model.verification.deduplication import LoadedRows
-from sluice.model.verification.quarantine import Rejections
-from sluice.model.verification.ranges import OffsetRanges
+from sluice.core.offsets.deduplication import LoadedRows
+from sluice.core.offsets.quarantine import Rejections
+from sluice.core.offsets.ranges import OffsetRanges
 from spark_jobs.common.consumer import state
 from spark_jobs.common.consumer.state import StreamState
 from spark_jobs.common.lake.iceberg import Snapshot

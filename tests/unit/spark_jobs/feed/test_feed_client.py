@@ -9,8 +9,8 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from sluice.model.spec.config import ConfigError
-from sluice.model.spec.stream import Feed
+from sluice.config.reading.toml import ConfigError
+from sluice.config.stream import Feed
 from spark_jobs.common.feed.client import Activity, Client
 from spark_jobs.common.feed.redirects import MAX_REDIRECTS
 from tests.support.raising import raising

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from sluice.model.spec import stream
-from sluice.model.spec.platform import Kafka
+from sluice.config import stream
+from sluice.config.platform import Kafka
 from spark_jobs.common.feed import run, sender
 from spark_jobs.common.feed.client import Frame
 from spark_jobs.common.feed.event import Event, Source

@@ -7,7 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from sluice.model.spec import generator, stream
+from sluice.config import stream
+from sluice.config.sections import generator
 from spark_jobs.isp_hits.generator import daily_curve
 
 GENERATOR = stream.load("isp_hits").generator

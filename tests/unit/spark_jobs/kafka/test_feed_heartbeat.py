@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, TopicPartition
 
-from sluice.model.health.heartbeat import MAX_DETAIL
-from sluice.model.spec.platform import Kafka
+from sluice.config.platform import Kafka
+from sluice.core.heartbeat import MAX_DETAIL
 from spark_jobs.common.kafka import heartbeat
 from spark_jobs.common.kafka.heartbeat import HeartbeatSender
 from tests.support.raising import raising

@@ -13,7 +13,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 
-from sluice.model.spec.platform import Kafka
+from sluice.config.platform import Kafka
 from spark_jobs.common.kafka import offsets
 from spark_jobs.common.kafka.offsets import RENEW_SECONDS, RETRY_SECONDS, Group, GroupOffsets
 

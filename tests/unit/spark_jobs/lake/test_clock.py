@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 
-from sluice.model import exits
-from sluice.model.error_codes import PERMANENT, ErrorCode
-from sluice.model.verification.file_removal import MAX_WRITE_AGE
+from sluice.core import exits
+from sluice.core.error_codes import PERMANENT, ErrorCode
+from sluice.core.tables.file_removal import MAX_WRITE_AGE
 from spark_jobs.common.lake import clock
 from spark_jobs.common.lake.clock import ClockSetBack, committing, outdated_by
 from spark_jobs.common.lake.iceberg import IcebergTable

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from sluice.model.verification.changes import KEEP_IDS, NO_CHANGES, Changes
-from sluice.model.verification.deduplication import LoadedRows
-from sluice.model.verification.ranges import OffsetRanges
+from sluice.core.changes.published import KEEP_IDS, NO_CHANGES, Changes
+from sluice.core.offsets.deduplication import LoadedRows
+from sluice.core.offsets.ranges import OffsetRanges
 from spark_jobs.common.lake.loaded_rows import THREADS, BatchRows, LoadedRowsStore
 from tests.support.memory_s3 import MemoryS3
 from tests.support.raising import raising

@@ -11,8 +11,8 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from sluice.io import object_file
-from sluice.model.spec.platform import S3
+from sluice.clients.s3 import object_file
+from sluice.config.platform import S3
 from spark_jobs.common.lake import read_offsets
 from spark_jobs.common.lake.read_offsets import COLUMNS, OffsetReader, by_partition
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pyarrow
 
-from sluice.model.verification.deduplication import Run
-from sluice.model.verification.offsets import FileStats
-from sluice.model.verification.ranges import OffsetRanges
+from sluice.core.offsets.deduplication import Run
+from sluice.core.offsets.ranges import OffsetRanges
+from sluice.core.offsets.verify import FileStats
 from spark_jobs.common.lake.added_file import AddedFile
 from spark_jobs.common.lake.written_batch import WrittenBatch, runs_of
 from tests.support.raising import raising

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 import pytest
 
-from sluice.model.queries.state import CommittedBatch
-from sluice.model.spec.platform import S3, Kafka
-from sluice.model.spec.query import Query, Sink
+from sluice.clients.query_state import CommittedBatch
+from sluice.config.platform import S3, Kafka
+from sluice.config.query import Query, Sink
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit
 from spark_jobs.common.queries.run import raise_above
 from spark_jobs.common.sinks import transactions

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from sluice.model import exits
-from sluice.model.spec.config import ConfigError
-from sluice.model.verification.file_removal import MISSING_FIX
+from sluice.config.reading.toml import ConfigError
+from sluice.core import exits
+from sluice.core.tables.file_removal import MISSING_FIX
 from spark_jobs.__main__ import main
 from spark_jobs.common.consumer.writer import VerificationFailed
 from spark_jobs.common.spark.process import PARENT_PID, Fenced, Unrecoverable, check_epoch, run_process

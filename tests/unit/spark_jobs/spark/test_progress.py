@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sluice.model.queries.progress import (
+from sluice.clients.kafka.query_progress import (
     ACTIVITY_SECONDS,
     ActivityEvent,
     ActivityKind,
@@ -16,7 +16,7 @@ from sluice.model.queries.progress import (
     Progress,
     Totals,
 )
-from sluice.model.spec.platform import Kafka
+from sluice.config.platform import Kafka
 from spark_jobs.common.spark import progress_listener
 from spark_jobs.common.spark.progress_listener import SETTINGS, ProgressListener, ProgressProducer
 

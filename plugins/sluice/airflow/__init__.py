@@ -1,0 +1,7 @@
+"""Airflow's own words: hook, operators, triggers, DAGs, forms, assets, notifications.
+
+Nothing is decided here that a command could not decide, too: these classes read params, defer, call a
+capability, and turn its errors into task failures of one line with a code. ``dags`` builds every DAG of a
+stream from its declaration, ``operators`` has a class per task, ``triggers`` what waits in the triggerer.
+Start with ``dags``, then ``operators/base``.
+"""

@@ -1,0 +1,1 @@
+"""The DAGs of streams: what they hold, their forms and their documentation."""

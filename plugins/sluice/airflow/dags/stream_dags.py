@@ -1,0 +1,195 @@
+"""The DAGs that supervise a stream, those that say what is invalid, and the common arguments of all DAGs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+from airflow.sdk import DAG, CronDataIntervalTimetable
+from airflow.sdk.definitions.callback import AsyncCallback
+from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
+
+from sluice.airflow import notifications
+from sluice.airflow.dags import docs, forms
+from sluice.airflow.dags.timeouts import run_timeout
+from sluice.airflow.operators.invalid import InvalidDeclarationOperator
+from sluice.airflow.operators.load.provision import ProvisionSinksOperator, SinksProvisionedOperator
+from sluice.airflow.operators.supervision.decision import ApplyDecisionOperator, RequestDecisionOperator
+from sluice.airflow.operators.supervision.supervise import (
+    REQUEST,
+    SuperviseOperator,
+    decision_dag_id,
+    recovery_seconds,
+)
+from sluice.config.stream import CONSUMER, Supervision
+
+QUERIES = "queries"
+# DAGs whose runs last minutes, and which check again.
+SUPERVISION = ("stream", "decision", notifications.CONFIGURATION)
+
+
+@contextmanager
+def make_dag(
+    dag_id: str,
+    label: str,
+    description: str,
+    *,
+    tags: Sequence[str],
+    retries: int = 0,
+    retry_delay: timedelta = timedelta(seconds=20),
+    task_timeout: timedelta = timedelta(minutes=5),
+    schedule: timedelta | CronDataIntervalTimetable | None = None,
+    start_date: datetime = datetime(2026, 1, 1, tzinfo=UTC),
+    max_active_runs: int = 1,
+    stream: str | None = None,
+    **kwargs: Any,
+) -> Iterator[DAG]:
+    """A DAG without catch-up, by default without a schedule and with one run at a time. The DAG file
+    registers it, once it is complete.
+
+    Its timeout follows from the tasks that are made in the context. ``stream``: whose notifications tell of
+    its failures; None: no one's.
+    """
+    of_tasks, of_dag = _callbacks(dag_id, stream) if stream else ({}, {})
+    with DAG(
+        dag_id=dag_id,
+        dag_display_name=label,
+        description=description,
+        start_date=start_date,
+        catchup=False,
+        schedule=schedule,
+        auto_register=False,
+        max_active_runs=max_active_runs,
+        tags=[*tags, "sluice"],
+        default_args={
+            "owner": "sluice",
+            "retries": retries,
+            "retry_delay": retry_delay,
+            "execution_timeout": task_timeout,
+            **of_tasks,
+        },
+        **of_dag,
+        **kwargs,
+    ) as dag:
+        yield dag
+    dag.dagrun_timeout = run_timeout(dag)
+
+
+def _callbacks(dag_id: str, stream: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Of the tasks and of the DAG. A run of supervision that times out has missed its deadline before."""
+    kind = dag_id.removeprefix(f"{stream}_")
+    of_dag: dict[str, Any] = {}
+    if kind not in SUPERVISION:
+        of_dag["on_failure_callback"] = partial(notifications.run_failed, stream)
+    if kind in notifications.SCHEDULED:
+        of_dag["on_success_callback"] = partial(notifications.run_succeeded, stream)
+    return {"on_failure_callback": notifications.task_failed}, of_dag
+
+
+def supervision_dag(
+    stream: str,
+    title: str,
+    components: Sequence[str],
+    policy: Supervision,
+) -> DAG:
+    """``<stream>_stream``, with one task per component."""
+    schedule = timedelta(seconds=policy.interval_seconds)
+    with make_dag(
+        f"{stream}_stream",
+        f"{title}: stream",
+        f"Supervises {' and '.join(components)}: restarts, alerts, requests decisions",
+        tags=["stream", stream],
+        stream=stream,
+        schedule=schedule,
+        # Check, action and verification take less than three intervals.
+        deadline=DeadlineAlert(
+            reference=DeadlineReference.DAGRUN_QUEUED_AT,
+            interval=3 * schedule,
+            callback=AsyncCallback("sluice.airflow.triggers.deadline.missed", kwargs={"stream": stream}),
+        ),
+        params=forms.supervision(components),
+    ) as dag:
+        steps: list[Any] = []
+        for component in components:
+            # The queries are supervised whatever the state of their sinks. No retries: the next run checks.
+            rule = "all_done" if component == QUERIES else "all_success"
+            task = SuperviseOperator(
+                task_id=component,
+                stream=stream,
+                component=component,
+                recovery_seconds=recovery_seconds(policy),
+                trigger_rule=rule,
+            )
+            if component == QUERIES:
+                # No component: no check finds that it succeeds again.
+                told = notifications.task_succeeded
+                sinks = ProvisionSinksOperator(
+                    task_id="provision_sinks", stream=stream, on_success_callback=told
+                )
+                done = SinksProvisionedOperator(task_id="sinks_provisioned", stream=stream)
+                sinks >> [task, done]
+                steps += [sinks, done]
+            steps.append(task)
+    dag.doc_md = docs.supervision(stream, decision_dag_id(stream), schedule, steps)
+    return dag
+
+
+def invalid_dags(stream: str, reason: str) -> list[DAG]:
+    """Of a stream whose declaration is invalid, or whose DAGs cannot be built: supervision that fails with
+    the ``reason``, and the DAG of open decisions."""
+    schedule = timedelta(seconds=Supervision().interval_seconds)
+    with make_dag(
+        f"{stream}_stream",
+        f"{stream}: stream",
+        "The stream's declaration is invalid; its other DAGs come back when it is correct",
+        tags=["stream", stream],
+        stream=stream,
+        schedule=schedule,
+        # A new stream's would wait unseen. One that exists keeps its state.
+        is_paused_upon_creation=False,
+    ) as dag:
+        # Named like the component that every stream has, so that its recovery ends what is told.
+        task = InvalidDeclarationOperator(task_id=CONSUMER, stream=stream, reason=reason)
+    dag.doc_md = docs.invalid(stream, schedule, task)
+    return [dag, decision_dag(stream, stream)]
+
+
+def configuration_dag(problems: Sequence[str]) -> DAG:
+    """What is wrong and belongs to no stream; there is none if nothing is."""
+    schedule, stream = timedelta(seconds=Supervision().interval_seconds), notifications.INSTALLATION
+    with make_dag(
+        f"{stream}_{notifications.CONFIGURATION}",
+        "Sluice: configuration",
+        "Fails with what is wrong with the folders of streams, the overrides, or between streams",
+        tags=["stream", stream],
+        stream=stream,
+        schedule=schedule,
+        # It is there because of a fault, which would wait unseen.
+        is_paused_upon_creation=False,
+    ) as dag:
+        task = InvalidDeclarationOperator(task_id="check", stream=stream, reason="; ".join(problems))
+    dag.doc_md = docs.configuration(schedule, task)
+    return dag
+
+
+def decision_dag(stream: str, title: str, policy: Supervision | None = None) -> DAG:
+    """``<stream>_decision``: one run per request."""
+    seconds = recovery_seconds(policy or Supervision())
+    with make_dag(
+        decision_dag_id(stream),
+        f"{title}: decision",
+        "Requests a decision about a component that keeps failing, and applies it",
+        tags=["decision", stream],
+        stream=stream,
+        max_active_runs=16,
+        # Supervision needs it from the first run on, and triggers it alone.
+        is_paused_upon_creation=False,
+    ) as dag:
+        request = RequestDecisionOperator(task_id=REQUEST, stream=stream)
+        apply = ApplyDecisionOperator(task_id="apply_decision", stream=stream, recovery_seconds=seconds)
+        request >> apply
+    dag.doc_md = docs.decision(stream, [request, apply])
+    return dag

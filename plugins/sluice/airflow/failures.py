@@ -1,0 +1,74 @@
+"""Task failures with a code and a reason in one line; aligned tables for task logs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from sluice.config.reading.toml import ConfigError
+from sluice.core.error_codes import ErrorCode, with_code
+from sluice.core.errors import ClientError, Missing, Refused, Unreachable
+from sluice.core.messages import failure_reason
+
+if TYPE_CHECKING:
+    from sluice.clients.processes.base import Runtime
+
+
+@contextmanager
+def final_failures() -> Iterator[None]:
+    """Fail the task without retries on errors that the next attempt would find again."""
+    try:
+        yield
+    except (Missing, Refused, ConfigError) as error:
+        raise failed(error.code, error) from error
+    except Unreachable as error:
+        raise Unreachable(with_code(error.code, error), error.code) from error
+
+
+def failed(code: ErrorCode, message: object) -> AirflowFailException:
+    """A task's failure without retries."""
+    return AirflowFailException(with_code(code, message))
+
+
+def failed_attempt(code: ErrorCode, message: object) -> AirflowException:
+    """A task's failure that is retried."""
+    return AirflowException(with_code(code, message))
+
+
+def log_excerpt(runtime: Runtime, program: str, log: Any) -> str:
+    """The reason in the program's log; its last lines are copied to ``log``, the task's."""
+    try:
+        tail = runtime.tail(program)
+    except ClientError as error:
+        return f"its log cannot be read: {error}"
+    for line in tail[-40:]:
+        log.error("%s | %s", program, line)
+    return f"its log ends: {failure_reason(tail)}"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Aligned columns, numbers to the right; begins with a line break, for a log."""
+    cells = [list(map(str, head)), *([_cell(value) for value in row] for row in rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
+    numeric = [bool(rows) and all(isinstance(row[c], int | float) for row in rows) for c in range(len(head))]
+
+    def line(row: Sequence[str]) -> str:
+        padded = (
+            text.rjust(width) if right else text.ljust(width)
+            for text, width, right in zip(row, widths, numeric, strict=True)
+        )
+        return "  ".join(padded).rstrip()
+
+    rule = "  ".join("-" * width for width in widths)
+    return "\n" + "\n".join([line(cells[0]), rule, *map(line, cells[1:])])
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.2f}" if isinstance(value, float) else str(value)

@@ -1,0 +1,143 @@
+"""Task `produce` of CSV and generated streams: a bounded Spark job sends the plan's rows to the topic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import AirflowException
+
+from sluice.airflow.dags import forms
+from sluice.airflow.operators.jobs.spark_job import SparkJobOperator
+from sluice.config.sending_rules import SendingRules
+from sluice.core.errors import ClientError
+from sluice.core.json_record import Document
+from sluice.ledger.keys import run_key
+from sluice.loads import partly_sent
+from sluice.loads import plan as plans
+from sluice.loads.object_contents import ObjectContents
+from sluice.loads.verified import VerifiedSources, without_verified
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from sluice.clients.s3.objects import Bucket
+
+SMALL_JOB_BYTES = 64 * 1024 * 1024
+# Bytes of CSV for one of gzip, as of the sample.
+GZIP_RATIO = 6
+
+
+def java_options(sources: Iterable[Document]) -> dict[str, str]:
+    """Spark's configuration of the JVM of a job that sends ``sources``.
+
+    A short job ends before Java's second compiler (C2) pays: 200 rows take 8 CPU seconds without it and 12
+    with it, 300,000 (27 MB) 11 and 18, and 1,500,000 (137 MB) 23 and 20.
+    """
+    size = sum(
+        source.get("size", SMALL_JOB_BYTES) * (GZIP_RATIO if source.get("key", "").endswith(".gz") else 1)
+        for source in sources
+        if not source.get("produced")
+    )
+    return {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1"} if size < SMALL_JOB_BYTES else {}
+
+
+class ProduceOperator(SparkJobOperator):
+    """Send the sources of the run's plan, once; the ledger has their offset ranges.
+
+    The first attempt pins the plan in the ledger, without the sources that an earlier load verified (unless
+    param ``verify_again``). The job is not started if every source was sent before, so
+    the task can be cleared, retried and run twice. An earlier attempt may still be alive: the consumer
+    quarantines the rows that it sends again.
+    """
+
+    does = "sends every record of the source to the topic, each with its identity"
+    fails_if = "the source is missing, corrupt or refused, or the run id has a plan for other params"
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(job="producer", **kwargs)
+
+    def work(self, context: Context) -> dict[str, Any]:
+        kafka, topic = self.platform_hook.kafka, self.spec.topic.name
+        plan = self.plan(context)
+        self._name_again(plan)
+        address = self.ledger.uri(run_key(plan["run_id"], "plan"))
+        self.submitted["plan"] = address
+        # Usually the first tells; the job and `complete` leave out what is sent.
+        pending = next(plans.pending(self.ledger, plan), None)
+        if pending:
+            partly_sent.check_rules(plan, self.rules(), self.stream)
+            self.log.info("pending: %s source_id=%s", plans.name_of(pending), pending["source_id"])
+            self.conf = {**(self.conf or {}), **java_options(plan["sources"])}
+            self._send(context, plan, address)
+        else:
+            self.log.info(
+                "job not started: all %d sources were sent before, %d were verified before",
+                len(plan["sources"]),
+                plan.get("verified_before", {}).get("count", 0),
+            )
+        return plans.summary(self.ledger, plan, plans.complete(self.ledger, plan, kafka.ends(topic)))
+
+    def plan(self, context: Context) -> Document:
+        """The load's plan, pinned now if there is none."""
+        return plans.pin(
+            self.ledger,
+            self.platform_hook.kafka,
+            lambda params: self._sources(context, params),
+            run_id=context["run_id"],
+            topic=self.spec.topic.name,
+            params=context["params"],
+            defaults=forms.defaults(self.spec),
+            heads=lambda: self.platform_hook.lake.heads(self.spec.table, self.spec.quarantine_table),
+            rules=self.rules,
+        )
+
+    def _name_again(self, plan: Document) -> None:
+        for one in plan.get("uploaded_again", []):
+            self.log.info(
+                "uploaded again, same content as a version that was planned before: s3://%s/%s version=%s "
+                "same_as=%s source_id=%s reverted=%s",
+                one["bucket"], one["key"], one["version_id"], one["loaded_version_id"], one["same_as"],
+                one["is_reverted"],
+            )  # fmt: skip
+
+    def rules(self) -> SendingRules:
+        """Those by which rows become records now."""
+        kafka, topic = self.platform_hook.kafka, self.spec.topic.name
+        return SendingRules.of(self.spec, kafka.max_message_bytes(topic))
+
+    def _send(self, context: Context, plan: Document, address: str) -> None:
+        # Last, and also of a plan that is new: any attempt may hang while another run plans and sends.
+        contents = ObjectContents(self.ledger, self._source(), self._verified())
+        partly_sent.check_resumed(contents, plan)
+        try:
+            self.submit(context, ["--plan", address])
+        except AirflowException as error:
+            hint = partly_sent.failure_hint(plan, self._ends(), self.stream)
+            raise type(error)(f"{error}{hint}") from None
+
+    def _ends(self) -> dict[int, int] | None:
+        """The topic's end offsets; None if Kafka, which may have failed the job, does not tell."""
+        try:
+            return self.platform_hook.kafka.ends(self.spec.topic.name)
+        except ClientError as error:
+            self.log.warning("end offsets not read: %s", error)
+            return None
+
+    def _verified(self) -> VerifiedSources:
+        return VerifiedSources(self.ledger, self.platform_hook.lake, self.spec.table)
+
+    def _source(self) -> Bucket:
+        return self.platform_hook.source.within(self.spec.source_prefix)
+
+    def _sources(self, context: Context, params: Document) -> list[Document]:
+        verified = self._verified()
+        if self.spec.generator is None:
+            kafka, topic = self.platform_hook.kafka, self.spec.topic.name
+            check = partial(partly_sent.check_others, ends=cache(lambda: kafka.ends(topic)))
+            return plans.object_sources(self.ledger, self._source(), params, verified, check)
+        moment = context.get("logical_date") or datetime.now(UTC)
+        generated = plans.generated_source(self.spec.generator, context["run_id"], params, moment)
+        return without_verified(generated, None if params.get("verify_again") else verified)

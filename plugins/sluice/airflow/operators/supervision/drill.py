@@ -1,0 +1,64 @@
+"""A drill on the stack that this Airflow belongs to: `make drill`'s command, on that stack."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.standard.hooks.subprocess import SubprocessHook
+from airflow.sdk import BaseOperator
+
+from sluice.airflow.failures import failed
+from sluice.core.environment import child_environment
+from sluice.core.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+HOME_VARIABLE = "SLUICE_HOME"
+
+
+class DrillOperator(BaseOperator):
+    """Run ``drill`` on the stack in SLUICE_HOME; fail with its last line unless it passes.
+
+    Ending the task ends the drill, which repairs what it broke. A drill that dies with its Airflow does not:
+    the next one on the stack repairs that first.
+    """
+
+    template_fields: Sequence[str] = ("trigger_immediately",)
+    # Runs the command line of the stack.
+    python = sys.executable
+
+    def __init__(self, *, drill: str, trigger_immediately: str = "", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.drill = drill
+        self.trigger_immediately = trigger_immediately
+        self._process: SubprocessHook | None = None
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        if not os.environ.get(HOME_VARIABLE):
+            raise failed(
+                ErrorCode.DRILL_FAILED,
+                f"{HOME_VARIABLE} is not set, so this Airflow belongs to no embedded stack: "
+                "drills break that one only",
+            )
+        self._process = SubprocessHook()
+        done = self._process.run_command(
+            [self.python, "-m", "local.cli", "drill", "--in-place", self.drill],
+            env={
+                **child_environment(os.environ),
+                "TRIGGER_IMMEDIATELY": "1" if self.trigger_immediately in ("True", "true", "1") else "",
+            },
+        )
+        if done.exit_code != 0:
+            raise failed(
+                ErrorCode.DRILL_FAILED, f"drill {self.drill}: {done.output or f'exit {done.exit_code}'}"
+            )
+        return dict(json.loads(done.output))
+
+    def on_kill(self) -> None:
+        if self._process is not None:
+            self._process.send_sigterm()

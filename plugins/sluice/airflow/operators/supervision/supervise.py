@@ -1,0 +1,336 @@
+"""Supervision of one component: check, act, wait for recovery; if it flaps, a person decides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, DagRunTriggerException
+from airflow.triggers.base import StartTriggerArgs
+
+from sluice.airflow import notifications
+from sluice.airflow.delivery import NotDelivered
+from sluice.airflow.failures import failed, final_failures, table
+from sluice.airflow.operators.base import BACKSTOP, ComponentOperator
+from sluice.airflow.triggers.health import HealthTrigger, RecoveryTrigger
+from sluice.airflow.triggers.wait import Outcome
+from sluice.config.reading.toml import ConfigError
+from sluice.config.sections.notifications import Event
+from sluice.config.stream import CONSUMER
+from sluice.core.error_codes import ErrorCode, code_of, with_code
+from sluice.core.errors import ClientError
+from sluice.core.process import ProcessState
+from sluice.notify.texts import has_recovered
+from sluice.supervision.lifecycle import Request
+from sluice.supervision.observation import Observation
+from sluice.supervision.rules.sample import Sample
+from sluice.supervision.rules.status import (
+    ALL,
+    MAINTENANCE_OVERDUE,
+    NEEDS_DECISION,
+    RESTARTABLE,
+    Action,
+    Health,
+    HealthReport,
+    action_for,
+    must_stop,
+    no_action,
+)
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from sluice.config.stream import Supervision
+    from sluice.notify.texts import Notification
+    from sluice.supervision.lifecycle import ActionResult
+
+# Beyond the duration of a check: systems that answer late, a triggerer that restarts.
+CHECK_TIMEOUT = timedelta(minutes=4)
+# A consumer that acquired the lease again publishes within seconds; a backlog's first batch may take longer.
+RECOVERY_SECONDS = 120.0
+OPEN = ("queued", "running")
+# A run that is queued for longer is not started: its DAG is paused.
+QUEUED_INTERVALS = 2
+
+
+PLATFORM = "schedule"
+# Task of the decision DAG that asks.
+REQUEST = "request_decision"
+
+
+def recovery_seconds(policy: Supervision) -> float:
+    """How long a restarted component may take to work again."""
+    return max(RECOVERY_SECONDS, policy.startup_timeout_seconds)
+
+
+def decision_dag_id(stream: str) -> str:
+    return f"{stream}_decision"
+
+
+def request_from(context: Context, reason: str, requested: bool) -> Request:
+    """The request of the user who triggered the run, or of the schedule."""
+    run = context["dag_run"]
+    return Request(
+        who=run.triggering_user_name or PLATFORM,
+        reason=reason,
+        run=run.run_id,
+        requested=requested,
+        at=run.run_after,
+    )
+
+
+def decision_condition(run_id: str) -> str:
+    """Of a notification: each request is told of, for it has its own place to answer."""
+    return f"decision {run_id}"
+
+
+class ActingOperator(ComponentOperator):
+    """A step that may restart the component, and then waits ``recovery_seconds`` at most for its recovery."""
+
+    # The health of a stream without its table is unknown, and a person's request is carried out.
+    checked = None
+
+    def __init__(self, *, recovery_seconds: float = RECOVERY_SECONDS, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.recovery_seconds = recovery_seconds
+
+    @property
+    def waits(self) -> Sequence[timedelta]:
+        return (timedelta(seconds=self.recovery_seconds) + BACKSTOP,)
+
+    def wait_for_recovery(self, result: ActionResult, before: Sample) -> None:
+        """Log the action; if it started a process, defer until the component recovered."""
+        self.log.info("%s", result.message)
+        if not result.done:
+            return
+        arguments = {"result": result.to_json()}
+        self.wait_for(
+            RecoveryTrigger, self.recovery_seconds, "record_recovery", arguments, before=before.to_json()
+        )
+
+    def record_recovery(self, context: Context, event: dict[str, Any], result: dict[str, Any]) -> None:
+        """Record the recovery. Raises AirflowFailException if there is none in time."""
+        outcome, reason = Outcome(event["outcome"]), event["reason"]
+        if outcome in (Outcome.PERMANENT, Outcome.TIMED_OUT):
+            self.check_configured()
+            raise failed(
+                ErrorCode.COMPONENT_DOWN,
+                f"{self.program} did not recover after restart, {outcome.value}: {reason}; "
+                f"{self.log_excerpt()}",
+            )
+        seconds = round(event["at"] - result["at"], 1)
+        self.log.info("%s, %.1f s after the action", reason, seconds)
+        if outcome is Outcome.REACHED:
+            with final_failures():
+                document = {"seconds": seconds, "how": reason, "run": context["run_id"]}
+                self.history.record("recovered", document, datetime.fromtimestamp(event["at"], UTC))
+
+
+class SuperviseOperator(ActingOperator):
+    """Check the component's health, and act on it or on a person's request.
+
+    The check runs in the triggerer and ends the task there if no action is needed. Else a worker restarts a
+    component that is down or stalled, requests a decision about one that flaps, and fails for everything that
+    a restart does not repair, also if the component cannot be observed. After a restart it waits, without a
+    worker, for the recovery. Its return value is the health and its message.
+    """
+
+    fails_if = "no restart helps, it does not recover in time, or its health is unknown"
+
+    start_from_trigger = True
+
+    def __init__(self, *, component: str, **kwargs: Any) -> None:
+        super().__init__(component=component, **kwargs)
+        self.does = f"checks the {component}; restarts it if that helps, and waits for its recovery"
+        # Of the form, as `action_for` reads it. Rendered again for each leg of the task, unlike an attribute.
+        is_meant = f"params.component in ('{ALL}', task.component)"
+        self.submitted["action"] = f"{{{{ params.action if {is_meant} else '{Action.CHECK}' }}}}"
+        self.submitted["reason"] = f"{{{{ params.reason or '' if {is_meant} else '' }}}}"
+        path, values = HealthTrigger(stream=self.stream, component=component).serialize()
+        self.start_trigger_args = StartTriggerArgs(
+            trigger_cls=path, next_method="act", trigger_kwargs=values, timeout=CHECK_TIMEOUT
+        )
+
+    @property
+    def waits(self) -> Sequence[timedelta]:
+        return (CHECK_TIMEOUT, *super().waits)
+
+    def act(self, context: Context, event: dict[str, Any]) -> None:
+        if "error" in event:
+            raise failed(ErrorCode.INVALID_CONFIGURATION, event["error"])
+        observation = Observation.from_json(event)
+        # A task that defers, triggers another DAG or fails has no return value.
+        context["ti"].xcom_push(key="return_value", value=observation.summary())
+        for text in describe(observation):
+            self.log.info("%s", text)
+        is_check = action_for(context["params"], self.component) is Action.CHECK
+        with final_failures():
+            try:
+                self._act(context, observation)
+                # Last: whatever becomes of it hinders no action. A failure is told by its callback.
+                if is_check:
+                    self._tell_recovery(context, observation.report)
+                    self._check_maintenance(observation.report)
+            except AirflowFailException:
+                if is_check:
+                    self._try_tell_open(context)
+                raise
+            if is_check:
+                self._tell_open(context)
+
+    def _act(self, context: Context, observation: Observation) -> None:
+        assessed, action = observation.report, action_for(context["params"], self.component)
+        newest, before = observation.samples[-1], observation.before
+        if action is Action.CHECK:
+            is_restartable = assessed.health in RESTARTABLE
+            if assessed.health in NEEDS_DECISION or (
+                is_restartable and newest.process and newest.process.is_misconfigured
+            ):
+                self._request_decision(context, assessed)
+            elif (
+                newest.process
+                and newest.process.state is ProcessState.BACKOFF
+                and assessed.health is Health.OUT_OF_MEMORY
+            ):
+                self.log.info("left to its runtime, which restarts it: %s", assessed.message)
+            elif must_stop(assessed.health, newest.process):
+                self.log.warning("it is suspended and runs: %s", assessed.message)
+                request = request_from(context, "it is suspended, and ran", requested=False)
+                self.log.info("%s", self.lifecycle.stop(request).message)
+            elif is_restartable:
+                request = request_from(context, assessed.message, requested=False)
+                self.wait_for_recovery(self.lifecycle.restart(request, assessed), before)
+            elif assessed.health not in no_action(self.component):
+                raise failed(
+                    ErrorCode[f"HEALTH_{assessed.health.name}"],
+                    f"the {self.component} of {self.stream} is {assessed.health.value}: {assessed.message}",
+                )
+            return
+        request = request_from(context, context["params"].get("reason") or "", requested=True)
+        self.wait_for_recovery(self._carry_out(action, request, assessed), before)
+
+    def _check_maintenance(self, assessed: HealthReport) -> None:
+        if overdue := assessed.details.get(MAINTENANCE_OVERDUE):
+            raise failed(
+                ErrorCode.MAINTENANCE_OVERDUE,
+                f"{overdue}. Fix: unpause {self.stream}_maintenance, or see why its runs fail",
+            )
+
+    def _tell_recovery(self, context: Context, assessed: HealthReport) -> None:
+        if has_recovered(self.component, assessed.health):
+            run = (self.dag_id, context["run_id"])
+            message = f"{assessed.health.value} again: {assessed.message}"
+            note = notifications.compose(
+                Event.RECOVERY, self.stream, self.component, message, run, remedy=notifications.NONE
+            )
+            self._tell(context, note, "")
+
+    def _tell(self, context: Context, note: Notification, condition: str) -> None:
+        try:
+            notifications.tell(self.history, note, condition, context)
+        except NotDelivered as error:
+            raise failed(error.code, error) from error
+
+    def _tell_open(self, context: Context) -> None:
+        """What could not be told of the stream's runs."""
+        if self.component != CONSUMER:
+            return
+        try:
+            notifications.tell_open(self.history, self.stream, context)
+        except NotDelivered as error:
+            raise failed(error.code, error) from error
+
+    def _try_tell_open(self, context: Context) -> None:
+        """In a check that is red already: a failure is logged, and the next check tries again."""
+        try:
+            self._tell_open(context)
+        except (AirflowFailException, ClientError, ConfigError) as error:
+            self.log.error("%s", with_code(code_of(error), error))
+
+    def _carry_out(self, action: Action, request: Request, assessed: HealthReport) -> ActionResult:
+        if action is Action.STOP:
+            return self.lifecycle.suspend(request)
+        if action is Action.START:
+            return self.lifecycle.start(request, assessed)
+        return self.lifecycle.restart(request, assessed)
+
+    def _request_decision(self, context: Context, assessed: HealthReport) -> None:
+        dag_id, newest = decision_dag_id(self.stream), self.history.latest("decision_requested")
+        if newest and (state := self._state(context, dag_id, newest["run"])) in OPEN:
+            self.log.info(
+                "decision is %s: since=%s dag=%s run=%s", state, newest["at"], dag_id, newest["run"]
+            )
+            waited = (datetime.now(UTC) - datetime.fromisoformat(newest["at"])).total_seconds()
+            if state == "queued" and waited > QUEUED_INTERVALS * self.spec.supervision.interval_seconds:
+                raise failed(
+                    ErrorCode.COMPONENT_DOWN,
+                    f"the {self.component} of {self.stream} is {assessed.health.value}, and run "
+                    f"{newest['run']} of {dag_id} is queued for {waited:.0f} s. Fix: unpause {dag_id}",
+                )
+            if state == "running":
+                # Again if the request itself could not tell.
+                run = (dag_id, str(newest["run"]))
+                note = notifications.request(self.stream, self.component, newest["message"], run, REQUEST)
+                self._tell(context, note, decision_condition(run[1]))
+            return
+        run_id = f"{self.component}__{context['run_id']}__{context['ti'].try_number}"
+        now = datetime.now(UTC)
+        requested = {"run": run_id, "health": assessed.health.value, "message": assessed.message}
+        self.history.record("decision_requested", requested, now)
+        raise DagRunTriggerException(
+            trigger_dag_id=dag_id,
+            dag_run_id=run_id,
+            conf={"component": self.component, "requested_at": now.timestamp(), "report": assessed.to_json()},
+            logical_date=None,
+            run_after=None,
+            reset_dag_run=False,
+            skip_when_already_exists=True,
+            wait_for_completion=False,
+            allowed_states=[],
+            failed_states=[],
+            poke_interval=0,
+            deferrable=False,
+        )
+
+    def _state(self, context: Context, dag_id: str, run_id: str) -> str | None:
+        try:
+            # Said to be a str, and in a worker an enum, whose str() is its name.
+            state = context["ti"].get_dagrun_state(dag_id, run_id)
+            return str(getattr(state, "value", state))
+        except AirflowRuntimeError as error:
+            # It was never created, or is deleted.
+            self.log.info("no run %s %s: %s", dag_id, run_id, error)
+            return None
+
+
+def describe(observation: Observation) -> list[str]:
+    """The health and two tables for the log: partitions of the newest sample, and details."""
+    report, sample = observation.report, observation.samples[-1]
+    ends, begins = sample.ends or {}, sample.begins or {}
+    published = sample.published.ends if sample.published else {}
+    rows = [
+        [p, begins.get(p, "-"), published.get(p, "-"), end, sample.unread().get(p, 0)]
+        for p, end in sorted(ends.items())
+    ]
+    details = [
+        [key, _shown(key, value)]
+        for key, value in report.details.items()
+        if value is not None and not isinstance(value, dict)
+    ]
+    return [
+        f"{report.health.value}: {report.message}",
+        *([table(["partition", "begin", "published", "end", "lag"], rows)] if rows else []),
+        table(["details", "value"], details),
+    ]
+
+
+def _shown(key: str, value: Any) -> Any:
+    """Format times: details named ``at``, ``…_at`` and ``restarts`` hold seconds since 1970."""
+    if key == "restarts":
+        return ", ".join(_moment(at) for at in value) or "none"
+    return _moment(value) if key == "at" or key.endswith("_at") else value
+
+
+def _moment(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")

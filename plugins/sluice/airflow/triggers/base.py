@@ -1,0 +1,75 @@
+"""Base of the triggers over a stream."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from airflow.triggers.base import BaseTrigger
+
+from sluice.airflow.hook import StreamClients
+from sluice.airflow.triggers.requests import Requests
+from sluice.config import stream as streams
+from sluice.core.errors import ClientError
+from sluice.supervision.rules.sample import Sample
+
+if TYPE_CHECKING:
+    from sluice.config.stream import StreamSpec
+
+T = TypeVar("T")
+# Bound of one request to a system; clients have shorter deadlines of their own.
+REQUEST_TIMEOUT_SECONDS = 90.0
+# Key in a sample's errors, beside the systems'.
+OBSERVER = "observer"
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class StreamTrigger(BaseTrigger):
+    """A trigger over ``component`` of ``stream``. Its fields are serialized, so they hold no secret.
+
+    It has no clients of its own: each request gets those that it may use.
+    """
+
+    stream: str
+    component: str = "consumer"
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        self.clock: Callable[[], float] = time.time
+        self.sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+        self.request_timeout_seconds = REQUEST_TIMEOUT_SECONDS
+        self.requests = Requests(
+            f"{self.stream} {self.component}", lambda: StreamClients(self.stream, self.component)
+        )
+
+    @cached_property
+    def spec(self) -> StreamSpec:
+        """Raises ConfigError."""
+        return streams.load(self.stream)
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        path = f"{type(self).__module__}.{type(self).__qualname__}"
+        return path, {field.name: getattr(self, field.name) for field in fields(self)}
+
+    async def ask(self, request: Callable[[StreamClients], T]) -> T:
+        """Run it in a thread: clients block, and all triggers share the triggerer's loop."""
+        return await self.requests.send(request, self.request_timeout_seconds)
+
+    async def observe(self) -> Sample:
+        """A sample of the component, with errors if it cannot be observed. Raises ConfigError."""
+        now, spec = self.clock(), self.spec
+
+        def request(clients: StreamClients) -> Sample:
+            return clients.platform_hook.observer(spec, self.component).observe(now)
+
+        try:
+            return await self.ask(request)
+        except ClientError as error:
+            return Sample(at=now, process=None, errors={OBSERVER: str(error)})
+
+    async def cleanup(self) -> None:
+        await self.requests.close(self.request_timeout_seconds)

@@ -1,0 +1,259 @@
+"""Observe a component in the triggerer until its health is final, or until it recovered from a restart."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow.triggers.base import TaskSuccessEvent, TriggerEvent
+
+from sluice.airflow.notifications import is_told
+from sluice.airflow.triggers.base import StreamTrigger
+from sluice.airflow.triggers.samples import MAX_SAMPLES, earlier, keep
+from sluice.airflow.triggers.wait import Outcome, PollTrigger, Progress
+from sluice.config.component_tables import component_tables
+from sluice.config.reading.toml import ConfigError
+from sluice.config.stream import CONSUMER
+from sluice.core.errors import ClientError
+from sluice.core.process import ENDED
+from sluice.ledger.keys import history_name
+from sluice.ledger.restarts import RestartHistory
+from sluice.notify import texts as notifications
+from sluice.supervision.checks.check import Check
+from sluice.supervision.observation import Observation, record
+from sluice.supervision.rules.assess import assess, has_recovered
+from sluice.supervision.rules.sample import Sample
+from sluice.supervision.rules.status import (
+    MAINTENANCE_OVERDUE,
+    WELL,
+    Action,
+    Health,
+    HealthReport,
+    action_for,
+    must_stop,
+    no_action,
+)
+
+if TYPE_CHECKING:
+    from sluice.airflow.hook import StreamClients
+    from sluice.config.stream import Supervision
+
+CHECK_SECONDS = 5.0
+POLL_SECONDS = 2.0
+SETTLE_SECONDS = 5.0
+# One sample may fall between two states of a process, or within a batch.
+MIN_SAMPLES = 2
+# A check observes this much longer than the stall timeout.
+BEYOND_STALL_SECONDS = 15.0
+# The rest of an interval is for the action.
+MAX_INTERVAL_SHARE = 0.75
+# How long no recovery is to be told after the ledger said so. A missed deadline is told by another process.
+SETTLED_SECONDS = 600.0
+# History -> until when (of the monotonic clock: one that is set back must not silence a recovery), so that a
+# check in which nothing changed costs no request.
+_settled: dict[str, float] = {}
+
+
+def observe_seconds(policy: Supervision) -> float:
+    """Maximum duration of one check; slower changes show over several checks."""
+    return min(
+        policy.stall_timeout_seconds + BEYOND_STALL_SECONDS, policy.interval_seconds * MAX_INTERVAL_SHARE
+    )
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class HealthTrigger(StreamTrigger):
+    """Observes a component every CHECK_SECONDS until its health is final, or the time is up.
+
+    Ends the task itself, green and without a worker, if no action is needed. Else it fires the
+    :class:`Observation`, or ``{"error": …}`` for an invalid declaration of the stream or the platform.
+
+    The scheduler creates it (``start_from_trigger``). Another triggerer begins with a new time limit, because
+    the samples of the first are lost, but ends before Airflow's own timeout (``timeout_after``).
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        # Set by the triggerer.
+        self.timeout_after: datetime | None = None
+        self.monotonic: Callable[[], float] = time.monotonic
+        self.assess: Callable[[str, Sequence[Sample], Supervision, RestartHistory], HealthReport] = assess
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        try:
+            observation, restarts = await self._observe()
+        except ConfigError as error:
+            yield TriggerEvent({"error": str(error)})
+            return
+        await self._record(observation, restarts)
+        is_check = self._action() is Action.CHECK
+        if is_check and self.component == CONSUMER and observation.report.health in WELL:
+            observation = replace(observation, report=await self._with_maintenance(observation.report))
+        report = observation.report
+        is_well = (
+            report.health in no_action(self.component)
+            and MAINTENANCE_OVERDUE not in report.details
+            and not must_stop(report.health, observation.samples[-1].process)
+        )
+        if is_check:
+            await self._report_check()
+        if not is_well:
+            _settled.pop(history_name(self.stream, self.component), None)
+        if is_check and is_well and not await self._must_tell(report.health):
+            yield TaskSuccessEvent(xcoms={"return_value": observation.summary()})
+        else:
+            yield TriggerEvent(observation.to_json())
+
+    async def _report_check(self) -> None:
+        """For the alarm that needs neither Airflow nor its database; without the report it goes off."""
+        max_age = self.spec.supervision.max_check_age_seconds
+        check = Check(self.stream, self.component, self.clock(), max_age)
+        try:
+            await self.ask(lambda clients: clients.platform_hook.report_check(check))
+        except ClientError as error:
+            self.log.warning("check not reported: %s", error)
+
+    async def _must_tell(self, health: Health) -> bool:
+        """Whether a worker is needed to tell of a recovery, or to fail for an invalid notifications.toml.
+
+        Asked of the ledger after every other health, and once in a while: another process may have told.
+        """
+        name = history_name(self.stream, self.component)
+        if not notifications.has_recovered(self.component, health):
+            _settled.pop(name, None)
+            return False
+        if self.monotonic() < _settled.get(name, -math.inf):
+            return False
+        try:
+            must_tell = await self.ask(lambda clients: is_told(clients.history, self.stream))
+        except ConfigError:
+            return True
+        except ClientError as error:
+            self.log.warning("what was told is unknown: %s", error)
+            return False
+        if not must_tell:
+            _settled[name] = self.monotonic() + SETTLED_SECONDS
+        return must_tell
+
+    async def _observe(self) -> tuple[Observation, RestartHistory | None]:
+        policy = self.spec.supervision
+        samples = earlier(self.stream, self.component)
+        # A request is carried out in any case: one sample is enough.
+        is_check = self._action() is Action.CHECK
+        until, least = (self._until(policy), MIN_SAMPLES) if is_check else (self.clock(), 1)
+        restarts: RestartHistory | None = None
+        count, logged = 0, ""
+        while True:
+            samples.append(await self.observe())
+            count += 1
+            try:
+                if restarts is None:
+                    restarts = await self.ask(
+                        lambda clients: clients.history.restart_history(datetime.now(UTC), policy)
+                    )
+                report = self.assess(self.component, samples, policy, restarts)
+            except ClientError as error:
+                report = _without_history(
+                    self.assess(self.component, samples, policy, RestartHistory()), error
+                )
+            message = f"{report.health.value}: {report.message}"
+            if message != logged:
+                self.log.info("%s", message)
+                logged = message
+            if report.is_final or (count >= least and self.clock() >= until):
+                break
+            await self.sleep(CHECK_SECONDS)
+        stall_timeout = float(report.details.get("stall_timeout_seconds", policy.stall_timeout_seconds))
+        reach = max(policy.lag_window_seconds, stall_timeout, policy.stall_timeout_seconds)
+        reach += policy.interval_seconds
+        keep(self.stream, self.component, samples, reach)
+        return Observation.of(report, samples), restarts
+
+    async def _with_maintenance(self, report: HealthReport) -> HealthReport:
+        """With MAINTENANCE_OVERDUE in its details if it is."""
+        now = datetime.now(UTC)
+        try:
+            ended = await self.ask(lambda clients: clients.history.maintained_at(now))
+        except ClientError as error:
+            return _without_history(report, error)
+        overdue = self.spec.maintenance.overdue(ended, now)
+        return (
+            replace(report, details={**report.details, MAINTENANCE_OVERDUE: overdue}) if overdue else report
+        )
+
+    def _until(self, policy: Supervision) -> float:
+        """The end of the check (seconds since 1970), with room for one more request before the timeout."""
+        until = self.clock() + observe_seconds(policy)
+        if self.timeout_after is None:
+            return until
+        return min(until, self.timeout_after.timestamp() - self.request_timeout_seconds)
+
+    def _action(self) -> Action:
+        context: dict[str, Any] = getattr(self.task_instance, "get_template_context", dict)()
+        return action_for(context.get("params", {}), self.component)
+
+    async def _record(self, observation: Observation, restarts: RestartHistory | None) -> None:
+        if restarts is None:
+            return
+
+        def write(clients: StreamClients) -> str | None:
+            before = record(clients.history, observation, restarts)
+            if observation.report.health is not Health.UNKNOWN:
+                # So that the ledger knows of a table within minutes, whatever else runs.
+                clients.tables.note(*component_tables(self.spec, self.component))
+            return before
+
+        try:
+            before = await self.ask(write)
+        except ClientError as error:
+            # The task has the report, and the next check records it.
+            self.log.warning("health not recorded: %s", error)
+            return
+        if before != observation.report.health.value:
+            self.log.info("health changed: before=%s", before or "none")
+
+
+def _without_history(report: HealthReport, error: ClientError) -> HealthReport:
+    # Restarts and suspension are unknown then, so no action may follow.
+    return replace(
+        report,
+        health=Health.UNKNOWN,
+        message=f"the component's history: {error}",
+        is_final=False,
+    )
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class RecoveryTrigger(PollTrigger):
+    """Fires when a restarted component works again, when its process has ended for good, or at ``deadline``.
+
+    ``before``: the newest sample before the restart with published offsets. The event's ``at`` is the moment
+    of the outcome.
+    """
+
+    before: dict[str, Any]
+    poll_interval: float = POLL_SECONDS
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        self._samples: list[Sample] = []
+        # Airflow 3.3 fails a task that is resumed before it knows of its worker's end.
+        await self.sleep(SETTLE_SECONDS)
+        outcome, progress = await self.wait()
+        yield TriggerEvent({"outcome": outcome.value, "reason": progress.message, "at": self.clock()})
+
+    async def poll(self) -> Progress:
+        self._samples = [*self._samples[-MAX_SAMPLES:], await self.observe()]
+        now = self._samples[-1]
+        report = assess(self.component, self._samples, self.spec.supervision, RestartHistory())
+        recovered, message = has_recovered(self.component, report, now, Sample.from_json(self.before))
+        if recovered:
+            return Progress(message, Outcome.REACHED)
+        if report.health is Health.FENCED and report.health in no_action(self.component):
+            return Progress(message, Outcome.REPLACED)
+        if now.process is not None and now.process.state in ENDED and report.is_final:
+            return Progress(f"{now.process.message()}; {message}", Outcome.PERMANENT)
+        return Progress(message)

@@ -1,0 +1,106 @@
+"""Blocking requests of a trigger: each in a thread of its own, with clients that no other request uses."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, Generic, Protocol, TypeVar
+
+from sluice.core.errors import Unreachable
+
+
+class Closable(Protocol):
+    def close(self) -> None: ...
+
+
+C = TypeVar("C", bound=Closable)
+T = TypeVar("T")
+
+# Of one component: a system that hangs costs a triggerer two threads per component, and blinds no other one.
+MAX_ABANDONED = 2
+_abandoned: dict[str, list[float]] = {}
+_lock = threading.Lock()
+
+
+class Requests(Generic[C]):
+    """Sends requests for ``owner`` (a component) with clients from ``connect``, one request at a time.
+
+    A request that gets no answer in time, or whose trigger is cancelled, is abandoned: a thread cannot be
+    ended from outside. It keeps its clients, which are closed when it returns, and the next request gets new
+    ones. All triggers of a process share the bound on what an owner has abandoned. The threads are daemons,
+    so that they do not hold up the end of the triggerer, and none is of the pool of its loop.
+    """
+
+    def __init__(self, owner: str, connect: Callable[[], C]) -> None:
+        self.owner = owner
+        self.connect = connect
+        self._idle: C | None = None
+
+    async def send(self, request: Callable[[C], T], seconds: float) -> T:
+        """The answer. Raises Unreachable if there is none within ``seconds``, or too many are abandoned."""
+        self._raise_if_blocked()
+        clients, self._idle = self._idle or self.connect(), None
+        future: Future[T] = Future()
+        # From now on it cannot be cancelled: a trigger that is cancelled abandons it.
+        future.set_running_or_notify_cancel()
+        context = contextvars.copy_context()
+        threading.Thread(
+            target=lambda: context.run(_answer, future, request, clients),
+            name=f"request of {self.owner}",
+            daemon=True,
+        ).start()
+        answer = asyncio.wrap_future(future)
+        try:
+            await asyncio.wait({answer}, timeout=seconds)
+        finally:
+            if answer.done():
+                self._idle = clients
+            else:
+                answer.cancel()
+                self._abandon(future, clients)
+        if answer.cancelled():
+            raise Unreachable(f"no answer within {seconds:g} s")
+        return answer.result()
+
+    async def close(self, seconds: float) -> None:
+        """Close the clients. Those of an abandoned request are closed when it returns."""
+        if self._idle is not None:
+            await self.send(lambda clients: clients.close(), seconds)
+            self._idle = None
+
+    def _raise_if_blocked(self) -> None:
+        with _lock:
+            began = list(_abandoned.get(self.owner, ()))
+        if len(began) >= MAX_ABANDONED:
+            raise Unreachable(
+                f"not asked: {len(began)} earlier requests of {self.owner} have not returned, the first for "
+                f"{time.monotonic() - began[0]:.0f} s. Fix: see in make status which system hangs; a "
+                "restarted triggerer drops them"
+            )
+
+    def _abandon(self, future: Future[Any], clients: C) -> None:
+        at = time.monotonic()
+        with _lock:
+            began = _abandoned.setdefault(self.owner, [])
+            began.append(at)
+
+        def returned(_: Future[Any]) -> None:
+            with _lock:
+                began.remove(at)
+            clients.close()
+
+        future.add_done_callback(returned)
+
+
+def _answer(future: Future[T], request: Callable[[C], T], clients: C) -> None:
+    try:
+        answer = request(clients)
+    # Whatever it is, its trigger is to see it.
+    except BaseException as error:
+        future.set_exception(error)
+    else:
+        future.set_result(answer)

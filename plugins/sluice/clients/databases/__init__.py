@@ -1,0 +1,1 @@
+"""SQL databases: connections with deadlines, errors by class, and the tables of query results."""

@@ -1,0 +1,350 @@
+"""Topics and offsets through confluent-kafka's AdminClient, librdkafka: independent of Spark's client."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from confluent_kafka import (
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
+
+from sluice.clients.kafka.consumers import (
+    MISSING_RIGHT,
+    REFUSED_LOGIN,
+    TIMEOUT_SECONDS,
+    committed,
+    consumer,
+    while_moving,
+)
+from sluice.clients.polling import wait_for
+from sluice.config.platform import Kafka
+from sluice.config.sections.topic import BROKER_DEFAULT, MAX_MESSAGE_BYTES, Topic
+from sluice.core.error_codes import ErrorCode
+from sluice.core.errors import Missing, Refused, Unreachable
+from sluice.core.heartbeat import Heartbeat, parse_heartbeat
+from sluice.core.json_record import JsonRecord
+
+T = TypeVar("T")
+_DENIED = REFUSED_LOGIN | MISSING_RIGHT
+# Rejected for good; the broker's message names the value.
+_WRONG = frozenset(
+    {KafkaError.POLICY_VIOLATION, KafkaError.INVALID_CONFIG, KafkaError.INVALID_REPLICATION_FACTOR}
+)
+
+
+@dataclass(frozen=True)
+class TopicDiff(JsonRecord):
+    """Changes of one provisioning. ``partitions`` and each of ``config`` are (before, after)."""
+
+    topic: str
+    created: bool = False
+    partitions: tuple[int, int] | None = None
+    config: dict[str, tuple[str | None, str]] = field(default_factory=dict)
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.created or self.partitions or self.config)
+
+    def message(self) -> str:
+        if self.is_empty:
+            return f"topic {self.topic!r} is as declared"
+        parts = ["created"] if self.created else []
+        if self.partitions:
+            parts.append(f"partitions {self.partitions[0]} -> {self.partitions[1]}")
+        parts += [f"{key} {old} -> {new}" for key, (old, new) in sorted(self.config.items())]
+        return f"topic {self.topic!r}: {', '.join(parts)}"
+
+
+@dataclass(frozen=True)
+class TopicDescription:
+    """``id`` changes when the topic is recreated under its name; ``partitions``: their number;
+    ``replication_factor``: the fewest replicas of any partition."""
+
+    id: str
+    partitions: int
+    replication_factor: int = 1
+
+
+class KafkaAdmin:
+    """One role's access to topics and groups. Raises Unreachable without an answer in ``timeout`` seconds."""
+
+    def __init__(self, kafka: Kafka, timeout: float = TIMEOUT_SECONDS) -> None:
+        self.servers = kafka.bootstrap_servers
+        self.timeout = timeout
+        self._kafka = kafka
+        # librdkafka retries a refused login, and meanwhile answers requests with "transport failure": only
+        # the callback names the login.
+        self._login_error: KafkaError | None = None
+        self._settings: dict[str, Any] = {
+            "socket.timeout.ms": int(timeout * 1000),
+            "reconnect.backoff.max.ms": 5000,
+            "error_cb": self._note,
+        }
+        self.admin = AdminClient({**kafka.librdkafka(), **self._settings})
+
+    def _note(self, error: KafkaError) -> None:
+        if error.code() in _DENIED:
+            self._login_error = error
+
+    def provision(self, topic: Topic) -> TopicDiff:
+        """Create or change the topic as declared. Idempotent, also for two callers at once.
+
+        Only declared configs are compared. Raises Refused, and changes nothing, if partitions would have to
+        be removed or replicas moved.
+        """
+        before = self.find(topic.name)
+        created = before is None and self._create(topic)
+        has = before or self.wait_for_partitions(topic.name, 1)
+        check_not_shrinking(topic, has)
+        grown = has.partitions < topic.partitions
+        if grown:
+            self._grow(topic)
+        self.wait_for_partitions(topic.name, topic.partitions)
+        return TopicDiff(
+            topic=topic.name,
+            created=created,
+            partitions=(has.partitions, topic.partitions) if grown else None,
+            config=self._configure(topic),
+        )
+
+    def find(self, topic: str) -> TopicDescription | None:
+        """The topic's description; None if it does not exist."""
+        # Not list_topics() with a name: that may create it (auto.create.topics.enable).
+        request = TopicCollection([topic])
+        found = self._results(
+            f"topic {topic!r}",
+            lambda: self.admin.describe_topics(request, request_timeout=self.timeout),
+            unless=KafkaError.UNKNOWN_TOPIC_OR_PART,
+        )
+        if not found or not found[topic].partitions:
+            return None
+        partitions = found[topic].partitions
+        replicas = min(len(partition.replicas) for partition in partitions)
+        return TopicDescription(str(found[topic].topic_id), len(partitions), replicas)
+
+    def describe(self, topic: str) -> TopicDescription:
+        """As :meth:`find`. Raises Missing."""
+        found = self.find(topic)
+        if found is None:
+            raise Missing(
+                f"topic {topic!r} does not exist on {self.servers}. Fix: run the load's provision_topic step",
+                ErrorCode.TOPIC_NOT_FOUND,
+            )
+        return found
+
+    def begins(self, topic: str, partitions: int | None = None) -> dict[int, int]:
+        """Partition -> the first offset that the topic still keeps.
+
+        Here and in ``ends``: a known number of ``partitions`` saves a request.
+        """
+        return self._offsets(topic, OffsetSpec.earliest(), partitions)
+
+    def ends(self, topic: str, partitions: int | None = None) -> dict[int, int]:
+        """Partition -> the offset that the next record will get."""
+        return self._offsets(topic, OffsetSpec.latest(), partitions)
+
+    def first_after(self, topic: str, at_ms: int, ends: Mapping[int, int]) -> dict[int, int]:
+        """Partition -> the first offset at or after ``at_ms`` (ms since 1970), else its end."""
+        # A moment before 1970 would be the protocol's constant: -1 latest, -2 earliest.
+        found = self._list(topic, dict.fromkeys(ends, OffsetSpec.for_timestamp(max(at_ms, 0))))
+        return {partition: ends[partition] if offset < 0 else offset for partition, offset in found.items()}
+
+    def retention_ms(self, topic: str) -> int | None:
+        """The age in ms at which retention may delete a record; None if age deletes none."""
+        config = self.config(topic)
+        age = int(config.get("retention.ms") or -1)
+        deletes = "delete" in (config.get("cleanup.policy") or "delete").split(",")
+        return age if deletes and age >= 0 else None
+
+    def max_message_bytes(self, topic: str) -> int:
+        """The largest batch of records that the topic takes."""
+        return int(self.config(topic).get("max.message.bytes") or MAX_MESSAGE_BYTES)
+
+    def heartbeat(self, stream: str, component: str, topic: str) -> Heartbeat | None:
+        """The newest heartbeat of a stream's component, from its group's offsets; None before the first.
+
+        Raises Missing without the topic, and Unreachable for offsets that are no heartbeat (set by hand,
+        say); the component's next heartbeat corrects them.
+        """
+        group = f"sluice-{stream}-{component}"
+        what = f"heartbeat of group {group!r}"
+        # By name: from a listing of the group the broker silently omits what the role may not see.
+        wanted = [TopicPartition(topic, partition) for partition in range(self.describe(topic).partitions)]
+        found = self._ask(what, lambda: self._committed(group, wanted))
+        kept = sorted((place for place in found if place.offset >= 0), key=lambda place: place.partition)
+        if not kept:
+            return None
+        try:
+            return parse_heartbeat(kept[0].metadata or "", {place.partition: place.offset for place in kept})
+        except ValueError as error:
+            raise Unreachable(f"{what} cannot be read: {error}") from error
+
+    def committed(self, group: str, topic: str, partition: int) -> tuple[int, str] | None:
+        """A group's offset and its metadata, or None. Waits for a transaction that is to set it."""
+        what = f"offset of group {group!r}"
+        wanted = [TopicPartition(topic, partition)]
+        (found,) = self._ask(what, lambda: self._committed(group, wanted))
+        return None if found.offset < 0 else (found.offset, found.metadata or "")
+
+    def group_offsets(self, group: str, topic: str, partitions: int) -> dict[int, int]:
+        """Partition -> a group's offset; without partitions that have none."""
+        wanted = [TopicPartition(topic, partition) for partition in range(partitions)]
+        found = self._ask(f"offsets of group {group!r}", lambda: self._committed(group, wanted))
+        return {place.partition: place.offset for place in found if place.offset >= 0}
+
+    def _committed(self, group: str, wanted: list[TopicPartition]) -> list[TopicPartition]:
+        with closing(consumer(self._kafka, group, self._settings)) as reader:
+            return committed(reader, wanted, self.timeout)
+
+    def _offsets(self, topic: str, which: OffsetSpec, partitions: int | None) -> dict[int, int]:
+        if partitions is None:
+            partitions = self.describe(topic).partitions
+        return self._list(topic, dict.fromkeys(range(partitions), which))
+
+    def _list(self, topic: str, which: Mapping[int, OffsetSpec]) -> dict[int, int]:
+        request = {TopicPartition(topic, partition): spec for partition, spec in which.items()}
+        found = self._results(
+            f"offsets of topic {topic!r}",
+            lambda: self.admin.list_offsets(request, request_timeout=self.timeout),
+        )
+        return {place.partition: result.offset for place, result in found.items()}
+
+    def _create(self, topic: Topic) -> bool:
+        new = NewTopic(topic.name, topic.partitions, topic.replication_factor, config=topic.config)
+        created = self._results(
+            f"creating topic {topic.name!r}",
+            lambda: self.admin.create_topics([new], operation_timeout=self.timeout),
+            unless=KafkaError.TOPIC_ALREADY_EXISTS,
+        )
+        return bool(created)
+
+    def _grow(self, topic: Topic) -> None:
+        request = [NewPartitions(topic.name, topic.partitions)]
+        self._results(
+            f"adding partitions to topic {topic.name!r}",
+            lambda: self.admin.create_partitions(request, operation_timeout=self.timeout),
+            # Another run was faster; _await checks the number.
+            unless=KafkaError.INVALID_PARTITIONS,
+        )
+
+    def _configure(self, topic: Topic) -> dict[str, tuple[str | None, str]]:
+        changed = config_diff(topic.config, self.config(topic.name)) if topic.config else {}
+        if changed:
+            entries = [
+                ConfigEntry(name, new, incremental_operation=AlterConfigOpType.SET)
+                for name, (_, new) in changed.items()
+            ]
+            wanted = ConfigResource(ResourceType.TOPIC, topic.name, incremental_configs=entries)
+            self._results(
+                f"configs of topic {topic.name!r}",
+                lambda: self.admin.incremental_alter_configs([wanted], request_timeout=self.timeout),
+            )
+        return changed
+
+    def config(self, topic: str) -> dict[str, str | None]:
+        """The topic's configs, the broker's defaults among them."""
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        found = self._results(
+            f"configs of topic {topic!r}",
+            lambda: self.admin.describe_configs([resource], request_timeout=self.timeout),
+        )
+        return {name: entry.value for config in found.values() for name, entry in config.items()}
+
+    def wait_for_partitions(self, topic: str, partitions: int) -> TopicDescription:
+        """Wait until brokers report at least ``partitions``: metadata propagates after the answer."""
+        found = wait_for(
+            lambda: self.find(topic),
+            self.timeout,
+            is_done=lambda found: found is not None and found.partitions >= partitions,
+        )
+        if found is None or found.partitions < partitions:
+            raise Unreachable(
+                f"topic {topic!r} has {found.partitions if found else 0} partitions {self.timeout:g} s after "
+                f"{partitions} were requested",
+                ErrorCode.KAFKA_UNREACHABLE,
+            )
+        return found
+
+    def _results(
+        self, what: str, request: Callable[[], Mapping[Any, Future[Any]]], unless: int | None = None
+    ) -> dict[Any, Any]:
+        def ask() -> dict[Any, Any]:
+            return {key: future.result(timeout=self.timeout) for key, future in request().items()}
+
+        def wait() -> dict[Any, Any]:
+            try:
+                return while_moving(self.timeout)(ask)
+            except KafkaException as error:
+                if error.args[0].code() == unless:
+                    return {}
+                raise
+
+        return self._ask(what, wait)
+
+    def _ask(self, what: str, request: Callable[[], T]) -> T:
+        try:
+            return request()
+        except KafkaException as error:
+            self.admin.poll(0)
+            cause = error if self._login_error is None else KafkaException(self._login_error)
+            raise translated(what, cause) from error
+        except FutureTimeout as error:
+            message = f"{what}: no answer from {self.servers} in {self.timeout:g} s"
+            raise Unreachable(message, ErrorCode.KAFKA_UNREACHABLE) from error
+
+
+def check_not_shrinking(topic: Topic, has: TopicDescription) -> None:
+    """Raise Refused if the declaration needs partitions removed or replicas moved."""
+    if has.partitions > topic.partitions:
+        raise Refused(
+            f"topic {topic.name!r} has {has.partitions} partitions and the stream wants {topic.partitions}; "
+            f"Kafka cannot remove partitions. Fix: set partitions = {has.partitions} in stream.toml, or name "
+            "another topic",
+            ErrorCode.TOPIC_MISMATCH,
+        )
+    if topic.replication_factor not in (BROKER_DEFAULT, has.replication_factor):
+        raise Refused(
+            f"topic {topic.name!r} has replication factor {has.replication_factor} and the stream wants "
+            f"{topic.replication_factor}; replicas are not moved here. Fix: set replication_factor = "
+            f"{has.replication_factor} in stream.toml, or reassign the partitions",
+            ErrorCode.TOPIC_MISMATCH,
+        )
+
+
+def config_diff(
+    declared: Mapping[str, str], present: Mapping[str, str | None]
+) -> dict[str, tuple[str | None, str]]:
+    """Declared configs that differ: name -> (present, declared)."""
+    return {
+        name: (present.get(name), value) for name, value in declared.items() if present.get(name) != value
+    }
+
+
+def translated(what: str, error: KafkaException) -> Refused | Unreachable:
+    """A Kafka error as a client error whose message begins with ``what``."""
+    cause: KafkaError = error.args[0]
+    message = f"{what}: {cause.str()} ({cause.name()})"
+    if cause.code() in _DENIED:
+        fix = "check [kafka] in the role's platform file and the user's rights"
+        return Refused(f"{message}. Fix: {fix}", ErrorCode.KAFKA_PERMISSION)
+    if cause.code() in _WRONG:
+        return Refused(f"{message}. Fix: correct stream.toml", ErrorCode.TOPIC_MISMATCH)
+    return Unreachable(message, ErrorCode.KAFKA_UNREACHABLE)

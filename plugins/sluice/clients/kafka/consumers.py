@@ -1,0 +1,128 @@
+"""librdkafka's consumers, which join no group."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from typing import Any, cast
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
+
+from sluice.config.platform import Kafka
+from sluice.core.error_codes import ErrorCode, coded
+
+TIMEOUT_SECONDS = 15.0
+# librdkafka retries a rejected login, and reports it to ``error_cb`` only.
+REFUSED_LOGIN = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED})
+MISSING_RIGHT = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
+# For a consumer of :func:`read_range`. What retention deletes meanwhile is skipped.
+RANGE_SETTINGS: Mapping[str, Any] = {"enable.partition.eof": True, "auto.offset.reset": "earliest"}
+_BATCH = 1_000
+# Waited for a whole _BATCH, also if less is left.
+_POLL_SECONDS = 0.1
+# A new partition, or one whose leader changes, has no leader for a moment.
+_MOVING = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
+
+
+def consumer(kafka: Kafka, group: str, settings: Mapping[str, Any] | None = None) -> Consumer:
+    """``group``: its offsets are read or set; librdkafka requires a name."""
+    own = {"group.id": group, "enable.auto.commit": False}
+    return Consumer({**kafka.librdkafka(), **own, **(settings or {})})
+
+
+def begin_and_end_offsets(
+    asked: Consumer, topic: str, seconds: float = TIMEOUT_SECONDS
+) -> dict[int, tuple[int, int]]:
+    """Partition -> (first offset kept, next offset to be written). Raises LookupError for an unknown topic,
+    KafkaException if no broker answers in time."""
+    found = asked.list_topics(topic, timeout=seconds).topics[topic]
+    if found.error is not None or not found.partitions:
+        raise coded(
+            ErrorCode.TOPIC_NOT_FOUND,
+            LookupError(f"topic {topic!r}: {found.error}. Fix: run the load's provision_topic step first"),
+        )
+    retrying = while_moving(seconds)
+    return {
+        partition: retrying(asked.get_watermark_offsets, TopicPartition(topic, partition), timeout=seconds)
+        for partition in sorted(found.partitions)
+    }
+
+
+def while_moving(seconds: float) -> Retrying:
+    """Repeats a request to a partition's leader while that moves; its last error after ``seconds``."""
+    return Retrying(
+        retry=retry_if_exception(_is_moving),
+        stop=stop_after_delay(seconds),
+        wait=wait_fixed(0.2),
+        reraise=True,
+    )
+
+
+def _is_moving(error: BaseException) -> bool:
+    return isinstance(error, KafkaException) and error.args[0].code() in _MOVING
+
+
+def topic_offsets(kafka: Kafka, topic: str) -> dict[int, tuple[int, int]]:
+    """As :func:`begin_and_end_offsets`, over a connection of its own."""
+    with closing(consumer(kafka, f"sluice-{topic}-watermarks")) as asked:
+        return begin_and_end_offsets(asked, topic)
+
+
+def read_range(
+    reader: Consumer, topic: str, starts: Mapping[int, int], ends: Mapping[int, int], seconds: float
+) -> Iterator[Message]:
+    """Yield the records of each partition from its offset in ``starts`` to before that in ``ends``.
+
+    ``reader`` has RANGE_SETTINGS and is assigned nothing afterwards. Waits for a transaction that is open
+    before the end. Raises KafkaException, or TimeoutError if not everything was read within ``seconds``.
+    """
+    positions = {partition: start for partition, start in starts.items() if start < ends[partition]}
+    if not positions:
+        return
+    deadline = time.monotonic() + seconds
+    reader.assign([TopicPartition(topic, *position) for position in positions.items()])
+    try:
+        while positions:
+            if time.monotonic() > deadline:
+                partition, offset = next(iter(positions.items()))
+                raise TimeoutError(
+                    f"topic {topic!r}: partition {partition} was read to offset {offset} of "
+                    f"{ends[partition]} in {seconds:g} s"
+                )
+            for message in reader.consume(_BATCH, _POLL_SECONDS):
+                error, partition = message.error(), cast("int", message.partition())
+                if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                    raise KafkaException(error)
+                offset, end = cast("int", message.offset()), ends[partition]
+                if error is None:
+                    if offset < end:
+                        yield message
+                    offset += 1
+                if offset < end:
+                    positions[partition] = offset
+                else:
+                    positions.pop(partition, None)
+    finally:
+        reader.unassign()
+
+
+def committed(asked: Consumer, wanted: list[TopicPartition], seconds: float) -> list[TopicPartition]:
+    """The offsets of the consumer's group, with their metadata. Raises KafkaException.
+
+    Not by AdminClient: its request crashes the process (SIGSEGV in librdkafka's rd_kafka_cgrp_op) while the
+    group's coordinator moves, as on a new broker.
+    """
+    found: list[TopicPartition] = asked.committed(wanted, timeout=seconds)
+    refused = next((place.error for place in found if place.error), None)
+    if refused is not None:
+        raise KafkaException(refused)
+    return found

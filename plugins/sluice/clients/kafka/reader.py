@@ -1,0 +1,150 @@
+"""Read a topic without a consumer group: records between offsets, the newest results, the last batch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import KafkaException, Message
+
+from sluice.clients import query_state as state
+from sluice.clients.kafka import consumers as kafka_io
+from sluice.clients.kafka.admin import TIMEOUT_SECONDS, KafkaAdmin, translated
+from sluice.clients.kafka.consumers import consumer
+from sluice.clients.query_state import NO_BATCH
+from sluice.config.platform import Kafka
+from sluice.config.query import VERSION, key_text
+from sluice.core.error_codes import ErrorCode
+from sluice.core.errors import Missing, Refused, Unreachable
+
+# librdkafka requires a group and asks for its coordinator; each role that reads has a right to this one.
+_GROUP = "sluice-reader"
+_SETTINGS: Mapping[str, Any] = {
+    **kafka_io.RANGE_SETTINGS,
+    "isolation.level": "read_committed",
+    "fetch.wait.max.ms": 10,
+    # Errors are raised.
+    "log_level": 2,
+}
+
+
+def read_range(
+    kafka: Kafka, topic: str, starts: Mapping[int, int], ends: Mapping[int, int], seconds: float
+) -> Iterator[Message]:
+    """As :func:`sluice.clients.kafka.consumers.read_range`. Raises Refused if the role may not read, else
+    Unreachable."""
+    if not any(start < ends[partition] for partition, start in starts.items()):
+        return
+    errors: list[str] = []
+    settings = {**_SETTINGS, "error_cb": lambda error: errors.append(error.str())}
+    with closing(consumer(kafka, _GROUP, settings)) as reader:
+        try:
+            yield from kafka_io.read_range(reader, topic, starts, ends, seconds)
+        except KafkaException as error:
+            raise translated(f"topic {topic!r}", error) from error
+        except TimeoutError as error:
+            reason = f"; Kafka: {errors[-1]}" if errors else ""
+            raise Unreachable(
+                f"{error}{reason}. Kafka is slow or unavailable, or the writer of an open transaction hangs. "
+                "Fix: check that the query runs",
+                ErrorCode.KAFKA_UNREACHABLE,
+            ) from error
+
+
+# For a whole topic.
+READ_SECONDS = 120.0
+
+
+@dataclass(frozen=True)
+class Result:
+    """The newest result of a key. ``version``: number of its batch. Without ``aggregates``: a rebuild removed
+    the key."""
+
+    aggregates: dict[str, int]
+    version: int
+
+
+def read(
+    kafka: Kafka, topic: str, keys: Sequence[str], seconds: float = READ_SECONDS, since: float | None = None
+) -> dict[str, Result]:
+    """Key text (``query.key_text``) -> the committed result with the highest version.
+
+    ``keys``: the columns of ``Query.keys``; other fields of a record, except its version, are aggregates.
+    ``since``: only records behind the first of this time or later (seconds since 1970); all by default.
+    Waits for a transaction that is open at the call: it may be committed, and not visible yet.
+
+    Raises Missing without the topic, Refused for a record that is no result or if the role may not read, and
+    Unreachable if not everything was read within ``seconds``.
+    """
+    admin = KafkaAdmin(kafka, min(seconds, TIMEOUT_SECONDS))
+    try:
+        # After all records, committed or not.
+        ends = admin.ends(topic)
+    except Missing as error:
+        raise Missing(
+            f"topic {topic!r} does not exist on {kafka.bootstrap_servers}. Fix: run the load's "
+            "provision_sinks step",
+            ErrorCode.TOPIC_NOT_FOUND,
+        ) from error
+    starts = dict.fromkeys(ends, 0) if since is None else admin.first_after(topic, int(since * 1000), ends)
+    return newest(topic, keys, read_range(kafka, topic, starts, ends, seconds))
+
+
+def last_batch(kafka: Kafka, stream: str, query: str, topic: str) -> int | None:
+    """The last committed batch of the topic; None before the first.
+
+    Waits for an open commit. Raises Refused if the role may not read the group or its offset has invalid
+    metadata, Unreachable if Kafka does not answer.
+    """
+    group = state.group(stream, query)
+    found = KafkaAdmin(kafka).committed(group, topic, state.PARTITION)
+    if found is None:
+        return None
+    try:
+        batch = state.parse(*found).batch
+    except ValueError as error:
+        raise Refused(
+            f"group {group!r}, topic {topic!r}: {error}. Fix: delete the group's offsets and restart the "
+            "query",
+            ErrorCode.SINKS_DIFFER,
+        ) from error
+    return None if batch == NO_BATCH else batch
+
+
+def newest(topic: str, keys: Sequence[str], messages: Iterable[Message]) -> dict[str, Result]:
+    """Key text -> the result with the highest version, the later of equal ones; without those that a rebuild
+    removed. Raises Refused for a record that is no result."""
+    results: dict[str, Result] = {}
+    own = {*keys, VERSION}
+    for message in messages:
+        try:
+            key = (message.key() or b"").decode()
+            value = message.value()
+            if value is None:
+                result = Result({}, state.tombstone_version(message.headers()))
+            else:
+                result = _result(key, json.loads(value), keys, own)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise Refused(
+                f"topic {topic!r}, partition {message.partition()}, offset {message.offset()}: no "
+                f"result of the query ({type(error).__name__}: {error}). Fix: let only the query write it, "
+                "delete the topic, run the load's provision_sinks step, and rebuild the query",
+                ErrorCode.SINKS_DIFFER,
+            ) from error
+        if key not in results or result.version >= results[key].version:
+            results[key] = result
+    return {key: result for key, result in results.items() if result.aggregates}
+
+
+def _result(key: str, value: dict[str, Any], keys: Sequence[str], own: set[str]) -> Result:
+    version = value[VERSION]
+    expected = key_text([value[column] for column in keys])
+    if key != expected:
+        raise ValueError(f"its key is {key!r}, and its value has {expected!r}")
+    aggregates = {name: count for name, count in value.items() if name not in own}
+    if not aggregates or not all(type(number) is int for number in (version, *aggregates.values())):
+        raise ValueError(f"aggregates and version must be whole numbers: {value!r}")
+    return Result(aggregates, version)

@@ -1,0 +1,345 @@
+"""Versioned objects of a bucket, and the rows of CSV objects: counted without Spark, to verify its job."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, fields
+from datetime import datetime
+from functools import cache, partial
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from sluice.clients.s3.errors import asking
+from sluice.clients.s3.requests import GZIP_ERRORS, at_once, unpacked
+from sluice.config.reading.names import is_key
+from sluice.core.error_codes import ErrorCode
+from sluice.core.errors import Missing, Refused
+from sluice.core.messages import quoted
+from sluice.core.offsets.sources import source_id
+from sluice.core.tables.file_removal import StoredFile
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+    from sluice.core.json_record import Document
+
+MAX_HEADER_BYTES = 64 * 1024 * 1024
+SUFFIXES = (".csv", ".csv.gz")
+# Small, because gzip may make a thousand times as much of it.
+CHUNK_BYTES = 64 * 1024
+BLOCK_BYTES = 1024 * 1024
+_LF = ord("\n")
+# Of whole objects, in answers to HEAD.
+CHECKSUMS = ("ChecksumSHA256", "ChecksumSHA1", "ChecksumCRC64NVME", "ChecksumCRC32C", "ChecksumCRC32")
+
+
+def data_rows(body: Any, name: str) -> int:
+    """Count the rows after the header of a CSV: lines that are not blank, in constant memory.
+
+    Lines end with LF, so a line break inside quotes makes two rows, as in the producer
+    (``spark_jobs/common/producer/lines.py``). Gzip is recognised by its first bytes, not by ``name``.
+    Raises Refused without a header line, for one over MAX_HEADER_BYTES, and for truncated or corrupt gzip
+    data.
+    """
+    with _readable(name):
+        reader = unpacked(body, CHUNK_BYTES)
+        if not _line(reader, name).strip():
+            message = f"{name}: no header line. Fix: upload the file with one, or leave it out"
+            raise Refused(message, ErrorCode.INVALID_HEADER)
+        return _count_rows(iter(lambda: reader.read(BLOCK_BYTES), b""))
+
+
+def line_of_row(body: Any, row: int, name: str) -> int | None:
+    """The 1-based line of a 0-based row; None if there are fewer rows. What is a row, and errors, are as of
+    :func:`data_rows`. Reads no further than the row."""
+    with _readable(name):
+        reader, left = unpacked(body, CHUNK_BYTES), row
+        _line(reader, name)
+        for number, is_blank in enumerate(iter(lambda: _is_blank(reader), None), start=2):
+            if not is_blank:
+                if not left:
+                    return number
+                left -= 1
+        return None
+
+
+def has_header(body: Any, name: str) -> bool:
+    """Whether the first line is one; reads little more than that."""
+    with _readable(name):
+        return bool(_line(unpacked(body, CHUNK_BYTES), name).strip())
+
+
+def _line(reader: Any, name: str) -> bytes:
+    line: bytes = reader.readline(MAX_HEADER_BYTES + 1)
+    if len(line.removesuffix(b"\n")) > MAX_HEADER_BYTES:
+        message = f"{name}: the first line is longer than {MAX_HEADER_BYTES} bytes. Fix: upload a CSV"
+        raise Refused(message, ErrorCode.CORRUPT_OBJECT)
+    return line
+
+
+def _is_blank(reader: Any) -> bool | None:
+    """Whether the next line is blank, of whatever length; None at the end."""
+    piece, is_blank = reader.readline(BLOCK_BYTES), True
+    if not piece:
+        return None
+    while piece:
+        is_blank = is_blank and not piece.strip()
+        piece = b"" if piece.endswith(b"\n") else reader.readline(BLOCK_BYTES)
+    return is_blank
+
+
+def _count_rows(blocks: Iterable[bytes]) -> int:
+    """Count lines that are not blank, a block at a time: a line at a time takes five times the CPU."""
+    rows = 0
+    # The line that the blocks so far end in.
+    is_blank = True
+    for block in blocks:
+        ends = np.flatnonzero(np.frombuffer(block, np.uint8) == _LF)
+        first = block[: ends[0]] if len(ends) else block
+        is_blank = is_blank and not first.strip()
+        if not len(ends):
+            continue
+        begins, ends = ends[:-1] + 1, ends[1:]
+        rows += len(begins) + (not is_blank)
+        # A blank line begins with white space, or with its end.
+        may_be_blank = np.flatnonzero(np.frombuffer(block, np.uint8)[begins] <= ord(" "))
+        rows -= sum(not block[begins[n] : ends[n]].strip() for n in may_be_blank)
+        is_blank = not block[block.rindex(b"\n") + 1 :].strip()
+    return rows + (not is_blank)
+
+
+def _are_equal(one: Any, other: Any) -> bool:
+    blocks = (iter(partial(io.BufferedReader(body).read, BLOCK_BYTES), b"") for body in (one, other))
+    return all(first == second for first, second in zip_longest(*blocks))
+
+
+@contextmanager
+def _readable(name: str) -> Iterator[None]:
+    try:
+        yield
+    except GZIP_ERRORS as error:
+        kind = "truncated" if isinstance(error, EOFError) else "corrupt"
+        message = f"{name}: {kind} gzip data ({error}). Fix: upload the file again"
+        raise Refused(message, ErrorCode.CORRUPT_OBJECT) from error
+
+
+@dataclass(frozen=True)
+class ObjectVersion:
+    """One version of one object. ``version_id`` is None if the bucket keeps no versions; size in bytes."""
+
+    bucket: str
+    key: str
+    version_id: str | None
+    etag: str
+    size: int
+
+    @classmethod
+    def of(cls, source: Document) -> Self:
+        """From a source's document, which has more."""
+        return cls(**{field.name: source[field.name] for field in fields(cls)})
+
+    @property
+    def uri(self) -> str:
+        return f"s3://{self.bucket}/{self.key}"
+
+    @property
+    def source_id(self) -> str:
+        return source_id(self.bucket, self.key, self.version_id or self.etag)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One version, or one delete marker, of a key in a listing."""
+
+    key: str
+    is_latest: bool
+    is_delete_marker: bool
+    etag: str
+    size: int
+    modified: datetime
+
+
+class Current(list[ObjectVersion]):
+    """Current versions, by key. ``single``: keys of which the bucket is known to have no other."""
+
+    def __init__(self, versions: Iterable[ObjectVersion], single: Collection[str] = ()) -> None:
+        super().__init__(sorted(versions, key=lambda version: version.key))
+        self.single = frozenset(single)
+
+
+class Bucket:
+    """One bucket through one role's client. ``prefix``: no other keys are resolved, headed or listed as
+    sources."""
+
+    def __init__(self, client: S3Client, name: str, prefix: str = "") -> None:
+        self.client = client
+        self.name = name
+        self.prefix = prefix
+
+    def within(self, prefix: str) -> Bucket:
+        """The bucket as far as a stream's declaration lets its loads read it."""
+        return Bucket(self.client, self.name, prefix)
+
+    def resolve(self, prefix: str, keys: Sequence[str] = ()) -> Current:
+        """The current versions of ``keys`` or, without keys, of the CSV objects under ``prefix``, by key.
+
+        Raises Missing if an object or the bucket does not exist or the prefix is empty; Refused for a key
+        without one of SUFFIXES, or that the bucket's own prefix does not have.
+        """
+        for key in keys or [prefix]:
+            self._check_declared(key)
+        for key in keys:
+            if not key.endswith(SUFFIXES):
+                raise Refused(
+                    f"s3://{self.name}/{key}: a source ends in {' or '.join(SUFFIXES)}. Fix: correct "
+                    "'objects'",
+                    ErrorCode.INVALID_PARAMETER,
+                )
+        if keys:
+            return Current(at_once(sorted(set(keys)), self.head))
+        found = self.current(prefix)
+        if not found:
+            raise Missing(
+                f"s3://{self.name}/{prefix}: no object ends in {' or '.join(SUFFIXES)}. Fix: upload one, or "
+                "correct 'source_prefix'",
+                ErrorCode.OBJECT_NOT_FOUND,
+            )
+        return found
+
+    def current(self, prefix: str, is_chosen: Callable[[str], bool] = lambda _: True) -> Current:
+        """The current versions of the CSV objects under ``prefix`` whose keys are chosen. Raises Refused for
+        one whose key is not declared."""
+        # A listing of versions tells what a HEAD of each object would, and which keys have others.
+        current, versions = [], Counter[str]()
+        for version, is_latest in self.versions(prefix):
+            if is_chosen(version.key):
+                if is_latest:
+                    self._check_declared(version.key)
+                versions[version.key] += 1
+                current += [version] if is_latest else []
+        return Current(current, [key for key, number in versions.items() if number == 1])
+
+    def versions(self, prefix: str) -> Iterator[tuple[ObjectVersion, bool]]:
+        """Every version of the CSV objects under ``prefix`` that the bucket still has, and whether it is the
+        current one. Raises Refused for a prefix that is not declared."""
+        self._check_declared(prefix)
+        for item in self._versions(prefix, "Versions"):
+            if item["Key"].endswith(SUFFIXES):
+                version = self._version(item["Key"], item.get("VersionId"), item["ETag"], item["Size"])
+                yield version, item["IsLatest"]
+
+    def head(self, key: str) -> ObjectVersion:
+        """The current version of ``key``. Raises Missing, or Refused for a key that is not declared."""
+        self._check_declared(key)
+        try:
+            with asking(f"source object s3://{self.name}/{key}"):
+                found = self.client.head_object(Bucket=self.name, Key=key)
+        except Missing as error:
+            raise Missing(
+                f"{error}. Fix: upload it, or correct 'objects'", ErrorCode.OBJECT_NOT_FOUND
+            ) from error
+        return self._version(key, found.get("VersionId"), found["ETag"], found["ContentLength"])
+
+    def _check_declared(self, key: str) -> None:
+        """Raises Refused for a key or prefix that is not within the bucket's own prefix, or whose text could
+        be read as another one."""
+        if key.startswith(self.prefix) and is_key(key):
+            return
+        raise Refused(
+            f"s3://{self.name}/{quoted(key)}: the stream's objects are those under {self.prefix!r}, without "
+            "'.' and '..' between slashes, control characters and line separators. Fix: name or upload "
+            "another, or declare another [csv] prefix in stream.toml",
+            ErrorCode.INVALID_PARAMETER,
+        )
+
+    def _version(self, key: str, version_id: str | None, etag: str, size: int) -> ObjectVersion:
+        # "null" is a version from before the bucket was versioned: it can be overwritten, so it pins nothing.
+        pinned = None if version_id in (None, "null") else version_id
+        return ObjectVersion(self.name, key, pinned, etag.strip('"'), size)
+
+    def equal_to(self, version: ObjectVersion) -> Callable[[str | None, str], bool]:
+        """Whether another version of its key (id and ETag), of the same size, has the same bytes: by S3's
+        checksums of the whole objects or, without one that both have, by reading both up to the first
+        difference. False if the other one is gone, or a bucket without versions cannot tell."""
+        own = cache(lambda: self._checksums(version))
+
+        def is_equal(other_id: str | None, other_etag: str) -> bool:
+            if other_id is None:
+                return False
+            other = ObjectVersion(version.bucket, version.key, other_id, other_etag, version.size)
+            try:
+                sums, others = own(), self._checksums(other)
+                if both := sums.keys() & others.keys():
+                    return all(sums[name] == others[name] for name in both)
+                with self._body(version) as body, self._body(other) as other_body:
+                    return _are_equal(body, other_body)
+            except Missing:
+                return False
+
+        return is_equal
+
+    def _checksums(self, version: ObjectVersion) -> dict[str, str]:
+        pin = {"VersionId": version.version_id} if version.version_id else {}
+        with asking(f"source object {version.uri}"):
+            found: dict[str, Any] = self.client.head_object(  # type: ignore[assignment]
+                Bucket=self.name,
+                Key=version.key,
+                ChecksumMode="ENABLED",
+                **pin,  # type: ignore[arg-type]
+            )
+        # Of an upload in parts there may be one that depends on the parts.
+        is_whole = found.get("ChecksumType") == "FULL_OBJECT"
+        return {name: found[name] for name in CHECKSUMS if is_whole and found.get(name)}
+
+    def data_rows(self, source: ObjectVersion) -> int:
+        """As :func:`data_rows`, of the pinned version."""
+        with self._body(source) as body:
+            return data_rows(body, source.uri)
+
+    def line_of_row(self, source: ObjectVersion, row: int) -> int | None:
+        """As :func:`line_of_row`, of the pinned version."""
+        with self._body(source) as body:
+            return line_of_row(body, row, source.uri)
+
+    def has_header(self, source: ObjectVersion) -> bool:
+        """As :func:`has_header`, of the pinned version: of its first CHUNK_BYTES, as its producer."""
+        # The connection of an answer that is not read to its end is lost.
+        part = {"Range": f"bytes=0-{CHUNK_BYTES - 1}"} if source.size > CHUNK_BYTES else {}
+        with self._body(source, **part) as body:
+            return has_header(body, source.uri)
+
+    @contextmanager
+    def _body(self, source: ObjectVersion, **part: str) -> Iterator[Any]:
+        pin = {"VersionId": source.version_id} if source.version_id else {"IfMatch": f'"{source.etag}"'}
+        with asking(f"source object {source.uri}"):
+            answer = self.client.get_object(Bucket=self.name, Key=source.key, **pin, **part)  # type: ignore[arg-type]
+            with closing(answer["Body"]) as body:
+                yield body
+
+    def files(self, prefix: str) -> Iterator[StoredFile]:
+        """The current objects under ``prefix``, page by page."""
+        pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=self.name, Prefix=prefix)
+        with asking(f"s3://{self.name}/{prefix}"):
+            for page in pages:
+                for item in page.get("Contents", []):
+                    yield StoredFile(f"{self.name}/{item['Key']}", item["Size"], item["LastModified"])
+
+    def entries(self, prefix: str) -> Iterator[Entry]:
+        """Every version and delete marker under ``prefix``, page by page."""
+        for item in self._versions(prefix, "Versions", "DeleteMarkers"):
+            etag, is_marker = item.get("ETag", "").strip('"'), "ETag" not in item
+            yield Entry(
+                item["Key"], item["IsLatest"], is_marker, etag, item.get("Size", 0), item["LastModified"]
+            )
+
+    def _versions(self, prefix: str, *kinds: str) -> Iterator[Any]:
+        pages = self.client.get_paginator("list_object_versions").paginate(Bucket=self.name, Prefix=prefix)
+        with asking(f"s3://{self.name}/{prefix}"):
+            for page in pages:
+                for kind in kinds:
+                    yield from page.get(kind, [])  # type: ignore[misc]

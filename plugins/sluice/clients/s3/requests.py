@@ -1,0 +1,85 @@
+"""The S3 client of a role, its requests, and bodies of objects."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import re
+import zlib
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import boto3
+from botocore.config import Config
+
+from sluice.config.platform import S3, S3_REQUESTS
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+# Of reading an object whose gzip data are truncated or corrupt.
+GZIP_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error)
+_GZIP_MAGIC = b"\x1f\x8b"
+# Not by urllib, which takes a `?` and a `#` of a key for a query and a fragment.
+_S3_URI = re.compile(r"s3a?://([^/?#]+)(?:/(.*))?", re.DOTALL)
+
+
+def connect(s3: S3, **limits: Any) -> S3Client:
+    """A client with the role's keys; nothing is sent yet. ``limits``: of :meth:`S3.boto3`."""
+    return boto3.client("s3", **cast("dict[str, Any]", s3.boto3(**limits)))
+
+
+def connect_briefly(s3: S3) -> S3Client:
+    """A client whose requests end within seconds if S3 hangs, tried once: of a process that has few left."""
+    given = cast("dict[str, Any]", s3.boto3())
+    brief = Config(connect_timeout=2, read_timeout=3, retries={"total_max_attempts": 1})
+    return boto3.client("s3", **{**given, "config": given["config"].merge(brief)})
+
+
+def at_once(items: Iterable[Item], request: Callable[[Item], Answer]) -> list[Answer]:
+    """The requests' answers in the order of the items, S3_REQUESTS of them at a time. Raises the error of the
+    first that fails, and sends no more."""
+    items = list(items)
+    if len(items) < 2:
+        return [request(item) for item in items]
+    with ThreadPoolExecutor(S3_REQUESTS) as threads:
+        return list(threads.map(request, items))
+
+
+def split(uri: str) -> tuple[str, str]:
+    """``s3://bucket/a?b#c/`` (or ``s3a://``) -> ``("bucket", "a?b#c/")``: a key may have any character.
+
+    Raises ValueError for another scheme.
+    """
+    match = _S3_URI.fullmatch(uri)
+    if match is None:
+        raise ValueError(f"{uri!r} is no S3 address. Fix: write s3://bucket/prefix")
+    return match[1], match[2] or ""
+
+
+def split_prefix(uri: str) -> tuple[str, str]:
+    """As :func:`split`, of a folder: its key without slashes around it."""
+    bucket, key = split(uri)
+    return bucket, key.strip("/")
+
+
+def read_json(client: S3Client, uri: str) -> Any:
+    """The JSON document at ``s3://bucket/key``. Raises botocore's errors."""
+    bucket, key = split(uri)
+    return json.load(client.get_object(Bucket=bucket, Key=key)["Body"])
+
+
+def unpacked(body: Any, buffer_size: int) -> io.BufferedReader:
+    """A reader of the body, which is unpacked if it begins as gzip. Reading it raises GZIP_ERRORS."""
+    reader = io.BufferedReader(body, buffer_size)
+    head = reader.peek(2)[:2]
+    # One byte only if the object, or the first read of it, has no more.
+    if not head or not _GZIP_MAGIC.startswith(head):
+        return reader
+    packed: Any = gzip.GzipFile(fileobj=reader)
+    return io.BufferedReader(packed, buffer_size)

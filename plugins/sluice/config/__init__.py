@@ -1,0 +1,8 @@
+"""What people declare: stream.toml, schemas, platform files, notifications.toml.
+
+In: TOML and Avro files. Out: frozen values, complete and checked, or a ConfigError that names the file, the
+key, the value found and the fix; nothing is connected. An unknown key is an error.
+:mod:`~sluice.config.stream` is a stream, :mod:`~sluice.config.platform` one role's systems,
+:mod:`~sluice.config.query` a continuous query, :mod:`~sluice.config.schema` the columns. ``sections`` has a
+file per section of stream.toml, ``reading`` what all of them are read with. Start with ``stream``.
+"""

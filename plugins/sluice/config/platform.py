@@ -1,0 +1,329 @@
+"""Platform files: one role's addresses and credentials of Kafka, S3 and the lake."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sluice.config import postgresql
+from sluice.config.reading import toml as config
+from sluice.config.reading.toml import ConfigError, build
+from sluice.config.reading.urls import VISIBLE, check_url
+
+ROLES = ("airflow", "producer", "consumer", "reader", "maintenance")
+DIRECTORY_VARIABLE = "SLUICE_PLATFORM_DIR"
+CATALOG = "lake"
+# Of a statement in the catalog, which reads or swaps one pointer; and for its answer.
+STATEMENT_SECONDS, ANSWER_SECONDS = 45, 60
+# Of the metrics' token, in characters.
+MIN_TOKEN = 24
+_CHECKPOINTS = re.compile(r"/|s3a://[^/]")
+
+
+@dataclass(frozen=True)
+class Kafka:
+    """The brokers and one user's login; ``ssl_ca_location``: path of a PEM file."""
+
+    bootstrap_servers: str
+    security_protocol: str = "PLAINTEXT"
+    sasl_mechanism: str = ""
+    username: str = ""
+    password: str = field(default="", repr=False)
+    ssl_ca_location: str = ""
+
+    def librdkafka(self) -> dict[str, str]:
+        """Configuration for confluent-kafka."""
+        settings = self._servers()
+        if self.sasl_mechanism:
+            settings |= {
+                "sasl.mechanism": self.sasl_mechanism,
+                "sasl.username": self.username,
+                "sasl.password": self.password,
+            }
+        if self.ssl_ca_location:
+            settings["ssl.ca.location"] = self.ssl_ca_location
+        return settings
+
+    def _servers(self) -> dict[str, str]:
+        return {
+            "bootstrap.servers": self.bootstrap_servers,
+            "security.protocol": self.security_protocol,
+        }
+
+    def java(self) -> dict[str, str]:
+        """Configuration for Java clients, and after the prefix ``kafka.`` for Spark's source and sink."""
+        settings = self._servers()
+        if self.sasl_mechanism:
+            module = "plain.PlainLoginModule" if self.sasl_mechanism == "PLAIN" else "scram.ScramLoginModule"
+            settings |= {
+                "sasl.mechanism": self.sasl_mechanism,
+                "sasl.jaas.config": f"org.apache.kafka.common.security.{module} required "
+                f'username="{_jaas(self.username)}" password="{_jaas(self.password)}";',
+            }
+        if self.ssl_ca_location:
+            settings |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": self.ssl_ca_location}
+        return settings
+
+
+def _jaas(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"')
+
+
+# To S3 at once, of one client.
+S3_REQUESTS = 16
+
+
+@dataclass(frozen=True)
+class S3:
+    """An S3 endpoint and one user's keys. Without ``endpoint``: AWS itself, in ``region``."""
+
+    access_key: str
+    secret_key: str = field(repr=False)
+    endpoint: str = ""
+    region: str = "us-east-1"
+    path_style: bool = False
+
+    def boto3(
+        self, connect_seconds: float = 5, read_seconds: float = 60, attempts: int = 5
+    ) -> dict[str, object]:
+        """Keyword arguments for ``boto3.client("s3", …)``; ``attempts``: of each request, at most."""
+        from botocore.config import Config
+
+        return {
+            "endpoint_url": self.endpoint or None,
+            "region_name": self.region,
+            "aws_access_key_id": self.access_key,
+            "aws_secret_access_key": self.secret_key,
+            "config": Config(
+                s3={"addressing_style": "path" if self.path_style else "auto"},
+                retries={"mode": "standard", "total_max_attempts": attempts},
+                connect_timeout=connect_seconds,
+                read_timeout=read_seconds,
+                max_pool_connections=S3_REQUESTS,
+            ),
+        }
+
+
+@dataclass(frozen=True)
+class Lake:
+    """The Iceberg warehouse, its JDBC catalog in PostgreSQL, and the ledger's prefix.
+
+    ``catalog_sslmode``: one of postgresql.SSL_MODES; by default verified, and plain text on this machine.
+    ``catalog_sslrootcert``: path of a PEM file.
+    """
+
+    warehouse: str
+    ledger: str
+    catalog_host: str
+    catalog_port: int
+    catalog_database: str
+    catalog_user: str
+    catalog_password: str = field(repr=False)
+    catalog_sslmode: str = ""
+    catalog_sslrootcert: str = ""
+
+    @property
+    def _ssl(self) -> dict[str, str]:
+        """For every client alike."""
+        ca = {"sslrootcert": self.catalog_sslrootcert} if self.catalog_sslrootcert else {}
+        return {"sslmode": postgresql.ssl_mode(self.catalog_host, self.catalog_sslmode), **ca}
+
+    def jdbc(self) -> dict[str, str]:
+        """Properties of the JDBC driver."""
+        login = {"user": self.catalog_user, "password": self.catalog_password}
+        return login | self._ssl | postgresql.jdbc_timeouts(STATEMENT_SECONDS, ANSWER_SECONDS)
+
+    def libpq(self, options: str = "") -> dict[str, Any]:
+        """Arguments of ``psycopg2.connect``; ``options``: further ones of the session."""
+        return {
+            "host": self.catalog_host.strip("[]"),
+            "port": self.catalog_port,
+            "dbname": self.catalog_database,
+            "user": self.catalog_user,
+            "password": self.catalog_password,
+            **self._ssl,
+            **postgresql.libpq_timeouts(STATEMENT_SECONDS, options),
+        }
+
+    @property
+    def _authority(self) -> str:
+        """Host and port in a URL, where an address of IPv6 is in brackets."""
+        host = self.catalog_host.strip("[]")
+        return f"{f'[{host}]' if ':' in host else host}:{self.catalog_port}"
+
+    @property
+    def jdbc_uri(self) -> str:
+        """The catalog's address for Java, without the password."""
+        return f"jdbc:postgresql://{self._authority}/{self.catalog_database}"
+
+    def pyiceberg(self, s3: S3) -> dict[str, str]:
+        """Properties for PyIceberg's SqlCatalog, after an import of sluice.clients.databases.postgresql."""
+        from urllib.parse import quote, urlencode
+
+        user, password = (quote(text, safe="") for text in (self.catalog_user, self.catalog_password))
+        query = self._ssl | postgresql.libpq_timeouts(STATEMENT_SECONDS)
+        query |= {"plugin": postgresql.PLUGIN, postgresql.DEADLINE_KEY: ANSWER_SECONDS}
+        properties = {
+            "type": "sql",
+            "uri": f"postgresql+psycopg2://{user}:{password}"
+            f"@{self._authority}/{self.catalog_database}?{urlencode(query)}",
+            "init_catalog_tables": "false",
+            "warehouse": self.warehouse,
+            "s3.region": s3.region,
+            "s3.access-key-id": s3.access_key,
+            "s3.secret-access-key": s3.secret_key,
+        }
+        if s3.endpoint:
+            properties["s3.endpoint"] = s3.endpoint
+        return properties
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the objects to load lie."""
+
+    bucket: str
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """A folder on a volume, or an ``s3a://`` address. Its loss costs no offsets: they are in the lake."""
+
+    root: str
+
+    @property
+    def in_bucket(self) -> bool:
+        return self.root.startswith("s3a://")
+
+
+@dataclass(frozen=True)
+class Supervisor:
+    """supervisord's XML-RPC address and login."""
+
+    url: str
+    username: str
+    password: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Strimzi:
+    """The Kafka resource ``cluster`` in ``namespace``, whose topics are KafkaTopic resources.
+
+    ``kubeconfig``: path of a file; by default the service account of the pod.
+    """
+
+    namespace: str
+    cluster: str
+    kubeconfig: str = ""
+
+
+@dataclass(frozen=True)
+class Kubernetes:
+    """Where components and Spark jobs run as pods, instead of under supervisord.
+
+    ``image``: of all of them. ``mode``: "native", or "operator" for clusters with the Spark operator.
+    ``overrides``: a ConfigMap with an ``overrides.toml`` for the streams ("": none). ``kubeconfig``: path of
+    a file; by default the service account of the pod.
+    """
+
+    namespace: str
+    image: str
+    mode: str = "native"
+    overrides: str = ""
+    kubeconfig: str = ""
+
+
+MODES = ("native", "operator")
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """The bearer token by which Prometheus may read the metrics of all streams. ``checks_url``: of the
+    process to which supervision reports its checks; "": to none."""
+
+    token: str = field(repr=False)
+    checks_url: str = ""
+
+
+@dataclass(frozen=True)
+class Platform:
+    """Everything that one role may know. ``feeds``: stream -> URL of its feed, instead of stream.toml's."""
+
+    role: str
+    kafka: Kafka
+    s3: S3
+    lake: Lake
+    source: Source
+    checkpoints: Checkpoints
+    supervisor: Supervisor | None = None
+    metrics: Metrics | None = None
+    strimzi: Strimzi | None = None
+    kubernetes: Kubernetes | None = None
+    feeds: dict[str, str] = field(default_factory=dict)
+
+
+def parse(text: str, where: str) -> Platform:
+    """Raises ConfigError naming ``where`` and the key."""
+    platform = build(Platform, config.toml(text, where), where)
+    if platform.role not in ROLES:
+        raise ConfigError(f"{where}: role {platform.role!r} is unknown; roles are {', '.join(ROLES)}")
+    root = platform.checkpoints.root
+    if not _CHECKPOINTS.match(root):
+        raise ConfigError(
+            f"{where}: checkpoints root is {root!r}: Spark writes checkpoints to a folder or through s3a://. "
+            "Fix: write an absolute path, or s3a://bucket/prefix"
+        )
+    if platform.metrics:
+        _check_metrics(platform.metrics, where)
+    if platform.kubernetes and platform.kubernetes.mode not in MODES:
+        raise ConfigError(
+            f"{where}: kubernetes mode is {platform.kubernetes.mode!r}. Fix: use {' or '.join(MODES)}"
+        )
+    lake = platform.lake
+    keys = "catalog_sslmode", "catalog_sslrootcert"
+    declared = lake.catalog_host, lake.catalog_sslmode, lake.catalog_sslrootcert
+    postgresql.check_ssl(f"{where}: [lake]", *declared, keys)
+    urls = {f"feeds {stream}": url for stream, url in platform.feeds.items()}
+    if platform.supervisor:
+        urls["supervisor url"] = platform.supervisor.url
+    if platform.s3.endpoint:
+        urls["s3 endpoint"] = platform.s3.endpoint
+    for key, url in urls.items():
+        check_url(url, f"{where}: {key}")
+    return platform
+
+
+def _check_metrics(metrics: Metrics, where: str) -> None:
+    if len(metrics.token) < MIN_TOKEN:
+        raise ConfigError(
+            f"{where}: metrics token is shorter than {MIN_TOKEN} characters. Fix: write a random one"
+        )
+    if not VISIBLE.fullmatch(metrics.token):
+        raise ConfigError(
+            f"{where}: metrics token has a character that no header can have. Fix: use visible ASCII only"
+        )
+    if metrics.checks_url:
+        check_url(metrics.checks_url, f"{where}: metrics checks_url")
+
+
+def load_metrics(environ: Mapping[str, str] | None = None) -> Metrics:
+    """``[metrics]`` of role airflow's file, which may have nothing else for a process that needs no more of
+    it. Raises ConfigError as :func:`config.read`, and without the section."""
+    path, text = config.read(DIRECTORY_VARIABLE, "airflow", "it has [metrics]", environ)
+    found = config.toml(text, path).get("metrics")
+    if not isinstance(found, dict):
+        raise ConfigError(f"{path}: [metrics] is missing. Fix: add it, with a token")
+    metrics = build(Metrics, found, f"{path} metrics")
+    _check_metrics(metrics, path)
+    return metrics
+
+
+def load(role: str, environ: Mapping[str, str] | None = None) -> Platform:
+    """Read the file of ``role``. Raises ConfigError as :func:`config.read`, and for another role in it."""
+    path, text = config.read(DIRECTORY_VARIABLE, role, f"role {role!r} needs this file", environ)
+    platform = parse(text, path)
+    if platform.role != role:
+        raise ConfigError(f"{path}: says role {platform.role!r}; it must say {role!r}")
+    return platform

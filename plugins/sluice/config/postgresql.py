@@ -1,0 +1,79 @@
+"""How every client connects to PostgreSQL: encrypted and verified unless declared otherwise; with deadlines.
+
+libpq (psycopg2, PyIceberg, SQLAlchemy) and the JDBC driver (Iceberg in Spark) take the same values.
+"""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from typing import Any
+
+from sluice.config.reading.toml import ConfigError
+
+DISABLE, VERIFY_FULL = "disable", "verify-full"
+# Not "allow" and "prefer": they fall back to plain text when a server in between refuses encryption.
+SSL_MODES = (DISABLE, "require", "verify-ca", VERIFY_FULL)
+VERIFYING = frozenset({"verify-ca", VERIFY_FULL})
+CONNECT_SECONDS = 5
+# SQLAlchemy's plugin of sluice.clients.databases.postgresql, and its argument: seconds for an answer.
+PLUGIN, DEADLINE_KEY = "sluice_deadline", "deadline_seconds"
+# The kernel's probes find a host or network that is gone, after 30 + 3 x 10 s.
+KEEPALIVES = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
+# Data that the host does not acknowledge.
+UNACKNOWLEDGED_SECONDS = 60
+
+
+def is_loopback(host: str) -> bool:
+    """Whether the host is this machine: a name or address of it, or the folder of a socket."""
+    if host.startswith("/") or host == "localhost":
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def ssl_mode(host: str, declared: str) -> str:
+    """``declared``, or its default: verified, and plain text on this machine."""
+    return declared or (DISABLE if is_loopback(host) else VERIFY_FULL)
+
+
+def check_ssl(where: str, host: str, mode: str, ca: str, keys: tuple[str, str]) -> None:
+    """Raise ConfigError for a mode that may fall back to plain text, and one that verifies without a CA.
+
+    ``mode``: as declared. ``keys``: how mode and CA are called.
+    """
+    mode_key, ca_key = keys
+    if mode and mode not in SSL_MODES:
+        reason = "it may fall back to plain text" if mode in ("allow", "prefer") else "it is unknown"
+        raise ConfigError(
+            f"{where}: {mode_key} is {mode!r}: {reason}. Fix: use one of {', '.join(SSL_MODES)}"
+        )
+    found = ssl_mode(host, mode)
+    if found in VERIFYING and not ca:
+        by = "" if mode else f" (the default for {host}, which is another machine)"
+        raise ConfigError(
+            f"{where}: {ca_key} is missing, and {mode_key} is {found!r}{by}. Fix: give the path of a PEM "
+            f'file with its CA, or, in a network that you trust, write {mode_key} = "{DISABLE}"'
+        )
+
+
+def libpq_timeouts(statement_seconds: float, options: str = "") -> dict[str, Any]:
+    """Arguments of libpq. A server that stands still, with its kernel alive, is found by PLUGIN only."""
+    return {
+        "connect_timeout": CONNECT_SECONDS,
+        **KEEPALIVES,
+        "tcp_user_timeout": UNACKNOWLEDGED_SECONDS * 1000,
+        "options": f"{options} -c statement_timeout={int(statement_seconds * 1000)}".strip(),
+    }
+
+
+def jdbc_timeouts(statement_seconds: float, answer_seconds: float) -> dict[str, str]:
+    """Properties of the JDBC driver, which gives up an answer by itself."""
+    return {
+        "connectTimeout": str(CONNECT_SECONDS),
+        "loginTimeout": str(2 * CONNECT_SECONDS),
+        "socketTimeout": str(int(answer_seconds)),
+        "tcpKeepAlive": "true",
+        "options": f"-c statement_timeout={int(statement_seconds * 1000)}",
+    }

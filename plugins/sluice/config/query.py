@@ -1,0 +1,326 @@
+"""A continuous query of a stream.toml, and its sinks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from enum import StrEnum
+
+from sluice.config.reading import limits, names
+from sluice.config.reading.toml import IDENTIFIER, IDENTIFIER_FIX, ConfigError
+from sluice.config.reading.values import shown
+
+# Columns of a result besides its groups and aggregates.
+WINDOW = "window_start"
+VERSION = "version"
+# Column of a stream's table: when the record came to Kafka.
+ARRIVAL = "_kafka_timestamp"
+
+_DISTINCT = re.compile(r"distinct ([a-z][a-z0-9_]*)")
+_PREFIX = re.compile(r"([A-Za-z0-9][A-Za-z0-9._=-]*/)+")
+_DAY_MINUTES = 1440
+_Refuse = Callable[[str], ConfigError]
+
+
+class Mode(StrEnum):
+    # Output of a batch: the groups that changed, or all.
+    UPDATE = "update"
+    COMPLETE = "complete"
+    # Rows as they arrive, of a query without aggregates.
+    APPEND = "append"
+
+
+class SinkKind(StrEnum):
+    JDBC = "jdbc"
+    KAFKA = "kafka"
+    ICEBERG = "iceberg"
+    FILES = "files"
+    CONSOLE = "console"
+    MEMORY = "memory"
+
+
+# Groups of a query with a page: the user, and whether it is a bot.
+PAGE_COLUMNS = ["user", "bot"]
+# Columns in a message.
+MAX_NAMED = 30
+# In Airflow's menu.
+MAX_PAGE = 100
+# For previews; they keep nothing after the process.
+DEBUG_SINKS = frozenset({SinkKind.CONSOLE, SinkKind.MEMORY})
+# Types of a result's key: each value has a unique text.
+KEY_TYPES = ("string", "int", "bigint", "date", "boolean")
+# Sink -> the keys that it needs.
+NEEDS: Mapping[SinkKind, tuple[str, ...]] = {
+    SinkKind.JDBC: ("connection", "table"),
+    SinkKind.KAFKA: ("topic", "partitions"),
+    SinkKind.ICEBERG: ("table",),
+    SinkKind.FILES: ("prefix",),
+    SinkKind.CONSOLE: (),
+    SinkKind.MEMORY: (),
+}
+
+
+@dataclass(frozen=True)
+class TimeWindow:
+    """Windows of ``size_minutes``, one per ``slide_minutes``, the first ``offset_minutes`` past midnight UTC.
+    The end is exclusive."""
+
+    size_minutes: int
+    slide_minutes: int
+    offset_minutes: int = 0
+
+    def starts(self, at: int) -> list[int]:
+        """Starts of all windows that contain ``at``; seconds since 1970, earliest first."""
+        every, length, shift = self.slide_minutes * 60, self.size_minutes * 60, self.offset_minutes * 60
+        last = at - (at - shift) % every
+        return sorted(range(last, at - length, -every))
+
+
+@dataclass(frozen=True)
+class Sink:
+    """``kind``: a SinkKind, with the keys in NEEDS.
+
+    ``connection``: id of an Airflow connection; ``table``: in its database, or in the lake
+    (``namespace.table``); ``topic``: compacted; ``prefix``: folder of the lake's bucket.
+    """
+
+    kind: str
+    connection: str = ""
+    table: str = ""
+    topic: str = ""
+    partitions: int = 0
+    prefix: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind} {self.table or self.topic or self.prefix}".strip()
+
+
+@dataclass(frozen=True)
+class Query:
+    """Aggregates of rows by ``group_by`` columns and, with a ``window``, by windows of ``event_time``.
+
+    ``where``: column -> its values; other rows are ignored. ``aggregates``: a result's column -> ``count`` or
+    ``distinct <column>``; without any the rows are the result. Windows that ended more than
+    ``watermark_minutes`` before the newest event are final; later rows for them are stored as late. A row
+    whose event time is more than ``watermark_minutes`` after its ARRIVAL (or without one) is early: it is in
+    no window, and moves no watermark. A result has the columns of ``group_by``, ``window_start``,
+    ``aggregates``, and ``version``, its batch number.
+    ``page``: title of an Airflow page with the newest windows of its Iceberg table.
+    """
+
+    sinks: list[Sink]
+    group_by: list[str]
+    aggregates: dict[str, str] = field(default_factory=dict)
+    event_time: str = ""
+    window: TimeWindow | None = None
+    watermark_minutes: int = 0
+    mode: str = Mode.UPDATE.value
+    trigger_seconds: int = 10
+    where: dict[str, list[str]] = field(default_factory=dict)
+    page: str = ""
+
+    @property
+    def results_table(self) -> str:
+        """Its Iceberg table, or empty."""
+        return next((sink.table for sink in self.sinks if sink.kind == SinkKind.ICEBERG), "")
+
+    @property
+    def keys(self) -> list[str]:
+        return [*self.group_by, *([WINDOW] if self.window else [])]
+
+    @property
+    def distinct(self) -> dict[str, str]:
+        """Aggregate -> column whose distinct values it counts."""
+        return {
+            name: match[1] for name, how in self.aggregates.items() if (match := _DISTINCT.fullmatch(how))
+        }
+
+
+def check(name: str, query: Query, where: str) -> None:
+    """Raises ConfigError naming ``where``, the query and the value."""
+
+    def refuse(problem: str) -> ConfigError:
+        return ConfigError(f"{where}: query {name}: {problem}")
+
+    if not IDENTIFIER.fullmatch(name):
+        raise ConfigError(f"{where}: query {shown(name)}. {IDENTIFIER_FIX}")
+    for column in (
+        *query.group_by,
+        *query.aggregates,
+        *query.where,
+        *([query.event_time] if query.event_time else []),
+    ):
+        if not IDENTIFIER.fullmatch(column):
+            raise refuse(f"column {shown(column)}. {IDENTIFIER_FIX}")
+    results = [*query.keys, *query.aggregates, *([VERSION] if query.aggregates else [])]
+    for column in results:
+        if results.count(column) > 1:
+            raise refuse(f"{column!r} is a column of the result twice. Fix: give one another name")
+    for measure, how in query.aggregates.items():
+        if how != "count" and not _DISTINCT.fullmatch(how):
+            raise refuse(f"measure {measure} = {shown(how)}. Fix: write count, or distinct and a column")
+    if query.mode not in list(Mode):
+        raise refuse(f"mode {shown(query.mode)}. Fix: write one of {', '.join(Mode)}")
+    if (query.mode == Mode.APPEND) == bool(query.aggregates):
+        raise refuse(f"mode {query.mode!r}. Fix: write append for a query without measures, and for no other")
+    if not query.group_by:
+        raise refuse("group_by = []. Fix: name at least one column")
+    for column, values in query.where.items():
+        if not values:
+            raise refuse(f"where {column} = []. Fix: name at least one value")
+    if query.page and (not query.results_table or query.group_by != PAGE_COLUMNS):
+        raise refuse(
+            f"page {shown(query.page)}. Fix: add an iceberg sink, and group by {', '.join(PAGE_COLUMNS)}"
+        )
+    if len(query.page) > MAX_PAGE:
+        raise refuse(f"page {shown(query.page)}. Fix: use at most {MAX_PAGE} characters")
+    limits.check(query, f"query {name}", where, {"watermark_minutes": 0})
+    _check_window(query, refuse, f"{where}: query {name}")
+    _check_sinks(query, refuse, f"{where}: query {name}")
+
+
+def check_places(queries: Mapping[str, Query], where: str) -> None:
+    """Raises ConfigError if two queries write to one place, which holds the results of the later rebuild."""
+    owners: dict[tuple[str, str], str] = {}
+    for name, query in queries.items():
+        for sink in query.sinks:
+            owner = owners.setdefault((sink.connection, sink.name), name)
+            if owner != name and sink.kind not in DEBUG_SINKS:
+                raise ConfigError(
+                    f"{where}: queries {owner} and {name} both write to {sink.name}: a rebuild of one would "
+                    "remove the results of the other. Fix: give each a place of its own"
+                )
+
+
+def result_types(name: str, query: Query, columns: Mapping[str, str], where: str) -> dict[str, str]:
+    """Column of a result -> type in Spark's DDL; ``columns``: of the stream's table. Raises ConfigError for
+    an unknown column, and for one whose type does not fit."""
+    for column in (
+        *query.group_by,
+        *query.where,
+        *query.distinct.values(),
+        *([query.event_time] if query.event_time else []),
+    ):
+        if column not in columns:
+            raise ConfigError(
+                f"{where}: query {name}: {column!r} is no column; there are "
+                f"{', '.join(list(columns)[:MAX_NAMED])}. Fix: name one of these"
+            )
+    for column in query.where:
+        if columns[column] != "string":
+            raise ConfigError(
+                f"{where}: query {name}: where {column!r} is a {columns[column]}. Fix: name a string column"
+            )
+    if not query.aggregates:
+        return dict(columns)
+    for column in query.group_by:
+        if columns[column] not in KEY_TYPES:
+            raise ConfigError(
+                f"{where}: query {name}: by {column!r} is a {columns[column]}, whose text form is not "
+                f"unique. Fix: group by {', '.join(KEY_TYPES)}"
+            )
+    return {
+        **{column: columns[column] for column in query.group_by},
+        **({WINDOW: "timestamp"} if query.window else {}),
+        **dict.fromkeys([*query.aggregates, VERSION], "bigint"),
+    }
+
+
+def _check_window(query: Query, refuse: _Refuse, place: str) -> None:
+    window = query.window
+    if window is None:
+        if query.watermark_minutes:
+            raise refuse("watermark_minutes without a window: nothing would ever be final. Fix: add a window")
+        return
+    limits.check(window, "window", place)
+    if not query.event_time:
+        raise refuse('window without event_time. Fix: name its column, as in event_time = "hittime"')
+    if query.mode != Mode.UPDATE:
+        raise refuse(
+            f'mode {query.mode!r} with a window: its state would never end. Fix: write mode = "update"'
+        )
+    if query.watermark_minutes < 1:
+        raise refuse("watermark_minutes is 0. Fix: with a window write at least 1")
+    if not 1 <= window.slide_minutes <= window.size_minutes:
+        raise refuse(
+            f"slide_minutes is {window.slide_minutes}: moments between two windows would be in none. Fix: "
+            f"write 1 to {window.size_minutes}, the minutes of a window"
+        )
+    if _DAY_MINUTES % window.slide_minutes:
+        raise refuse(f"slide_minutes is {window.slide_minutes}: days would differ. Fix: divide a day by it")
+    if not 0 <= window.offset_minutes < window.slide_minutes:
+        raise refuse(f"offset_minutes is {window.offset_minutes}. Fix: write 0 or more, below slide_minutes")
+
+
+def _check_sinks(query: Query, refuse: _Refuse, place: str) -> None:
+    if not query.sinks:
+        raise refuse("sinks = []. Fix: name at least one place for its results")
+    for sink in query.sinks:
+        if sink.kind not in list(SinkKind):
+            raise refuse(f"sink kind {shown(sink.kind)}. Fix: write one of {', '.join(SinkKind)}")
+        needs = NEEDS[SinkKind(sink.kind)]
+        for key in ("connection", "table", "topic", "partitions", "prefix"):
+            if bool(getattr(sink, key)) != (key in needs):
+                has = f"needs {key}" if key in needs else f"has no {key}"
+                raise refuse(
+                    f"a sink of kind {sink.kind} {has}. Fix: give it {', '.join(needs) or 'nothing'}"
+                )
+        if (sink.kind == SinkKind.FILES) != (query.mode == Mode.APPEND) and sink.kind not in DEBUG_SINKS:
+            raise refuse(
+                f"mode {query.mode!r} and a sink of kind {sink.kind}. Fix: write append for files, and only "
+                "for them"
+            )
+        if sink.kind == SinkKind.ICEBERG and query.window is None:
+            raise refuse(
+                "a sink of kind iceberg without a window: a batch rewrites windows that changed. Fix: add one"
+            )
+        _check_names(query, sink, f"{place}: sink {sink.kind}")
+    bases = [sink.connection for sink in query.sinks if sink.connection]
+    if len(set(bases)) != len(bases):
+        raise refuse(
+            f"two sinks in one database ({', '.join(bases)}): its fence knows one batch of a query. Fix: use "
+            "a view of the first table, or another query"
+        )
+    sink_names = [sink.name for sink in query.sinks]
+    if len(set(sink_names)) != len(sink_names):
+        raise refuse(f"sinks {', '.join(sink_names)}: one of them is there twice. Fix: remove it")
+
+
+def _check_names(query: Query, sink: Sink, place: str) -> None:
+    limits.check(sink, "sink", place, {"partitions": 0})
+    if sink.kind == SinkKind.ICEBERG:
+        names.check_table(sink.table, place)
+    if sink.kind == SinkKind.JDBC:
+        for value in (sink.connection, sink.table):
+            if not IDENTIFIER.fullmatch(value):
+                raise ConfigError(f"{place}: {shown(value)}. {IDENTIFIER_FIX}")
+        names.check_database_names(sink.table, [*query.keys, *query.aggregates], place)
+    if sink.topic:
+        names.check_topic(sink.topic, place)
+    if sink.prefix and not _PREFIX.fullmatch(sink.prefix):
+        raise ConfigError(
+            f"{place}: prefix {shown(sink.prefix)}. Fix: write folders of letters, digits, ., _, = and -, "
+            "without / before and with / behind"
+        )
+
+
+def key_text(values: Sequence[object]) -> str:
+    """A result's key (in the order of ``Query.keys``) as a topic has it: ISO 8601 in UTC, joined by ``|``,
+    escaped by ``\\``, null as ``\\N``."""
+    return "|".join(map(_part, values))
+
+
+def _part(value: object) -> str:
+    if value is None:
+        return "\\N"
+    return _text(value).replace("\\", "\\\\").replace("|", "\\|")
+
+
+def _text(value: object) -> str:
+    if isinstance(value, datetime):
+        moment = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+        return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return value.isoformat() if isinstance(value, date) else str(value)

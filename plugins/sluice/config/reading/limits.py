@@ -1,0 +1,36 @@
+"""Bounds of a declaration's numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from sluice.config.reading.toml import ConfigError
+
+YEAR_DAYS = 366
+# By the end of a key's name: a longer time is a mistake, and Python's times, Airflow's tables and Kafka's
+# configuration take no number at all.
+MAXIMA = {
+    "_seconds": YEAR_DAYS * 86_400,
+    "_minutes": YEAR_DAYS * 1_440,
+    "_hours": YEAR_DAYS * 24,
+    "_days": 10 * YEAR_DAYS,
+    "_percent": 100,
+}
+# Of any other number: what Airflow's tables and Kafka's requests take.
+MAX_INTEGER = 2**31 - 1
+# Of the numbers that may be less than 1.
+MINIMA = {"executors": 0, "delete_markers": 0, "s3_calls_per_batch": 0, "offset_minutes": 0, "keeps_hours": 0}
+
+
+def check(section: object, name: str, where: str, minima: Mapping[str, int] = MINIMA) -> None:
+    """Each number of a dataclass, which is the section ``name``. Raises ConfigError."""
+    for field in dataclasses.fields(section):  # type: ignore[arg-type]
+        value = getattr(section, field.name)
+        if not isinstance(value, int) or isinstance(value, bool):
+            continue
+        least = minima.get(field.name, 1)
+        most = next((most for end, most in MAXIMA.items() if field.name.endswith(end)), MAX_INTEGER)
+        if not least <= value <= most:
+            bound = f"at least {least}" if value < least else f"at most {most}"
+            raise ConfigError(f"{where}: {name} {field.name} is {value}; it must be {bound}. Fix: correct it")

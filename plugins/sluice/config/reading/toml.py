@@ -1,0 +1,202 @@
+"""Typed reading of TOML, and of private files."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import stat
+import tomllib
+import types
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import unquote, urlsplit
+
+from sluice.config.reading.values import shown, shown_path
+from sluice.core.error_codes import ErrorCode
+
+T = TypeVar("T")
+# Name of a stream, query or result's column, or of a part of a table's: PostgreSQL and Kubernetes take 63
+# characters.
+IDENTIFIER = re.compile(r"[a-z][a-z0-9_]{0,62}")
+IDENTIFIER_FIX = "Fix: use at most 63 lower-case letters, digits and _, a letter first"
+
+
+# Of a declaration: more is a mistake, and would be read by every process.
+MAX_BYTES = 1 << 20
+
+
+class ConfigError(ValueError):
+    """A declaration is wrong. The message names the file, the key, the value and the fix."""
+
+    code = ErrorCode.INVALID_CONFIGURATION
+
+
+def build(cls: type[T], data: Mapping[str, Any], where: str) -> T:
+    """Make the frozen dataclass ``cls`` from parsed TOML, nested tables included.
+
+    ``where`` names the place in messages. Raises ConfigError for an unknown or missing key, or a value of
+    another type (a bool is no int); the value of a field with ``repr=False`` is a secret, and not named.
+    """
+    fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    hints = typing.get_type_hints(cls)
+    unknown = sorted(set(data) - set(fields))
+    if unknown:
+        raise ConfigError(
+            f"{where}: unknown key {shown(unknown[0])}; known keys are {', '.join(sorted(fields))}. Fix: "
+            "remove or correct it"
+        )
+    values: dict[str, Any] = {}
+    for name, field in fields.items():
+        if name in data and not field.repr and not isinstance(data[name], str):
+            raise ConfigError(
+                f"{where} {name}: it is a {type(data[name]).__name__}. Fix: give a str, in quotes"
+            )
+        if name in data:
+            values[name] = _value(hints[name], data[name], f"{where} {name}")
+        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+            raise ConfigError(
+                f"{where}: key {name!r} is missing. Fix: add {name} = … ({_type_name(hints[name])})"
+            )
+    return cls(**values)
+
+
+def secrets(settings: object) -> list[str]:
+    """The texts of a dataclass, nested ones included, that are secret: fields with ``repr=False``, and the
+    passwords of URLs. None is empty."""
+    found: list[str] = []
+    for field in dataclasses.fields(settings):  # type: ignore[arg-type]
+        value = getattr(settings, field.name)
+        if dataclasses.is_dataclass(value):
+            found += secrets(value)
+        elif isinstance(value, Mapping):
+            found += [_url_password(text) for text in value.values()]
+        elif not field.repr:
+            found.append(value)
+    return [text for text in found if text]
+
+
+def _url_password(text: str) -> str:
+    return unquote(urlsplit(text).password or "")
+
+
+def _value(hint: Any, value: Any, where: str) -> Any:
+    if hint is Any:
+        return value
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        (hint,) = (component for component in typing.get_args(hint) if component is not type(None))
+    if dataclasses.is_dataclass(hint):
+        if not isinstance(value, Mapping):
+            raise ConfigError(
+                f"{where}: {shown(value)} is not a table. Fix: write [{where.rsplit(' ', 1)[-1]}]"
+            )
+        return build(typing.cast("type[Any]", hint), value, where)
+    if typing.get_origin(hint) is dict:
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"{where}: {shown(value)} is not a table. Fix: write keys and values")
+        _, item = typing.get_args(hint)
+        if item is str:
+            return {key: _text(element, f"{where} {shown(key)}") for key, element in value.items()}
+        return {key: _value(item, element, f"{where} {shown(key)}") for key, element in value.items()}
+    if typing.get_origin(hint) is list:
+        if not isinstance(value, list):
+            raise ConfigError(f"{where}: {shown(value)} is not a list. Fix: write […]")
+        (item,) = typing.get_args(hint)
+        return [_value(item, element, where) for element in value]
+    if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
+        raise ConfigError(
+            f"{where}: {shown(value)} is a {type(value).__name__}. Fix: give a {_type_name(hint)}"
+        )
+    return value
+
+
+def _text(value: Any, where: str) -> str:
+    if not isinstance(value, str | int | float):
+        raise ConfigError(
+            f"{where}: {shown(value)} is a {type(value).__name__}. Fix: give a text, a number or a boolean"
+        )
+    # Kafka's configs are strings, with booleans in lower case.
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def toml(text: str, where: str) -> dict[str, Any]:
+    """Raises ConfigError naming ``where``."""
+    try:
+        return tomllib.loads(text)
+    except RecursionError as error:
+        raise ConfigError(f"{where}: not valid TOML: nested too deeply. Fix: write it flatter") from error
+    # A syntax error, or a number of thousands of digits.
+    except ValueError as error:
+        raise ConfigError(f"{where}: not valid TOML: {shown(str(error))}. Fix: correct the syntax") from error
+
+
+def declared_text(path: Path) -> str:
+    """The text of a declaration. Raises ConfigError if it cannot be read, which never blocks."""
+    try:
+        # Not waiting: a pipe would block until another process writes to it.
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise ConfigError(f"{shown_path(path)}: is no file. Fix: put a file with that name there")
+            content = file.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise ConfigError(
+                f"{shown_path(path)}: is larger than {MAX_BYTES >> 20} MiB. Fix: make it smaller"
+            )
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{shown_path(path)}: is not UTF-8: {error}. Fix: save it as UTF-8") from error
+    # ValueError: a NUL character in the path.
+    except (OSError, ValueError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(
+            f"{shown_path(path)}: cannot be read: {reason}. Fix: put a readable file there"
+        ) from error
+
+
+def dump(document: Mapping[str, Any]) -> str:
+    """TOML of texts, numbers and, at the end, tables of them."""
+    lines = []
+    for key, value in document.items():
+        if isinstance(value, Mapping):
+            lines += ["", f"[{key}]", dump(value)] if value else []
+        else:
+            # JSON's texts and numbers are TOML's too, but for one character.
+            lines.append(f"{key} = {json.dumps(value, ensure_ascii=False)}".replace("\x7f", "\\u007f"))
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _type_name(hint: Any) -> str:
+    return getattr(hint, "__name__", str(hint))
+
+
+def read(variable: str, name: str, needed: str, environ: Mapping[str, str] | None = None) -> tuple[str, str]:
+    """Path and text of ``<name>.toml`` in the folder that ``variable`` names; ``needed``: by whom.
+
+    Raises ConfigError if the variable is not set, or the file is missing, unreadable or open to other users.
+    """
+    folder = (os.environ if environ is None else environ).get(variable)
+    if not folder:
+        raise ConfigError(f"{variable} is not set. Fix: set it to the folder that holds {name}.toml")
+    path = Path(folder) / f"{name}.toml"
+    try:
+        if _is_open(path.stat()):
+            raise ConfigError(
+                f"{path}: other users may read it and it holds passwords. Fix: chmod 600 {path}"
+            )
+        return str(path), path.read_text()
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}; {needed}") from error
+
+
+def _is_open(found: os.stat_result) -> bool:
+    """Whether users other than the reader may read a file, or change it.
+
+    Kubernetes mounts a Secret as root's, readable for the pod's group, in which only its user is.
+    """
+    is_mounted = found.st_uid == 0 != os.getuid() and found.st_gid in {os.getgid(), *os.getgroups()}
+    return bool(found.st_mode & (0o037 if is_mounted else 0o077))

@@ -1,0 +1,139 @@
+"""``[backfill]`` of a ``stream.toml``: which source files an interval of the schedule has."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, time
+
+from sluice.config.reading import limits
+from sluice.config.reading.toml import ConfigError
+from sluice.config.reading.values import shown
+
+PRESETS = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+}
+# Of an interval: Airflow computes with its neighbours.
+YEARS = range(1970, 2101)
+# Of strftime: two digits, a year four, the day of the year three.
+FIELDS = frozenset("YmdHMj")
+_FIELD = re.compile(r"%(.?)")
+_WILDCARDS = {"*": "[^/]*", "?": "[^/]"}
+
+
+@dataclass(frozen=True)
+class Backfill:
+    """``schedule``: a preset or five fields of cron, in UTC. ``pattern``: keys of an interval's objects in
+    the source bucket, with FIELDS of its begin and the wildcards ``*`` and ``?``, which match no slash.
+    ``start_date``: of the first interval."""
+
+    schedule: str
+    pattern: str
+    start_date: str
+    max_active_runs: int = 4
+
+    @property
+    def cron(self) -> str:
+        return PRESETS.get(self.schedule, self.schedule)
+
+    @property
+    def begins(self) -> datetime:
+        """Raises ValueError."""
+        return datetime.strptime(self.start_date, "%Y-%m-%d").replace(tzinfo=UTC)
+
+    def keys(self, begin: datetime) -> str:
+        """The pattern of the keys of the interval that begins then: wildcards only."""
+        return begin.astimezone(UTC).strftime(self.pattern)
+
+
+def dag_id(stream: str) -> str:
+    return f"{stream}_backfill"
+
+
+def again(stream: str, begin: datetime) -> str:
+    """How to run the interval that begins then once more."""
+    at = begin.astimezone(UTC)
+    day = at.strftime("%Y-%m-%d") if at.time() == time() else at.isoformat()
+    arguments = f"--dag-id {dag_id(stream)} --from-date {day} --to-date {day} --reprocess-behavior failed"
+    return (
+        "clear the run's produce with its downstream tasks; or run: make airflow "
+        f'ARGS="backfill create {arguments}" (not on the embedded stack: airflow backfill create …)'
+    )
+
+
+def literal_prefix(keys: str) -> str:
+    """What every key of a pattern begins with."""
+    return re.split(r"[*?]", keys, maxsplit=1)[0]
+
+
+def matches(keys: str, key: str) -> bool:
+    parts = (_WILDCARDS.get(part, re.escape(part)) for part in re.split(r"([*?])", keys))
+    return re.fullmatch("".join(parts), key) is not None
+
+
+def check(backfill: Backfill, prefix: str, where: str) -> None:
+    """``prefix``: of the stream's objects. Raises ConfigError."""
+    # Airflow's own library for it; not needed to import the model.
+    from croniter import croniter
+
+    limits.check(backfill, "backfill", where)
+    try:
+        begins = backfill.begins
+    except ValueError:
+        begins = None
+    if begins is None or begins.year not in YEARS:
+        raise ConfigError(
+            f"{where}: backfill start_date {shown(backfill.start_date)} is no date of {YEARS[0]} to "
+            f"{YEARS[-1]}. Fix: write it as 2019-01-31"
+        )
+    fields = backfill.cron.split()
+    try:
+        # Of five valid fields too there may be no time: of 30 February.
+        is_schedule = len(fields) == 5 and croniter.is_valid(backfill.cron)
+        is_schedule = is_schedule and bool(croniter(backfill.cron, begins).get_next(datetime))
+    except (ValueError, KeyError, OverflowError):
+        is_schedule = False
+    if not is_schedule:
+        raise ConfigError(
+            f"{where}: backfill schedule {shown(backfill.schedule)} is no schedule. Fix: write one of "
+            f'{", ".join(PRESETS)}, or the five fields of cron ("0 6 * * *")'
+        )
+    _check_pattern(backfill, fields, prefix, where)
+
+
+def _check_pattern(backfill: Backfill, fields: list[str], prefix: str, where: str) -> None:
+    pattern, found = backfill.pattern, _FIELD.findall(backfill.pattern)
+    message = f"{where}: backfill pattern {shown(pattern)}"
+    if unknown := sorted(set(found) - FIELDS):
+        known = ", ".join(f"%{name}" for name in sorted(FIELDS))
+        raise ConfigError(f"{message}: unknown field {shown('%' + unknown[0])}. Fix: use {known}")
+    if pattern.startswith("/") or "[" in pattern or not literal_prefix(pattern):
+        raise ConfigError(
+            f"{message}: it must begin with a folder or a name, without '/' in front, and without '['. "
+            'Fix: write it as "folder/name_%Y-%m*.csv*"'
+        )
+    if not pattern.startswith(prefix) or {".", ".."} & set(pattern.split("/")):
+        raise ConfigError(
+            f"{message}: the stream's objects are those under {prefix!r}. Fix: begin it with that, or "
+            "declare another [csv] prefix"
+        )
+    missing = [
+        " or ".join(f"%{one}" for one in some) for some in _needed(fields) if not set(some) & set(found)
+    ]
+    if missing:
+        raise ConfigError(
+            f"{message} names the same files in several intervals of {shown(backfill.schedule)}: without "
+            f"{missing[0]}. Fix: add it, or choose a wider schedule"
+        )
+
+
+def _needed(fields: list[str]) -> list[str]:
+    """Of cron's fields, those of strftime that tell two intervals apart: one of each text."""
+    minute, hour, day, month, _ = (not field.isdigit() for field in fields)
+    # A weekday is another day each week.
+    is_daily = day or fields[4] != "*"
+    needed = ["Y", *(["mj"] if month else []), *(["dj"] if is_daily else [])]
+    return needed + (["H"] if hour else []) + (["M"] if minute else [])

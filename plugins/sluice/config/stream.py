@@ -1,0 +1,371 @@
+"""A stream's declaration, ``stream.toml``."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from sluice.config import folders, stream_checks
+from sluice.config import query as query_spec
+from sluice.config import schema as table_schema
+from sluice.config.query import Query
+from sluice.config.reading.toml import ConfigError, build, declared_text, toml
+from sluice.config.reading.values import problems as value_problems
+from sluice.config.reading.values import shown, shown_path
+from sluice.config.schema import Partition, parse_ddl
+from sluice.config.sections import overrides
+from sluice.config.sections.backfill import Backfill
+from sluice.config.sections.cluster import Cluster
+from sluice.config.sections.generator import Generator
+from sluice.config.sections.maintenance import Maintenance
+from sluice.config.sections.topic import Topic
+
+STREAMS, VARIABLE = folders.STREAMS, folders.VARIABLE
+# The component that every stream has.
+CONSUMER = "consumer"
+COMPONENTS = (CONSUMER, "producer", "queries")
+# For `spark-submit`; elsewhere it is `python -m spark_jobs`.
+ENTRY_POINT = STREAMS / "__main__.py"
+# Values of [feed.resume] position, beside the feed's own: new events only; the position that is saved.
+LATEST, SAVED = "latest", "saved"
+# In a feed's user_agent it stands for a contact address.
+PLACEHOLDER_CONTACT = "@example."
+
+
+class SourceType(StrEnum):
+    """A load's source: the table of stream.toml with this name; ``csv`` without any."""
+
+    CSV = "csv"
+    FEED = "feed"
+    GENERATOR = "generator"
+
+
+@dataclass(frozen=True)
+class Consumer:
+    """Seconds between micro-batches, and their maximum number of records."""
+
+    trigger_seconds: int = 5
+    max_offsets_per_trigger: int = 3_000_000
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Cost of one micro-batch in the bucket. A load's audit enforces versions and delete markers. S3 calls
+    (0: not declared) are documentation, which only tests over MinIO's metrics enforce."""
+
+    versions_per_batch: int
+    s3_calls_per_batch: int = 0
+    delete_markers: int = 0
+
+
+@dataclass(frozen=True)
+class Supervision:
+    """Limits of supervision; :class:`sluice.supervision.rules.status.Health` says what each decides.
+
+    ``retention_margin_seconds``: unread records are at risk if retention deletes them within it. After
+    ``max_restarts`` within ``restart_window_seconds`` a person decides. ``shutdown_grace_seconds``: for the
+    batch in flight. ``max_rejected_percent``: of the records of the last batches; 100 sets no limit.
+    """
+
+    interval_seconds: int = 120
+    stall_timeout_seconds: int = 60
+    startup_timeout_seconds: int = 90
+    lag_window_seconds: int = 300
+    retention_margin_seconds: int = 21_600
+    max_restarts: int = 3
+    restart_window_seconds: int = 1_800
+    shutdown_grace_seconds: int = 20
+    max_rejected_percent: int = 5
+
+    @property
+    def missed_seconds(self) -> int:
+        """From the end of one run to the next; more than observing, acting and verifying take."""
+        return 3 * self.interval_seconds
+
+    @property
+    def max_check_age_seconds(self) -> int:
+        """From the end of one check to the end of the next, at the most."""
+        return self.interval_seconds + self.missed_seconds
+
+
+@dataclass(frozen=True)
+class Csv:
+    """``time_formats``: Spark's patterns, tried in this order. ``extra_columns``: the schema's map of strings
+    for columns that it does not name; without it such a column is an error. ``prefix``: of the keys of the
+    stream's objects in the source bucket, with the stream's ``{name}``; "": the whole bucket."""
+
+    time_formats: list[str] = field(default_factory=lambda: ["yyyy-MM-dd HH:mm:ss"])
+    extra_columns: str = ""
+    prefix: str = "{name}/"
+
+
+@dataclass(frozen=True)
+class FeedResume:
+    """A person's decision about a feed whose position is unknown. ``finding``: the number that the error
+    gave; for another one it does not hold. ``position``: LATEST, SAVED, or a position of the feed."""
+
+    finding: str
+    position: str
+
+
+@dataclass(frozen=True)
+class Feed:
+    """A feed of Server-Sent Events that a long-running producer reads.
+
+    ``url``: unless the platform file has another. ``user_agent``: with a contact address. ``event_id``: the
+    table's column that is unique per event. ``event``, ``rewind``: functions that read an event and return
+    the position to resume at (``spark_jobs.common.feed.event``). ``read_timeout_seconds``: without a byte.
+    ``max_in_flight``: unacknowledged events. ``lock_seconds``: a starting producer waits for its predecessor.
+    ``keeps_hours``: how long the server keeps events; 0: unknown. ``has_positions``: whether its events have
+    ids. ``allow_redirects_to``: hosts.
+    """
+
+    url: str
+    user_agent: str
+    event_id: str
+    event: str
+    rewind: str = ""
+    read_timeout_seconds: int = 30
+    max_in_flight: int = 5_000
+    lock_seconds: int = 30
+    keeps_hours: int = 0
+    has_positions: bool = True
+    allow_redirects_to: list[str] = field(default_factory=list)
+    resume: FeedResume | None = None
+
+
+@dataclass(frozen=True)
+class Component:
+    """A long-running process of a stream. ``program``: its name at the runtime; ``arguments``: of Python."""
+
+    name: str
+    program: str
+    arguments: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class StreamSpec:
+    """``title``: in Airflow, by default its name. ``decode``: function from records to rows, unless Avro."""
+
+    name: str
+    schema: str
+    table: str
+    topic: Topic
+    budget: Budget
+    consumer: Consumer = field(default_factory=Consumer)
+    title: str = ""
+    decode: str = ""
+    partition_by: list[str] = field(default_factory=list)
+    csv: Csv = field(default_factory=Csv)
+    generator: Generator | None = None
+    feed: Feed | None = None
+    queries: dict[str, Query] = field(default_factory=dict)
+    supervision: Supervision = field(default_factory=Supervision)
+    maintenance: Maintenance = field(default_factory=Maintenance)
+    backfill: Backfill | None = None
+    cluster: Cluster = field(default_factory=Cluster)
+
+    @property
+    def label(self) -> str:
+        return self.title or self.name
+
+    @property
+    def folder(self) -> Path:
+        return folders.find().streams.get(self.name, [STREAMS / self.name])[0]
+
+    @property
+    def schema_file(self) -> Path:
+        return self.folder / self.schema
+
+    @property
+    def source(self) -> SourceType:
+        if self.feed:
+            return SourceType.FEED
+        return SourceType.GENERATOR if self.generator else SourceType.CSV
+
+    @property
+    def source_prefix(self) -> str:
+        """Of the keys that a load or a backfill may read."""
+        return self.csv.prefix.replace("{name}", self.name)
+
+    def feed_url(self, feeds: Mapping[str, str]) -> str:
+        """The feed's URL of ``feeds`` (of a platform file), else its own.
+
+        Raises ConfigError for a stream without a feed, and for requests to the feed's own servers without a
+        contact address, which they may block.
+        """
+        if self.feed is None:
+            raise ConfigError(f"stream {self.name!r} has no feed. Fix: add [feed] to its stream.toml")
+        if self.name in feeds:
+            return feeds[self.name]
+        if PLACEHOLDER_CONTACT in self.feed.user_agent:
+            raise ConfigError(
+                f"feed user_agent {self.feed.user_agent!r} has no contact address for {self.feed.url}. "
+                f"Fix: put your own into it, in the stream.toml of {self.name}"
+            )
+        return self.feed.url
+
+    @property
+    def is_avro(self) -> bool:
+        """Whether ``schema`` is an Avro schema; else it lists the table's columns in Spark's DDL."""
+        return self.schema.endswith(".avsc")
+
+    def result_types(self, query: str) -> dict[str, str]:
+        """Column of a query's result -> type in Spark's DDL. Raises ConfigError for an unknown column."""
+        columns = parse_ddl(declared_text(self.schema_file), f"{self.name}/{self.schema}")
+        return query_spec.result_types(query, self.queries[query], columns, f"{self.name}/stream.toml")
+
+    @property
+    def partitions(self) -> list[Partition]:
+        return table_schema.parse_all(self.partition_by, self.name)
+
+    @property
+    def quarantine_table(self) -> str:
+        return f"{self.table}_quarantine"
+
+    @property
+    def queries_table(self) -> str:
+        """Committed progress, late rows and number of early rows of the stream's queries."""
+        return f"queries.{self.name}"
+
+    @property
+    def program(self) -> str:
+        return component(self.name, CONSUMER).program
+
+    @property
+    def components(self) -> dict[str, Component]:
+        """The stream's long-running processes: ``consumer``, ``producer`` of a feed, ``queries`` if declared.
+
+        A producer without a feed runs once per load.
+        """
+        declared = {CONSUMER: True, "producer": self.feed, "queries": self.queries}
+        return {name: component(self.name, name) for name, section in declared.items() if section}
+
+    def component(self, name: str) -> Component:
+        if name not in self.components:
+            raise ConfigError(
+                f"stream {self.name!r} has no component {name!r}; it has {', '.join(self.components)}. Fix: "
+                "name one of these"
+            )
+        return self.components[name]
+
+
+def component(stream: str, name: str) -> Component:
+    """One of COMPONENTS, whether the stream declares it or not."""
+    program = f"stream-{stream}" if name == CONSUMER else f"stream-{stream}-{name}"
+    return Component(name, program, ("-m", "spark_jobs", name, stream))
+
+
+def parse(text: str, where: str, overriding: Mapping[str, Any] | None = None, of: str = "") -> StreamSpec:
+    """``overriding``: other values, of the file ``of``. Raises ConfigError naming ``where`` and ``of``."""
+    declared = toml(text, where)
+    for problem in value_problems(declared):
+        raise ConfigError(f"{where}: {problem}")
+    if overriding:
+        declared, where = overrides.merge(declared, overriding), f"{where} with {of}"
+    spec = build(StreamSpec, declared, where)
+    sources = [source for source in SourceType if source in declared]
+    if len(sources) > 1:
+        raise ConfigError(
+            f"{where}: [{sources[0]}] and [{sources[1]}]: a stream has one source. Fix: keep one"
+        )
+    stream_checks.check(spec, where)
+    return spec
+
+
+def names(environ: Mapping[str, str] = os.environ) -> list[str]:
+    """All streams, also invalid ones. Never raises."""
+    return sorted(folders.find(environ).streams)
+
+
+def load_all() -> list[StreamSpec]:
+    """All streams. Raises ConfigError for an invalid one: for what must not leave one out."""
+    return [load(name) for name in names()]
+
+
+@dataclass(frozen=True)
+class Declared:
+    """The valid streams, and of each invalid one the reason. ``problems``: what is wrong with no stream to
+    name."""
+
+    specs: Sequence[StreamSpec] = ()
+    invalid: Mapping[str, str] = field(default_factory=dict)
+    problems: Sequence[str] = ()
+
+    @property
+    def reasons(self) -> list[str]:
+        """All that is wrong, a line each."""
+        return [*(f"{name}: {reason}" for name, reason in self.invalid.items()), *self.problems]
+
+
+def load_valid() -> Declared:
+    """All streams; an invalid one does not affect the others. Never raises."""
+    specs, invalid = [], {}
+    for name in names():
+        try:
+            specs.append(load(name))
+        except ConfigError as error:
+            invalid[name] = str(error)
+    return Declared(specs, invalid, problems(specs))
+
+
+def problems(specs: Sequence[StreamSpec], environ: Mapping[str, str] = os.environ) -> list[str]:
+    """What is wrong with the folders and overrides as a whole, or between two of the streams ``specs``; each
+    of them runs nevertheless."""
+    found, file = folders.find(environ), environ.get(overrides.VARIABLE, "")
+    shared: dict[str, list[str]] = defaultdict(list)
+    for spec in specs:
+        for name in {*stream_checks.tables(spec), *stream_checks.topics(spec)}:
+            shared[name].append(spec.name)
+    return [
+        *found.problems,
+        *(overrides.problems(file, sorted(found.streams)) if file else []),
+        *(
+            f"streams {', '.join(users)}: each declares {name}. Fix: give each its own"
+            for name, users in sorted(shared.items())
+            if len(users) > 1
+        ),
+    ]
+
+
+def load(name: str, environ: Mapping[str, str] = os.environ) -> StreamSpec:
+    """The stream with this installation's overrides. Raises ConfigError if it is unknown or invalid, for
+    whatever reason."""
+    try:
+        return _load(name, environ)
+    except ConfigError:
+        raise
+    # What a declaration may hold has no limit: whatever else goes wrong is its own stream's too.
+    except Exception as error:
+        raise ConfigError(
+            f"stream {shown(name)}: its declaration cannot be checked: {type(error).__name__}: "
+            f"{shown(str(error))}. Fix: remove what was changed last; report this"
+        ) from error
+
+
+def _load(name: str, environ: Mapping[str, str]) -> StreamSpec:
+    known = folders.find(environ).streams
+    if name not in known:
+        raise ConfigError(
+            f"stream {shown(name)} is unknown; streams are {', '.join(sorted(known)) or '(none)'}. Fix: name "
+            f"one of these, or add its folder to {VARIABLE}"
+        )
+    if len(known[name]) > 1:
+        places = " and in ".join(map(shown_path, known[name]))
+        raise ConfigError(f"stream {name!r} is in {places}. Fix: rename or remove one")
+    (folder,) = known[name]
+    path, file = folder / folders.FILE, environ.get(overrides.VARIABLE, "")
+    overriding = overrides.of_stream(file, name) if file else None
+    spec = parse(declared_text(path), shown_path(path), overriding, file)
+    if spec.name != name:
+        raise ConfigError(
+            f"{shown_path(path)}: name is {shown(spec.name)}; the folder's is {name!r}. Fix: give both "
+            "the same name"
+        )
+    table_schema.check(spec, folder / spec.schema)
+    return spec

@@ -1,0 +1,175 @@
+"""What a stream.toml must hold beside the right types: names, bounds, and what belongs together."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from sluice.config import query as query_spec
+from sluice.config import schema as table_schema
+from sluice.config.query import SinkKind
+from sluice.config.reading import limits, names
+from sluice.config.reading.toml import IDENTIFIER, IDENTIFIER_FIX, ConfigError
+from sluice.config.reading.urls import check_url
+from sluice.config.reading.values import shown
+from sluice.config.sections import backfill as backfill_spec
+from sluice.config.sections import cluster as cluster_spec
+from sluice.config.sections import generator as generator_spec
+from sluice.config.sections.topic import (
+    BROKER_DEFAULT,
+    LOG_APPEND_TIME,
+    MAX_MESSAGE,
+    PROGRESS_TOPIC,
+    TIMESTAMP_TYPE,
+    Topic,
+)
+
+if TYPE_CHECKING:
+    from sluice.config.stream import Feed, StreamSpec
+
+# A function in a module of a stream's folder.
+FUNCTION = r"[a-z_][a-z0-9_]*:[a-z_][a-z0-9_]*"
+# Folders in the source bucket, none of them "." or "..".
+PREFIX = r"((?!\.{1,2}/)[A-Za-z0-9_.=-]+/)*"
+# Without scheme, port and path.
+HOST = r"[A-Za-z0-9][A-Za-z0-9._-]*|[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*"
+# In Airflow's lists and menus.
+MAX_TITLE = 100
+# Of a feed's topic: its headers take up to 16 KiB of it, and a longer event is cut.
+MIN_FEED_MESSAGE = 64 * 1024
+# The package of the jobs, and the installation itself in notifications.
+RESERVED = ("common", "sluice")
+
+
+def check(spec: StreamSpec, where: str) -> None:
+    """Raises ConfigError naming ``where``, the key and the value."""
+    if not IDENTIFIER.fullmatch(spec.name) or spec.name in RESERVED:
+        raise ConfigError(
+            f"{where}: name {shown(spec.name)}. {IDENTIFIER_FIX}, and not {' or '.join(RESERVED)}"
+        )
+    if len(spec.title) > MAX_TITLE:
+        raise ConfigError(f"{where}: title {shown(spec.title)}. Fix: use at most {MAX_TITLE} characters")
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*\.(avsc|ddl)", spec.schema):
+        raise ConfigError(
+            f"{where}: schema {shown(spec.schema)}. Fix: name a file of the stream's folder, an Avro schema "
+            "(.avsc) or columns (.ddl)"
+        )
+    names.check_table(spec.table, where)
+    names.check_topic(spec.topic.name, where)
+    table_schema.parse_all(spec.partition_by, where)
+    _check_numbers(spec, where)
+    _check_source(spec, where)
+    if spec.feed:
+        _check_feed(spec.feed, spec.topic, where)
+    if spec.generator:
+        generator_spec.check(spec.generator, where)
+    _check_queries(spec, where)
+    cluster_spec.check(spec.cluster, where)
+    if spec.backfill:
+        if spec.feed or spec.generator:
+            raise ConfigError(
+                f"{where}: [backfill] with [{spec.source}]: only files have intervals. Fix: remove [backfill]"
+            )
+        backfill_spec.check(spec.backfill, spec.source_prefix, where)
+    names.check_distinct([*tables(spec), *topics(spec)], where)
+
+
+def tables(spec: StreamSpec) -> list[str]:
+    """Every table and folder that the stream writes, as messages name it."""
+    sinks = [sink for query in spec.queries.values() for sink in query.sinks]
+    results = [sink.table for sink in sinks if sink.kind == SinkKind.ICEBERG]
+    own = [spec.table, spec.quarantine_table, *([spec.queries_table] if spec.queries else [])]
+    return [
+        *(f"table {table} of the lake" for table in [*own, *results]),
+        *(f"table {sink.table} of {sink.connection}" for sink in sinks if sink.kind == SinkKind.JDBC),
+        *(f"folder {sink.prefix}" for sink in sinks if sink.prefix),
+    ]
+
+
+def topics(spec: StreamSpec) -> list[str]:
+    """Every topic that the stream writes or reads, as messages name it."""
+    sinks = [sink for query in spec.queries.values() for sink in query.sinks]
+    return [f"topic {name}" for name in (spec.topic.name, *(sink.topic for sink in sinks if sink.topic))]
+
+
+def _check_numbers(spec: StreamSpec, where: str) -> None:
+    # -1 is the broker's default.
+    factor = {"replication_factor": BROKER_DEFAULT} | limits.MINIMA
+    limits.check(spec.topic, "topic", where, factor)
+    if spec.topic.replication_factor == 0:
+        raise ConfigError(f"{where}: topic replication_factor is 0; it must be at least 1. Fix: correct it")
+    if not re.fullmatch("[0-9]{1,10}", text := spec.topic.config.get(MAX_MESSAGE, "0")):
+        raise ConfigError(
+            f"{where}: topic config {MAX_MESSAGE} is {shown(text)}. Fix: write a number of bytes"
+        )
+    for name in ("budget", "consumer", "supervision", "maintenance"):
+        limits.check(getattr(spec, name), name, where)
+
+
+def _check_source(spec: StreamSpec, where: str) -> None:
+    if spec.is_avro == bool(spec.decode):
+        fix = "leave decode out" if spec.is_avro else 'add decode = "transforms:<function>"'
+        raise ConfigError(f"{where}: decode {shown(spec.decode)} with schema {spec.schema!r}. Fix: {fix}")
+    if not (spec.feed or spec.generator or spec.is_avro):
+        raise ConfigError(
+            f"{where}: schema {spec.schema!r}: rows of CSV objects are sent as Avro. Fix: name an .avsc "
+            "file, or add [feed] or [generator]"
+        )
+    if not re.fullmatch(PREFIX, spec.source_prefix):
+        raise ConfigError(
+            f"{where}: [csv] prefix {shown(spec.source_prefix)}. Fix: write folders of letters, digits and _ "
+            '. = - that end with "/", or "" for the whole bucket'
+        )
+    references = {"decode": spec.decode}
+    if spec.feed:
+        references |= {"feed event": spec.feed.event, "feed rewind": spec.feed.rewind}
+    if spec.generator:
+        references["generator rows"] = spec.generator.rows
+    for key, value in references.items():
+        if value and not re.fullmatch(FUNCTION, value):
+            raise ConfigError(f"{where}: {key} {shown(value)}. Fix: write it as module:function")
+
+
+def _check_feed(feed: Feed, topic: Topic, where: str) -> None:
+    limits.check(feed, "feed", where)
+    if topic.max_message_bytes < MIN_FEED_MESSAGE:
+        raise ConfigError(
+            f"{where}: topic {MAX_MESSAGE} is {topic.max_message_bytes}; a feed's must be at least "
+            f"{MIN_FEED_MESSAGE}. Fix: raise it"
+        )
+    if not feed.event:
+        raise ConfigError(f"{where}: feed event ''. Fix: write it as module:function")
+    if not IDENTIFIER.fullmatch(feed.event_id):
+        raise ConfigError(f"{where}: feed event_id: column {shown(feed.event_id)}. {IDENTIFIER_FIX}")
+    check_url(feed.url, f"{where}: feed url")
+    if not feed.user_agent.isascii() or not feed.user_agent.isprintable():
+        raise ConfigError(
+            f"{where}: feed user_agent {shown(feed.user_agent)} cannot be in a header. Fix: use ASCII only"
+        )
+    for host in feed.allow_redirects_to:
+        if not re.fullmatch(HOST, host):
+            raise ConfigError(
+                f"{where}: feed allow_redirects_to {shown(host)} is no host. Fix: write the name or address "
+                "alone"
+            )
+    if feed.resume and not feed.resume.position:
+        raise ConfigError(
+            f'{where}: feed resume position is empty. Fix: write "saved", "latest" or a position'
+        )
+
+
+def _check_queries(spec: StreamSpec, where: str) -> None:
+    timestamps = spec.topic.config.get(TIMESTAMP_TYPE)
+    for name, query in spec.queries.items():
+        query_spec.check(name, query, where)
+        if query.window and timestamps != LOG_APPEND_TIME:
+            raise ConfigError(
+                f"{where}: query {name} has windows, and topic config {TIMESTAMP_TYPE} is "
+                f"{shown(timestamps)}: a sender whose clock is ahead would move the watermark. Fix: write "
+                f'"{TIMESTAMP_TYPE}" = "{LOG_APPEND_TIME}" below [topic.config]'
+            )
+    query_spec.check_places(spec.queries, where)
+    if f"topic {PROGRESS_TOPIC.name}" in topics(spec):
+        raise ConfigError(
+            f"{where}: topic {PROGRESS_TOPIC.name!r} is reserved for progress. Fix: use another"
+        )

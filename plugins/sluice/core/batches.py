@@ -1,0 +1,128 @@
+"""Published batches: what each read and published.
+
+A batch is described by the summary of its snapshot on ``main``. Snapshots expire, so the writer records their
+batches beside the table, :mod:`sluice.ledger.batch_log`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import groupby
+from typing import Any
+
+from sluice.core.offsets.ranges import OffsetRanges, offsets_from_json
+
+BATCH = "batch"
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One published batch. Times in ms since 1970; ``started_at`` is None in a table of an earlier version.
+
+    ``batch_id``: its number in the streaming query of ``writer``, which has ``epoch``. ``ranges``: what it
+    read, of which ``rows`` are in the table and ``rejected`` in the quarantine. ``ends``: partition -> the
+    offset up to which everything is published, by this batch and those before it. ``manifest_list``: its
+    address; ``metadata_files``: how many its commits wrote, None if the table's log did not tell any more.
+    """
+
+    snapshot_id: int
+    batch_id: int
+    writer: str
+    epoch: int
+    ranges: OffsetRanges
+    ends: Mapping[int, int]
+    rows: int
+    files: int
+    started_at: int | None
+    published_at: int
+    manifest_list: str = ""
+    metadata_files: int | None = None
+
+    @property
+    def rejected(self) -> int:
+        return self.ranges.count - self.rows
+
+    @property
+    def seconds(self) -> float | None:
+        """From its start to its publication."""
+        return None if self.started_at is None else max(self.published_at - self.started_at, 0) / 1000
+
+    @property
+    def published(self) -> datetime:
+        return time_of(self.published_at)
+
+    @classmethod
+    def of_snapshot(
+        cls,
+        snapshot_id: int,
+        summary: Mapping[str, str],
+        published_at: int,
+        manifest_list: str = "",
+        metadata_files: int | None = None,
+    ) -> Batch | None:
+        """From a snapshot's summary; None if it is no batch's. ``published_at``: when ``main`` moved to
+        it."""
+        if summary.get("sluice.kind") != BATCH:
+            return None
+        started = summary.get("sluice.started-at")
+        return cls(
+            snapshot_id=snapshot_id,
+            batch_id=int(summary.get("sluice.batch-id", -1)),
+            writer=summary.get("sluice.writer", ""),
+            epoch=int(summary["sluice.epoch"]),
+            ranges=OffsetRanges.of_batch(summary["sluice.offset-ranges"]),
+            ends=offsets_from_json(summary["sluice.end-offsets"]),
+            # Iceberg leaves these out if they are 0.
+            rows=int(summary.get("added-records", 0)),
+            files=int(summary.get("added-data-files", 0)),
+            started_at=int(started) if started else None,
+            published_at=published_at,
+            manifest_list=manifest_list,
+            metadata_files=metadata_files,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "snapshot_id": self.snapshot_id,
+            "batch_id": self.batch_id,
+            "writer": self.writer,
+            "epoch": self.epoch,
+            "ranges": json.loads(self.ranges.to_json()),
+            "end_offsets": {str(partition): end for partition, end in sorted(self.ends.items())},
+            "rows": self.rows,
+            "rejected": self.rejected,
+            "files": self.files,
+            "started_at": self.started_at,
+            "published_at": self.published_at,
+            "manifest_list": self.manifest_list,
+            "metadata_files": self.metadata_files,
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Batch:
+        return cls(
+            snapshot_id=document["snapshot_id"],
+            batch_id=document["batch_id"],
+            writer=document["writer"],
+            epoch=document["epoch"],
+            ranges=OffsetRanges.of(document["ranges"]),
+            ends={int(partition): end for partition, end in document["end_offsets"].items()},
+            rows=document["rows"],
+            files=document["files"],
+            started_at=document["started_at"],
+            published_at=document["published_at"],
+            manifest_list=document.get("manifest_list", ""),
+            metadata_files=document.get("metadata_files"),
+        )
+
+
+def time_of(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC)
+
+
+def by_writer(batches: Iterable[Batch]) -> list[list[Batch]]:
+    """The batches, oldest first, in one group per writer: the batches of two writers are never mixed."""
+    return [list(group) for _, group in groupby(batches, lambda batch: batch.writer)]

@@ -1,0 +1,1 @@
+"""A change of a stream's table: its plan, and the record of it that the table keeps."""

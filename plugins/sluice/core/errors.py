@@ -1,0 +1,31 @@
+"""Errors of clients. Messages name the thing, the value found and the fix, and no secret."""
+
+from __future__ import annotations
+
+from sluice.core.error_codes import ErrorCode
+
+
+class ClientError(Exception):
+    """The base of all; ``code`` is the class's by default."""
+
+    code = ErrorCode.REQUEST_REFUSED
+
+    def __init__(self, message: object, code: ErrorCode | None = None) -> None:
+        super().__init__(message)
+        self.code = code or type(self).code
+
+
+class Missing(ClientError):
+    """A named thing does not exist."""
+
+    code = ErrorCode.DOCUMENT_NOT_FOUND
+
+
+class Refused(ClientError):
+    """The system, or the client as a safeguard, rejects the request: a retry fails too."""
+
+
+class Unreachable(ClientError):
+    """The system did not answer: a retry may succeed."""
+
+    code = ErrorCode.SYSTEM_UNREACHABLE

@@ -1,0 +1,46 @@
+"""Messages in one line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from sluice.core.error_codes import CODE
+
+MAX_PROBLEMS = 3
+MAX_CHARACTERS = 500
+# Of a text that others wrote.
+MAX_QUOTED = 120
+# "LookupError: …", "sluice.config.reading.toml.ConfigError: …", "org.apache.kafka.…TimeoutException: …",
+# "spark_jobs.common.producer.objects.CorruptObject: …": a dotted path with a class name at its end, or a
+# bare …Error.
+_REASON = re.compile(r"(?:[A-Za-z_$][\w$]*\.)+[A-Z]\w*: .+|\b[A-Z]\w*(?:Error|Exception): .+")
+
+
+def summarize(problems: Sequence[str]) -> str:
+    """The first MAX_PROBLEMS in one line, each of MAX_CHARACTERS at most, and how many more there are."""
+    shown = [_shortened(" ".join(problem.split())) for problem in problems[:MAX_PROBLEMS]]
+    more = len(problems) - len(shown)
+    return "; ".join([*shown, *([f"and {more} more"] if more else [])])
+
+
+def quoted(text: str, limit: int = MAX_QUOTED) -> str:
+    """``limit`` characters of a text of others: in quotes, with what is not printable escaped."""
+    return repr(text) if len(text) <= limit else f"{text[:limit]!r}…"
+
+
+def failure_reason(output: Sequence[str]) -> str:
+    """Why a process failed: the last line with a code or an exception, from there on; else the last line."""
+    lines = [line.strip() for line in output if line.strip()]
+    reasons = [match for line in lines if (match := _reason(line))]
+    return (reasons or lines or ["its log is empty"])[-1][:MAX_CHARACTERS]
+
+
+def _reason(line: str) -> str:
+    coded = CODE.search(line)
+    match = coded or _REASON.search(line)
+    return line[match.start() :] if match else ""
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= MAX_CHARACTERS else f"{text[: MAX_CHARACTERS - 1]}…"

@@ -1,0 +1,163 @@
+"""Verify that every expected (partition, offset) is in the table or the quarantine exactly once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import pairwise
+
+from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
+
+EMPTY = OffsetRanges()
+
+
+class VerificationStatus(StrEnum):
+    PASSED = "passed"
+    GAPS = "gaps"
+    DUPLICATES = "duplicates"
+    UNEXPECTED = "unexpected"
+
+
+@dataclass(frozen=True)
+class FileStats:
+    """Metadata of a data file. Bounds are inclusive; None if the metadata has none.
+
+    A fetch yields an offset once, and a Spark task writes a row once. So a file of one topic partition with
+    as many records as offsets between its bounds, less the quarantined ones, holds each of them once: its
+    metadata is conclusive. The columns of any other file must be read.
+    """
+
+    path: str
+    partition_lower: int | None
+    partition_upper: int | None
+    offset_lower: int | None
+    offset_upper: int | None
+    records: int
+
+    def is_conclusive(self, quarantined: OffsetRanges) -> bool:
+        """Whether the metadata alone shows which offsets the file holds."""
+        if self.partition_lower is None or self.partition_lower != self.partition_upper:
+            return False
+        if self.offset_lower is None or self.offset_upper is None:
+            return False
+        return self.records == self.offsets(quarantined).count
+
+    def offsets(self, quarantined: OffsetRanges) -> IntervalSet:
+        """The offsets between the bounds that are not quarantined; for a file with both bounds only."""
+        assert self.partition_lower is not None
+        assert self.offset_lower is not None
+        assert self.offset_upper is not None
+        bounds = IntervalSet.of([(self.offset_lower, self.offset_upper + 1)])
+        return bounds.minus(quarantined[self.partition_lower])
+
+    def may_contain(self, expected: OffsetRanges) -> bool:
+        """False only if the bounds show that no expected offset can be in the file."""
+        if None in (self.partition_lower, self.partition_upper, self.offset_lower, self.offset_upper):
+            return True
+        bounds = IntervalSet.of([(self.offset_lower or 0, (self.offset_upper or 0) + 1)])
+        return any(
+            (self.partition_lower or 0) <= partition <= (self.partition_upper or 0)
+            and ranges.intersect(bounds)
+            for partition, ranges in expected.partitions.items()
+        )
+
+    def may_reach(self, starts: Mapping[int, int]) -> bool:
+        """False only if the bounds show that no offset in the file is at or after ``starts`` (partition ->
+        offset; a missing one is 0)."""
+        if None in (self.partition_lower, self.partition_upper, self.offset_lower, self.offset_upper):
+            return True
+        partitions = range(self.partition_lower or 0, (self.partition_upper or 0) + 1)
+        return (self.offset_upper or 0) >= min(starts.get(partition, 0) for partition in partitions)
+
+
+@dataclass(frozen=True)
+class OffsetVerification:
+    """Result of a verification; ``expected`` and ``found``: numbers of offsets."""
+
+    status: VerificationStatus
+    expected: int
+    found: int
+    gaps: OffsetRanges = field(default_factory=OffsetRanges)
+    duplicates: OffsetRanges = field(default_factory=OffsetRanges)
+    unexpected: OffsetRanges = field(default_factory=OffsetRanges)
+
+    @property
+    def is_ok(self) -> bool:
+        return self.status is VerificationStatus.PASSED
+
+    def message(self) -> str:
+        if self.is_ok:
+            return f"passed: {self.found} of {self.expected} offsets, each once"
+        named = (
+            (self.gaps, "gaps"),
+            (self.duplicates, "duplicates"),
+            (self.unexpected, "unexpected offsets"),
+        )
+        problems = [f"{found.count} {name} ({found.shown()})" for found, name in named if found]
+        return f"failed: {', '.join(problems)}; {self.found} of {self.expected} offsets found"
+
+
+def needs_read(
+    expected: OffsetRanges, files: Iterable[FileStats], quarantined: OffsetRanges = EMPTY
+) -> list[FileStats]:
+    """The files that may hold expected offsets and whose metadata is not conclusive."""
+    return [file for file in files if file.may_contain(expected) and not file.is_conclusive(quarantined)]
+
+
+def verify(
+    expected: OffsetRanges,
+    files: Iterable[FileStats],
+    offsets: Mapping[int, Iterable[int]] | None = None,
+    *,
+    quarantined: OffsetRanges = EMPTY,
+    allow_outside: bool = False,
+) -> OffsetVerification:
+    """Verify ``expected`` with the ``files`` whose metadata is conclusive and with ``offsets``.
+
+    ``offsets``: partition -> offsets read from the files that :func:`needs_read` named, each as often as it
+    was found; a file that needs a read and got none counts as a gap. ``quarantined`` offsets count as found
+    once. ``allow_outside``: offsets outside ``expected`` belong to other loads, so they are not unexpected.
+    """
+    runs: dict[int, list[tuple[int, int]]] = {
+        partition: list(ranges) for partition, ranges in quarantined.partitions.items()
+    }
+    for file in files:
+        if file.is_conclusive(quarantined):
+            assert file.partition_lower is not None
+            runs.setdefault(file.partition_lower, []).extend(file.offsets(quarantined))
+    for partition, values in (offsets or {}).items():
+        # A value that is there more than once twice, so that it shows.
+        for found in IntervalSet.once_and_repeated(values):
+            runs.setdefault(int(partition), []).extend(found)
+
+    covered = {partition: _cover(pairs) for partition, pairs in sorted(runs.items())}
+    present = OffsetRanges({partition: once for partition, (once, _) in covered.items() if once})
+    duplicates = OffsetRanges({partition: twice for partition, (_, twice) in covered.items() if twice})
+    gaps, unexpected = expected.minus(present), present.minus(expected)
+    if allow_outside:
+        duplicates, unexpected = duplicates.intersect(expected), EMPTY
+    failures = (
+        (gaps, VerificationStatus.GAPS),
+        (duplicates, VerificationStatus.DUPLICATES),
+        (unexpected, VerificationStatus.UNEXPECTED),
+    )
+    status = next((status for found, status in failures if found), VerificationStatus.PASSED)
+    return OffsetVerification(
+        status, expected.count, present.intersect(expected).count, gaps, duplicates, unexpected
+    )
+
+
+def _cover(pairs: Iterable[tuple[int, int]]) -> tuple[IntervalSet, IntervalSet]:
+    """The values in any of the pairs, and those in more than one (a sweep over their edges)."""
+    pairs = list(pairs)
+    edges: dict[int, int] = {}
+    for start, until in pairs:
+        edges[start] = edges.get(start, 0) + 1
+        edges[until] = edges.get(until, 0) - 1
+    depth, twice = 0, []
+    for edge, after in pairwise(sorted(edges)):
+        depth += edges[edge]
+        if depth > 1:
+            twice.append((edge, after))
+    return IntervalSet.of(pairs), IntervalSet.of(twice)

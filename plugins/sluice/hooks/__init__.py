@@ -1,1 +1,0 @@
-"""Hooks: one role's clients, opened when they are first asked for."""

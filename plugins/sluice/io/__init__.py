@@ -1,1 +1,0 @@
-"""Connections and retries, shared by Airflow tasks and Spark jobs."""

@@ -1,0 +1,199 @@
+"""Published batches: those in snapshots of ``main``, and before them those in the table's batch log."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Self
+
+from pyiceberg.manifest import read_manifest_list
+from pyiceberg.table import Table
+
+from sluice.clients.lake.catalog import ancestors, asking, metadata_log
+from sluice.clients.s3.requests import connect
+from sluice.config.platform import S3
+from sluice.core.batches import Batch, time_of
+from sluice.core.error_codes import ErrorCode
+from sluice.core.errors import Refused
+from sluice.core.tables.storage import metadata_files
+from sluice.ledger.batch_log import (
+    FOLDER,
+    PUBLISHED,
+    RESTORED,
+    Line,
+    Restore,
+    batches_in,
+    published_until,
+    restore_of,
+    span_of,
+)
+from sluice.ledger.documents import Ledger
+
+# Documents begin at batches' times, which are in ms.
+_STEP = timedelta(milliseconds=1)
+_EARLIEST = time_of(0)
+# How far behind a record's own time its batch is looked for first, and how that grows.
+_FIRST_STEP, _GROWTH, _LONGEST_STEP = timedelta(seconds=10), 8, timedelta(days=365)
+
+
+@dataclass(frozen=True)
+class ListedBatch:
+    """``is_lost``: ``main`` was set back behind this batch, and its records were read again."""
+
+    batch: Batch
+    is_lost: bool = False
+
+
+class BatchLog:
+    """The batches of a table as it is now. ``documents``: of the folder ``batches`` in the table's."""
+
+    def __init__(self, table: Table, documents: Ledger) -> None:
+        self.table, self.documents = table, documents
+
+    @classmethod
+    def open(cls, s3: S3, table: Table) -> Self:
+        return cls(table, Ledger(connect(s3), table.location(), FOLDER))
+
+    @cached_property
+    def on_main(self) -> dict[int, Batch]:
+        """Snapshot -> batch of those that ``main`` keeps, newest first. No request."""
+        moved = {entry.snapshot_id: entry.timestamp_ms for entry in self.table.metadata.snapshot_log}
+        written = [at for at, _ in metadata_log(self.table)]
+        found, until = dict[int, Batch](), None
+        for snapshot in ancestors(self.table):
+            number, at = snapshot.snapshot_id, snapshot.timestamp_ms
+            summary = snapshot.summary.additional_properties if snapshot.summary else {}
+            files = metadata_files(written, at, until)
+            lists = snapshot.manifest_list
+            batch = Batch.of_snapshot(number, summary, moved.get(number, at), lists, files)
+            if batch is not None:
+                found[number] = batch
+            until = at
+        return found
+
+    @cached_property
+    def restores(self) -> list[Restore]:
+        """One LIST."""
+        return [restore for key in self.documents.keys(RESTORED) if (restore := restore_of(key))]
+
+    @cached_property
+    def line(self) -> Line:
+        return Line.of(self.restores, self._newest_time)
+
+    @property
+    def _newest_time(self) -> datetime:
+        return max((batch.published for batch in self.on_main.values()), default=time_of(0))
+
+    def newest(
+        self, limit: int, since: datetime | None = None, until: datetime | None = None
+    ) -> list[ListedBatch]:
+        """The newest ``limit`` batches that were published from ``since`` to ``until``, newest first.
+
+        Of batches that are in no snapshot any more: a LIST of their time, and one GET for ten of them.
+        """
+        found = {
+            number: ListedBatch(batch)
+            for number, batch in self.on_main.items()
+            if _is_within(batch, since, until)
+        }
+        if len(found) < limit:
+            # Newer ones than of ``main`` came after the table was read, or are lost to a restore that no
+            # writer has found yet.
+            latest = min(until or self._newest_time, self._newest_time)
+            for batch in self._recorded(since, latest):
+                known = found.get(batch.snapshot_id)
+                # Those of a document that begins with another come twice. A record may say what a batch cost
+                # when the table does not any more.
+                if (known is None or known.batch.metadata_files is None) and _is_within(batch, since, latest):
+                    is_lost = known.is_lost if known else batch.published not in self.line
+                    found[batch.snapshot_id] = ListedBatch(batch, is_lost)
+                    if len(found) == limit:
+                        break
+        return sorted(found.values(), key=lambda one: one.batch.published_at, reverse=True)[:limit]
+
+    def recorded(self, snapshot_ids: Collection[int], since: datetime) -> set[int]:
+        """Those of the snapshots that are recorded batches, published from ``since`` on. A LIST of that time,
+        and one GET for ten batches, the newest first, until all are found."""
+        missing = set(snapshot_ids)
+        for batch in self._recorded(since):
+            missing.discard(batch.snapshot_id)
+            if not missing:
+                break
+        return set(snapshot_ids) - missing
+
+    def _recorded(self, since: datetime | None, until: datetime | None = None) -> Iterator[Batch]:
+        """Newest first within a document."""
+        for key in self.documents.keys(PUBLISHED, after=published_until(until) if until else ""):
+            span = span_of(key)
+            if span is None:
+                continue
+            if since and span.newest < since:
+                return
+            yield from reversed(self._batches(key))
+
+    def versions_written(self, batch: Batch) -> int | None:
+        """The objects that a batch's commits wrote: data files, manifests, manifest list, metadata files. One
+        GET. None if its record does not say, or its snapshot has expired and the manifest list went with it.
+        Raises Refused if the list of a snapshot that is kept is gone."""
+        if batch.metadata_files is None or not batch.manifest_list:
+            return None
+        try:
+            with asking(f"manifest list of batch {batch.snapshot_id}"):
+                manifests = list(read_manifest_list(self.table.io.new_input(batch.manifest_list)))
+        except Refused as error:
+            if error.code is ErrorCode.LAKE_FILE_MISSING and batch.snapshot_id not in self.on_main:
+                return None
+            raise
+        own = sum(manifest.added_snapshot_id == batch.snapshot_id for manifest in manifests)
+        return batch.files + own + 1 + batch.metadata_files
+
+    def _batches(self, key: str) -> list[Batch]:
+        document = self.documents.get(key)
+        return batches_in(document) if document else []
+
+    def holding(self, partition: int, offset: int, near: datetime | None = None) -> Batch | None:
+        """The batch that published an offset; None if none is recorded, as of an earlier version.
+
+        ``near``: a time shortly before its publication, as its record's own, which saves requests. A LIST
+        and a GET per step of a search by time: their number grows with the logarithm of the history.
+        """
+        for batch in self.on_main.values():
+            if offset in batch.ranges[partition]:
+                return batch
+        for after, until in self.line.ranges:
+            found = self._holding(partition, offset, max(after + _STEP, _EARLIEST), until, near)
+            if found is not None:
+                return found
+        return None
+
+    def _holding(
+        self, partition: int, offset: int, low: datetime, high: datetime, near: datetime | None
+    ) -> Batch | None:
+        """Of the batches from ``low`` to ``high``: the first that reaches the offset, if it has it."""
+        first, last, step = low, high, _FIRST_STEP
+        probe = near or high
+        found, stepped = list[Batch](), False
+        while low <= high:
+            probe = min(max(probe, low), high)
+            batches = [batch for batch in self._first_from(probe) if first <= batch.published <= last]
+            if batches and batches[-1].ends.get(partition, 0) > offset:
+                found, high = batches, batches[0].published - _STEP
+                # Most often the document before it does not reach the offset.
+                stepped = not stepped
+                probe = high if stepped else low + (high - low) / 2
+            else:
+                low = probe + _STEP
+                probe = low + (high - low) / 2 if found else low + min(step, high - low)
+                step = min(step, _LONGEST_STEP) * _GROWTH
+        return next((batch for batch in found if offset in batch.ranges[partition]), None)
+
+    def _first_from(self, at: datetime) -> list[Batch]:
+        """The batches of the newest document that begins at ``at`` or earlier."""
+        key = next(self.documents.keys(PUBLISHED, limit=1, after=published_until(at)), None)
+        return self._batches(key) if key else []
+
+
+def _is_within(batch: Batch, since: datetime | None, until: datetime | None) -> bool:
+    return (since is None or batch.published >= since) and (until is None or batch.published <= until)

@@ -1,0 +1,29 @@
+"""Restarts of a component, as its history has them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sluice.core.process import ProcessStatus
+
+
+@dataclass(frozen=True)
+class RestartHistory:
+    """Times in seconds since 1970.
+
+    ``restarts``: by Airflow and the runtime, not on request, none before ``counted_from``.
+    ``runtime_restart_at``: the newest recorded one by the runtime. ``suspended``: by whom, since when, why.
+    ``requested_at``: the newest restart or start that a person asked for, 0 before the first.
+    """
+
+    restarts: Sequence[float] = ()
+    suspended: str | None = None
+    counted_from: float = 0.0
+    runtime_restart_at: float = 0.0
+    requested_at: float = 0.0
+
+
+def new_restarts(process: ProcessStatus, history: RestartHistory) -> list[float]:
+    """The runtime's restarts that are not in the history yet, which has microseconds."""
+    return [at for at in process.restarts if at > history.runtime_restart_at + 0.001]

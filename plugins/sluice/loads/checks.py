@@ -1,0 +1,240 @@
+"""Compare a load's offsets, rows and events with the table and the quarantine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from sluice.config.reading.toml import ConfigError
+from sluice.core.offsets.quarantine import DUPLICATE, WITHHELD
+from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
+from sluice.core.offsets.sources import Reconciliation, reconcile_events, reconcile_rows
+from sluice.core.offsets.verify import OffsetVerification, needs_read, verify
+from sluice.loads import plan as plans
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyiceberg.table import FileScanTask, Table
+
+    from sluice.clients.lake.catalog import Lake
+    from sluice.config.stream import StreamSpec
+    from sluice.core.json_record import Document
+    from sluice.core.offsets.verify import FileStats
+    from sluice.systems import Systems
+
+
+@dataclass(frozen=True)
+class LoadFiles:
+    """The files that can hold records of a load, planned once: those that were committed since the load was
+    planned, and of these the ones that reach behind its start offsets. ``tasks`` and ``stats`` are of the
+    table; ``quarantine_tasks`` of the quarantine."""
+
+    expected: OffsetRanges
+    source_ids: list[str]
+    table: Table
+    tasks: list[FileScanTask]
+    stats: list[FileStats]
+    quarantine: Table
+    quarantine_tasks: list[FileScanTask]
+
+    @classmethod
+    def plan(cls, lake: Lake, spec: StreamSpec, sources: list[Document], expected: OffsetRanges) -> LoadFiles:
+        from sluice.clients.lake import files
+
+        # The table first: of each batch it is published before the quarantine.
+        table, quarantine = lake.table(spec.table), lake.table(spec.quarantine_table)
+        tasks = files_since(table, spec.table, sources)
+        quarantine_tasks = files_since(quarantine, spec.quarantine_table, sources)
+        starts = plans.start_offsets(sources)
+        stats = files.file_stats(table, tasks)
+        reaching = [n for n, file in enumerate(stats) if file.may_reach(starts)]
+        return cls(
+            expected,
+            [source["source_id"] for source in sources],
+            table,
+            [tasks[n] for n in reaching],
+            [stats[n] for n in reaching],
+            quarantine,
+            quarantine_tasks,
+        )
+
+    @classmethod
+    def at(cls, lake: Lake, spec: StreamSpec, offsets: OffsetRanges) -> LoadFiles:
+        """The files of the whole table that can hold these offsets."""
+        from sluice.clients.lake import files
+
+        table, quarantine = lake.table(spec.table), lake.table(spec.quarantine_table)
+        tasks = files.committed_since(table, 0)
+        stats = files.file_stats(table, tasks)
+        chosen = [n for n, file in enumerate(stats) if file.may_contain(offsets)]
+        return cls(
+            offsets,
+            [],
+            table,
+            [tasks[n] for n in chosen],
+            [stats[n] for n in chosen],
+            quarantine,
+            files.committed_since(quarantine, 0),
+        )
+
+    @cached_property
+    def published(self) -> dict[str, Any]:
+        """Source id -> its row numbers in the table."""
+        from sluice.clients.lake import files
+
+        return files.rows_by_source(self.table, self.tasks, self.source_ids)
+
+    @cached_property
+    def rejected(self) -> pyarrow.Table:
+        """Quarantined rows of the load's sources, and consumer's ones near the load's offsets: coordinates,
+        ``stage`` and ``reason``."""
+        from pyiceberg.expressions import And, EqualTo, In, Or
+
+        from sluice.clients.lake import files
+
+        # A file may hold offsets outside the load's, and gaps there.
+        near = self.expected.union(file_bounds(self.stats))
+        rows = Or(
+            In(files.SOURCE, self.source_ids), And(EqualTo("stage", "consumer"), files.overlapping(near))
+        )
+        columns = ("stage", "reason", files.PARTITION, files.OFFSET, files.SOURCE, files.ROW)
+        return files.read(self.quarantine, rows, columns, tasks=self.quarantine_tasks).read_all()
+
+    def _rejected_rows(self, *reasons: str, others: bool = False) -> dict[str, Any]:
+        """Source id -> its row numbers in quarantine whose reason begins with one of these (``others``: with
+        none), as NumPy arrays."""
+        import pyarrow
+        import pyarrow.compute as pc
+
+        from sluice.clients.lake import files
+
+        has_reason = pc.match_substring_regex(self.rejected["reason"], f"^({'|'.join(reasons)})")
+        of_load = pc.is_in(self.rejected[files.SOURCE], pyarrow.array(self.source_ids, pyarrow.string()))
+        chosen = pc.and_(of_load, pc.invert(has_reason) if others else has_reason)
+        return files.by_source(self.rejected.filter(chosen).to_batches(), self.source_ids)
+
+    @cached_property
+    def withheld(self) -> dict[str, Any]:
+        """Source id -> its rows that are withheld, if any, as a NumPy array. Not those that are published by
+        now: of these a producer that was believed dead has sent a copy."""
+        import numpy as np
+
+        found = {name: rows for name, rows in self._rejected_rows(WITHHELD).items() if len(rows)}
+        # The table is read only if there are any.
+        return {name: np.setdiff1d(rows, self.published[name]) for name, rows in found.items()}
+
+    @cached_property
+    def rejected_rows(self) -> dict[str, Any]:
+        """Source id -> its row numbers in quarantine, without duplicates of published rows, as a NumPy array
+        with repeats."""
+        import numpy as np
+
+        others = self._rejected_rows(DUPLICATE, WITHHELD, others=True)
+        return {name: np.append(rows, self.withheld.get(name, rows[:0])) for name, rows in others.items()}
+
+
+def files_since(table: Table, name: str, sources: list[Document]) -> list[FileScanTask]:
+    """The files that were committed since the first of a load's sources was planned: with all its rows."""
+    from sluice.clients.lake import files
+    from sluice.clients.lake.catalog import sequence_since
+
+    # Without a source of its own a load has no files.
+    if not sources:
+        return []
+    return files.committed_since(table, sequence_since(table, [plans.head_of(s, name) for s in sources]))
+
+
+@dataclass(frozen=True)
+class OffsetCheck:
+    """``quarantined``: of the load's offsets; ``files``: number of data files that may hold any of them,
+    ``read`` of which had no conclusive metadata."""
+
+    verification: OffsetVerification
+    quarantined: OffsetRanges
+    files: int
+    read: int
+
+    def message(self) -> str:
+        return (
+            f"{self.files} data files may hold the load's offsets, {self.read} had to be read; "
+            f"{self.quarantined.count} offsets are in quarantine"
+        )
+
+
+def check_offsets(load: LoadFiles) -> OffsetCheck:
+    """Verify the load's offsets by file metadata, and by two columns of the files that it does not decide."""
+    from sluice.clients.lake import files
+
+    expected = load.expected
+    stats = [file for file in load.stats if file.may_contain(expected)]
+    quarantined = _quarantined(load)
+    inconclusive = {file.path for file in needs_read(expected, stats, quarantined)}
+    unclear = [task for task in load.tasks if task.file.file_path in inconclusive]
+    offsets = files.read_offsets(load.table, unclear) if unclear else {}
+    verification = verify(expected, stats, offsets, quarantined=quarantined, allow_outside=True)
+    return OffsetCheck(verification, quarantined.intersect(expected), len(stats), len(inconclusive))
+
+
+def file_bounds(stats: Sequence[FileStats]) -> OffsetRanges:
+    """The offsets between the bounds of each file whose metadata has both, and one partition."""
+    total: dict[int, list[tuple[int, int]]] = {}
+    for file in stats:
+        if (
+            file.partition_lower is not None
+            and file.partition_lower == file.partition_upper
+            and file.offset_lower is not None
+            and file.offset_upper is not None
+        ):
+            total.setdefault(file.partition_lower, []).append((file.offset_lower, file.offset_upper + 1))
+    return OffsetRanges.of(total)
+
+
+def _quarantined(load: LoadFiles) -> OffsetRanges:
+    import pyarrow.compute as pc
+
+    from sluice.clients.lake import files
+
+    of_consumer = load.rejected.filter(pc.equal(load.rejected["stage"], "consumer"))
+    offsets = files.by_partition(of_consumer.to_batches())
+    return OffsetRanges(
+        {partition: IntervalSet.of_values(offsets[partition]) for partition in sorted(offsets)}
+    )
+
+
+def check_feed_events(spec: StreamSpec, load: LoadFiles, check: OffsetCheck) -> Reconciliation:
+    """Whether rows with the load's offsets and quarantined offsets add up, and each of the rows' event ids is
+    in the table once. A feed cannot be read again, so the topic's offsets stand for its events.
+    Raises ConfigError if the stream declares no feed."""
+    from sluice.clients.lake import files
+    from sluice.clients.lake.event_ids import count_event_ids
+
+    if spec.feed is None:
+        raise ConfigError(f"stream {spec.name!r} declares no [feed], but its load's plan is of a feed")
+    rows = files.overlapping(load.expected)
+    found = count_event_ids(load.table, rows, spec.feed.event_id, spec.partition_by, load.tasks)
+    return reconcile_events(
+        total=load.expected.count,
+        published=found.rows,
+        quarantined=check.quarantined.count,
+        missing_id=found.missing_id,
+        duplicates=found.duplicates,
+    )
+
+
+def check_source_rows(
+    load: LoadFiles, source: Document, rows: int, removed: Sequence[int] = ()
+) -> Reconciliation:
+    """Whether each of the source's ``rows`` rows is published once or quarantined, but for those that a
+    change ``removed`` singly."""
+    source_id = source["source_id"]
+    return reconcile_rows(rows, load.published[source_id], load.rejected_rows[source_id], removed)
+
+
+def object_rows(systems: Systems, source: Document) -> int:
+    """The number of the pinned version's rows."""
+    from sluice.clients.s3.objects import ObjectVersion
+
+    version = ObjectVersion.of(source)
+    return systems.bucket(version.bucket).data_rows(version)

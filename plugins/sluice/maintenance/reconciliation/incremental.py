@@ -1,0 +1,140 @@
+"""Verify a whole table from what an earlier run verified, and the files that were exchanged since.
+
+A manifest never changes. So the manifests that only one of two manifest lists has name every file that was
+added or removed between two states, whatever happened between them: batches, compactions, changes, expiry, a
+restored catalog. Their rows, as a multiset, are the whole difference of the table::
+
+    rows now = rows then - rows of removed files + rows of added files
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
+from sluice.core.offsets.verify import EMPTY, FileStats, OffsetVerification, verify
+from sluice.maintenance.reconciliation.findings import Finding, FindingName
+
+
+@dataclass(frozen=True)
+class Contents:
+    """Offsets of files: those that are there at all, and those that are there more than once."""
+
+    present: OffsetRanges = EMPTY
+    repeated: OffsetRanges = EMPTY
+
+    @classmethod
+    def of(
+        cls, files: Iterable[FileStats], read: Mapping[int, Iterable[int]], quarantined: OffsetRanges
+    ) -> Contents:
+        """Of ``files`` whose metadata is conclusive, and of the offsets that were ``read`` from others."""
+        found: OffsetVerification = verify(EMPTY, without_quarantined(files, quarantined), read)
+        return cls(found.unexpected, found.duplicates)
+
+
+def without_quarantined(files: Iterable[FileStats], quarantined: OffsetRanges) -> list[FileStats]:
+    """A conclusive file with quarantined offsets between its bounds, as one conclusive file per range."""
+    parts: list[FileStats] = []
+    for file in files:
+        if not file.is_conclusive(quarantined):
+            continue
+        for start, until in file.offsets(quarantined):
+            partition = file.partition_lower
+            parts.append(FileStats(file.path, partition, partition, start, until - 1, until - start))
+    return parts
+
+
+def inside(file: FileStats, verified: OffsetRanges) -> OffsetRanges | None:
+    """The offsets of a file of a state that held each of ``verified`` once and nothing else, by its metadata;
+    None if that does not tell.
+
+    Its offsets are distinct, and among those verified ones that are within its bounds: if these are as many
+    as its records, they are its offsets. That holds for compacted files too.
+    """
+    if None in (file.partition_lower, file.partition_upper, file.offset_lower, file.offset_upper):
+        return None
+    bounds = IntervalSet.of([(file.offset_lower or 0, (file.offset_upper or 0) + 1)])
+    within = OffsetRanges(
+        {
+            partition: common
+            for partition, ranges in verified.partitions.items()
+            if (file.partition_lower or 0) <= partition <= (file.partition_upper or 0)
+            and (common := ranges.intersect(bounds))
+        }
+    )
+    return within if within.count == file.records else None
+
+
+def advance(verified: OffsetRanges, removed: OffsetRanges, added: Contents) -> Contents:
+    """The table's offsets now. ``verified``: then, each once; ``removed``: of the removed files."""
+    kept = verified.minus(removed)
+    return Contents(kept.union(added.present), added.repeated.union(kept.intersect(added.present)))
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Published is ``[starts, ends)`` but for ``removed``, the offsets that changes took out on purpose."""
+
+    starts: Mapping[int, int] = field(default_factory=dict)
+    ends: Mapping[int, int] = field(default_factory=dict)
+    removed: OffsetRanges = EMPTY
+
+    @property
+    def offsets(self) -> OffsetRanges:
+        return OffsetRanges.from_ends(self.starts, self.ends).minus(self.removed)
+
+
+def content_findings(expected: Expected, table: Contents, quarantine: Contents) -> list[Finding]:
+    """Offsets that are not in table or quarantine exactly once.
+
+    The quarantine may be ahead of the table, which is read first: of it only published offsets count.
+    """
+    wanted = expected.offsets
+    published = OffsetRanges.from_ends(expected.starts, expected.ends)
+    rejected = quarantine.present
+    repeated = table.repeated.union(quarantine.repeated.intersect(published))
+    named = (
+        (FindingName.OFFSETS_MISSING, wanted.minus(table.present).minus(rejected), "are in neither table"),
+        (FindingName.OFFSETS_DUPLICATED, repeated, "are there more than once"),
+        (FindingName.OFFSETS_UNEXPECTED, table.present.minus(wanted), "are in the table, and not published"),
+        (
+            FindingName.OFFSETS_IN_BOTH,
+            table.present.intersect(rejected),
+            "are in the table and in quarantine",
+        ),
+    )
+    return [
+        Finding(name, f"{offsets.count} offsets {what}: {offsets.shown()}", str(offsets))
+        for name, offsets, what in named
+        if offsets
+    ]
+
+
+@dataclass(frozen=True)
+class BatchFile:
+    """A data file, and the range of its batch by the snapshot's summary."""
+
+    stats: FileStats
+    snapshot_id: int
+    said: OffsetRanges
+
+
+def range_findings(files: Iterable[BatchFile]) -> list[Finding]:
+    """Batches whose summary does not cover the bounds of a file that they added."""
+    found = []
+    for file in files:
+        stats, lower, upper = file.stats, file.stats.offset_lower, file.stats.offset_upper
+        partition = stats.partition_lower
+        # The bounds of several partitions' offsets may be of two of them.
+        if partition is None or partition != stats.partition_upper or lower is None or upper is None:
+            continue
+        if not file.said.covers(OffsetRanges.of({partition: [(lower, upper + 1)]})):
+            found.append(
+                Finding(
+                    FindingName.RANGE_WRONG,
+                    f"snapshot {file.snapshot_id} says that it has {file.said}, and its file {stats.path} "
+                    f"has {partition}=[{lower},{upper + 1})",
+                )
+            )
+    return found

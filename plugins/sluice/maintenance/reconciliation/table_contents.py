@@ -1,0 +1,246 @@
+"""What a stream's two tables hold, from what an earlier run verified and the files that changed since."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from sluice.core.error_codes import ErrorCode
+from sluice.core.errors import Refused
+from sluice.core.json_record import Document
+from sluice.core.messages import summarize
+from sluice.core.offsets.ranges import OffsetRanges
+from sluice.core.offsets.verify import EMPTY
+from sluice.core.tables.continuity import covers
+from sluice.core.tables.rewrites import Rewrites
+from sluice.maintenance.reconciliation.findings import Finding, FindingName
+from sluice.maintenance.reconciliation.foreign_files import ForeignFiles
+from sluice.maintenance.reconciliation.incremental import (
+    BatchFile,
+    Contents,
+    Expected,
+    advance,
+    content_findings,
+    inside,
+    range_findings,
+)
+from sluice.maintenance.reconciliation.on_purpose import Exchanged, ask_for_plans
+from sluice.maintenance.reconciliation.verified_table import OnPurpose, Verified
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from sluice.clients.lake.catalog import Lake
+    from sluice.clients.lake.table_diff import TableDiff
+    from sluice.ledger.batches import BatchLog
+    from sluice.ledger.documents import Ledger
+
+DAMAGED = frozenset({ErrorCode.CORRUPT_OBJECT, ErrorCode.LAKE_FILE_MISSING})
+
+
+def kept(table: Table, manifest_list: str | None) -> str | None:
+    """The manifest list, if the bucket still has it: once it is deleted it is no base."""
+    if manifest_list is None or not table.io.new_input(manifest_list).exists():
+        return None
+    return manifest_list
+
+
+class TableContents:
+    """The stream's ``table`` and its ``quarantine`` as they are at each :meth:`verify`."""
+
+    def __init__(
+        self, lake: Lake, table: str, quarantine: str, ledger: Ledger, batch_log: Callable[[str], BatchLog]
+    ) -> None:
+        """``batch_log``: of a table."""
+        self.lake, self.table, self.quarantine, self.ledger = lake, table, quarantine, ledger
+        self.foreign_files = ForeignFiles(ledger, lambda: batch_log(table))
+
+    def earlier(self, document: Document | None, warn: Callable[..., Any]) -> Verified | None:
+        """An earlier run's state, which the history of ``main`` is compared with; None if it is of another
+        table: the stream was given a new one."""
+        if document is None:
+            return None
+        earlier = Verified.from_document(document)
+        if earlier.table_uuid != self.lake.table_uuid(self.table):
+            warn("%s is another table than the last run verified; all of it is verified", self.table)
+            return None
+        return earlier
+
+    def usable(self, before: Verified, warn: Callable[..., Any]) -> Verified | None:
+        """An earlier run's state as the base of the contents; None if the whole tables have to be
+        verified."""
+        lists = [(self.table, before.manifest_list)]
+        lists += [(self.quarantine, before.quarantine_list)] if before.quarantine_list else []
+        for name, location in lists:
+            if self.lake.location(name) is None or kept(self.lake.table(name), location) is None:
+                warn("%s: %s is gone; the whole tables are verified", name, location)
+                return None
+        return before
+
+    def verify(
+        self, before: Verified | None, earlier: Verified | None
+    ) -> tuple[list[Finding], Verified | None]:
+        """The findings, and the state now unless metadata or files could not be read. ``before``: the base of
+        the contents; ``earlier``: of the history, also if all contents are verified."""
+        try:
+            return self._verify(before, earlier)
+        except Refused as error:
+            if error.code not in DAMAGED:
+                raise
+            return [Finding(FindingName.METADATA_DAMAGED, str(error))], None
+
+    def _verify(
+        self, before: Verified | None, earlier: Verified | None
+    ) -> tuple[list[Finding], Verified | None]:
+        from sluice.clients.lake import table_diff
+        from sluice.clients.lake.catalog import MAIN, position
+
+        # The table before the quarantine: a batch is published there first.
+        table = self.lake.table(self.table)
+        has_quarantine = self.lake.location(self.quarantine) is not None
+        at = position(table, self.lake.table(self.quarantine) if has_quarantine else None)
+        snapshot = table.snapshot_by_name(MAIN)
+        if at is None or snapshot is None:
+            message = f"{self.table}: no snapshot of main that is kept says what it has published"
+            return [Finding(FindingName.MAIN_MOVED, message)], None
+        found = self._history(table, earlier, at.ends)
+        if {one.name for one in found} & {FindingName.TABLE_RESTORED, FindingName.MAIN_MOVED}:
+            before = None
+        quarantine, on_purpose, quarantine_list, changed = self._quarantined(before)
+        diff = table_diff.diff(table, before.manifest_list if before else None)
+        if diff is None:
+            raise RuntimeError(f"{self.table}: no snapshot, and it had one")
+        found += self._foreign(table, diff, earlier)
+        if diff.has_deletes:
+            message = f"{self.table} has files of deleted rows, which no stream writes"
+            found.append(Finding(FindingName.FOREIGN_COMMIT, message))
+        contents, read = self._contents(table, diff, before, quarantine.present, found)
+        if any(end < at.starts.get(partition, 0) for partition, end in at.ends.items()):
+            message = f"{self.table}: main says it starts at {at.starts} and ends at {at.ends}"
+            return [*found, Finding(FindingName.RANGE_WRONG, message)], None
+        expected = Expected(at.starts, at.ends, self._removed(table))
+        found += content_findings(expected, contents, quarantine)
+        now = Verified(
+            self.table,
+            str(table.metadata.table_uuid),
+            snapshot.snapshot_id,
+            snapshot.sequence_number or 0,
+            snapshot.timestamp_ms,
+            Rewrites.of(table.properties).count,
+            diff.manifest_list,
+            quarantine_list,
+            dict(at.ends),
+            contents.present,
+            quarantine.present,
+            len(diff.added) + len(diff.removed),
+            read + changed,
+            diff.manifests,
+            at.malformed,
+            on_purpose,
+        )
+        return found, now
+
+    def _history(self, table: Table, earlier: Verified | None, ends: dict[int, int]) -> list[Finding]:
+        from sluice.clients.lake import table_diff
+
+        found = []
+        if earlier is not None and not covers(ends, earlier.ends):
+            message = f"{self.table} ends at {ends}, and the last run verified it to {earlier.ends}"
+            found.append(Finding(FindingName.TABLE_RESTORED, message))
+        elif earlier is not None and table_diff.is_off_main(table, earlier.snapshot_id):
+            message = f"snapshot {earlier.snapshot_id}, which the last run verified, is no ancestor of main"
+            found.append(Finding(FindingName.MAIN_MOVED, message))
+        return found
+
+    def _foreign(self, table: Table, diff: TableDiff, earlier: Verified | None) -> list[Finding]:
+        """Commits of other programs: the kept ones, and of expired ones those whose files are there."""
+        from sluice.clients.lake import table_diff
+
+        newest = earlier.snapshot_id if earlier else None
+        commits = {one.snapshot_id: one for one in table_diff.foreign_commits(table, newest)}
+        messages = []
+        for snapshot in commits.values():
+            operation = snapshot.summary.operation.value if snapshot.summary else "unknown"
+            messages.append(
+                f"snapshot {snapshot.snapshot_id} ({operation}) is neither the stream's nor maintenance's"
+            )
+        of_files = self.foreign_files.since(table, diff.added, earlier) if earlier else {}
+        for number, paths in of_files.items():
+            if number not in commits:
+                messages.append(
+                    f"snapshot {number} is neither a recorded batch nor of a verified rewrite, and added "
+                    f"{len(paths)} files: {summarize(paths)}"
+                )
+        return [Finding(FindingName.FOREIGN_COMMIT, message) for message in messages]
+
+    def _contents(
+        self,
+        table: Table,
+        diff: TableDiff,
+        before: Verified | None,
+        quarantined: OffsetRanges,
+        found: list[Finding],
+    ) -> tuple[Contents, int]:
+        """The table's offsets, and how many files were read."""
+        from sluice.clients.lake import table_diff
+
+        verified = before.present if before else EMPTY
+        removed, to_read = EMPTY, []
+        for file, stats in zip(diff.removed, table_diff.stats_of(table, diff.removed), strict=True):
+            known = inside(stats, verified)
+            if known is None:
+                to_read.append(file)
+            else:
+                removed = removed.union(known)
+        removed = removed.union(Contents.of([], table_diff.read_columns(table, to_read), EMPTY).present)
+
+        said = table_diff.batch_ranges(table, [one.snapshot_id for one in diff.added])
+        added = table_diff.stats_of(table, [one.file for one in diff.added])
+        # Only a batch's file is without repetitions for sure: a rewrite's is read.
+        conclusive = [
+            stats.is_conclusive(quarantined) and one.snapshot_id in said
+            for one, stats in zip(diff.added, added, strict=True)
+        ]
+        unknown = [one.file for one, is_known in zip(diff.added, conclusive, strict=True) if not is_known]
+        by_metadata = [stats for stats, is_known in zip(added, conclusive, strict=True) if is_known]
+        of_batches = [
+            BatchFile(stats, one.snapshot_id, OffsetRanges.of_batch(said[one.snapshot_id]))
+            for one, stats in zip(diff.added, added, strict=True)
+            if one.snapshot_id is not None and one.snapshot_id in said
+        ]
+        found += range_findings(of_batches)
+        come = Contents.of(by_metadata, table_diff.read_columns(table, unknown), quarantined)
+        return advance(verified, removed, come), len(to_read) + len(unknown)
+
+    def _quarantined(self, before: Verified | None) -> tuple[Contents, OnPurpose, str | None, int]:
+        """The rejected records' offsets, those of them that are there on purpose, the manifest list, and how
+        many files were read."""
+        from pyiceberg.expressions import EqualTo
+
+        from sluice.clients.lake import table_diff
+
+        if self.lake.location(self.quarantine) is None:
+            return Contents(), OnPurpose(), None, 0
+        table = self.lake.table(self.quarantine)
+        diff = table_diff.diff(table, before.quarantine_list if before else None)
+        if diff is None:
+            return Contents(), OnPurpose(), None, 0
+        rows = EqualTo("stage", "consumer")
+        added = [one.file for one in diff.added]
+        gone = Contents.of([], table_diff.read_columns(table, diff.removed, rows), EMPTY)
+        come = Contents.of([], table_diff.read_columns(table, added, rows), EMPTY)
+        # A base without the quarantine's list has none of its offsets.
+        base = before if before and before.quarantine_list else None
+        verified = base.quarantined if base else EMPTY
+        contents = advance(verified, gone.present, come)
+        exchanged = Exchanged.of(table, diff.removed, added, verified)
+        on_purpose = ask_for_plans(base.on_purpose if base else OnPurpose(), self.ledger, exchanged)
+        return contents, on_purpose, diff.manifest_list, len(diff.removed) + len(diff.added)
+
+    def _removed(self, table: Table) -> OffsetRanges:
+        """The offsets that changes took out on purpose; one GET if there are any."""
+        from sluice.clients.lake.catalog import published_changes
+        from sluice.clients.s3.errors import removed_by
+
+        # Of the state whose files are compared: a change may be published meanwhile.
+        return removed_by(self.ledger.client, published_changes(table)).removed

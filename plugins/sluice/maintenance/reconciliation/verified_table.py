@@ -1,0 +1,137 @@
+"""What a run verified of a stream's two tables, from which the next run starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from sluice.core.offsets.ranges import OffsetRanges
+from sluice.core.offsets.rejection import MIN_MALFORMED, Share
+from sluice.core.offsets.verify import EMPTY
+from sluice.core.tables.continuity import covers
+
+Document = dict[str, Any]
+# Malformed records of runs that have too few by themselves are counted together for so long.
+ADD_UP = timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class Base:
+    """What malformed records are counted from, ``at`` this time: end offsets, and number until then, without
+    the ``unplanned``."""
+
+    at: datetime
+    ends: dict[int, int]
+    malformed: int
+    unplanned: int = 0
+
+    def to_json(self) -> Document:
+        ends = {str(partition): end for partition, end in self.ends.items()}
+        numbers = {"malformed": self.malformed, "unplanned": self.unplanned}
+        return {"at": self.at.isoformat(), "ends": ends, **numbers}
+
+    @classmethod
+    def from_json(cls, document: Document) -> Base:
+        ends = {int(partition): end for partition, end in document["ends"].items()}
+        at = datetime.fromisoformat(document["at"])
+        return cls(at, ends, document["malformed"], document["unplanned"])
+
+
+@dataclass(frozen=True)
+class OnPurpose:
+    """``unplanned``: number of records so far that say that they are withheld, or copies, and whose sources
+    no load planned so; ``withheld``: source id -> number of its records that are withheld now."""
+
+    unplanned: int = 0
+    withheld: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Verified:
+    """The state of ``table`` that a run verified: manifest lists of the tables, offsets in each.
+    ``sequence_number``, ``committed_at`` (ms since 1970): of its snapshot; ``rewrites``: number of the
+    table's until then. ``files``, ``read``, ``manifests``: what it cost. ``malformed``: number of records
+    that were rejected so far, and do not say that they are there on purpose; of those ``on_purpose`` the
+    unplanned ones are malformed too. ``base``: of the malformed records that no run has judged yet; None: the
+    run before."""
+
+    table: str
+    table_uuid: str
+    snapshot_id: int
+    sequence_number: int
+    committed_at: int
+    rewrites: int
+    manifest_list: str
+    quarantine_list: str | None
+    ends: dict[int, int]
+    present: OffsetRanges
+    quarantined: OffsetRanges
+    files: int = 0
+    read: int = 0
+    manifests: int = 0
+    malformed: int = 0
+    on_purpose: OnPurpose = field(default_factory=OnPurpose)
+    base: Base | None = None
+
+    @property
+    def unplanned(self) -> int:
+        return self.on_purpose.unplanned
+
+    @property
+    def count(self) -> int:
+        return self.present.count + self.quarantined.count
+
+    def quarantined_since(self, earlier: Verified | Base | None) -> int:
+        return self.quarantined.minus(_until(earlier)).count
+
+    def rejected_since(self, earlier: Verified | Base | None) -> Share:
+        """The malformed records that are in quarantine, of those that were published since ``earlier``."""
+        before = (earlier.malformed, earlier.unplanned) if earlier else (0, 0)
+        # Each by itself: a run that verifies all counts the unplanned ones that are still there.
+        malformed = max(self.malformed - before[0], 0) + max(self.unplanned - before[1], 0)
+        # A change may have published some of them.
+        malformed = min(malformed, self.quarantined_since(earlier))
+        return Share(malformed, self.present.minus(_until(earlier)).count + malformed)
+
+    def counted(self, earlier: Verified | None, now: datetime) -> Verified:
+        """With the base of the next run: the one of ``earlier``, until enough were malformed since then to be
+        judged, or a day has passed. Without any since then, later records begin at this state."""
+        here = Base(now, self.ends, self.malformed, self.unplanned)
+        base = (earlier.base if earlier else None) or Base(now, {}, 0)
+        malformed = self.rejected_since(base).malformed
+        is_kept = 0 < malformed < MIN_MALFORMED and now - base.at < ADD_UP and covers(self.ends, base.ends)
+        return replace(self, base=base if is_kept else here)
+
+    def to_document(self) -> Document:
+        values = {name: value for name, value in asdict(self).items() if name not in (*_RANGES, "base")}
+        ends = {str(partition): end for partition, end in self.ends.items()}
+        ranges = {name: getattr(self, name).to_json() for name in _RANGES}
+        return {**values, "ends": ends, **ranges, "base": self.base and self.base.to_json()}
+
+    @classmethod
+    def from_document(cls, document: Document) -> Verified:
+        return cls(
+            document["table"],
+            document["table_uuid"],
+            document["snapshot_id"],
+            document["sequence_number"],
+            document["committed_at"],
+            document["rewrites"],
+            document["manifest_list"],
+            document["quarantine_list"],
+            {int(partition): end for partition, end in document["ends"].items()},
+            OffsetRanges.from_json(document["present"]),
+            OffsetRanges.from_json(document["quarantined"]),
+            malformed=document["malformed"],
+            on_purpose=OnPurpose(**document["on_purpose"]),
+            base=Base.from_json(document["base"]) if document.get("base") else None,
+        )
+
+
+_RANGES = ("present", "quarantined")
+
+
+def _until(earlier: Verified | Base | None) -> OffsetRanges:
+    return OffsetRanges.from_ends({}, earlier.ends) if earlier else EMPTY

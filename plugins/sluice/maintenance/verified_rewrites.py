@@ -1,0 +1,47 @@
+"""Which rewrites of the stream's tables were verified: a document of the ledger for each, by its id."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sluice.core.json_record import Document
+from sluice.core.tables.rewrites import Rewrites, Unverified, unverified
+from sluice.ledger.keys import rewrite_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sluice.ledger.documents import Ledger
+
+
+class VerifiedRewrites:
+    """Of one stream."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+
+    def confirm(self, rewrite: str, document: Document) -> None:
+        """Write that the rewrite was verified, unless that is written."""
+        self.ledger.put(rewrite_key(rewrite), document)
+
+    def unverified(self, rewrites: Rewrites) -> Unverified:
+        """Of a table's rewrites those that were not. If all were, that is recorded, for the next question."""
+        newest = rewrites.newest[-1] if rewrites.newest else ""
+        if not newest or self._is_verified_up_to(newest):
+            return Unverified()
+        found = unverified(rewrites, self._is_verified, self._is_verified_up_to)
+        if not found:
+            self.ledger.put(rewrite_key(newest, up_to=True), {"rewrite": newest, "count": rewrites.count})
+        return found
+
+    def snapshots(self, rewrites: Iterable[str]) -> set[int]:
+        """The snapshots of those of the rewrites that were verified: one GET each."""
+        documents = (self.ledger.get(rewrite_key(rewrite)) for rewrite in rewrites)
+        # One that a person dealt with names none.
+        return {number for one in documents if one for number in one.get("snapshot_ids", ())}
+
+    def _is_verified(self, rewrite: str) -> bool:
+        return self.ledger.get(rewrite_key(rewrite)) is not None
+
+    def _is_verified_up_to(self, rewrite: str) -> bool:
+        return self.ledger.get(rewrite_key(rewrite, up_to=True)) is not None

@@ -1,1 +1,0 @@
-"""The pure core: values, and functions of values. Knows neither Airflow nor Spark nor a network."""

@@ -1,1 +1,0 @@
-"""Health rules: samples in, report out."""

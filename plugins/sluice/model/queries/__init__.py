@@ -1,1 +1,0 @@
-"""What a query has committed, and what it reports of itself."""

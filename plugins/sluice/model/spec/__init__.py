@@ -1,1 +1,0 @@
-"""What people declare: stream.toml, schemas, platform files, names in the ledger."""

@@ -1,1 +1,0 @@
-"""What each batch published, and where a row came from. Pure."""

@@ -1,1 +1,0 @@
-"""Verification of offsets, rows, events and files."""

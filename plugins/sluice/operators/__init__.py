@@ -1,1 +1,0 @@
-"""Operators: the steps of a load. Each is idempotent and can be cleared alone."""

@@ -1,0 +1,1 @@
+"""Results of continuous queries: compared with the lake's rows, and in time for charts."""

@@ -1,1 +1,0 @@
-"""Runtimes: start, stop and observe processes."""

@@ -1,0 +1,1 @@
+"""The last check of each component, for an alarm that needs neither Airflow nor its database."""

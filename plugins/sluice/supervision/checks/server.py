@@ -1,0 +1,174 @@
+"""Serves when each component was checked last, for Prometheus: a process that needs neither Airflow nor its
+database, so that their end shows as a metric that grows old.
+
+Supervision posts each check; a file keeps the last ones over a restart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Lock
+
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from sluice.config import folders
+from sluice.config import platform as platforms
+from sluice.config import stream as streams
+from sluice.core.exits import STOPPED
+from sluice.core.exposition import exposition, is_token
+from sluice.supervision.checks.check import Check, CheckMetrics, Checks
+from sluice.supervision.checks.report import PATH
+
+log = logging.getLogger(__name__)
+
+MAX_BODY = 4096
+# Of a client that says nothing.
+IDLE_SECONDS = 10
+
+
+def expected(at: float) -> list[Check]:
+    """A check that ended at this time for each component that is declared: of one that is never checked the
+    metric has to grow old too. An invalid stream is expected to be checked as soon as any."""
+    declared = streams.load_valid()
+    policies = [
+        (spec.name, component, spec.supervision) for spec in declared.specs for component in spec.components
+    ]
+    policies += [(name, streams.CONSUMER, streams.Supervision()) for name in declared.invalid]
+    return [Check(name, component, at, policy.max_check_age_seconds) for name, component, policy in policies]
+
+
+class Store:
+    """The last checks, in memory and in a file. Thread-safe. Their times are of ``clock``: one of the
+    senders' may be ahead."""
+
+    def __init__(self, file: Path, clock: Callable[[], float]) -> None:
+        self._file, self._clock, self._lock = file, clock, Lock()
+        self._checks = self._read()
+        with self._lock:
+            self._expect(expected(clock()))
+
+    def add(self, check: Check) -> None:
+        with self._lock:
+            self._checks.add(replace(check, at=self._clock()))
+            self._write()
+
+    def metrics(self) -> bytes:
+        """Of streams that are declared: one that was removed is checked no more. But while a folder of
+        streams cannot be read, none counts as removed."""
+        # Before the lock, for which checks wait: each declaration is read.
+        checks = expected(self._clock())
+        declared = None if folders.find().problems else set(streams.names())
+        with self._lock:
+            self._expect(checks)
+            found = self._checks.of(declared)
+        return exposition(CheckMetrics(found))
+
+    def _expect(self, checks: Sequence[Check]) -> None:
+        if self._checks.expect(checks):
+            self._write()
+
+    def _write(self) -> None:
+        part = self._file.with_suffix(".part")
+        part.write_text(self._checks.dump(), encoding="utf-8")
+        part.replace(self._file)
+
+    def _read(self) -> Checks:
+        try:
+            return Checks.parse(self._file.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return Checks()
+        except (OSError, ValueError) as error:
+            # Each component has the time until its next check, as if this process began.
+            log.warning("%s cannot be read: %s", self._file, error)
+            return Checks()
+
+
+class Server(ThreadingHTTPServer):
+    """``GET /metrics`` and ``POST /checks`` with the token, ``GET /health`` without."""
+
+    daemon_threads = True
+
+    def __init__(
+        self, address: tuple[str, int], token: str, file: Path, clock: Callable[[], float] = time.time
+    ) -> None:
+        self.token, self.store = token, Store(file, clock)
+        super().__init__(address, _Handler)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    timeout = IDLE_SECONDS
+    server: Server
+
+    def do_GET(self) -> None:
+        if self.path == "/health":
+            self._answer(200, b"ok\n", "text/plain")
+        elif self.path != "/metrics":
+            self._answer(404)
+        elif self._is_allowed():
+            self._answer(200, self.server.store.metrics(), CONTENT_TYPE_LATEST)
+
+    def do_POST(self) -> None:
+        length = self.headers.get("Content-Length", "")
+        if self.path != PATH:
+            self._answer(404)
+        elif not length.isdecimal() or int(length) > MAX_BODY:
+            self._answer(413)
+        elif self._is_allowed():
+            self._add(self.rfile.read(int(length)))
+
+    def _add(self, body: bytes) -> None:
+        try:
+            check = Check.parse(json.loads(body))
+        except ValueError as error:
+            log.warning("refused: %s", error)
+            self._answer(400)
+            return
+        self.server.store.add(check)
+        self._answer(204)
+
+    def _is_allowed(self) -> bool:
+        kind, _, given = self.headers.get("Authorization", "").partition(" ")
+        if kind == "Bearer" and is_token(given, self.server.token):
+            return True
+        self._answer(401)
+        return False
+
+    def _answer(self, status: int, body: bytes = b"", kind: str = "") -> None:
+        self.close_connection = True
+        self.send_response(status)
+        if kind:
+            self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+        """Scrapes and checks are too many to log each."""
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m sluice.supervision.checks.server", description=__doc__)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--file", type=Path, required=True, help="keeps the last checks over a restart")
+    given = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    # As process 1 of a container it is ended by no signal that it does not handle.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(STOPPED))
+    server = Server((given.host, given.port), platforms.load_metrics().token, given.file)
+    log.info("serving host=%s port=%d", given.host, given.port)
+    server.serve_forever()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,64 @@
+"""What a check observed of a component, and its record in the history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from sluice.core.json_record import JsonRecord
+from sluice.ledger.keys import RUNTIME
+from sluice.ledger.restarts import RestartHistory, new_restarts
+from sluice.supervision.rules.sample import Sample
+from sluice.supervision.rules.status import HealthReport
+
+if TYPE_CHECKING:
+    from sluice.ledger.history import History
+
+
+@dataclass(frozen=True)
+class Observation(JsonRecord):
+    """A health report and the ``samples`` that an action needs, oldest first; the report is of the last."""
+
+    report: HealthReport
+    samples: Sequence[Sample]
+
+    @classmethod
+    def of(cls, report: HealthReport, samples: Sequence[Sample]) -> Observation:
+        """With the newest sample. If the lake did not answer then, also the newest with published offsets."""
+        published = next((sample for sample in reversed(samples) if sample.published), samples[-1])
+        return cls(report, [samples[-1]] if published is samples[-1] else [published, samples[-1]])
+
+    @property
+    def before(self) -> Sample:
+        """The newest sample with published offsets, before an action; else the newest."""
+        return self.samples[0]
+
+    def summary(self) -> dict[str, Any]:
+        """For the task's return value."""
+        return {"health": self.report.health.value, "message": self.report.message}
+
+
+def record(history: History, observation: Observation, restarts: RestartHistory) -> str | None:
+    """Record the health if it changed, and the runtime's restarts since the last check.
+
+    Returns the previous health, None before the first.
+    """
+    report, process = observation.report, observation.samples[-1].process
+    if process is not None:
+        for at in new_restarts(process, restarts):
+            reason = str(process.last_exit or "")
+            document = {"who": RUNTIME, "reason": reason, "requested": False, "identity": f"{RUNTIME} {at}"}
+            history.record("restart", document, datetime.fromtimestamp(at, UTC))
+    latest = history.latest("health")
+    before = latest["health"] if latest else None
+    if before != report.health.value:
+        change = {
+            "health": report.health.value,
+            "message": report.message,
+            "before": before,
+            "details": report.details,
+        }
+        history.record("health", change, datetime.now(UTC))
+    return before

@@ -1,0 +1,1 @@
+"""Health rules: samples in, report out. Pure. ``assess`` chooses between ``consumer`` and ``component``."""

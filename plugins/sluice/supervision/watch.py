@@ -1,0 +1,164 @@
+"""Observes every component all the time, in threads of its own: what pages and metrics show.
+
+Pages read what was observed last, so a viewer costs the observed systems nothing. Nothing is recorded and
+nothing acted on: that is supervision's.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from sluice.config.reading.toml import ConfigError
+from sluice.config.stream import StreamSpec
+from sluice.core.errors import ClientError
+from sluice.supervision.live import Live
+from sluice.supervision.watched import Clients, Watched
+
+log = logging.getLogger(__name__)
+
+# A process that ended shows within 30 s: two cycles, and an observation that takes as long as one.
+CYCLE_SECONDS = 10.0
+THREADS = 4
+# An observation that takes longer is abandoned: its system is not asked by others until it answers.
+LATE_SECONDS = 25.0
+# Abandoned observations at once; each has a thread and clients. Beyond them nothing is observed.
+MAX_ABANDONED = 16
+
+
+@dataclass
+class _Run:
+    """One observation, in a thread of its own."""
+
+    watched: Watched
+    number: int
+    clients: Clients | None = None
+    done: threading.Event = field(default_factory=threading.Event)
+    is_abandoned: bool = False
+    # The system that it waits for; "" between requests.
+    asking: str = ""
+
+
+class StreamWatch:
+    """Observes the components of the ``declared`` streams every ``cycle_seconds``.
+
+    Begins with :meth:`ensure_started`. ``clients``: opens those of one observation at a time, which are used
+    again; may raise ConfigError and ClientError, and is then asked again.
+    """
+
+    def __init__(
+        self,
+        declared: Callable[[], Sequence[StreamSpec]],
+        clients: Callable[[], Clients],
+        *,
+        cycle_seconds: float = CYCLE_SECONDS,
+        late_seconds: float = LATE_SECONDS,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._declared, self._open = declared, clients
+        self.cycle_seconds, self._late_seconds, self._clock = cycle_seconds, late_seconds, clock
+        self._watched: dict[tuple[str, str], Watched] = {}
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._end = threading.Event()
+        self._idle: list[Clients] = []
+        self._abandoned: list[_Run] = []
+
+    def live(self, stream: str, component: str) -> Live:
+        """The newest; an empty one before the first observation."""
+        watched = self._watched.get((stream, component))
+        return watched.live if watched else Live()
+
+    def ensure_started(self) -> None:
+        """Start the thread unless it runs: a forked server process begins without it."""
+        with self._lock:
+            if self._thread is None or not self._thread.is_alive():
+                self._end.clear()
+                self._thread = threading.Thread(target=self._run, name="stream-watch", daemon=True)
+                self._thread.start()
+
+    def stop(self) -> None:
+        """End it after the cycle under way."""
+        self._end.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._end.is_set():
+            began = time.monotonic()
+            try:
+                self.cycle()
+            except Exception:
+                # Of the declarations, or a fault of its own: pages show how old what they have is.
+                log.exception("the watch of the streams failed; it goes on")
+            self._end.wait(max(self.cycle_seconds - (time.monotonic() - began), 1.0))
+
+    def cycle(self) -> None:
+        """Observe each component once, THREADS at a time."""
+        self._follow_declarations()
+        self._abandoned = [run for run in self._abandoned if not run.done.is_set()]
+        # System -> why it is not asked in this cycle.
+        unreachable = {run.asking: "no answer to an earlier request" for run in self._abandoned if run.asking}
+        deadline = time.monotonic() + self._late_seconds
+        slots = threading.Semaphore(THREADS)
+        runs: list[_Run] = []
+        for watched in list(self._watched.values()):
+            if len(self._abandoned) >= MAX_ABANDONED or not slots.acquire(timeout=_left(deadline)):
+                watched.fail("not observed: earlier observations have no answer yet")
+                continue
+            run = _Run(watched, watched.next_number())
+            runs.append(run)
+            arguments = (run, unreachable, slots)
+            threading.Thread(target=self._observe, args=arguments, name="stream-watch", daemon=True).start()
+        for run in runs:
+            if not run.done.wait(_left(deadline)):
+                run.is_abandoned = True
+                run.watched.abandon(
+                    f"{run.asking or 'a system'} has not answered for {self._late_seconds:g} s"
+                )
+                self._abandoned.append(run)
+
+    def _follow_declarations(self) -> None:
+        specs = {spec.name: spec for spec in self._declared()}
+        wanted = {(name, component) for name, spec in specs.items() for component in spec.components}
+        for key in self._watched.keys() - wanted:
+            del self._watched[key]
+        for stream, component in sorted(wanted):
+            watched = self._watched.setdefault((stream, component), Watched(specs[stream], component))
+            watched.spec = specs[stream]
+
+    def _observe(self, run: _Run, unreachable: dict[str, str], slots: threading.Semaphore) -> None:
+        watched = run.watched
+
+        def asking(system: str) -> None:
+            run.asking = system
+
+        try:
+            run.clients = self._borrow()
+            watched.observe(run.number, run.clients, self._clock(), unreachable, asking)
+        except (ClientError, ConfigError) as error:
+            # The page shows it, with the age of what is known.
+            watched.fail(str(error), run.number)
+        except Exception as error:
+            # As of a thread that ends: pages would show the last state for ever without a reason.
+            log.exception("%s of %s cannot be observed", watched.name, watched.spec.name)
+            watched.fail(f"{type(error).__name__}, see the API server's log", run.number)
+        finally:
+            run.done.set()
+            slots.release()
+            if run.clients is not None:
+                # Also an abandoned run's, now that it has returned.
+                self._idle.append(run.clients)
+
+    def _borrow(self) -> Clients:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self._open()
+
+
+def _left(deadline: float) -> float:
+    return max(deadline - time.monotonic(), 0.0)

@@ -1,0 +1,137 @@
+"""One role's clients of every system, opened when they are first asked for."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from sluice.config import platform as platforms
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from mypy_boto3_s3 import S3Client
+
+    from sluice.clients.kafka.admin import KafkaAdmin
+    from sluice.clients.kafka.strimzi_topics import KafkaTopics
+    from sluice.clients.lake.catalog import Lake
+    from sluice.clients.processes.base import Runtime
+    from sluice.clients.s3.objects import Bucket
+    from sluice.config.platform import Platform
+    from sluice.ledger.batches import BatchLog
+    from sluice.ledger.documents import Ledger
+    from sluice.ledger.history import History
+    from sluice.ledger.known_tables import KnownTables
+
+ROLE = "airflow"
+
+
+class Systems:
+    """Clients from the platform file of role ``airflow``.
+
+    Each is opened at its first use, and its library imported then: every task and the DAG processor import
+    this module, and PyIceberg alone takes a second. Raises ConfigError for an invalid platform file.
+    """
+
+    def load(self, role: str) -> Platform:
+        return platforms.load(role)
+
+    @cached_property
+    def platform(self) -> Platform:
+        return self.load(ROLE)
+
+    @cached_property
+    def kafka(self) -> KafkaAdmin:
+        from sluice.clients.kafka.admin import KafkaAdmin
+
+        return KafkaAdmin(self.platform.kafka)
+
+    @cached_property
+    def topics(self) -> KafkaAdmin | KafkaTopics:
+        """What provisions topics: the brokers, or with [strimzi] in the platform file its operator."""
+        if self.platform.strimzi is None:
+            return self.kafka
+        from sluice.clients.kafka.strimzi_topics import KafkaTopics
+
+        return KafkaTopics(self.platform.strimzi, self.kafka)
+
+    @cached_property
+    def lake(self) -> Lake:
+        """Not cached if the catalog does not answer, so that a trigger can retry."""
+        from sluice.clients.lake.catalog import Lake
+
+        return Lake.open(self.platform)
+
+    @cached_property
+    def s3(self) -> S3Client:
+        """For all threads. To make one takes 5 ms."""
+        from sluice.clients.s3.requests import connect
+
+        return connect(self.platform.s3)
+
+    @cached_property
+    def source(self) -> Bucket:
+        return self.bucket(self.platform.source.bucket)
+
+    def bucket(self, name: str) -> Bucket:
+        from sluice.clients.s3.objects import Bucket
+
+        return Bucket(self.s3, name)
+
+    def remove_objects(self, bucket: str, keys: Iterable[str]) -> None:
+        """Delete the objects as role ``maintenance``; no other client of a task may delete."""
+        from sluice.clients.s3.remove_objects import ROLE as MAINTENANCE
+        from sluice.clients.s3.remove_objects import remove
+        from sluice.clients.s3.requests import connect
+
+        remove(connect(self.load(MAINTENANCE).s3), bucket, keys)
+
+    def ledger(self, stream: str) -> Ledger:
+        from sluice.ledger.documents import Ledger
+
+        return Ledger(self.s3, self.platform.lake.ledger, stream)
+
+    def batch_log(self, table: str) -> BatchLog:
+        """Of a stream's table, as it is now."""
+        from sluice.ledger.batches import FOLDER, BatchLog
+        from sluice.ledger.documents import Ledger
+
+        found = self.lake.table(table)
+        return BatchLog(found, Ledger(self.s3, found.location(), FOLDER))
+
+    def history(self, name: str) -> History:
+        """The history ``name`` (``ledger.history_name`` of a component)."""
+        from sluice.ledger.history import History
+
+        return History(self.s3, self.platform.lake.ledger, name)
+
+    def tables(self, stream: str) -> KnownTables:
+        """The stream's tables, against what the ledger knows of them."""
+        if stream not in self._tables:
+            from sluice.ledger.known_tables import KnownTables
+
+            self._tables[stream] = KnownTables(self.lake, self.history(stream))
+        return self._tables[stream]
+
+    @cached_property
+    def _tables(self) -> dict[str, KnownTables]:
+        return {}
+
+    def brief_history(self, name: str) -> History:
+        """:meth:`history` for a callback, which Airflow ends soon: its requests end within seconds."""
+        from sluice.clients.s3.requests import connect_briefly
+        from sluice.ledger.history import History
+
+        return History(connect_briefly(self.platform.s3), self.platform.lake.ledger, name)
+
+    @cached_property
+    def runtime(self) -> Runtime:
+        """The machine's supervisord, or the cluster's Kubernetes."""
+        from sluice.clients.processes.opened import open_runtime
+
+        return open_runtime(self.platform)
+
+    def close(self) -> None:
+        """Close what holds connections."""
+        if "lake" in vars(self):
+            self.lake.close()

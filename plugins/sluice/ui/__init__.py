@@ -1,1 +1,0 @@
-"""The pages inside Airflow: a FastAPI app behind Airflow's login, and its static files."""

@@ -1,0 +1,1 @@
+"""Metrics for Prometheus, of streams and of queries, and their route."""

@@ -1,0 +1,1 @@
+"""The pages of streams: one for all, one of each."""

@@ -1,0 +1,175 @@
+"""The pages of streams: one for all, one of each, and the log of a process. The server renders them whole."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, HTTPException, Request
+from fastapi.responses import HTMLResponse
+from fastapi.templating import Jinja2Templates
+from markupsafe import Markup
+
+from sluice.config.reading.toml import ConfigError
+from sluice.config.stream import CONSUMER, Declared, StreamSpec
+from sluice.core.errors import ClientError
+from sluice.core.json_record import Document
+from sluice.ledger.keys import event_details
+from sluice.supervision.rules.guide import GUIDES
+from sluice.supervision.watched import CHART_SECONDS
+from sluice.web import formats, navigation
+from sluice.web.airflow_db import LastCheck
+from sluice.web.data import Sources, sources
+from sluice.web.rights import Reader, may_read_log, may_read_stream, reader
+from sluice.web.streams.overview import Overview, StreamView, points_view, stream_view
+
+MAX_EVENTS = 30
+LOG_LINES = 15
+clock = time.time
+
+TEMPLATES = Jinja2Templates(Path(__file__).parents[1] / "templates")
+TEMPLATES.env.filters |= {
+    "count": formats.count, "rate": formats.rate, "age": formats.age, "public": formats.public,
+    "short": formats.short,
+}  # fmt: skip
+
+
+def router(declared: Callable[[], Declared], refresh_seconds: float) -> APIRouter:
+    """Routes below ``/streams``; each shows streams only to who may read their DAGs."""
+    made = APIRouter(prefix="/streams", default_response_class=HTMLResponse)
+
+    def valid(stream: str) -> StreamSpec:
+        known = declared()
+        if reason := known.invalid.get(stream):
+            raise HTTPException(503, formats.public(reason))
+        for spec in known.specs:
+            if spec.name == stream:
+                return spec
+        raise HTTPException(404, f"no stream {stream!r}")
+
+    def page(request: Request, template: str, depth: int, now: float, **values: Any) -> HTMLResponse:
+        common = {
+            "root": "../" * depth,
+            "now": now,
+            "time": partial(_time, now=now),
+            "refresh_seconds": refresh_seconds,
+            "proof_page": partial(_below, navigation.ledger_page, document="proof"),
+        }
+        return TEMPLATES.TemplateResponse(request, template, common | values)
+
+    @made.get("")
+    def overview(
+        request: Request,
+        who: Annotated[Reader, Depends(reader)],
+        data: Annotated[Sources, Depends(sources)],
+    ) -> HTMLResponse:
+        known, now = declared(), clock()
+        readable = set(who.streams([*(spec.name for spec in known.specs), *known.invalid]))
+        specs = [spec for spec in known.specs if spec.name in readable]
+        reasons = {name: why for name, why in known.invalid.items() if name in readable}
+        view = Overview(now, _views(specs, data, now), reasons, known.problems)
+        return page(request, "streams.html", 0, now, view=view, cycle_seconds=data.watch.cycle_seconds)
+
+    @made.get("/{stream}", dependencies=[Depends(may_read_stream)])
+    def one(
+        request: Request,
+        stream: str,
+        who: Annotated[Reader, Depends(reader)],
+        data: Annotated[Sources, Depends(sources)],
+    ) -> HTMLResponse:
+        spec, now = valid(stream), clock()
+        (view,) = _views([spec], data, now)
+        live = data.watch.live(stream, CONSUMER)
+        events, events_error = _events(spec, data)
+        return page(
+            request,
+            "stream.html",
+            1,
+            now,
+            view=view,
+            spec=spec,
+            source=spec.source.value,
+            pages=navigation.pages([spec]),
+            charts=points_view(live, now, CHART_SECONDS),
+            chart_seconds=CHART_SECONDS,
+            batches=live.batches,
+            events=events,
+            events_error=events_error,
+            logs=_logs(spec, data) if who.may_read_log(stream) else None,
+            guides={health: guide.for_stream(stream) for health, guide in GUIDES.items()},
+        )
+
+    @made.get("/{stream}/log/{component}", dependencies=[Depends(may_read_log)])
+    def log(
+        request: Request, stream: str, component: str, data: Annotated[Sources, Depends(sources)]
+    ) -> HTMLResponse:
+        spec = valid(stream)
+        if component not in spec.components:
+            raise HTTPException(404, f"stream {stream!r} has no component {component!r}")
+        lines = data.log(spec, component)
+        return page(request, "log.html", 3, clock(), stream=stream, component=component, lines=lines)
+
+    return made
+
+
+def _views(specs: list[StreamSpec], data: Sources, now: float) -> list[StreamView]:
+    known = data.airflow()
+    return [
+        stream_view(
+            spec,
+            {component: data.watch.live(spec.name, component) for component in spec.components},
+            known.checks.get(spec.name) or LastCheck(f"{spec.name}_stream"),
+            [one for one in known.decisions if one.dag in (f"{spec.name}_decision", f"{spec.name}_change")],
+            [one for one in known.runs if one.dag in (f"{spec.name}_load", f"{spec.name}_backfill")],
+            now,
+        )
+        for spec in specs
+    ]
+
+
+def _logs(spec: StreamSpec, data: Sources) -> Mapping[str, list[str]]:
+    found = {}
+    for component in spec.components:
+        try:
+            found[component] = data.log(spec, component)[-LOG_LINES:]
+        except ClientError as error:
+            found[component] = [formats.public(str(error))]
+    return found
+
+
+def _events(spec: StreamSpec, data: Sources) -> tuple[list[dict[str, Any]], str]:
+    """The newest events of all components, newest first; why they cannot be read."""
+    try:
+        found = data.events(spec)
+    except (ClientError, ConfigError) as error:
+        return [], str(error)
+    newest = sorted(found, key=lambda one: str(one[1]["at"]), reverse=True)[:MAX_EVENTS]
+    return [
+        {
+            "at": datetime.fromisoformat(event["at"]).timestamp(),
+            "component": component,
+            "title": _title(event),
+            "text": str(event.get("message") or event.get("reason") or ""),
+        }
+        for component, event in newest
+    ], ""
+
+
+def _title(event: Document) -> str:
+    """``healthy``, ``restart by schedule``, ``decision Restart it by ada``."""
+    kind = str(event["kind"])
+    title = str(event["health"]) if kind == "health" else kind.replace("_", " ")
+    return " ".join([title, *event_details(event)])
+
+
+def _time(at: float, now: float) -> Markup:
+    return Markup('<time datetime="{}">{}</time>').format(formats.iso(at), formats.moment(at, now))
+
+
+def _below(address: Callable[..., str], *arguments: str, **keywords: str) -> str:
+    """An address relative to the app's root."""
+    return address(*arguments, **keywords).removeprefix(f"{navigation.PREFIX.removeprefix('/')}/")

@@ -1,0 +1,73 @@
+"""The topic of a load is provisioned as declared, and within the times that Spark can read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from sluice.airflow.operators.load import provision
+from sluice.airflow.operators.load.provision import ProvisionTopicOperator, with_timestamp_bounds
+from sluice.clients.kafka.admin import TopicDiff
+from sluice.config.sections.topic import PROGRESS_TOPIC, Topic
+from sluice.core.errors import Refused
+from sluice.loads import inventory
+from tests.support import lake as lakes
+from tests.support.raising import raising
+from tests.support.steps import NewTables, given
+
+AFTER, BEFORE = "message.timestamp.after.max.ms", "message.timestamp.before.max.ms"
+# Java's largest long, in ms: Spark multiplies a record's timestamp by 1000.
+LIMIT_MS = (2**63 - 1) // 1000
+NOW_MS = 1_795_400_000_000
+
+
+def test_a_load_s_topic_gets_the_bounds_beside_what_is_declared(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    topics: list[Topic] = []
+
+    def note(topic: Topic) -> TopicDiff:
+        topics.append(topic)
+        return TopicDiff(topic.name)
+
+    monkeypatch.setattr(inventory, "record_before", lambda *_: None)
+    step = ProvisionTopicOperator(task_id="provision_topic", stream="nyc_taxi")
+    hook = SimpleNamespace(topics=SimpleNamespace(provision=note), lake=lakes.empty(tmp_path))
+    step.__dict__ |= {"platform_hook": hook, "tables": NewTables(), "ledger": None}
+    step.work(given(run_id="r"))
+    declared = step.spec.topic
+    assert topics == [replace(declared, config=declared.config | provision.TIMESTAMP_BOUNDS), PROGRESS_TOPIC]
+
+
+@pytest.mark.parametrize("taken", [8388608, 8388607])
+def test_a_topic_that_takes_less_than_a_feeds_producer_sends_is_refused(
+    taken: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The producer knows the declaration alone, and cuts larger events."""
+    monkeypatch.setattr(inventory, "record_before", lambda *_: None)
+    step = ProvisionTopicOperator(task_id="provision_topic", stream="wiki_changes")
+    topics = SimpleNamespace(provision=lambda topic: TopicDiff(topic.name))
+    kafka = SimpleNamespace(max_message_bytes=lambda _: taken)
+    lake = SimpleNamespace(position=lambda table: None)
+    step.__dict__["platform_hook"] = SimpleNamespace(topics=topics, kafka=kafka, lake=lake)
+    step.__dict__ |= {"ledger": None, "tables": NewTables()}
+    if taken == 8388608:
+        step.work(given(run_id="r"))
+        return
+    with raising(Refused, "wiki-changes", "8388607", "8388608", 'Fix: declare "max.message.bytes" = 8388607'):
+        step.work(given(run_id="r"))
+
+
+def test_no_record_within_the_bounds_overflows_and_all_history_since_1970_is_within() -> None:
+    bounds = {key: int(value) for key, value in with_timestamp_bounds(Topic("t", 1)).config.items()}
+    assert set(bounds) == {AFTER, BEFORE}
+    assert NOW_MS + bounds[AFTER] < LIMIT_MS
+    assert -LIMIT_MS < NOW_MS - bounds[BEFORE] < 0
+
+
+def test_a_declared_bound_is_kept() -> None:
+    config = with_timestamp_bounds(Topic("t", 1, config={AFTER: "5", "retention.ms": "6"})).config
+    assert config == {AFTER: "5", BEFORE: provision.TIMESTAMP_BOUNDS[BEFORE], "retention.ms": "6"}

@@ -1,0 +1,340 @@
+"""The queries' sinks hold what the lake does, at the same batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+
+from sluice.airflow.operators.load import reconcile
+from sluice.airflow.operators.load.reconcile import (
+    CLOCK_SLACK_SECONDS,
+    NEWEST_WINDOWS,
+    TRIES,
+    ReconcileSinksOperator,
+    report,
+    written_since,
+)
+from sluice.clients.lake.results import recount as query_results
+from sluice.clients.lake.results.recount import QueryPositions, Results, SnapshotExpired
+from sluice.clients.query_state import QueryState, definition
+from sluice.config import stream
+from sluice.config.query import Query, Sink
+from sluice.config.sections.maintenance import lake_tables
+from sluice.core.errors import Unreachable
+from sluice.core.offsets.ranges import OffsetRanges
+from sluice.loads import checks
+from sluice.queries.compare import compare
+from tests.support.raising import raising
+from tests.support.steps import NewTables, given, ledger, sent
+
+SPEC = stream.load("isp_hits")
+
+
+COUNTS: Results = {"00001|2026-03-01T10:02:00Z": (3,), "00002|2026-03-01T10:02:00Z": (4,)}
+WINDOW = 1_772_359_320
+ZIPCODES: Results = {"00001": (3,), "00002": (4,)}
+AUDIENCE: Results = {"00001|2026-03-01T00:00:00Z": (7, 3, 2)}
+
+
+class QueryReconciliation:
+    """A lake and its sinks, each at a batch."""
+
+    def __init__(self) -> None:
+        self.ledger = ledger("isp_hits")
+        sent(self.ledger, {"source_id": "s"}, {"0": [0, 9]})
+        self.batch = 5
+        self.counted_up_to = 9
+        # Of the windows' queries, in ms since 1970; the load's rows have times of their own.
+        self.watermark = (WINDOW - 3600) * 1000
+        self.has_rows = True
+        # The windows that the lake's results were counted in, in turn.
+        self.counted: list[tuple[int, int] | None] = []
+        # The batches that a kind of sink says first, before it says the queries'.
+        self.at: dict[str, list[int]] = {}
+        self.topic = dict(COUNTS)
+        self.known = NewTables()
+        # From when on the windows' topic was read, in turn.
+        self.since: list[float | None] = []
+        # What it has only if it is read from its begin.
+        self.before: Results = {}
+        # The same of the topic of all zipcodes, whose query is complete.
+        self.zipcodes_before: Results = {}
+        self.zipcodes_since: float | None = None
+        # What the windows' table holds: at each reading the next, of which the last stays.
+        self.tables = [dict(COUNTS)]
+        # How often the lake's snapshot has expired when it is counted.
+        self.expired = 0
+        # How often the load's rows were looked for.
+        self.planned = 0
+        # What was asked of the windows' table, in order: its batch, or its rows.
+        self.requested: list[int | str] = []
+
+    @property
+    def table(self) -> dict[str, tuple[int, ...]]:
+        return self.tables[-1]
+
+    def standing(self) -> QueryPositions:
+        states = {
+            name: QueryState(
+                definition(query),
+                batch=self.batch,
+                source_snapshot_id=77,
+                early_rows=4 if query.window else 0,
+                ends={"0": self.counted_up_to},
+                watermark=self.watermark if query.window else 0,
+            )
+            for name, query in SPEC.queries.items()
+        }
+        return QueryPositions(1, states, frozenset(states))
+
+    def late(self, table: str, standing: QueryPositions, name: str) -> pa.Table:
+        return pa.table({"_kafka_offset": [0, 1]})
+
+    def touched(
+        self, table: str, tasks: list[str], expected: OffsetRanges, columns: set[str]
+    ) -> dict[str, tuple[int, int]]:
+        self.planned += 1
+        if not self.has_rows:
+            return {}
+        assert (tasks, expected) == (["file"], OffsetRanges.of({0: [(0, 9)]}))
+        return dict.fromkeys(columns, (WINDOW - 86_400, WINDOW))
+
+    def recount(
+        self, table: str, snapshot_id: int, query: Query, late: pa.Table, windows: tuple[int, int] | None
+    ) -> Results:
+        if self.expired:
+            self.expired -= 1
+            raise SnapshotExpired("snapshot 77 of table raw.isp_hits has expired")
+        if len(query.aggregates) == 3:
+            return dict(AUDIENCE)
+        if query.window:
+            self.counted.append(windows)
+        return dict(COUNTS) if query.window else dict(ZIPCODES)
+
+    def sink(
+        self, name: str, sink: Sink, windows: tuple[int, int] | None, since: float | None
+    ) -> tuple[Callable[[], int], Callable[[], Results]] | None:
+        if sink.kind not in ("jdbc", "kafka"):
+            return None
+        if (name, sink.kind) == ("windows", "kafka"):
+            self.since.append(since)
+        if (name, sink.kind) == ("zipcodes", "kafka"):
+            self.zipcodes_since = since
+        return lambda: self._batch(name, sink), lambda: self._read(name, sink)
+
+    def _batch(self, name: str, sink: Sink) -> int:
+        told = self.at.get(sink.kind, [])
+        batch = told.pop(0) if told else self.batch
+        if sink.table == "isp_hits_windows":
+            self.requested.append(batch)
+        return batch
+
+    def _read(self, name: str, sink: Sink) -> Results:
+        if name == "audience":
+            return dict(AUDIENCE)
+        if sink.kind == "kafka":
+            if name != "windows":
+                return dict(ZIPCODES) | (self.zipcodes_before if self.zipcodes_since is None else {})
+            return self.topic | (self.before if self.since[-1] is None else {})
+        self.requested.append("rows")
+        return dict(self.tables.pop(0) if len(self.tables) > 1 else self.tables[0])
+
+    def run(self) -> dict[str, Any]:
+        made = ReconcileSinksOperator(task_id="reconcile_sinks", stream="isp_hits")
+        made.pause_seconds = 0.0
+        lake = SimpleNamespace(table=lambda name: name)
+        hook = SimpleNamespace(lake=lake)
+        made.__dict__ |= {
+            "read_sink": self.sink,
+            "ledger": self.ledger,
+            "tables": self.known,
+            "platform_hook": hook,
+        }
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(query_results, "read_positions", lambda table, queries: self.standing())
+            patch.setattr(query_results, "late_rows", self.late)
+            patch.setattr(checks, "files_since", lambda table, name, sources: ["file"])
+            patch.setattr(query_results, "event_times", self.touched)
+            patch.setattr(query_results, "recount", self.recount)
+            return made.work(given(run_id="r"))
+
+
+@pytest.fixture
+def checked() -> QueryReconciliation:
+    return QueryReconciliation()
+
+
+def test_sinks_that_hold_what_the_lake_does_are_side_by_side(
+    checked: QueryReconciliation, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = checked.run()
+    assert found["windows"] == {
+        "batch": 5,
+        "compared": "the load's windows 2026-02-28T09:57:00Z to 2026-03-01T10:02:00Z",
+        "late": 2,
+        "early": 4,
+        "sinks": {
+            "jdbc isp_hits_windows": {"results": 2, "lake": 7, "sink": 7},
+            "kafka isp-hits-windows": {"results": 2, "lake": 7, "sink": 7},
+        },
+    }
+    assert "hits" not in found, "plain files hold no results"
+    kept = checked.ledger.get("runs/r/reconciliation.json")
+    assert kept is not None
+    assert [query["query"] for query in kept["queries"]] == ["zipcodes", "windows", "audience"]
+    assert [query["early"] for query in kept["queries"]] == [0, 4, 4]
+    # The queries' table too: until the ledger knows of it, it would count as new if it was lost.
+    assert checked.known.noted == lake_tables(SPEC)
+    told = capsys.readouterr().out
+    assert "jdbc isp_hits_audience" in told
+    assert "early" in told
+
+
+def test_what_differs_is_named_and_nothing_is_kept(checked: QueryReconciliation) -> None:
+    checked.topic["00001|2026-03-01T10:02:00Z"] = (4,)
+    del checked.table["00002|2026-03-01T10:02:00Z"]
+    with pytest.raises(AirflowFailException) as failure:
+        checked.run()
+    said = str(failure.value)
+    assert "windows, jdbc isp_hits_windows: 1 of 2" in said
+    assert "missing 00002|2026-03-01T10:02:00Z" in said
+    assert "different 00001|2026-03-01T10:02:00Z (hits 4, in the lake hits 3)" in said
+    assert checked.ledger.get("runs/r/reconciliation.json") is None
+
+
+def test_a_topic_is_read_from_where_it_can_have_the_windows(checked: QueryReconciliation) -> None:
+    checked.run()
+    (since,) = checked.since
+    # The earlier of the two windows that hold the first row.
+    first = WINDOW - 86_400 - 300
+    assert since == first - SPEC.queries["windows"].watermark_minutes * 60 - CLOCK_SLACK_SECONDS
+
+
+def test_a_result_that_was_written_earlier_is_found_before_it_counts_as_missing(
+    checked: QueryReconciliation,
+) -> None:
+    checked.before = {"00001|2026-03-01T10:02:00Z": checked.topic.pop("00001|2026-03-01T10:02:00Z")}
+    assert checked.run()["windows"]["sinks"]["kafka isp-hits-windows"]["sink"] == 7
+    assert [since is None for since in checked.since] == [False, True]
+
+
+def test_a_group_without_rows_is_extra_however_long_ago_it_was_written(checked: QueryReconciliation) -> None:
+    """Of mode complete too: a batch writes all groups, so one that is gone is older than the newest batch."""
+    checked.zipcodes_before = {"00009": (1,)}
+    with raising(AirflowFailException, "zipcodes, kafka isp-hits-zipcodes", "not in the lake 00009"):
+        checked.run()
+
+
+@pytest.mark.parametrize(
+    ("mode", "windows", "expected"),
+    [("complete", None, None), ("update", None, None), ("update", (9, 9), 9.0)],
+)
+def test_from_when_on_a_topic_has_all_results(
+    mode: str, windows: tuple[int, int] | None, expected: float | None
+) -> None:
+    query = replace(SPEC.queries["zipcodes"], mode=mode, watermark_minutes=0)
+    since = written_since(query, windows)
+    assert since == (None if expected is None else expected - CLOCK_SLACK_SECONDS)
+
+
+def test_results_of_other_windows_than_the_loads_are_not_its_matter(checked: QueryReconciliation) -> None:
+    checked.table["00009|2026-03-01T10:07:00Z"] = (1,)
+    assert checked.run()["windows"]["sinks"]["jdbc isp_hits_windows"]["results"] == 2
+
+
+def test_a_sink_that_is_behind_is_not_read(checked: QueryReconciliation) -> None:
+    """It has the batch by the time that it was read: what was read may be of before."""
+    checked.at["jdbc"] = [4]
+    assert checked.run()["windows"]["sinks"]["jdbc isp_hits_windows"]["sink"] == 7
+    assert checked.requested == [4, 5, "rows", 5]
+
+
+def test_a_sink_that_went_on_while_it_was_read_is_read_again(checked: QueryReconciliation) -> None:
+    checked.at["jdbc"] = [5, 6]
+    checked.tables.insert(0, {"00001|2026-03-01T10:02:00Z": (9,)})
+    assert checked.run()["windows"]["sinks"]["jdbc isp_hits_windows"]["sink"] == 7
+    assert checked.requested == [5, "rows", 6, 5, "rows", 5]
+
+
+def test_a_sink_that_always_goes_on_is_not_taken_for_checked(checked: QueryReconciliation) -> None:
+    checked.at["kafka"] = [6] * 100
+    with raising(Unreachable, "zipcodes", TRIES):
+        checked.run()
+    assert len(checked.at["kafka"]) == 100 - TRIES
+
+
+def test_a_snapshot_that_expires_while_sinks_are_read_is_replaced_by_the_queries_newest(
+    checked: QueryReconciliation,
+) -> None:
+    checked.expired = TRIES - 1
+    assert checked.run()["windows"]["sinks"]["jdbc isp_hits_windows"]["lake"] == 7
+    assert checked.planned == 1, "for all queries and tries"
+
+
+def test_a_snapshot_that_has_expired_for_good_is_no_pass(checked: QueryReconciliation) -> None:
+    checked.expired = 100
+    with raising(SnapshotExpired, "snapshot 77", "raw.isp_hits"):
+        checked.run()
+    assert checked.expired == 100 - TRIES
+    assert checked.ledger.get("runs/r/reconciliation.json") is None
+
+
+def test_a_load_that_the_query_has_not_counted_yet_is_no_pass(checked: QueryReconciliation) -> None:
+    checked.counted_up_to = 8
+    with raising(AirflowFailException, "zipcodes", "{0: 9}"):
+        checked.run()
+
+
+def without_rows(checked: QueryReconciliation) -> QueryReconciliation:
+    """All of the load's sources were verified before, so it has no offsets of its own."""
+    checked.ledger = ledger("isp_hits")
+    checked.ledger.put("runs/r/plan.json", {"sources": []})
+    checked.ledger.put("runs/r/produced.json", {"sources": {}, "end_offsets": {"0": 9}})
+    checked.has_rows = False
+    delay = SPEC.queries["windows"].watermark_minutes * 60
+    checked.watermark = (WINDOW + 10 - delay) * 1000
+    return checked
+
+
+def test_a_load_without_rows_is_compared_in_the_newest_windows(
+    checked: QueryReconciliation, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = without_rows(checked).run()
+    assert found["windows"]["sinks"]["jdbc isp_hits_windows"] == {"results": 2, "lake": 7, "sink": 7}
+    slide = SPEC.queries["windows"].window
+    assert slide is not None
+    first = WINDOW - (NEWEST_WINDOWS - 1) * slide.slide_minutes * 60
+    assert set(checked.counted) == {(first, WINDOW)}
+    line = next(row for row in capsys.readouterr().out.splitlines() if "jdbc isp_hits_windows" in row)
+    assert "the lake's newest windows" in line
+    assert "2026-03-01T10:02:00Z" in line
+
+
+def test_a_difference_in_the_newest_windows_fails_a_load_without_rows(checked: QueryReconciliation) -> None:
+    del without_rows(checked).table["00002|2026-03-01T10:02:00Z"]
+    with raising(AirflowFailException, "jdbc isp_hits_windows: 1 of 2", "missing 00002"):
+        checked.run()
+
+
+def test_before_the_first_watermark_a_load_without_rows_is_compared_in_all_windows(
+    checked: QueryReconciliation,
+) -> None:
+    without_rows(checked).watermark = 0
+    found = checked.run()["windows"]
+    assert (found["compared"], set(checked.counted)) == ("all windows", {None})
+    assert found["sinks"]["jdbc isp_hits_windows"]["results"] == 2
+
+
+def test_a_sink_and_a_lake_without_results_are_not_said_to_pass() -> None:
+    nothing = compare("jdbc x", SPEC.queries["windows"], {}, {})
+    told = report([reconcile.QueryReconciliation("windows", 5, 77, 0, 0, "all windows", [nothing])])
+    assert "nothing to compare" in told
+    assert "passed" not in told
+    no_sinks = report([reconcile.QueryReconciliation("windows", 5, 77, 0, 0, "all windows", [])])
+    assert "nothing to compare" in no_sinks

@@ -1,0 +1,820 @@
+"""Reconciliation of a lake whose objects are really damaged, each with a name of its own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
+from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
+
+from local.stack.lake import restore_catalog
+from sluice.airflow import hook as platform_hook
+from sluice.airflow.operators.base import BACKSTOP
+from sluice.airflow.operators.maintenance import reconciliation
+from sluice.airflow.operators.maintenance.reconciliation import (
+    ObserveOffsetsOperator,
+    ReconciliationOperator,
+    VerifyTableOperator,
+)
+from sluice.airflow.operators.maintenance.stored_files import CheckFilesOperator
+from sluice.changes.plan import pin
+from sluice.clients.lake.catalog import ancestors
+from sluice.clients.s3.objects import Entry
+from sluice.config.stream import Supervision
+from sluice.core.changes.plan import change_id
+from sluice.core.changes.published import Changes
+from sluice.core.errors import Missing
+from sluice.core.tables.known_tables import CREATED_AT
+from sluice.core.tables.rewrites import REWRITES, Rewrites
+from sluice.core.tables.storage import REWRITE_ID
+from sluice.ledger.batch_log import FOLDER, document_of, published_key
+from sluice.ledger.batches import BatchLog
+from sluice.ledger.documents import Ledger
+from sluice.ledger.history import History
+from sluice.ledger.keys import PROOF, history_key, rewrite_key, run_key
+from sluice.ledger.known_tables import KnownTables
+from sluice.ledger.marks import LedgerMarks
+from sluice.maintenance.reconciliation.findings import FindingName
+from sluice.maintenance.verified_rewrites import VerifiedRewrites
+from tests.support import lake as lakes
+from tests.support.memory_s3 import MemoryS3
+from tests.support.steps import carried_out, given
+from tests.support.variables import Variables
+
+BATCH = 4
+
+
+class World:
+    """A stream of one partition, with batches of BATCH records; what ``reads`` counts was read."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.lake = folder, lakes.make(folder)
+        self.memory, self.end, self.runs = MemoryS3(), 0, 0
+        self.rejected = self.malformed = 0
+        self.history = History(self.memory.as_client(), "s3://w/ledger", "nyc_taxi")
+        self.waited: list[float] = []
+        self.now = time.time()
+        self.names = {"table": lakes.TABLE, "quarantine_table": lakes.QUARANTINE}
+        self.meanwhile: Callable[[], None] = lambda: None
+        self.kafka = SimpleNamespace(
+            describe=lambda topic: SimpleNamespace(partitions=1, id="t"),
+            group_offsets=lambda group, topic, partitions: {0: self.end},
+            begins=lambda topic, partitions: {0: 0},
+            ends=lambda topic: {0: self.end},
+        )
+
+    def batch(self, reject: int | None = None, lie: int = 0) -> None:
+        """``reject``: number of its record that goes to quarantine; ``lie``: offsets that its summary leaves
+        out."""
+        start, self.end = self.end, self.end + BATCH
+        rows = [(0, start + n) for n in range(BATCH) if n != reject]
+        before = {"malformed": str(self.malformed)}
+        said = lakes.summary("batch", 1, {0: self.end}, {0: 0}, {0: (start, self.end - lie)}, before)
+        lakes.append(self.lake, rows, said)
+        if reject is not None:
+            row = dict.fromkeys(lakes.BAD_ROWS.names)
+            lakes.quarantine(
+                self.lake,
+                [
+                    {
+                        **row,
+                        "stage": "consumer",
+                        "reason": "r",
+                        "_kafka_partition": 0,
+                        "_kafka_offset": start + reject,
+                    }
+                ],
+            )
+
+    def rejecting(
+        self, malformed: int, on_purpose: int = 0, reason: str = "r", source: str | None = None
+    ) -> None:
+        """A batch that has nothing but these; ``reason`` and ``source`` are of all of them."""
+        count, start = malformed + on_purpose, self.end
+        self.end += count
+        before = {"rejected": str(self.rejected), "malformed": str(self.malformed), "rejected-by": ""}
+        more = {**before, "writer": "w1", "batch-id": str(start)}
+        lakes.append(
+            self.lake, [], lakes.summary("batch", 1, {0: self.end}, {0: 0}, {0: (start, self.end)}, more)
+        )
+        self.rejected, self.malformed = self.rejected + count, self.malformed + malformed
+        after = {
+            "rejected": str(self.rejected),
+            "malformed": str(self.malformed),
+            "rejected-by": f"w1/{start}",
+        }
+        row = {
+            **dict.fromkeys(lakes.BAD_ROWS.names),
+            "stage": "consumer",
+            "reason": reason,
+            "_kafka_partition": 0,
+            "_source_id": source,
+        }
+        rows = [{**row, "_kafka_offset": start + number} for number in range(count)]
+        lakes.quarantine(self.lake, rows, {f"sluice.{key}": value for key, value in after.items()})
+
+    def rewrite(self, offsets: list[int], properties: dict[str, str], fare: float = 1.0) -> None:
+        """All files as one, with these rows."""
+        values = [(fare, 0, offset, "a" * 16, offset) for offset in offsets]
+        rows = [dict(zip(lakes.ROWS.names, row, strict=True)) for row in values]
+        table = self.lake.catalog.load_table(lakes.TABLE)
+        table.overwrite(pa.Table.from_pylist(rows, schema=lakes.ROWS), snapshot_properties=properties)
+
+    def compact(self, offsets: list[int] | None = None) -> None:
+        self.rewrite(list(range(self.end)) if offsets is None else offsets, {REWRITE_ID: "r"})
+
+    def batch_log(self, name: str) -> BatchLog:
+        return BatchLog(self.lake.table(name), Ledger(self.memory.as_client(), "s3://lake/nyc_taxi", FOLDER))
+
+    def record(self) -> None:
+        """As the writer does at every tenth batch: all batches that the table keeps and the log does not."""
+        log = self.batch_log(lakes.TABLE)
+        known = {one.batch.snapshot_id for one in log.newest(1000)} - set(log.on_main)
+        found = [batch for number, batch in log.on_main.items() if number not in known][::-1]
+        log.documents.put(published_key(found), document_of(found))
+
+    def expire(self) -> None:
+        """All snapshots of ``main`` but the newest."""
+        table = self.lake.catalog.load_table(lakes.TABLE)
+        older = [snapshot.snapshot_id for snapshot in ancestors(table)][1:]
+        table.maintenance.expire_snapshots().by_ids(older).commit()
+
+    def entries(self, uri: str) -> list[Entry]:
+        path = Path(uri.removeprefix("file://"))
+        at = datetime(2026, 1, 1, tzinfo=UTC)
+        return [Entry("k", True, False, "e", path.stat().st_size, at)] if path.exists() else []
+
+    def run(
+        self,
+        kind: type[ReconciliationOperator] = VerifyTableOperator,
+        full: bool = False,
+        run_id: str | None = None,
+    ) -> dict[str, Any]:
+        """A run of its own but for ``run_id``: then that one, cleared."""
+        self.runs += 1
+        made = kind(task_id="step", stream="nyc_taxi")
+        made.__dict__ |= {
+            "platform_hook": SimpleNamespace(
+                lake=self.lake,
+                kafka=self.kafka,
+                history=lambda name: self.history,
+                batch_log=self.batch_log,
+            ),
+            "tables": KnownTables(self.lake, self.history, lambda: self.now),
+            "ledger": self.history,
+            "spec": SimpleNamespace(
+                **self.names, topic=SimpleNamespace(name="t"), supervision=Supervision()
+            ),
+            "entries": self.entries,
+        }  # fmt: skip
+        context = given(params={"full": full}, run_id=run_id or f"run-{self.runs}")
+        return dict(carried_out(made, context, self.fire))
+
+    def fire(self, waits: TaskDeferred) -> dict[str, Any]:
+        """A pause without a worker, within what the operator says."""
+        assert isinstance(waits.trigger, TimeDeltaTrigger)
+        assert waits.timeout in VerifyTableOperator.waits
+        self.waited.append((waits.timeout - BACKSTOP).total_seconds())
+        self.meanwhile()
+        return {}
+
+    def finds(self, *names: FindingName, **how: Any) -> str:
+        """Run, and fail with these findings."""
+        with pytest.raises(AirflowFailException) as failure:
+            self.run(**how)
+        text = str(failure.value)
+        assert {name for name in FindingName if f"{name}: " in text} == set(names), text
+        assert "SLU-430" in text
+        assert "Fix: " in text
+        return text
+
+    def data_files(self) -> list[Path]:
+        return sorted(
+            self.folder.glob("warehouse/raw*/nyc_taxi/data/*.parquet"), key=lambda p: p.stat().st_mtime_ns
+        )
+
+    def manifests(self) -> list[Path]:
+        snapshot = self.lake.table(lakes.TABLE).current_snapshot()
+        assert snapshot is not None
+        found = snapshot.manifests(self.lake.table(lakes.TABLE).io)
+        return [Path(one.manifest_path.removeprefix("file://")) for one in found]
+
+    def snapshot_id(self) -> int:
+        snapshot = self.lake.table(lakes.TABLE).current_snapshot()
+        assert snapshot is not None
+        return snapshot.snapshot_id
+
+    def name_rewrite(self, rewrite: str) -> None:
+        """As the commit of a rewrite does."""
+        table = self.lake.catalog.load_table(lakes.TABLE)
+        named = Rewrites.of(table.properties).more(rewrite)
+        table.transaction().set_properties({REWRITES: named.to_json()}).commit_transaction()
+
+    def manifest_list(self) -> Path:
+        snapshot = self.lake.table(lakes.TABLE).current_snapshot()
+        assert snapshot is not None
+        return Path(snapshot.manifest_list.removeprefix("file://"))
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    made = World(tmp_path)
+    made.batch()
+    made.batch(reject=1)
+    return made
+
+
+STEPS = (ObserveOffsetsOperator, VerifyTableOperator, CheckFilesOperator)
+
+
+@pytest.mark.parametrize("kind", STEPS)
+def test_a_stream_that_never_loaded_passes_and_says_so(kind: Any, tmp_path: Path) -> None:
+    made = World(tmp_path)
+    assert "nothing" in str(made.run(kind)) or made.run(kind) == {
+        "checked": {lakes.TABLE: 0, lakes.QUARANTINE: 0}
+    }
+
+
+@pytest.mark.parametrize("kind", STEPS)
+@pytest.mark.parametrize("has_tables", [True, False])
+def test_a_stack_whose_stream_never_ran_passes(kind: Any, has_tables: bool, tmp_path: Path) -> None:
+    """It has no topic either: the consumer may have made the tables before the first load."""
+    made = World(tmp_path)
+    if not has_tables:
+        made.lake = lakes.empty(tmp_path / "empty")
+
+    def describe(topic: str) -> Any:
+        raise Missing(f"topic {topic} does not exist")
+
+    made.kafka.describe = describe
+    assert "nothing" in str(made.run(kind)) or made.run(kind) == {
+        "checked": {lakes.TABLE: 0, lakes.QUARANTINE: 0}
+    }
+
+
+def test_a_stream_that_is_well_passes(world: World) -> None:
+    assert [world.run(kind) for kind in STEPS]
+    assert world.waited == []
+
+
+def test_a_run_reads_what_is_new(world: World) -> None:
+    assert world.run()["files"] == 2
+    assert world.run() == {**world.run(), "files": 0, "read": 0}
+    world.batch()
+    found = world.run()
+    assert (found["files"], found["read"]) == (1, 0)
+    assert world.run(full=True)["files"] == 3
+
+
+def test_a_compaction_is_verified_by_its_own_file_alone(world: World) -> None:
+    world.run()
+    world.compact([0, 1, 2, 3, 4, 6, 7])
+    found = world.run()
+    # The two old files by the offsets that were verified, the new one by its columns.
+    assert (found["files"], found["read"]) == (3, 1)
+
+
+def test_a_compaction_that_exchanges_rows_is_found(world: World) -> None:
+    world.run()
+    world.compact([0, 1, 1, 3, 4, 6, 7])
+    names = (FindingName.OFFSETS_MISSING, FindingName.OFFSETS_DUPLICATED)
+    assert "0=[2,3)" in world.finds(*names)
+    # It is not taken as verified: the next run finds it again.
+    world.finds(*names)
+
+
+def test_the_result_says_how_many_offsets_are_in_quarantine(world: World) -> None:
+    assert (
+        "8 offsets, each once; 1 of them in quarantine, 1 since the last run that passed"
+        in (world.run()["result"])
+    )
+    assert "1 of them in quarantine, 0 since the last run" in world.run()["result"]
+
+
+def test_malformed_records_above_the_streams_limit_are_found_once(world: World) -> None:
+    """They are accounted for, so the next run starts from them; but no run is green over them unsaid."""
+    world.run()
+    world.rejecting(4)
+    assert "5 of them in quarantine, 4 since the last run that passed" in world.run()["result"]
+    world.rejecting(5)
+    world.batch()
+    text = world.finds(FindingName.RECORDS_REJECTED, run_id="r")
+    assert "5 of the last 9 records (55.6 %)" in text
+    assert "max_rejected_percent is 5" in text
+    assert lakes.QUARANTINE in text
+    assert world.finds(FindingName.RECORDS_REJECTED, run_id="r") == text
+    assert "10 of them in quarantine, 0 since" in world.run()["result"]
+
+
+def test_malformed_records_of_which_no_run_has_enough_add_up(world: World) -> None:
+    world.run()
+    world.rejecting(4)
+    world.run()
+    world.rejecting(4)
+    text = world.finds(FindingName.RECORDS_REJECTED, run_id="r")
+    assert "8 of the last 8 records (100.0 %)" in text
+    # Judged once: they begin anew.
+    world.rejecting(4)
+    world.run()
+    # Many records before do not hide a run that has enough by itself.
+    for _ in range(100):
+        world.batch()
+    world.rejecting(5)
+    for _ in range(3):
+        world.batch()
+    world.rejecting(1)
+    world.run()
+    world.rejecting(5)
+    assert "5 of the last 5 records" in world.finds(FindingName.RECORDS_REJECTED)
+
+
+@pytest.mark.parametrize(("hours", "is_red"), [(23, True), (25, False)])
+def test_malformed_records_add_up_for_a_day(
+    world: World, hours: int, is_red: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [datetime.now(UTC)]
+    monkeypatch.setattr(reconciliation, "datetime", SimpleNamespace(now=lambda zone: now[0]))
+    world.run()
+    world.rejecting(4)
+    world.run()
+    now[0] += timedelta(hours=hours)
+    # A run of each hour would do the same.
+    world.run()
+    world.rejecting(4)
+    if is_red:
+        world.finds(FindingName.RECORDS_REJECTED)
+    else:
+        world.run()
+
+
+def test_records_that_are_rejected_on_purpose_are_no_finding(world: World) -> None:
+    world.run()
+    world.rejecting(4, on_purpose=500)
+    for _ in range(20):
+        world.batch()
+    assert "504 since the last run that passed" in world.run()["result"]
+
+
+def test_a_first_run_finds_what_was_rejected_since_the_stream_began(tmp_path: Path) -> None:
+    made = World(tmp_path)
+    made.rejecting(9)
+    assert "9 of the last 9 records (100.0 %)" in made.finds(FindingName.RECORDS_REJECTED)
+
+
+def test_a_record_that_is_in_quarantine_a_little_later_is_no_finding(world: World) -> None:
+    world.batch()
+    lakes.append(world.lake, [(0, 12)], lakes.summary("batch", 1, {0: 14}, {0: 0}, {0: (12, 14)}))
+    world.end = 14
+
+    def meanwhile() -> None:
+        row = dict.fromkeys(lakes.BAD_ROWS.names)
+        row |= {"stage": "consumer", "reason": "r", "_kafka_partition": 0, "_kafka_offset": 13}
+        lakes.quarantine(world.lake, [row])
+
+    world.meanwhile = meanwhile
+    world.run()
+    assert world.waited == [5]
+
+
+def test_a_record_in_both_tables_is_found(world: World) -> None:
+    world.compact(list(range(8)))
+    assert "0=[5,6)" in world.finds(FindingName.OFFSETS_IN_BOTH)
+    assert world.waited == [5, 15, 40]
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_record_in_both_tables_names_the_change_that_did_not_end(world: World, is_known: bool) -> None:
+    run = "manual__2026-11-24T10:00:00+00:00"
+    if is_known:
+        pin(world.history, run, {}, dict)
+    for number in range(3):
+        world.history.put(run_key(f"load {number}", "plan"), {})
+    changes = Changes().more("older", "").more(change_id(run), "")
+    said = lakes.summary("change", 1, {0: 8}, {0: 0}) | changes.properties()
+    world.rewrite(list(range(8)), said)
+    memory: MemoryS3 = world.history.client  # type: ignore[assignment]
+    memory.listed.clear()
+    text = world.finds(FindingName.OFFSETS_IN_BOTH)
+    assert not [given for given in memory.listed if given["Prefix"].endswith("/runs/")], "all runs"
+    assert f"the newest change is {change_id(run)}" in text
+    assert (f"of run {run!r}" in text) is is_known
+    assert "clear its apply_change" in text
+
+
+def test_a_summary_that_lies_is_found(world: World) -> None:
+    world.batch(lie=1)
+    world.finds(FindingName.RANGE_WRONG)
+
+
+def test_a_deleted_and_a_truncated_data_file_are_found_if_they_are_new(world: World) -> None:
+    assert world.run(CheckFilesOperator) == {"checked": {lakes.TABLE: 2, lakes.QUARANTINE: 1}}
+    assert world.run(CheckFilesOperator) == {"checked": {lakes.TABLE: 0, lakes.QUARANTINE: 0}}
+    world.batch()
+    (newest,) = world.data_files()[2:]
+    body = newest.read_bytes()
+    newest.write_bytes(body[:-1])
+    assert "bytes" in world.finds(FindingName.FILE_DAMAGED, kind=CheckFilesOperator)
+    newest.unlink()
+    assert "is missing" in world.finds(FindingName.FILE_DAMAGED, kind=CheckFilesOperator)
+    newest.write_bytes(body)
+    assert world.run(CheckFilesOperator)["checked"][lakes.TABLE] == 1
+    world.data_files()[0].unlink()
+    assert world.run(CheckFilesOperator)["checked"][lakes.TABLE] == 0
+    assert "is missing" in world.finds(FindingName.FILE_DAMAGED, kind=CheckFilesOperator, full=True)
+
+
+def test_a_file_that_is_replaced_by_an_older_version_is_found(world: World) -> None:
+    path = world.data_files()[0]
+    one, at = path.stat().st_size, datetime(2026, 1, 1, tzinfo=UTC)
+    entries = world.entries
+    world.entries = lambda uri: (  # type: ignore[method-assign]
+        [Entry("k", True, False, "old", one, at), Entry("k", False, False, "new", one, at)]
+        if uri.endswith(path.name)
+        else entries(uri)
+    )
+    text = world.finds(FindingName.FILE_DAMAGED, kind=CheckFilesOperator)
+    assert "was overwritten with other content" in text
+
+
+@pytest.mark.parametrize("cut", [0, 1, 3, 16, 200, -1])
+@pytest.mark.parametrize("place", [lambda w: w.manifests()[0], lambda w: w.manifest_list()])
+def test_truncated_metadata_is_found(cut: int, place: Callable[[World], Path], world: World) -> None:
+    path = place(world)
+    path.write_bytes(path.read_bytes()[:cut])
+    assert path.name in world.finds(FindingName.METADATA_DAMAGED)
+    assert path.name in world.finds(FindingName.METADATA_DAMAGED, kind=CheckFilesOperator)
+
+
+@pytest.mark.parametrize("place", [lambda w: w.manifests()[0], lambda w: w.manifest_list()])
+def test_missing_metadata_is_found(place: Callable[[World], Path], world: World) -> None:
+    path = place(world)
+    path.unlink()
+    assert path.name in world.finds(FindingName.METADATA_DAMAGED)
+
+
+def test_a_file_whose_columns_cannot_be_read_is_found(world: World) -> None:
+    world.run()
+    world.compact([0, 1, 2, 3, 4, 6, 7])
+    path = world.data_files()[-1]
+    path.write_bytes(path.read_bytes()[:-8] + bytes(8))
+    assert path.name in world.finds(FindingName.METADATA_DAMAGED)
+
+
+def test_a_commit_of_another_program_is_found_once(world: World) -> None:
+    world.run()
+    world.rewrite([0, 1, 2, 3, 4, 6, 7], {})
+    assert "neither the stream's nor maintenance's" in world.finds(FindingName.FOREIGN_COMMIT)
+    world.run()
+
+
+def test_a_full_run_finds_a_foreign_commit_below_the_newest_one(world: World) -> None:
+    world.run()
+    world.rewrite([0, 1, 2, 3, 4, 6, 7], {})
+    world.batch()
+    world.finds(FindingName.FOREIGN_COMMIT, full=True)
+
+
+def test_a_foreign_commit_is_found_if_what_was_verified_cannot_be_the_base_any_more(world: World) -> None:
+    world.run()
+    verified = world.manifest_list()
+    world.rewrite([0, 1, 2, 3, 4, 6, 7], {})
+    world.batch()
+    verified.unlink()
+    world.finds(FindingName.FOREIGN_COMMIT)
+
+
+def test_values_that_another_program_altered_are_found_after_its_snapshot_has_expired(world: World) -> None:
+    """The rows that a batch published, with the same offsets, in a file of another program."""
+    world.run()
+    world.batch()
+    world.record()
+    world.rewrite([0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 11], {}, fare=9.0)
+    foreign = world.snapshot_id()
+    world.batch()
+    world.expire()
+    text = world.finds(FindingName.FOREIGN_COMMIT)
+    assert f"snapshot {foreign}" in text
+    assert world.data_files()[-2].name in text
+    # Once: what is there is verified.
+    world.run()
+
+
+@pytest.mark.parametrize("is_without_base", [False, True])
+def test_expired_commits_since_the_last_run_that_passed_are_found_also_if_all_is_verified(
+    world: World, is_without_base: bool
+) -> None:
+    world.run()
+    verified = world.manifest_list()
+    world.rewrite([0, 1, 2, 3, 4, 6, 7], {})
+    world.batch()
+    world.expire()
+    if is_without_base:
+        verified.unlink()
+    world.finds(FindingName.FOREIGN_COMMIT, full=not is_without_base)
+
+
+def test_batches_whose_snapshots_have_expired_are_known_by_the_batch_log(world: World) -> None:
+    for _ in range(3):
+        world.batch()
+        world.record()
+    world.expire()
+    world.run()
+    world.batch()
+    world.record()
+    world.batch()
+    world.expire()
+    world.memory.got.clear()
+    assert world.run()["files"] == 2
+    # Of what is new alone, whatever the history is.
+    assert sum(FOLDER in key for key in world.memory.got) == 1
+    assert world.run(full=True)["files"] == 7
+
+
+def test_a_batch_that_nobody_recorded_is_foreign_once_it_has_expired(world: World) -> None:
+    world.run()
+    world.batch()
+    world.batch()
+    world.expire()
+    world.finds(FindingName.FOREIGN_COMMIT)
+
+
+@pytest.mark.parametrize("is_verified", [True, False])
+def test_a_rewrite_whose_snapshots_have_expired_is_known_by_its_verified_document(
+    world: World, is_verified: bool
+) -> None:
+    world.name_rewrite("before")
+    world.run()
+    world.compact([0, 1, 2, 3, 4, 6, 7])
+    world.name_rewrite("r")
+    if is_verified:
+        document = {"table": lakes.TABLE, "run_id": "m", "snapshot_ids": [world.snapshot_id()]}
+        VerifiedRewrites(world.history).confirm("r", document)
+    world.batch()
+    world.expire()
+    if not is_verified:
+        assert "rewrite" in world.finds(FindingName.FOREIGN_COMMIT)
+        return
+    assert world.run()["files"] == 4
+    # One that was published before the state that was verified is not asked for.
+    assert rewrite_key("before") not in " ".join(world.memory.got)
+
+
+def move_main_behind_a_verified_compaction(world: World) -> None:
+    """To a snapshot with the same offsets."""
+    second = world.lake.table(lakes.TABLE).current_snapshot()
+    assert second is not None
+    world.compact([0, 1, 2, 3, 4, 6, 7])
+    world.run()
+    table = world.lake.catalog.load_table(lakes.TABLE)
+    table.manage_snapshots().set_current_snapshot(second.snapshot_id).commit()
+
+
+def test_a_full_run_finds_that_main_was_moved(world: World) -> None:
+    move_main_behind_a_verified_compaction(world)
+    world.finds(FindingName.MAIN_MOVED, full=True)
+
+
+def test_a_run_that_found_once_what_is_wrong_fails_again_if_it_is_cleared(world: World) -> None:
+    world.run()
+    world.rewrite([0, 1, 2, 3, 4, 6, 7], {})
+    first = world.finds(FindingName.FOREIGN_COMMIT, run_id="r")
+    assert world.finds(FindingName.FOREIGN_COMMIT, run_id="r") == first
+    # The next run starts from what is there, and the cleared one is red whatever it verified.
+    world.run()
+    world.batch()
+    assert world.finds(FindingName.FOREIGN_COMMIT, run_id="r") == first
+    world.run()
+
+
+def test_a_restored_table_is_found_until_it_ends_there_again(world: World) -> None:
+    first = list(ancestors(world.lake.table(lakes.TABLE)))[-1].snapshot_id
+    world.run(ObserveOffsetsOperator)
+    world.lake.catalog.load_table(lakes.TABLE).manage_snapshots().set_current_snapshot(first).commit()
+    world.end -= BATCH
+    for run in ("r", "r", "later"):
+        world.finds(FindingName.TABLE_RESTORED, kind=ObserveOffsetsOperator, run_id=run)
+    world.batch()
+    world.run(ObserveOffsetsOperator)
+
+
+def test_main_moved_back_by_hand_is_found_once(world: World) -> None:
+    first = list(ancestors(world.lake.table(lakes.TABLE)))[-1].snapshot_id
+    world.batch()
+    world.run()
+    table = world.lake.catalog.load_table(lakes.TABLE)
+    table.manage_snapshots().set_current_snapshot(first).commit()
+    text = world.finds(FindingName.TABLE_RESTORED)
+    assert "verified it to {0: 12}" in text
+    world.run()
+
+
+def test_main_on_another_line_of_as_many_offsets_is_found(world: World) -> None:
+    move_main_behind_a_verified_compaction(world)
+    world.finds(FindingName.MAIN_MOVED)
+    world.run()
+
+
+def test_a_table_that_went_back_is_found_by_its_offsets(world: World) -> None:
+    world.run(ObserveOffsetsOperator)
+    world.kafka.ends = lambda topic: {0: 7}
+    world.finds(FindingName.TOPIC_BEHIND_TABLE, kind=ObserveOffsetsOperator)
+
+
+def test_a_table_that_ends_before_a_verified_load_did_is_found(world: World) -> None:
+    """Of two loads the newest counts."""
+    for minutes, run, end in ((2, "r1", 10 * BATCH), (1, "r2", world.end)):
+        at = datetime.now(UTC) - timedelta(minutes=minutes)
+        world.history.put(history_key(PROOF, at, "load"), {"run_id": run, "ends": {"0": end}})
+    world.run(ObserveOffsetsOperator)
+    document = {"run_id": "r3", "ends": {"0": world.end + 1}}
+    world.history.put(history_key(PROOF, datetime.now(UTC), "load"), document)
+    text = world.finds(FindingName.TABLE_BEHIND_PROOF, kind=ObserveOffsetsOperator)
+    assert f"load r3 was verified to {world.end + 1}, the table ends at {world.end}" in text
+
+
+def proved(world: World) -> None:
+    """As task validate records it."""
+    at = datetime.now(UTC)
+    about = {"table": lakes.TABLE, "table_uuid": world.lake.table_uuid(lakes.TABLE)}
+    world.history.put(
+        history_key(PROOF, at, "load"),
+        {"run_id": "r", "ends": {"0": world.end}, "at": at.isoformat(), **about},
+    )
+
+
+def recorded(world: World) -> None:
+    """As task record_metadata does."""
+    found = {name: world.lake.found(name) for name in (lakes.TABLE, lakes.QUARANTINE)}
+    locations = {name: one.location for name, one in found.items() if one}
+    uuids = {name: one.uuid for name, one in found.items() if one}
+    world.history.record_metadata(locations, datetime.now(UTC), "r", uuids)
+
+
+def supervised(world: World) -> None:
+    KnownTables(world.lake, world.history).note(lakes.TABLE, lakes.QUARANTINE)
+
+
+KNOWLEDGE = {
+    "proof": proved,
+    "verified state": lambda world: world.run(),
+    "metadata": recorded,
+    "table": supervised,
+}
+
+
+def dropped(world: World) -> None:
+    world.lake.catalog.drop_table(lakes.TABLE)
+
+
+def replaced(world: World) -> None:
+    """By another program, with rows of its own at the same offsets."""
+    dropped(world)
+    world.lake.catalog.create_table(lakes.TABLE, lakes.ROWS)
+    said = lakes.summary("batch", 1, {0: world.end}, {0: 0}, {0: (0, world.end)})
+    lakes.append(world.lake, [(0, offset) for offset in range(world.end)], said)
+
+
+def emptied(world: World) -> None:
+    """The catalog as it was before the first commit."""
+    first = min(world.folder.glob("warehouse/raw*/nyc_taxi/metadata/00000-*.json"))
+    restore_catalog(world.lake, {lakes.TABLE: first.as_uri()})
+
+
+@pytest.mark.parametrize("kind", STEPS)
+@pytest.mark.parametrize("knowledge", KNOWLEDGE)
+def test_a_table_that_is_gone_is_no_new_one(world: World, knowledge: str, kind: Any) -> None:
+    KNOWLEDGE[knowledge](world)
+    dropped(world)
+    text = world.finds(FindingName.TABLE_LOST, kind=kind)
+    assert lakes.TABLE in text
+    assert "Table lost by the catalog" in text
+
+
+@pytest.mark.parametrize("kind", STEPS)
+@pytest.mark.parametrize("knowledge", KNOWLEDGE)
+def test_a_table_that_another_program_replaced_is_found_by_each_run(
+    world: World, knowledge: str, kind: Any
+) -> None:
+    KNOWLEDGE[knowledge](world)
+    before = world.lake.table_uuid(lakes.TABLE)
+    replaced(world)
+    for _ in range(2):
+        text = world.finds(FindingName.TABLE_REPLACED, kind=kind)
+        assert before in text
+        assert world.lake.table_uuid(lakes.TABLE) in text
+
+
+@pytest.mark.parametrize("kind", STEPS)
+@pytest.mark.parametrize("knowledge", KNOWLEDGE)
+def test_a_catalog_from_before_the_first_load_is_no_new_stream(
+    world: World, knowledge: str, kind: Any
+) -> None:
+    KNOWLEDGE[knowledge](world)
+    emptied(world)
+    world.finds(FindingName.TABLE_LOST, kind=kind)
+
+
+@pytest.mark.parametrize("kind", [VerifyTableOperator, CheckFilesOperator])
+def test_a_quarantine_that_is_gone_did_not_lose_nothing(world: World, kind: Any) -> None:
+    supervised(world)
+    world.lake.catalog.drop_table(lakes.QUARANTINE)
+    assert lakes.QUARANTINE in world.finds(FindingName.TABLE_LOST, kind=kind)
+
+
+def test_a_table_that_is_registered_again_passes(world: World) -> None:
+    world.run()
+    location = world.lake.location(lakes.TABLE)
+    assert location is not None
+    dropped(world)
+    world.finds(FindingName.TABLE_LOST)
+    # As in docs/operating.md.
+    world.lake.catalog.register_table(lakes.TABLE, location)
+    assert [world.run(kind) for kind in STEPS]
+
+
+@pytest.mark.parametrize("knowledge", KNOWLEDGE)
+def test_a_stream_that_a_person_gives_a_new_table_name_begins_anew(
+    world: World, knowledge: str, tmp_path: Path
+) -> None:
+    """Also while the old table is gone: its documents name it."""
+    KNOWLEDGE[knowledge](world)
+    for kind in STEPS:
+        world.run(kind)
+    world.names = {"table": "raw.other", "quarantine_table": "raw.other_quarantine"}
+    for kind in STEPS:
+        assert "nothing was loaded yet" in str(world.run(kind))
+    world.lake.catalog.create_table("raw.other", lakes.ROWS)
+    rows = pa.Table.from_pylist([], schema=lakes.ROWS)
+    said = lakes.summary("epoch-start", 1, {0: 0}, {0: 0})
+    world.lake.catalog.load_table("raw.other").append(rows, snapshot_properties=said)
+    world.end = 0
+    for kind in STEPS:
+        world.run(kind)
+
+
+def test_a_ledger_that_was_emptied_is_found_once_and_all_of_the_table_is_verified(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Airflow's database was, too. A table tells when it was created: one that has just begun is not in the
+    ledger yet."""
+
+    def empty() -> None:
+        world.memory.objects.clear()
+        monkeypatch.setattr(platform_hook, "Variable", Variables())
+
+    created = {CREATED_AT: str(round(world.now * 1000))}
+    with world.lake.catalog.load_table(lakes.TABLE).transaction() as transaction:
+        transaction.set_properties(created)
+    world.run()
+    empty()
+    world.run()
+    empty()
+    world.now += 2 * 3600
+    assert "Ledger lost" in world.finds(FindingName.LEDGER_LOST, run_id="red")
+    world.finds(FindingName.LEDGER_LOST, run_id="red")
+    for kind in STEPS:
+        world.run(kind)
+
+
+def test_a_ledger_that_was_restored_is_found_once_and_all_of_the_table_is_verified(world: World) -> None:
+    world.run()
+    yesterday = dict(world.memory.objects)
+    world.batch()
+    world.run()
+    assert world.run(run_id="today")["files"] == 0
+    world.memory.objects = dict(yesterday)
+    text = world.finds(FindingName.LEDGER_LOST, run_id="red")
+    assert "history/reconciled_table/" in text
+    assert "restored" in text
+    # A run that is cleared stays red; the next one begins at what was verified.
+    world.finds(FindingName.LEDGER_LOST, run_id="red")
+    assert world.run()["files"] == 0
+
+
+def test_a_ledger_without_todays_proofs_is_found_once(world: World) -> None:
+    world.run()
+    yesterday = dict(world.memory.objects)
+    key = history_key(PROOF, datetime.now(UTC), "load")
+    world.history.put(key, {"run_id": "r", "ends": {"0": world.end}})
+    LedgerMarks(world.history, platform_hook.Variable).leave(PROOF, key)
+    world.run()
+    newest = {place: body for place, body in world.memory.objects.items() if place[1].endswith("-run.json")}
+    world.memory.objects = yesterday | newest
+    assert key in world.finds(FindingName.LEDGER_LOST)
+    world.run()
+
+
+def test_a_catalog_and_a_ledger_from_before_the_first_load_are_no_new_stream(world: World) -> None:
+    world.run()
+    world.memory.objects.clear()
+    emptied(world)
+    assert "Ledger lost" in world.finds(FindingName.LEDGER_LOST, run_id="red")
+    world.finds(FindingName.LEDGER_LOST, run_id="red")
+    assert "nothing was loaded yet" in str(world.run())

@@ -1,0 +1,219 @@
+"""Supervision tells of outages, requests and recoveries, and takes a worker only when there is something to
+tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+
+from sluice.airflow import notifications
+from sluice.airflow.delivery import NotDelivered
+from sluice.airflow.operators.supervision.supervise import REQUEST, decision_dag_id
+from sluice.airflow.triggers import health
+from sluice.config.sections.notifications import Event
+from sluice.core.errors import Unreachable
+from sluice.core.heartbeat import HeartbeatState
+from sluice.core.process import ProcessState
+from sluice.ledger.keys import NOTIFIED
+from tests.support import notifier
+from tests.support.notifier import Recorder, rule
+from tests.support.raising import raising
+from tests.unit.airflow.operators.supervision.test_supervise import SPEC, STREAM, World
+
+SILENT = HeartbeatState.CONNECTING
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    notifier.configure(tmp_path, monkeypatch, rule())
+    made = World(component="producer")
+    monkeypatch.setattr(notifications, "PlatformHook", lambda: made.hook)
+    health._settled.clear()
+    yield made
+    Recorder.clear()
+    health._settled.clear()
+
+
+@pytest.fixture
+def consumer(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    made = World(component="consumer")
+    monkeypatch.setattr(notifications, "PlatformHook", lambda: made.hook)
+    return made
+
+
+def airflow(world: World) -> str:
+    """A check as Airflow carries it through, with the callback of its failure."""
+    try:
+        return world.supervise()
+    except AirflowFailException as error:
+        task = SimpleNamespace(
+            task_id=world.component, dag_id=f"{STREAM}_stream", stream=STREAM, component=world.component
+        )
+        ti = SimpleNamespace(get_previous_ti=lambda: None)
+        notifications.task_failed({"task": task, "ti": ti, "run_id": "r", "exception": error})
+        return str(error)
+
+
+def break_source(world: World) -> None:
+    """Alive, and without an answer of its source for longer than it may be."""
+    world.state, world.state_since = SILENT, 4000.0
+    world.heard = world.heartbeat(1, state=SILENT, since=4000)
+
+
+def repair_source(world: World) -> None:
+    world.heard = world.heartbeat(1)
+
+
+def test_an_outage_is_told_once_and_its_recovery_once(world: World) -> None:
+    airflow(world)
+    assert (Recorder.sent, world.ti.pushed) == ([], {}), "no worker"
+    for _ in range(5):
+        break_source(world)
+        assert "SLU-606" in airflow(world)
+    assert [text.split(":")[1][:8] for text in Recorder.messages()] == [" SLU-606"]
+    world.ti.pushed.clear()
+    repair_source(world)
+    assert airflow(world) == "healthy"
+    assert world.ti.pushed, "a worker told"
+    assert "healthy again" in Recorder.messages()[-1]
+    world.ti.pushed.clear()
+    for _ in range(3):
+        repair_source(world)
+        assert airflow(world) == "healthy"
+    assert (len(Recorder.sent), world.ti.pushed) == (2, {})
+
+
+def test_a_check_in_which_nothing_changed_costs_no_request_more(world: World, tmp_path: Path) -> None:
+    def requests() -> int:
+        before = world.memory.requests.total()
+        repair_source(world)
+        airflow(world)
+        return world.memory.requests.total() - before
+
+    first, then = requests(), requests()
+    (tmp_path / "notifications.toml").unlink()
+    assert then == requests()
+    assert first > then
+
+
+@pytest.mark.parametrize("set_back", [0, 1000])
+def test_another_process_that_told_is_noticed_in_time(world: World, set_back: float) -> None:
+    """A missed deadline may be told by another triggerer, and the clock be set back meanwhile."""
+    airflow(world)
+    run = (f"{STREAM}_stream", "r9")
+    note = notifications.compose(notifications.Event.DEADLINE, STREAM, "supervision", "SLU-512 late", run)
+    notifications.tell(world.kept, note, "SLU-512", {})
+    world.now += health.SETTLED_SECONDS + 1 - set_back
+    world.set_back = set_back
+    repair_source(world)
+    airflow(world)
+    assert [text.split(":")[0] for text in Recorder.messages()] == [
+        f"{STREAM} supervision",
+        f"{STREAM} producer",
+    ]
+
+
+def test_a_recovery_that_cannot_be_told_turns_the_check_red_until_it_is(world: World) -> None:
+    break_source(world)
+    airflow(world)
+    Recorder.failing["a"] = TimeoutError("timed out")
+    for _ in range(2):
+        repair_source(world)
+        with raising(AirflowFailException, "SLU-241", "TimeoutError: timed out"):
+            world.supervise()
+    Recorder.failing.clear()
+    repair_source(world)
+    assert world.supervise() == "healthy"
+    assert "healthy again" in Recorder.messages()[-1]
+
+
+def test_a_failed_delivery_hides_no_health_and_hinders_no_restart(world: World) -> None:
+    Recorder.failing["a"] = TimeoutError("timed out")
+    break_source(world)
+    assert airflow(world).startswith("SLU-606")
+    repair_source(world)
+    world.process = World(ProcessState.EXITED).process
+    assert airflow(world) == "down"
+    assert world.did == ["start"]
+
+
+def test_a_restart_that_does_not_help_is_told_once(world: World) -> None:
+    world.lives = None
+    for _ in range(2):
+        world.process = World(ProcessState.EXITED).process
+        world.heard = None
+        assert "SLU-504" in airflow(world)
+    (message,) = Recorder.messages()
+    assert "did not recover" in message
+
+
+def test_an_outage_of_the_history_is_no_recovery(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    def away(*_: Any) -> bool:
+        raise Unreachable("S3 is away")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(health, "is_told", away)
+        assert airflow(world) == "healthy"
+    assert "S3 is away" in capsys.readouterr().out
+    assert world.ti.pushed == {}
+
+
+def test_an_invalid_file_turns_a_healthy_check_red(world: World, tmp_path: Path) -> None:
+    (tmp_path / "notifications.toml").write_text("[[notify]]\nnotifer = 1\n")
+    with raising(AirflowFailException, "SLU-101", "notifications.toml", "notifer"):
+        world.supervise()
+
+
+def test_an_open_request_that_was_not_told_is_told_by_the_next_check(world: World) -> None:
+    dag, now = decision_dag_id(STREAM), datetime.now(UTC)
+    for minutes in range(3):
+        at = datetime.fromtimestamp(world.now - 60 * minutes - 30, UTC)
+        world.kept.record("restart", {"who": "schedule", "requested": False, "identity": str(minutes)}, at)
+    world.process = World(ProcessState.EXITED).process
+    world.kept.record("decision_requested", {"run": "q1", "health": "flapping", "message": "it ends"}, now)
+    world.ti.states["q1"] = "running"
+    for _ in range(2):
+        assert airflow(world) == "flapping"
+    ((_, text),) = Recorder.sent
+    for part in (f"/dags/{dag}/runs/q1/tasks/{REQUEST}/required_actions", "who may", "it ends"):
+        assert part in text
+    newest = world.kept.latest(NOTIFIED)
+    assert newest is not None
+    assert newest["event"] == "decision"
+
+
+def test_a_consumer_that_is_well_again_is_told_though_its_maintenance_is_overdue(consumer: World) -> None:
+    note = notifications.compose(Event.ALERT, STREAM, "consumer", "SLU-602 at risk", ("d", "r0"))
+    notifications.tell(consumer.kept, note, "SLU-602", {})
+    ended = datetime.now(UTC) - 3 * timedelta(hours=SPEC.maintenance.schedule_hours, minutes=1)
+    consumer.kept.record_maintenance(ended, "r")
+    for _ in range(3):
+        assert airflow(consumer).startswith("SLU-511")
+    assert [text.split(": ")[1].split()[0] for text in Recorder.messages()] == ["SLU-602", "idle", "SLU-511"]
+    notifications.tell(consumer.kept, note, "SLU-602", {})
+    assert len(Recorder.sent) == 4
+
+
+@pytest.mark.parametrize("is_well", [True, False])
+def test_the_next_check_tells_of_a_load_that_could_not_be_told(consumer: World, is_well: bool) -> None:
+    Recorder.failing["a"] = TimeoutError("timed out")
+    note = notifications.compose(Event.FAILURE, STREAM, "load validate", "SLU-401 2 gaps", ("load", "r7"))
+    with raising(NotDelivered, "timed out"):
+        notifications.tell_of_run(lambda: consumer.kept, note, None, {})
+    if is_well:
+        with raising(AirflowFailException, "SLU-241", "timed out"):
+            consumer.supervise()
+    else:
+        consumer.away["process"] = Unreachable("supervisord is away")
+        assert airflow(consumer).startswith("SLU-6")
+    Recorder.failing.clear()
+    airflow(consumer)
+    assert Recorder.messages()[0] == f"{STREAM} load validate: SLU-401 2 gaps"
+    airflow(consumer)
+    assert [text for text in Recorder.messages() if "validate" in text] == Recorder.messages()[:1]

@@ -1,0 +1,93 @@
+"""How failures and tables read."""
+
+from __future__ import annotations
+
+import pytest
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from botocore.exceptions import IncompleteReadError
+
+from sluice.airflow.failures import failed, failed_attempt, final_failures, table
+from sluice.config.reading.toml import ConfigError
+from sluice.core.error_codes import PERMANENT, ErrorCode, code_in
+from sluice.core.errors import Missing, Refused, Unreachable
+from sluice.core.messages import failure_reason
+from spark_jobs.common.lake.tables import IncompatibleSchema
+from spark_jobs.common.maintenance.row_diff import RowsDiffer
+from spark_jobs.common.maintenance.staged_files import CommitConflict
+from spark_jobs.common.producer.csv import InvalidHeader
+from spark_jobs.common.producer.lines import CorruptObject
+from spark_jobs.common.spark.process import failure_line
+
+REASONS = {
+    "python": (["Traceback", "  File x", "LookupError: no topic", "bye"], "LookupError: no topic"),
+    "dotted": (["spark_jobs.common.producer.lines.CorruptObject: s3://b/k: broke off"], None),
+    "coded": (
+        ["LookupError: no topic", "E process: SLU-402 VerificationFailed: a gap", "bye"],
+        "SLU-402 VerificationFailed: a gap",
+    ),
+    "java": (["Caused by: org.apache.kafka.common.errors.TimeoutException: late"], None),
+    "no exception": (["one", "two", ""], "two"),
+    "nothing": ([], "its log is empty"),
+}
+
+
+def _is_permanent(reason: str) -> bool:
+    return code_in(reason) in PERMANENT
+
+
+@pytest.mark.parametrize("case", REASONS.values(), ids=REASONS.keys())
+def test_last_reason(case: tuple[list[str], str | None]) -> None:
+    lines, expected = case
+    assert failure_reason(lines) == (expected or lines[0].removeprefix("Caused by: "))
+
+
+def test_only_a_source_that_stays_unreadable_is_hopeless() -> None:
+    for error in (CorruptObject("broke off"), InvalidHeader("no column 'x'"), RowsDiffer("3 rows"),
+                  ConfigError("key"), IncompatibleSchema("column 'x'")):  # fmt: skip
+        assert _is_permanent(failure_reason([f"2026-11-20 ERROR x: {failure_line(error)}"]))
+    for other in (CommitConflict("moved"), IncompleteReadError(actual_bytes=3, expected_bytes=9)):
+        assert not _is_permanent(failure_reason([failure_line(other)]))
+    # As Spark passes on the traceback of a worker.
+    worker = "an exception\nTraceback (most recent call last):\n  File x\n{}\n"
+    corrupt = "spark_jobs.common.producer.lines.CorruptObject: s3://b/k: broke off"
+    passed_on = failure_line(RuntimeError(worker.format(corrupt)))
+    assert passed_on == "SLU-302 CorruptObject: s3://b/k: broke off"
+    assert _is_permanent(failure_reason([passed_on]))
+    assert not _is_permanent(
+        failure_line(RuntimeError(worker.format("botocore.exceptions.ReadTimeoutError: x")))
+    )
+    # By the code alone.
+    assert _is_permanent("SLU-302 whatever it says")
+    assert not _is_permanent("spark_jobs.common.producer.lines.CorruptObject: s3://b/k: broke off")
+
+
+@pytest.mark.parametrize("kind", [Missing, Refused, ConfigError])
+def test_what_a_retry_cannot_mend_is_final_with_the_same_words(kind: type[Exception]) -> None:
+    with pytest.raises(AirflowFailException) as caught, final_failures():
+        raise kind("reason")
+    assert str(caught.value) == f"{kind.code} reason"  # type: ignore[attr-defined]
+
+
+def test_what_may_pass_is_left_to_the_retries() -> None:
+    with pytest.raises(Unreachable) as caught, final_failures(), final_failures():
+        raise Unreachable("reason", ErrorCode.KAFKA_UNREACHABLE)
+    assert str(caught.value) == "SLU-201 reason"
+    assert caught.value.code is ErrorCode.KAFKA_UNREACHABLE
+
+
+def test_a_failures_text_begins_with_its_code_once() -> None:
+    for fail, kind in ((failed, AirflowFailException), (failed_attempt, AirflowException)):
+        error = fail(ErrorCode.SUSPENDED, "the consumer is suspended")
+        assert (type(error), str(error)) == (kind, "SLU-503 the consumer is suspended")
+        assert str(fail(ErrorCode.SUSPENDED, error)) == str(error)
+
+
+def test_columns_align_and_numbers_stand_right() -> None:
+    assert (
+        table(["a", "n"], [["x", 1000], ["long", 2]])
+        == "\na         n\n----  -----\nx     1,000\nlong      2"
+    )
+
+
+def test_an_empty_table_has_its_head() -> None:
+    assert table(["a", "b"], []) == "\na  b\n-  -"

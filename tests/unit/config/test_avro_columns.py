@@ -1,0 +1,81 @@
+"""The columns of an Avro schema, and a table's against them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sluice.config import stream
+from sluice.config.reading.toml import ConfigError
+from sluice.config.schema import OFFSET_COLUMNS, avro_iceberg_type, check, differences
+from tests.support.raising import raising
+
+SCHEMA: dict[str, Any] = {
+    "fields": [
+        {"name": "a", "type": ["null", "int"]},
+        {"name": "t", "type": {"type": "long", "logicalType": "local-timestamp-micros"}},
+        {"name": "m", "type": ["null", {"type": "map", "values": "string"}]},
+    ]
+}
+WANTED = {field["name"]: avro_iceberg_type(field["type"]) for field in SCHEMA["fields"]}
+GOOD = {"a": "int", "t": "timestamp", "m": "map<string, string>", **OFFSET_COLUMNS}
+
+
+def test_as_declared() -> None:
+    assert differences("x", WANTED, GOOD) == []
+
+
+def test_a_wider_type_and_more_columns_are_no_problem() -> None:
+    assert differences("x", WANTED, {**GOOD, "a": "long", "old": "string"}) == []
+
+
+@pytest.mark.parametrize("name", ["a", "_kafka_offset", "_source_base_offset"])
+def test_a_column_that_lacks_is_named(name: str) -> None:
+    columns = {key: value for key, value in GOOD.items() if key != name}
+    (problem,) = differences("x", WANTED, columns)
+    assert f"has no column {name} " in problem
+
+
+def test_another_type_is_named() -> None:
+    (problem,) = differences("x", WANTED, {**GOOD, "t": "string"})
+    assert problem == "schema: column t of table x is string, the stream declares timestamp"
+
+
+@pytest.mark.parametrize(
+    ("avro", "iceberg"),
+    [
+        ("bytes", "binary"),
+        ({"type": "int", "logicalType": "date"}, "date"),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}, "decimal(9, 2)"),
+        ({"type": "record", "name": "r", "fields": []}, "struct<"),
+        (["null", {"type": "enum", "name": "e", "symbols": []}], "string"),
+    ],
+)
+def test_types(avro: Any, iceberg: str) -> None:
+    assert avro_iceberg_type(avro) == iceberg
+
+
+@pytest.mark.parametrize("avro", ["null", ["null", "int", "string"], "duration"])
+def test_what_has_no_column_is_refused(avro: Any) -> None:
+    with raising(ValueError, avro[-1] if isinstance(avro, list) else avro):
+        avro_iceberg_type(avro)
+
+
+@pytest.mark.parametrize(("precision", "scale"), [(50, 2), (2, 3), ("9", 2), (0, 0)])
+def test_a_decimal_that_no_table_can_hold_is_refused(precision: Any, scale: int) -> None:
+    avro = {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
+    with raising(ValueError, str(precision), "at most 38"):
+        avro_iceberg_type(avro)
+
+
+def test_the_column_of_a_type_that_is_refused_is_named(tmp_path: Path) -> None:
+    types = [*(["null", "int"] for _ in range(50)), ["int", "string"]]
+    fields = [{"name": f"field_{number}", "type": one} for number, one in enumerate(types)]
+    file = tmp_path / "schema.avsc"
+    file.write_text(json.dumps({"type": "record", "name": "T", "fields": fields}))
+    with raising(ConfigError, "nyc_taxi/schema.avsc: column 'field_50': Avro type") as message:
+        check(stream.load("nyc_taxi"), file)
+    assert str(message.value).count("Fix: ") == 1

@@ -1,0 +1,13 @@
+"""What a stream's snapshots say of its changes."""
+
+from __future__ import annotations
+
+from sluice.core.changes.published import NO_CHANGES, changes_in
+
+
+def test_changes_of_the_quarantine_alone_moved_no_row_of_the_table() -> None:
+    first = NO_CHANGES.more("c1", "", moves_rows=True)
+    second = first.more("c2", "s3://x.json", moves_rows=False)
+    assert (second.count, second.of_rows, second.newest) == (2, 1, ("c1", "c2"))
+    assert changes_in(second.properties()) == second
+    assert changes_in({}) == NO_CHANGES

@@ -1,0 +1,172 @@
+"""Verification from an earlier run and the files since finds what counting every row finds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sluice.core.offsets.ranges import OffsetRanges
+from sluice.core.offsets.verify import EMPTY, FileStats
+from sluice.maintenance.reconciliation.findings import FindingName
+from sluice.maintenance.reconciliation.incremental import (
+    BatchFile,
+    Contents,
+    Expected,
+    advance,
+    content_findings,
+    inside,
+    range_findings,
+)
+
+Row = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class File:
+    name: str
+    rows: tuple[Row, ...]
+    is_of_batch: bool
+
+    @property
+    def stats(self) -> FileStats:
+        partitions, offsets = zip(*self.rows, strict=True)
+        return FileStats(
+            self.name, min(partitions), max(partitions), min(offsets), max(offsets), len(self.rows)
+        )
+
+
+def ranges(rows: list[Row] | set[Row]) -> OffsetRanges:
+    return OffsetRanges.of({p: [(o, o + 1) for q, o in rows if q == p] for p, _ in rows})
+
+
+def grouped(rows: list[Row]) -> dict[int, list[int]]:
+    return {p: [o for q, o in rows if q == p] for p, _ in rows}
+
+
+@dataclass
+class Table:
+    """By brute force: all rows of all files. ``recorded``: as the last run that passed left it."""
+
+    files: dict[str, File] = field(default_factory=dict)
+    ends: dict[int, int] = field(default_factory=lambda: {0: 0, 1: 0})
+    quarantined: set[Row] = field(default_factory=set)
+    removed: set[Row] = field(default_factory=set)
+    recorded: tuple[dict[str, File], OffsetRanges] = field(default_factory=lambda: ({}, EMPTY))
+    count: int = 0
+
+    def add(self, rows: list[Row], is_of_batch: bool = False) -> None:
+        if rows:
+            self.count += 1
+            name = f"f{self.count}"
+            self.files[name] = File(name, tuple(rows), is_of_batch)
+
+    def batch(self, sizes: list[int], rejects: list[bool]) -> None:
+        """A file per partition, less the rejected rows."""
+        for partition, size in enumerate(sizes):
+            rows = [(partition, self.ends[partition] + n) for n in range(size)]
+            self.ends[partition] += size
+            bad = {row for row, is_bad in zip(rows, rejects, strict=False) if is_bad}
+            self.quarantined |= bad
+            self.add([row for row in rows if row not in bad], is_of_batch=True)
+
+    def rewrite(self, chosen: list[str], drop: int, double: int, leave_out: bool) -> None:
+        """These files as one. ``drop``, ``double``: numbers of a row to lose or repeat, if there is one;
+        ``leave_out``: it is removed by a change."""
+        rows = [row for name in chosen for row in self.files.pop(name).rows]
+        if drop < len(rows):
+            lost = rows.pop(drop)
+            if leave_out:
+                self.removed.add(lost)
+        if double < len(rows):
+            rows.append(rows[double])
+        self.add(rows)
+
+    def by_brute_force(self) -> set[FindingName]:
+        rows = Counter(row for file in self.files.values() for row in file.rows)
+        published = {(p, o) for p, end in self.ends.items() for o in range(end)}
+        wanted = published - self.removed
+        found = {
+            FindingName.OFFSETS_MISSING: wanted - set(rows) - self.quarantined,
+            FindingName.OFFSETS_DUPLICATED: {row for row, times in rows.items() if times > 1},
+            FindingName.OFFSETS_UNEXPECTED: set(rows) - wanted,
+            FindingName.OFFSETS_IN_BOTH: set(rows) & self.quarantined,
+        }
+        return {name for name, those in found.items() if those}
+
+    def incrementally(self) -> set[FindingName]:
+        then, verified = self.recorded
+        removed = EMPTY
+        for name in then.keys() - self.files.keys():
+            known = inside(then[name].stats, verified)
+            if known is not None:
+                assert known == ranges(list(then[name].rows))
+            removed = removed.union(known or ranges(list(then[name].rows)))
+        quarantined = ranges(self.quarantined)
+        added = [file for name, file in self.files.items() if name not in then]
+        known_files = [f for f in added if f.is_of_batch and f.stats.is_conclusive(quarantined)]
+        read = [row for file in added if file not in known_files for row in file.rows]
+        come = Contents.of([file.stats for file in known_files], grouped(read), quarantined)
+        now = advance(verified, removed, come)
+        expected = Expected({}, self.ends, ranges(self.removed))
+        found = content_findings(expected, now, Contents(quarantined))
+        if not found:
+            self.recorded = (dict(self.files), now.present)
+        return {finding.name for finding in found}
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_it_finds_what_counting_every_row_finds(data: st.DataObject) -> None:
+    table = Table()
+    for _ in range(data.draw(st.integers(1, 8))):
+        if data.draw(st.booleans()) or not table.files:
+            sizes = data.draw(st.lists(st.integers(0, 6), min_size=2, max_size=2))
+            table.batch(sizes, data.draw(st.lists(st.booleans(), max_size=6)))
+        else:
+            chosen = data.draw(st.lists(st.sampled_from(sorted(table.files)), min_size=1, unique=True))
+            # Mostly no fault.
+            place = st.sampled_from([99, 99, 99, 0, 1])
+            table.rewrite(chosen, data.draw(place), data.draw(place), data.draw(st.booleans()))
+        if data.draw(st.booleans()):
+            assert table.incrementally() == table.by_brute_force()
+    assert table.incrementally() == table.by_brute_force()
+
+
+def test_a_compaction_that_loses_one_row_and_doubles_another_is_found() -> None:
+    """Its bounds and its number of records are as before: that is why a rewrite's file is read."""
+    table = Table()
+    table.batch([5, 0], [])
+    assert table.incrementally() == set()
+    table.rewrite(["f1"], drop=2, double=0, leave_out=False)
+    assert table.incrementally() == {FindingName.OFFSETS_MISSING, FindingName.OFFSETS_DUPLICATED}
+
+
+def test_an_offset_of_an_earlier_run_that_comes_again_is_found() -> None:
+    table = Table()
+    table.batch([5, 0], [])
+    assert table.incrementally() == set()
+    table.add([(0, 3)], is_of_batch=True)
+    assert table.incrementally() == table.by_brute_force() == {FindingName.OFFSETS_DUPLICATED}
+
+
+def test_the_quarantine_may_be_ahead_of_the_table() -> None:
+    quarantine = Contents(ranges({(0, 3), (0, 9)}))
+    table = Contents(ranges({(0, 0), (0, 1), (0, 2)}))
+    assert content_findings(Expected({}, {0: 4}), table, quarantine) == []
+
+
+def test_a_summary_that_lies_about_its_range_is_named() -> None:
+    def said(text: str) -> list[str]:
+        file = BatchFile(FileStats("a.parquet", 0, 0, 10, 19, 10), 7, OffsetRanges.of_batch(text))
+        return [str(finding) for finding in range_findings([file])]
+
+    assert said('{"0": [10, 20]}') == []
+    assert said('{"0": [5, 30]}') == []
+    (found,) = said('{"0": [10, 19]}')
+    assert found == (
+        "range-wrong: snapshot 7 says that it has 0=[10,19), and its file a.parquet has 0=[10,20)"
+    )
+    assert said('{"1": [10, 20]}')

@@ -1,0 +1,32 @@
+"""Which looks the next run gets: few, and as far back as needed, however often supervision runs."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from sluice.supervision.rules.sample import Sample, downsample
+
+
+def look(at: float) -> Sample:
+    return Sample(at, None, None, None, None, None, None, {})
+
+
+@pytest.mark.parametrize("every", [2.0, 12.0, 40.0, 120.0])
+def test_runs_that_follow_each_other_closely_still_reach_back(every: float) -> None:
+    kept: list[Sample] = []
+    runs = [number * every for number in range(int(1200 / every))]
+    for at in runs:
+        kept = downsample([*kept, look(at)], seconds=420, most=12)
+        assert len(kept) <= 12
+        assert kept[-1].at == at, "the last one is kept"
+    reach = [sample.at for sample in kept]
+    assert reach == sorted(reach)
+    assert runs[-1] - 420 <= reach[0] <= runs[-1] - 420 + max(every, 42) + 42
+    assert all(later - earlier <= max(every, 42) + every for earlier, later in itertools.pairwise(reach))
+
+
+def test_nothing_and_one() -> None:
+    assert downsample([], 420, 12) == []
+    assert downsample([look(5)], 420, 12) == [look(5)]
