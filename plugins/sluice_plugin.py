@@ -20,8 +20,7 @@ class SluicePlugin(AirflowPlugin):
     def fastapi_apps(self) -> list[dict[str, Any]]:
         """Made when the API server asks for it: tasks and the scheduler never do, and need no FastAPI."""
         from sluice.web.app import create
-        from sluice.web.data import sources, start_watching
+        from sluice.web.data import sources
 
-        start_watching()
         app = create(lambda: sources().declared())
         return [{"app": app, "url_prefix": navigation.PREFIX, "name": "sluice"}]

@@ -48,6 +48,8 @@ PASSWORDS = Path("/etc/sluice/passwords/sluice")
 POD_TEMPLATE = "/etc/sluice/airflow/pod-template.yaml"
 # The Secret with the platform file of the pod that serves the last checks.
 CHECKS = "sluice-checks"
+# That of the observer, which is mounted as it is, too.
+OBSERVER = "sluice-observer"
 # Until Airflow's database is provisioned and migrated.
 MIGRATION_SECONDS = 600
 _FIXES = {
@@ -123,7 +125,8 @@ class ClusterStack(ContainerStack):
         documents = roles.documents(self.home, self.context.network, self.secrets)
         for document in documents.values():
             document["checkpoints"] = {"root": f"s3a://{roles.CHECKPOINTS}"}
-        del documents["airflow"]["supervisor"]
+        for role in ("airflow", "observer"):
+            del documents[role]["supervisor"]
         if self.strimzi:
             strimzi.connect(documents, self.home.platform, self.namespace, self.strimzi)
         return documents
@@ -133,7 +136,7 @@ class ClusterStack(ContainerStack):
         return f"kubectl --namespace {self.namespace} describe pod --selector {selector}, then logs"
 
     def kubernetes(self) -> roles.Document:
-        """The section of role airflow's platform file; `provision` does without."""
+        """The section of the platform files of roles airflow and observer; `provision` does without."""
         return {
             "namespace": self.namespace,
             "image": self.jobs_image(),
@@ -152,7 +155,8 @@ class ClusterStack(ContainerStack):
         """Name of a Secret -> key -> text. ``authority``: of Strimzi's certificates."""
         settings = {**self.context.airflow_settings, **self.executor_settings()}
         stack, documents = replace(self.context, airflow_settings=settings), self.platform_documents()
-        documents["airflow"]["kubernetes"] = self.kubernetes()
+        for role in ("airflow", "observer"):
+            documents[role]["kubernetes"] = self.kubernetes()
         volumes = [
             layout.postgres_volume(stack, "all"),
             layout.minio_volume(stack),
@@ -169,6 +173,9 @@ class ClusterStack(ContainerStack):
         # Mounted as it is, since its pod also runs where no `configure` does (overlay `prod`).
         metrics = layout.checks_platform(Path(), documents)
         made[CHECKS] = {str(path): text for path, text in metrics.items()}
+        made[OBSERVER] = {"observer.toml": dump(documents["observer"])}
+        if authority:
+            made[OBSERVER][strimzi.AUTHORITY] = authority
         made[roles.KAFKA_PASSWORDS] = {role: self.secrets[f"kafka_{role}"] for role in ROLES}
         # Airflow's tasks fill it.
         made[CONNECTIONS_SECRET] = {}

@@ -13,7 +13,7 @@ from local.runtime.context import Context
 from local.runtime.home import StackDir
 from local.runtime.ports import DEFAULTS, Network
 from local.runtime.supervisord import Program
-from local.services import airflow, checks, kafka, minio, postgres, streams
+from local.services import airflow, checks, kafka, minio, observer, postgres, streams
 from local.setup import cache
 
 # The stack directory of every container: on a volume of its own, which `configure` finds in VOLUMES.
@@ -28,6 +28,7 @@ HOSTS = {
     "airflow": "airflow-api-server",
     streams.TASKS: "airflow-scheduler",
     checks.NAME: "checks",
+    observer.NAME: "observer",
 }
 BROKERS = ("kafka-1", "kafka-2", "kafka-3")
 DRIVES = 4
@@ -85,7 +86,7 @@ def volumes(stack: Context, chosen: frozenset[str]) -> list[Volume]:
     made += [kafka_volume(stack, number) for number in range(1, len(stack.network.nodes) + 1)]
     submitting = replace(stack, spark_master=SPARK_MASTER) if SPARK in chosen else stack
     made += _airflow(submitting, documents)
-    made.append(_checks(stack, documents))
+    made += [_checks(stack, documents), _observer(stack, documents)]
     if SPARK in chosen:
         made.append(_spark(submitting, documents))
     return made
@@ -142,6 +143,13 @@ def _checks(stack: Context, documents: Mapping[str, roles.Document]) -> Volume:
     program = checks.program(stack)
     return Volume(
         checks.NAME, checks_platform(stack.home.platform, documents), {program.name: script(program)}
+    )
+
+
+def _observer(stack: Context, documents: Mapping[str, roles.Document]) -> Volume:
+    program = observer.program(stack)
+    return Volume(
+        observer.NAME, platform(stack, documents, (observer.NAME,)), {program.name: script(program)}
     )
 
 

@@ -19,7 +19,15 @@ from sluice.config.platform import ROLES
 
 _PASSWORDS = (
     *("postgres_admin", "postgres_airflow", "supervisor", "minio_root", "kafka_broker", "kafka_admin"),
-    *("postgres_results", "airflow_operator", "airflow_api_secret", "airflow_jwt", "spark", "metrics"),
+    *(
+        "postgres_results",
+        "airflow_operator",
+        "airflow_api_secret",
+        "airflow_jwt",
+        "spark",
+        "metrics",
+        "observer",
+    ),
     *(f"{system}_{role}" for system in ("lake", "kafka", "minio") for role in ROLES),
 )
 

@@ -24,6 +24,7 @@ DEFAULTS = {
     "airflow": 18080,
     "replay": 18081,
     "checks": 18082,
+    "observer": 18083,
 }
 # The range of free ports: below the one from which the kernel takes ports for outgoing connections.
 FREE = range(20000, 32000)

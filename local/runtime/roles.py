@@ -54,6 +54,7 @@ def kafka_rules(topics: Iterable[str], results: Iterable[str] = ()) -> list[Rule
         allow("airflow", "topic", topic, "CREATE ALTER DESCRIBE ALTER_CONFIGS DESCRIBE_CONFIGS")
         allow("producer", "topic", topic, "WRITE DESCRIBE READ")
         allow("consumer", "topic", topic, "READ DESCRIBE")
+        allow("observer", "topic", topic, "DESCRIBE DESCRIBE_CONFIGS")
         allow("reader", "topic", topic, "READ DESCRIBE")
     for topic in dict.fromkeys(results):
         # Airflow checks their content. Setting a group's offsets requires Read on the topic.
@@ -65,7 +66,8 @@ def kafka_rules(topics: Iterable[str], results: Iterable[str] = ()) -> list[Rule
     allow("consumer", "topic", progress, "WRITE DESCRIBE")
     allow("reader", "topic", progress, "READ DESCRIBE")
     allow("consumer", "transactional_id", "sluice-", "WRITE DESCRIBE", prefixed=True)
-    allow("airflow", "group", "sluice-", "DESCRIBE", prefixed=True)
+    for role in ("airflow", "observer"):
+        allow(role, "group", "sluice-", "DESCRIBE", prefixed=True)
     allow("producer", "broker", "kafka-cluster", "IDEMPOTENT_WRITE")
     for role in ("producer", "consumer", "reader"):
         # Spark makes its own group names under its prefix, for streams (-source) and for batches (-relation).
@@ -109,6 +111,7 @@ def s3_policies(checkpoints: bool = False) -> dict[str, dict[str, Any]]:
             *kept,
         ),
         "reader": _policy((_LIST, [WAREHOUSE]), (_READ, [lake, files])),
+        "observer": _policy((_LIST, [WAREHOUSE]), (_READ, [lake, ledger])),
         # Airflow reads and decides; not loaded/, the tables' record of loaded rows.
         "maintenance": _policy(
             (["s3:DeleteObject"], [f"{WAREHOUSE}/lake/*/{part}/*" for part in ("data", "metadata")])
@@ -169,11 +172,16 @@ def documents(
             "source": {"bucket": SOURCE},
             "checkpoints": {"root": str(home.checkpoints)},
         }
-    files["airflow"]["supervisor"] = {
-        "url": f"http://{network.address('supervisor')}/RPC2",
-        "username": "sluice",
-        "password": secrets["supervisor"],
-    }
+    for role in ("airflow", "observer"):
+        files[role]["supervisor"] = {
+            "url": f"http://{network.address('supervisor')}/RPC2",
+            "username": "sluice",
+            "password": secrets["supervisor"],
+        }
+        files[role]["observer"] = {
+            "url": f"http://{network.address('observer')}",
+            "token": secrets["observer"],
+        }
     checks = f"http://{network.address('checks')}"
     files["airflow"]["metrics"] = {"token": secrets["metrics"], "checks_url": checks}
     if feeds:
@@ -183,7 +191,7 @@ def documents(
 
 
 # Sections of a platform file that SLUICE_EXTERNAL may leave out, beside the supervisor's.
-DEFAULTED = ("source", "checkpoints", "feeds", "metrics")
+DEFAULTED = ("source", "checkpoints", "feeds", "metrics", "observer")
 
 
 def external(embedded: dict[str, Document], folder: Path) -> dict[str, Document]:

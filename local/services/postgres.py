@@ -251,20 +251,23 @@ def provision(context: Context) -> None:
                 current.execute(sql.SQL("create database {} owner {}").format(*names))
             current.execute(sql.SQL("revoke all on database {} from public").format(sql.Identifier(database)))
         current.execute(
-            "grant connect on database lake to lake_airflow, lake_reader, lake_producer, lake_consumer"
+            "grant connect on database lake to "
+            "lake_airflow, lake_reader, lake_observer, lake_producer, lake_consumer"
         )
         current.execute(f"grant connect on database {RESULTS} to {RESULTS}")
     with cursor(context, "lake") as current:
         current.execute("revoke all on schema public from public")
         current.execute("grant all on schema public to lake_writer")
-        current.execute("grant usage on schema public to lake_airflow, lake_reader")
+        current.execute("grant usage on schema public to lake_airflow, lake_reader, lake_observer")
         for role in ("lake_producer", "lake_consumer"):
             # Tables of either belong to both: the first to start creates the catalog's tables.
             current.execute(f"alter role {role} in database lake set role lake_writer")
         current.execute(
             "alter default privileges for role lake_writer in schema public "
-            "grant select on tables to lake_airflow, lake_reader"
+            "grant select on tables to lake_airflow, lake_reader, lake_observer"
         )
+        # Of a stack that is older than the role.
+        current.execute("grant select on all tables in schema public to lake_observer")
     with cursor(context, RESULTS) as current:
         # Its user creates tables there, but owns neither the database nor its schema.
         current.execute("revoke all on schema public from public")

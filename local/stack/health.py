@@ -20,7 +20,7 @@ from local.base import UnhealthyService, UsageError, one_line
 from local.progress import Step
 from local.runtime.context import Context
 from local.runtime.supervisord import Supervisor
-from local.services import airflow, checks, kafka, minio, postgres, replay
+from local.services import airflow, checks, kafka, minio, observer, postgres, replay
 from local.stack.airflow_api import AirflowError
 from sluice.core.errors import ClientError
 
@@ -62,6 +62,7 @@ def probe(name: str, context: Context) -> str:
         "minio": minio.probe,
         replay.NAME: replay.probe,
         checks.NAME: checks.probe,
+        observer.NAME: observer.probe,
     }
     if name in simple:
         return simple[name](context)
@@ -81,6 +82,8 @@ def address(name: str, context: Context) -> str:
         return replay.url(context)
     if name == checks.NAME:
         return checks.url(context)
+    if name == observer.NAME:
+        return observer.url(context)
     return context.network.address(name) if name in context.ports else ""
 
 

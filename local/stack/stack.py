@@ -19,7 +19,7 @@ from local.runtime.context import Context
 from local.runtime.home import StackDir, write_files
 from local.runtime.ports import Network
 from local.runtime.supervisord import Program, Supervisor
-from local.services import airflow, checks, kafka, minio, postgres, replay, streams
+from local.services import airflow, checks, kafka, minio, observer, postgres, replay, streams
 from local.setup import cache
 from local.setup.bootstrap import java_home
 from local.stack import health
@@ -29,7 +29,7 @@ from sluice.config import stream
 from sluice.config.sections import notifications, overrides
 
 # Seconds until a service must be healthy: several times what it took on 2 cores with cold disks.
-DEADLINES = {"postgres": 60.0, "kafka": 90.0, "minio": 60.0, "replay": 30.0, "checks": 30.0}
+DEADLINES = {"postgres": 60.0, "kafka": 90.0, "minio": 60.0, "replay": 30.0, "checks": 30.0, "observer": 30.0}
 AIRFLOW_DEADLINE = 240.0
 STOP_SECONDS = 120.0
 # Until the ports of processes that were just killed are free.
@@ -200,7 +200,7 @@ class Stack(Systems):
         services = [postgres.program(self.context, postgres.installation(self.context))]
         if self.context.external is None:
             services += [kafka.program(self.context), minio.program(self.context)]
-        services += [replay.program(self.context), checks.program(self.context)]
+        services += [one.program(self.context) for one in (replay, checks, observer)]
         return [*services, *streams.programs(self.context), *airflow.programs(self.context)]
 
     def _start_all(self, board: ProgressDisplay) -> None:
@@ -218,7 +218,9 @@ class Stack(Systems):
                 for name in airflow.COMPONENTS:
                     health.wait(name, self.context, self.daemon, step, AIRFLOW_DEADLINE)
 
-        jobs: list[Callable[[], None]] = [database_and_airflow, lambda: self._start(checks.NAME, board)]
+        # The observer needs no system to begin: it says of each which does not answer.
+        jobs: list[Callable[[], None]] = [database_and_airflow]
+        jobs += [partial(self._start, name, board) for name in (checks.NAME, observer.NAME)]
         jobs += [
             partial(self._start, name, board, then)
             for name, then in provisioning.items()

@@ -22,7 +22,7 @@ from sluice.config.stream import CONSUMER, Component, StreamSpec
 from sluice.ledger.history import History
 from sluice.ledger.keys import EVENTS, history_name
 from sluice.ledger.known_tables import KnownTables
-from sluice.supervision.observer import Observer
+from sluice.supervision.observer.sampler import Sampler
 from sluice.supervision.rules.sample import Sample
 
 
@@ -94,7 +94,7 @@ class Observation:
 
 def _sample(stack: Stack, spec: StreamSpec, component: Component) -> Sample:
     platform = stack.platform("airflow")
-    return Observer(
+    return Sampler(
         KafkaAdmin(platform.kafka, timeout=REQUEST_SECONDS),
         lambda: KnownTables(stack.lake("airflow"), History.open(platform, spec.name)),
         open_runtime(platform, REQUEST_SECONDS),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from sluice.config import platform as platforms
 
@@ -24,21 +26,29 @@ if TYPE_CHECKING:
     from sluice.ledger.known_tables import KnownTables
 
 ROLE = "airflow"
+# Of S3, for what shows what it knows and asks again.
+QUICK: Mapping[str, Any] = MappingProxyType({"connect_seconds": 3, "read_seconds": 5, "attempts": 1})
 
 
 class Systems:
-    """Clients from the platform file of role ``airflow``.
+    """Clients from the platform file of ``role``; ``s3_limits``: of :func:`clients.s3.requests.connect`.
 
     Each is opened at its first use, and its library imported then: every task and the DAG processor import
     this module, and PyIceberg alone takes a second. Raises ConfigError for an invalid platform file.
     """
+
+    role = ROLE
+    s3_limits: Mapping[str, Any] = MappingProxyType({})
+
+    def __init__(self, role: str = ROLE, s3_limits: Mapping[str, Any] = s3_limits) -> None:
+        self.role, self.s3_limits = role, s3_limits
 
     def load(self, role: str) -> Platform:
         return platforms.load(role)
 
     @cached_property
     def platform(self) -> Platform:
-        return self.load(ROLE)
+        return self.load(self.role)
 
     @cached_property
     def kafka(self) -> KafkaAdmin:
@@ -67,7 +77,7 @@ class Systems:
         """For all threads. To make one takes 5 ms."""
         from sluice.clients.s3.requests import connect
 
-        return connect(self.platform.s3)
+        return connect(self.platform.s3, **self.s3_limits)
 
     @cached_property
     def source(self) -> Bucket:

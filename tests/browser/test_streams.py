@@ -34,10 +34,10 @@ def made() -> Made:
     made.declared = Declared(specs, {"broken": f"broken/stream.toml: unknown key {HOSTILE[0]}"})
     made.airflow = observed.airflow(specs, now)
     made.airflow.checks["off"] = replace(made.airflow.checks["off"], paused=True)
-    made.watch.lives |= observed.watch(specs, now).lives
+    made.observed.lives |= observed.streams(specs, now).lives
     flapping = HealthReport(Health.FLAPPING, f"{HOSTILE[0]} {HOSTILE[6]} restarted 3 times")
-    made.watch.lives["rides", "consumer"] = observed.consumer(specs[1], now, report=flapping, lag=50_000)
-    made.watch.lives["rides", "queries"] = observed.component(
+    made.observed.lives["rides", "consumer"] = observed.consumer(specs[1], now, report=flapping, lag=50_000)
+    made.observed.lives["rides", "queries"] = observed.component(
         specs[1], "queries", now, Health.SUSPENDED, suspended=f"by {HOSTILE[4]} since 2026: a new disk"
     )
     question = OpenDecision("rides_decision", "r 1", "request_decision", HOSTILE[1], now - 60, (HOSTILE[4],))
@@ -95,7 +95,9 @@ def test_it_follows_what_is_observed_and_tells_a_screen_reader(
     consumer = page.locator("#components tbody tr").first
     expect(consumer.locator(".pill")).to_have_text("healthy")
     now = time.time()
-    made.watch.lives[STREAM, "consumer"] = observed.consumer(pages.spec(), now, Health.DATA_AT_RISK, lag=777)
+    made.observed.lives[STREAM, "consumer"] = observed.consumer(
+        pages.spec(), now, Health.DATA_AT_RISK, lag=777
+    )
     browsers.refresh(page, REFRESH_SECONDS)
     expect(consumer.locator(".pill")).to_have_text("data at risk")
     expect(consumer.locator("[data-label=Lag]")).to_have_text("777")

@@ -31,7 +31,7 @@ DAY = date(2026, 1, 31)
 _numbers = count()
 
 
-class Watched(MarkerStore):
+class ObservedComponent(MarkerStore):
     """Calls ``before`` with the kind of each object that is about to be made."""
 
     def __init__(self, client: Any, bucket: str, prefix: str, before: Callable[[str], None]) -> None:
@@ -51,7 +51,7 @@ class Interrupted(FilesSink):
         super().__init__(*given)
         self.then: dict[str, Callable[[], object]] = {}
         client = boto3.client("s3", **cast("dict[str, Any]", self._s3.boto3()))
-        self._markers = Watched(client, self._bucket, f"{self._prefix}_sluice/", self._interrupt)
+        self._markers = ObservedComponent(client, self._bucket, f"{self._prefix}_sluice/", self._interrupt)
         self._s3 = tasks_s3 or self._s3
 
     def _interrupt(self, kind: str) -> None:

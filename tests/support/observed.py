@@ -1,4 +1,4 @@
-"""Streams as the watch observed them, made up, for the pages of streams."""
+"""Streams as the observer sees them, made up, for the pages of streams."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sluice.core.json_record import Document
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.position import Position
 from sluice.core.process import ProcessState, ProcessStatus
-from sluice.supervision.live import Live, LoadResult, Point
+from sluice.supervision.observer.live import Live, LoadResult, Point
 from sluice.supervision.rules.sample import Sample
 from sluice.supervision.rules.status import Health, HealthReport
 from sluice.web.airflow_db import LastCheck
@@ -96,7 +96,7 @@ def event(kind: str, at: float, **more: Any) -> Document:
 
 
 @dataclass
-class FakeWatch:
+class FakeObserved:
     """What is known, which a test may change; everything else is unknown."""
 
     lives: dict[tuple[str, str], Live] = field(default_factory=dict)
@@ -106,9 +106,9 @@ class FakeWatch:
         return self.lives.get((stream, component), Live())
 
 
-def watch(specs: list[StreamSpec], now: float) -> FakeWatch:
+def streams(specs: list[StreamSpec], now: float) -> FakeObserved:
     """All is well."""
-    return FakeWatch(
+    return FakeObserved(
         {
             (spec.name, name): consumer(spec, now) if name == "consumer" else component(spec, name, now)
             for spec in specs

@@ -42,7 +42,7 @@ from sluice.web.rights import Reader, may_read_log, may_read_stream, reader
 from sluice.web.streams.health import last_check
 from tests.support import observed
 from tests.support.memory_s3 import MemoryS3
-from tests.support.observed import FakeWatch
+from tests.support.observed import FakeObserved
 
 STREAM, QUERY = "wiki_changes", "editors"
 TOKEN = "a token of more than 24 characters"
@@ -275,7 +275,7 @@ class Made:
     events: FakeEvents
     check: dict[str, Any]
     declared: Declared
-    watch: FakeWatch
+    observed: FakeObserved
     airflow: AirflowState
     progress: FakeProgress = field(default_factory=FakeProgress)
     past: list[tuple[str, Document]] = field(default_factory=list)
@@ -286,7 +286,7 @@ class Made:
         """What was kept of earlier answers."""
         made = FakeSources(lambda *_: self.results.read, self.events.of, lambda: self.progress.read)
         made.__dict__ |= {
-            "watch": self.watch, "airflow": lambda: self.airflow, "events": lambda spec: self.past,
+            "observed": self.observed, "airflow": lambda: self.airflow, "events": lambda spec: self.past,
             "log": self._log, "metrics_token": lambda: self.token,
         }  # fmt: skip
         self.app.dependency_overrides[sources] = lambda: made
@@ -362,7 +362,7 @@ def make_app(results: Results | None = None, now: float | None = None) -> Made:
         events,
         check,
         Declared(specs),
-        observed.watch(specs, now),
+        observed.streams(specs, now),
         observed.airflow(specs, now),
     )
     made.forget()

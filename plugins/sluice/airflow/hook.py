@@ -9,6 +9,7 @@ from airflow.sdk import BaseHook, Variable
 
 from sluice.airflow.masks import masked
 from sluice.config import stream as streams
+from sluice.core.errors import Missing
 from sluice.ledger.keys import history_name
 from sluice.ledger.marks import LedgerMarks
 from sluice.systems import Systems
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from sluice.ledger.history import History
     from sluice.ledger.known_tables import KnownTables
     from sluice.supervision.checks.check import Check
-    from sluice.supervision.observer import Observer
+    from sluice.supervision.observer.sampler import Sampler
+    from sluice.supervision.rules.sample import Sample
 
 
 class PlatformHook(BaseHook, Systems):
@@ -29,10 +31,18 @@ class PlatformHook(BaseHook, Systems):
     def load(self, role: str) -> Platform:
         return masked(super().load(role))
 
-    def observer(self, spec: StreamSpec, component: str) -> Observer:
-        from sluice.supervision.observer import Observer
+    def sampler(self, spec: StreamSpec, component: str) -> Sampler:
+        from sluice.supervision.observer.sampler import Sampler
 
-        return Observer(self.kafka, lambda: self.tables(spec.name), self.runtime, spec, component)
+        return Sampler(self.kafka, lambda: self.tables(spec.name), self.runtime, spec, component)
+
+    def observed(self, stream: str, component: str) -> list[Sample]:
+        """The observer's samples. Raises ClientError if it does not answer, or is not configured."""
+        from sluice.supervision.observer.client import ObserverClient
+
+        if self.platform.observer is None:
+            raise Missing(f"the platform file of role {self.role!r} has no [observer]")
+        return ObserverClient(self.platform.observer).samples(stream, component)
 
     def report_check(self, check: Check) -> None:
         """To the process that serves its metrics, if there is one. Raises ClientError."""

@@ -12,12 +12,12 @@ from sluice.config.reading import toml as config
 from sluice.config.reading.toml import ConfigError, build
 from sluice.config.reading.urls import VISIBLE, check_url
 
-ROLES = ("airflow", "producer", "consumer", "reader", "maintenance")
+ROLES = ("airflow", "producer", "consumer", "reader", "maintenance", "observer")
 DIRECTORY_VARIABLE = "SLUICE_PLATFORM_DIR"
 CATALOG = "lake"
 # Of a statement in the catalog, which reads or swaps one pointer; and for its answer.
 STATEMENT_SECONDS, ANSWER_SECONDS = 45, 60
-# Of the metrics' token, in characters.
+# Of a bearer token, in characters.
 MIN_TOKEN = 24
 _CHECKPOINTS = re.compile(r"/|s3a://[^/]")
 
@@ -248,6 +248,14 @@ class Metrics:
 
 
 @dataclass(frozen=True)
+class ObserverAccess:
+    """Where the observer's process serves what it knows of the streams, and the bearer token for it."""
+
+    url: str
+    token: str = field(repr=False)
+
+
+@dataclass(frozen=True)
 class Platform:
     """Everything that one role may know. ``feeds``: stream -> URL of its feed, instead of stream.toml's."""
 
@@ -259,6 +267,7 @@ class Platform:
     checkpoints: Checkpoints
     supervisor: Supervisor | None = None
     metrics: Metrics | None = None
+    observer: ObserverAccess | None = None
     strimzi: Strimzi | None = None
     kubernetes: Kubernetes | None = None
     feeds: dict[str, str] = field(default_factory=dict)
@@ -277,6 +286,9 @@ def parse(text: str, where: str) -> Platform:
         )
     if platform.metrics:
         _check_metrics(platform.metrics, where)
+    if platform.observer:
+        _check_token(platform.observer.token, f"{where}: observer")
+        check_url(platform.observer.url, f"{where}: observer url")
     if platform.kubernetes and platform.kubernetes.mode not in MODES:
         raise ConfigError(
             f"{where}: kubernetes mode is {platform.kubernetes.mode!r}. Fix: use {' or '.join(MODES)}"
@@ -295,15 +307,17 @@ def parse(text: str, where: str) -> Platform:
     return platform
 
 
+def _check_token(token: str, where: str) -> None:
+    if len(token) < MIN_TOKEN:
+        raise ConfigError(f"{where} token is shorter than {MIN_TOKEN} characters. Fix: write a random one")
+    if not VISIBLE.fullmatch(token):
+        raise ConfigError(
+            f"{where} token has a character that no header can have. Fix: use visible ASCII only"
+        )
+
+
 def _check_metrics(metrics: Metrics, where: str) -> None:
-    if len(metrics.token) < MIN_TOKEN:
-        raise ConfigError(
-            f"{where}: metrics token is shorter than {MIN_TOKEN} characters. Fix: write a random one"
-        )
-    if not VISIBLE.fullmatch(metrics.token):
-        raise ConfigError(
-            f"{where}: metrics token has a character that no header can have. Fix: use visible ASCII only"
-        )
+    _check_token(metrics.token, f"{where}: metrics")
     if metrics.checks_url:
         check_url(metrics.checks_url, f"{where}: metrics checks_url")
 

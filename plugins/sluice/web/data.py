@@ -6,17 +6,17 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from threading import Lock, Timer
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from threading import Lock
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sluice.clients.kafka.query_progress import ProgressSnapshot
 from sluice.config import platform as platforms
 from sluice.config.stream import Declared, StreamSpec, load_valid
-from sluice.core.errors import ClientError, Unreachable
+from sluice.core.errors import ClientError, Missing
 from sluice.core.json_record import Document
 from sluice.ledger.keys import EVENTS, history_name
-from sluice.supervision.watch import StreamWatch
-from sluice.supervision.watched import Clients
+from sluice.supervision.observer.client import ObserverClient
+from sluice.systems import QUICK
 from sluice.web.airflow_db import (
     LastCheck,
     LoadRun,
@@ -25,6 +25,8 @@ from sluice.web.airflow_db import (
     open_decisions,
     unverified_runs,
 )
+from sluice.web.cache import TtlCache
+from sluice.web.observed import Observed
 from sluice.web.views import PROGRESS_WINDOW_SECONDS
 
 if TYPE_CHECKING:
@@ -33,7 +35,6 @@ if TYPE_CHECKING:
 
     from sluice.clients.lake.results.table import Results
     from sluice.config.platform import Platform
-    from sluice.core.batches import Batch
     from sluice.ledger.history import History
 
 T = TypeVar("T")
@@ -47,36 +48,7 @@ AIRFLOW_SECONDS = 5.0
 LOG_SECONDS, LOG_BYTES = 5.0, 65_536
 # Events of all kinds: a LIST for each, and a GET for each that is shown and was not read before.
 EVENTS_SECONDS, MAX_EVENTS, MAX_DOCUMENTS = 30.0, 30, 2000
-# Of S3 for pages: they show what they know, and ask again.
-QUICK: dict[str, Any] = {"connect_seconds": 3, "read_seconds": 5, "attempts": 1}
 DECLARED_SECONDS = 10.0
-WATCH_DELAY_SECONDS = 5.0
-# A system that hangs must not block all of the API server's threads.
-MAX_WAIT_SECONDS = 2.0
-
-
-class TtlCache(Generic[T]):
-    """The value of ``load``, cached for ``seconds`` from its return. Errors are not cached.
-
-    While one thread loads, others wait MAX_WAIT_SECONDS at most.
-    """
-
-    def __init__(self, load: Callable[[], T], seconds: float) -> None:
-        self._load, self._seconds = load, seconds
-        self._lock = Lock()
-        self._value: tuple[float, T] | None = None
-
-    def get(self) -> T:
-        """Raises Unreachable if an earlier load has not returned, and whatever ``load`` raises."""
-        if not self._lock.acquire(timeout=MAX_WAIT_SECONDS):
-            raise Unreachable(f"an earlier request has no answer after {MAX_WAIT_SECONDS:g} s")
-        try:
-            if self._value is None or time.monotonic() - self._value[0] >= self._seconds:
-                value = self._load()
-                self._value = (time.monotonic(), value)
-            return self._value[1]
-        finally:
-            self._lock.release()
 
 
 @dataclass(frozen=True)
@@ -86,35 +58,6 @@ class AirflowState:
     checks: dict[str, LastCheck]
     decisions: Sequence[OpenDecision]
     runs: Sequence[LoadRun]
-
-
-def open_clients(platform: Platform) -> Clients:
-    """One thread's clients for the watch."""
-    from sluice.clients.kafka.admin import KafkaAdmin
-    from sluice.clients.lake.catalog import Lake
-    from sluice.clients.processes.opened import open_runtime
-    from sluice.clients.s3.requests import connect
-    from sluice.ledger.batches import FOLDER, BatchLog
-    from sluice.ledger.documents import Ledger
-    from sluice.ledger.history import History
-    from sluice.ledger.known_tables import KnownTables
-
-    lake, s3 = cache(lambda: Lake.open(platform)), connect(platform.s3, **QUICK)
-
-    def history(spec: StreamSpec, component: str) -> History:
-        return History(s3, platform.lake.ledger, history_name(spec.name, component))
-
-    def batches(spec: StreamSpec, limit: int) -> list[Batch]:
-        table = lake().table(spec.table)
-        return [one.batch for one in BatchLog(table, Ledger(s3, table.location(), FOLDER)).newest(limit)]
-
-    @cache
-    def tables(stream: str) -> KnownTables:
-        return KnownTables(lake(), History(s3, platform.lake.ledger, stream))
-
-    return Clients(
-        KafkaAdmin(platform.kafka), lambda spec: tables(spec.name), open_runtime(platform), history, batches
-    )
 
 
 class Sources:
@@ -130,11 +73,17 @@ class Sources:
         # Address -> event.
         self._documents: dict[str, Document] = {}
         self.declared = declared or TtlCache(load_valid, DECLARED_SECONDS).get
-        self.watch = StreamWatch(lambda: self.declared().specs, lambda: open_clients(self._platform))
+        self.observed = Observed(self._open_observer)
 
     @cached_property
     def _platform(self) -> Platform:
         return platforms.load("airflow")
+
+    def _open_observer(self) -> ObserverClient:
+        access = self._platform.observer
+        if access is None:
+            raise Missing("the platform file of role 'airflow' has no [observer]. Fix: add its url and token")
+        return ObserverClient(access)
 
     def open_results(self, spec: StreamSpec, query: str) -> Callable[[float], Results]:
         from sluice.clients.lake.catalog import Lake
@@ -263,20 +212,6 @@ class Sources:
 
 
 @cache
-def _instance() -> Sources:
-    return Sources()
-
-
 def sources() -> Sources:
-    """The API server's one instance, whose watch runs."""
-    found = _instance()
-    found.watch.ensure_started()
-    return found
-
-
-def start_watching() -> None:
-    """Start the watch soon, so that the first viewer finds observations. Not at once: a command that only
-    lists plugins has ended by then."""
-    timer = Timer(WATCH_DELAY_SECONDS, sources)
-    timer.daemon = True
-    timer.start()
+    """The API server's one instance."""
+    return Sources()

@@ -248,7 +248,7 @@ def test_platform_files_are_what_the_model_reads(context: Context) -> None:
         read = platform.load(role, {platform.DIRECTORY_VARIABLE: str(context.home.platform)})
         assert read.kafka.username == f"sluice-{role}"
         assert read.checkpoints.root == str(context.home.checkpoints)
-        assert (read.supervisor is not None) == (role == "airflow")
+        assert (read.supervisor is not None) == (role in ("airflow", "observer"))
     passwords = {made[role]["kafka"]["password"] for role in ROLES}
     assert len(passwords) == len(ROLES)
 

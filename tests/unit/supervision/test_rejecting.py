@@ -21,7 +21,7 @@ from sluice.config.sections.topic import Topic
 from sluice.config.stream import CONSUMER, Budget, StreamSpec, Supervision
 from sluice.core.process import ProcessState, ProcessStatus
 from sluice.ledger.restarts import RestartHistory
-from sluice.supervision.observer import Observer
+from sluice.supervision.observer.sampler import Sampler
 from sluice.supervision.rules.assess import assess
 from sluice.supervision.rules.sample import Sample
 from sluice.supervision.rules.status import WELL, Health, HealthReport
@@ -102,7 +102,7 @@ class World:
 
     def observe(self, at: float | None = None) -> Sample:
         asked = cast("Any", self)
-        observer = Observer(
+        observer = Sampler(
             cast("KafkaAdmin", asked), lambda: new_tables(self.lake), cast("Runtime", asked), SPEC, CONSUMER
         )
         sample = observer.observe(time.time() if at is None else at)

@@ -64,7 +64,7 @@ class StreamTrigger(BaseTrigger):
         now, spec = self.clock(), self.spec
 
         def request(clients: StreamClients) -> Sample:
-            return clients.platform_hook.observer(spec, self.component).observe(now)
+            return clients.platform_hook.sampler(spec, self.component).observe(now)
 
         try:
             return await self.ask(request)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -13,14 +11,12 @@ from airflow.triggers.base import TaskSuccessEvent, TriggerEvent
 
 from sluice.airflow.notifications import is_told
 from sluice.airflow.triggers.base import StreamTrigger
-from sluice.airflow.triggers.samples import MAX_SAMPLES, earlier, keep
 from sluice.airflow.triggers.wait import Outcome, PollTrigger, Progress
 from sluice.config.component_tables import component_tables
 from sluice.config.reading.toml import ConfigError
 from sluice.config.stream import CONSUMER
 from sluice.core.errors import ClientError
 from sluice.core.process import ENDED
-from sluice.ledger.keys import history_name
 from sluice.ledger.restarts import RestartHistory
 from sluice.notify import texts as notifications
 from sluice.supervision.checks.check import Check
@@ -45,24 +41,21 @@ if TYPE_CHECKING:
 CHECK_SECONDS = 5.0
 POLL_SECONDS = 2.0
 SETTLE_SECONDS = 5.0
+# Of a recovery.
+MAX_SAMPLES = 12
 # One sample may fall between two states of a process, or within a batch.
 MIN_SAMPLES = 2
 # A check observes this much longer than the stall timeout.
 BEYOND_STALL_SECONDS = 15.0
 # The rest of an interval is for the action.
 MAX_INTERVAL_SHARE = 0.75
-# How long no recovery is to be told after the ledger said so. A missed deadline is told by another process.
-SETTLED_SECONDS = 600.0
-# History -> until when (of the monotonic clock: one that is set back must not silence a recovery), so that a
-# check in which nothing changed costs no request.
-_settled: dict[str, float] = {}
 
 
-def observe_seconds(policy: Supervision) -> float:
-    """Maximum duration of one check; slower changes show over several checks."""
-    return min(
-        policy.stall_timeout_seconds + BEYOND_STALL_SECONDS, policy.interval_seconds * MAX_INTERVAL_SHARE
-    )
+def observe_seconds(policy: Supervision, *, alone: bool = False) -> float:
+    """Maximum duration of one check. ``alone``: without the observer, which has the samples before it; then
+    it is long enough to tell a stall."""
+    seconds = policy.stall_timeout_seconds + BEYOND_STALL_SECONDS
+    return seconds if alone else min(seconds, policy.interval_seconds * MAX_INTERVAL_SHARE)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -72,15 +65,15 @@ class HealthTrigger(StreamTrigger):
     Ends the task itself, green and without a worker, if no action is needed. Else it fires the
     :class:`Observation`, or ``{"error": …}`` for an invalid declaration of the stream or the platform.
 
-    The scheduler creates it (``start_from_trigger``). Another triggerer begins with a new time limit, because
-    the samples of the first are lost, but ends before Airflow's own timeout (``timeout_after``).
+    Its samples are the observer's; if that does not answer, its own. The scheduler creates it
+    (``start_from_trigger``). Another triggerer begins with a new time limit, but ends before Airflow's own
+    timeout (``timeout_after``).
     """
 
     def __post_init__(self) -> None:
         super().__post_init__()
         # Set by the triggerer.
         self.timeout_after: datetime | None = None
-        self.monotonic: Callable[[], float] = time.monotonic
         self.assess: Callable[[str, Sequence[Sample], Supervision, RestartHistory], HealthReport] = assess
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
@@ -101,8 +94,6 @@ class HealthTrigger(StreamTrigger):
         )
         if is_check:
             await self._report_check()
-        if not is_well:
-            _settled.pop(history_name(self.stream, self.component), None)
         if is_check and is_well and not await self._must_tell(report.health):
             yield TaskSuccessEvent(xcoms={"return_value": observation.summary()})
         else:
@@ -118,37 +109,29 @@ class HealthTrigger(StreamTrigger):
             self.log.warning("check not reported: %s", error)
 
     async def _must_tell(self, health: Health) -> bool:
-        """Whether a worker is needed to tell of a recovery, or to fail for an invalid notifications.toml.
-
-        Asked of the ledger after every other health, and once in a while: another process may have told.
-        """
-        name = history_name(self.stream, self.component)
+        """Whether a worker is needed to tell of a recovery, or to fail for an invalid notifications.toml."""
         if not notifications.has_recovered(self.component, health):
-            _settled.pop(name, None)
-            return False
-        if self.monotonic() < _settled.get(name, -math.inf):
             return False
         try:
-            must_tell = await self.ask(lambda clients: is_told(clients.history, self.stream))
+            return await self.ask(lambda clients: is_told(clients.history, self.stream))
         except ConfigError:
             return True
         except ClientError as error:
             self.log.warning("what was told is unknown: %s", error)
             return False
-        if not must_tell:
-            _settled[name] = self.monotonic() + SETTLED_SECONDS
-        return must_tell
 
     async def _observe(self) -> tuple[Observation, RestartHistory | None]:
         policy = self.spec.supervision
-        samples = earlier(self.stream, self.component)
+        # Of this check, if the observer does not answer.
+        own: list[Sample] = []
         # A request is carried out in any case: one sample is enough.
         is_check = self._action() is Action.CHECK
-        until, least = (self._until(policy), MIN_SAMPLES) if is_check else (self.clock(), 1)
+        began, least = self.clock(), MIN_SAMPLES if is_check else 1
         restarts: RestartHistory | None = None
         count, logged = 0, ""
         while True:
-            samples.append(await self.observe())
+            # A request is of this moment: it is looked at now.
+            samples = await self._samples(own) if is_check else [await self.observe()]
             count += 1
             try:
                 if restarts is None:
@@ -164,14 +147,21 @@ class HealthTrigger(StreamTrigger):
             if message != logged:
                 self.log.info("%s", message)
                 logged = message
-            if report.is_final or (count >= least and self.clock() >= until):
+            until = began + (observe_seconds(policy, alone=bool(own)) if is_check else 0)
+            if report.is_final or (count >= least and self.clock() >= self._within(until)):
                 break
             await self.sleep(CHECK_SECONDS)
-        stall_timeout = float(report.details.get("stall_timeout_seconds", policy.stall_timeout_seconds))
-        reach = max(policy.lag_window_seconds, stall_timeout, policy.stall_timeout_seconds)
-        reach += policy.interval_seconds
-        keep(self.stream, self.component, samples, reach)
         return Observation.of(report, samples), restarts
+
+    async def _samples(self, own: list[Sample]) -> list[Sample]:
+        """The observer's; if it does not answer ``own``, with one more: supervision depends on no other."""
+        try:
+            return await self.ask(lambda clients: clients.platform_hook.observed(self.stream, self.component))
+        except ClientError as error:
+            if not own:
+                self.log.warning("%s; so this check looks for itself", error)
+        own.append(await self.observe())
+        return own
 
     async def _with_maintenance(self, report: HealthReport) -> HealthReport:
         """With MAINTENANCE_OVERDUE in its details if it is."""
@@ -185,9 +175,8 @@ class HealthTrigger(StreamTrigger):
             replace(report, details={**report.details, MAINTENANCE_OVERDUE: overdue}) if overdue else report
         )
 
-    def _until(self, policy: Supervision) -> float:
-        """The end of the check (seconds since 1970), with room for one more request before the timeout."""
-        until = self.clock() + observe_seconds(policy)
+    def _within(self, until: float) -> float:
+        """``until`` (seconds since 1970), with room for one more request before Airflow's timeout."""
         if self.timeout_after is None:
             return until
         return min(until, self.timeout_after.timestamp() - self.request_timeout_seconds)

@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Lock
 
@@ -24,15 +23,14 @@ from sluice.config import folders
 from sluice.config import platform as platforms
 from sluice.config import stream as streams
 from sluice.core.exits import STOPPED
-from sluice.core.exposition import exposition, is_token
+from sluice.core.exposition import exposition
 from sluice.supervision.checks.check import Check, CheckMetrics, Checks
 from sluice.supervision.checks.report import PATH
+from sluice.supervision.serving import TokenHandler, TokenServer
 
 log = logging.getLogger(__name__)
 
 MAX_BODY = 4096
-# Of a client that says nothing.
-IDLE_SECONDS = 10
 
 
 def expected(at: float) -> list[Check]:
@@ -92,37 +90,32 @@ class Store:
             return Checks()
 
 
-class Server(ThreadingHTTPServer):
-    """``GET /metrics`` and ``POST /checks`` with the token, ``GET /health`` without."""
-
-    daemon_threads = True
+class Server(TokenServer):
+    """``GET /metrics`` and ``POST /checks`` with the token."""
 
     def __init__(
         self, address: tuple[str, int], token: str, file: Path, clock: Callable[[], float] = time.time
     ) -> None:
-        self.token, self.store = token, Store(file, clock)
-        super().__init__(address, _Handler)
+        self.store = Store(file, clock)
+        super().__init__(address, token, _Handler)
 
 
-class _Handler(BaseHTTPRequestHandler):
-    timeout = IDLE_SECONDS
+class _Handler(TokenHandler):
     server: Server
 
-    def do_GET(self) -> None:
-        if self.path == "/health":
-            self._answer(200, b"ok\n", "text/plain")
-        elif self.path != "/metrics":
-            self._answer(404)
-        elif self._is_allowed():
-            self._answer(200, self.server.store.metrics(), CONTENT_TYPE_LATEST)
+    def get(self) -> None:
+        if self.path != "/metrics":
+            self.answer(404)
+        elif self.is_allowed():
+            self.answer(200, self.server.store.metrics(), CONTENT_TYPE_LATEST)
 
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: N802
         length = self.headers.get("Content-Length", "")
         if self.path != PATH:
-            self._answer(404)
+            self.answer(404)
         elif not length.isdecimal() or int(length) > MAX_BODY:
-            self._answer(413)
-        elif self._is_allowed():
+            self.answer(413)
+        elif self.is_allowed():
             self._add(self.rfile.read(int(length)))
 
     def _add(self, body: bytes) -> None:
@@ -130,29 +123,10 @@ class _Handler(BaseHTTPRequestHandler):
             check = Check.parse(json.loads(body))
         except ValueError as error:
             log.warning("refused: %s", error)
-            self._answer(400)
+            self.answer(400)
             return
         self.server.store.add(check)
-        self._answer(204)
-
-    def _is_allowed(self) -> bool:
-        kind, _, given = self.headers.get("Authorization", "").partition(" ")
-        if kind == "Bearer" and is_token(given, self.server.token):
-            return True
-        self._answer(401)
-        return False
-
-    def _answer(self, status: int, body: bytes = b"", kind: str = "") -> None:
-        self.close_connection = True
-        self.send_response(status)
-        if kind:
-            self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-        """Scrapes and checks are too many to log each."""
+        self.answer(204)
 
 
 def main(arguments: list[str]) -> int:

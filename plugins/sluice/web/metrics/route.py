@@ -43,7 +43,7 @@ def router(declared: Callable[[], Declared]) -> APIRouter:
     def metrics(data: Annotated[Sources, Depends(sources)]) -> Response:
         known = declared()
         lives = {
-            (spec.name, component): data.watch.live(spec.name, component)
+            (spec.name, component): data.observed.live(spec.name, component)
             for spec in known.specs
             for component in spec.components
         }

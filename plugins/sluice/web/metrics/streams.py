@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 from sluice.config.stream import CONSUMER
 from sluice.core.batches import Batch
 from sluice.core.json_record import Document
-from sluice.supervision.live import Live, LoadResult, seconds_behind
+from sluice.supervision.observer.live import Live, LoadResult, seconds_behind
 from sluice.supervision.rules.status import Health
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from sluice.config.stream import CONSUMER, StreamSpec
 from sluice.core.process import ProcessState
-from sluice.supervision.live import Live, LoadResult, seconds_behind
+from sluice.supervision.observer.live import Live, LoadResult, seconds_behind
 from sluice.supervision.rules.guide import GUIDES, Guide
 from sluice.supervision.rules.status import Health
 from sluice.web.airflow_db import LastCheck, LoadRun, OpenDecision

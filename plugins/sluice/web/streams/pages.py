@@ -19,8 +19,8 @@ from sluice.config.stream import CONSUMER, Declared, StreamSpec
 from sluice.core.errors import ClientError
 from sluice.core.json_record import Document
 from sluice.ledger.keys import event_details
+from sluice.supervision.observer.component import CHART_SECONDS
 from sluice.supervision.rules.guide import GUIDES
-from sluice.supervision.watched import CHART_SECONDS
 from sluice.web import formats, navigation
 from sluice.web.airflow_db import LastCheck
 from sluice.web.data import Sources, sources
@@ -72,7 +72,7 @@ def router(declared: Callable[[], Declared], refresh_seconds: float) -> APIRoute
         specs = [spec for spec in known.specs if spec.name in readable]
         reasons = {name: why for name, why in known.invalid.items() if name in readable}
         view = Overview(now, _views(specs, data, now), reasons, known.problems)
-        return page(request, "streams.html", 0, now, view=view, cycle_seconds=data.watch.cycle_seconds)
+        return page(request, "streams.html", 0, now, view=view, cycle_seconds=data.observed.cycle_seconds)
 
     @made.get("/{stream}", dependencies=[Depends(may_read_stream)])
     def one(
@@ -83,7 +83,7 @@ def router(declared: Callable[[], Declared], refresh_seconds: float) -> APIRoute
     ) -> HTMLResponse:
         spec, now = valid(stream), clock()
         (view,) = _views([spec], data, now)
-        live = data.watch.live(stream, CONSUMER)
+        live = data.observed.live(stream, CONSUMER)
         events, events_error = _events(spec, data)
         return page(
             request,
@@ -121,7 +121,7 @@ def _views(specs: list[StreamSpec], data: Sources, now: float) -> list[StreamVie
     return [
         stream_view(
             spec,
-            {component: data.watch.live(spec.name, component) for component in spec.components},
+            {component: data.observed.live(spec.name, component) for component in spec.components},
             known.checks.get(spec.name) or LastCheck(f"{spec.name}_stream"),
             [one for one in known.decisions if one.dag in (f"{spec.name}_decision", f"{spec.name}_change")],
             [one for one in known.runs if one.dag in (f"{spec.name}_load", f"{spec.name}_backfill")],

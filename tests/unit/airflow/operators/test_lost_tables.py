@@ -46,7 +46,7 @@ from sluice.core.process import ProcessState, ProcessStatus
 from sluice.core.tables.known_tables import CREATED_AT
 from sluice.ledger.history import History
 from sluice.ledger.known_tables import KnownTables
-from sluice.supervision.observer import Observer
+from sluice.supervision.observer.sampler import Sampler
 from sluice.supervision.rules.sample import LAKE
 from tests.support import lake as lakes
 from tests.support.memory_s3 import MemoryS3
@@ -213,7 +213,7 @@ def test_the_health_of_a_stream_without_its_table_is_unknown_and_says_why(world:
     runtime = SimpleNamespace(status=lambda program: process)
 
     def observe() -> dict[str, str]:
-        made: Any = Observer(kafka, lambda: world.tables, runtime, SPEC, "consumer")  # type: ignore[arg-type]
+        made: Any = Sampler(kafka, lambda: world.tables, runtime, SPEC, "consumer")  # type: ignore[arg-type]
         return dict(made.observe(2.0).errors)
 
     assert observe() == {}

@@ -46,7 +46,7 @@ class Over(Exception):
     """The triggerer ends."""
 
 
-class Watched:
+class ObservedComponent:
     """A stream whose position is ``position(seconds)``, and triggerers that run until a time."""
 
     def __init__(self, position: Callable[[float], Position | Exception | None]) -> None:
@@ -91,7 +91,7 @@ class Watched:
 
 
 def test_a_lost_table_is_not_taken_for_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    watched = Watched(lambda now: at(10))
+    watched = ObservedComponent(lambda now: at(10))
     watched.run(until=40)
 
     def lost(tables: NewTables, *names: str) -> None:
@@ -105,7 +105,7 @@ def test_a_lost_table_is_not_taken_for_a_new_one(monkeypatch: pytest.MonkeyPatch
 
 
 def test_what_was_published_before_the_first_look_is_not_announced() -> None:
-    watched = Watched(lambda now: at(10) if now < 50 else at(12))
+    watched = ObservedComponent(lambda now: at(10) if now < 50 else at(12))
     watched.run(until=40)
     assert watched.events == []
     watched.run(until=100)
@@ -119,13 +119,13 @@ def test_what_was_published_before_the_first_look_is_not_announced() -> None:
 
 def test_the_first_publication_of_a_new_stream_is_announced_whole() -> None:
     # Before its consumer's first start there is no table.
-    watched = Watched(lambda now: None if now < 20 else at(0) if now < 40 else at(4))
+    watched = ObservedComponent(lambda now: None if now < 20 else at(0) if now < 40 else at(4))
     watched.run(until=100)
     assert watched.ranges == [[0, 4]]
 
 
 def test_a_busy_stream_has_one_event_in_the_time_and_no_offset_is_left_out() -> None:
-    watched = Watched(lambda now: at(int(now) + 1))
+    watched = ObservedComponent(lambda now: at(int(now) + 1))
     watched.run(until=600)
     times = [when for when, _ in watched.events]
     assert all(later - earlier >= 60 for earlier, later in pairwise(times))
@@ -135,7 +135,7 @@ def test_a_busy_stream_has_one_event_in_the_time_and_no_offset_is_left_out() -> 
 
 
 def test_while_no_event_is_due_the_table_is_not_read() -> None:
-    watched = Watched(lambda now: at(int(now) + 1))
+    watched = ObservedComponent(lambda now: at(int(now) + 1))
     watched.run(until=600)
     assert len(watched.reads) <= len(watched.events) + 2
     # The state was stored before the long sleep.
@@ -144,13 +144,13 @@ def test_while_no_event_is_due_the_table_is_not_read() -> None:
 
 
 def test_a_quiet_stream_is_announced_at_the_next_look() -> None:
-    watched = Watched(lambda now: at(1) if now < 200 else at(5) if now < 303 else at(9))
+    watched = ObservedComponent(lambda now: at(1) if now < 200 else at(5) if now < 303 else at(9))
     watched.run(until=400)
     assert [when for when, _ in watched.events] == [200, 305]
 
 
 def test_a_clock_that_was_ahead_silences_nothing() -> None:
-    watched = Watched(lambda now: at(1) if now < 30 else at(5) if now < 100 else at(9))
+    watched = ObservedComponent(lambda now: at(1) if now < 30 else at(5) if now < 100 else at(9))
     watched.ahead = 1e6
     watched.run(until=60)
     watched.ahead = 0
@@ -159,7 +159,7 @@ def test_a_clock_that_was_ahead_silences_nothing() -> None:
 
 
 def test_a_restart_neither_repeats_nor_loses_an_event() -> None:
-    watched = Watched(lambda now: at(1) if now < 30 else at(5) if now < 200 else at(9))
+    watched = ObservedComponent(lambda now: at(1) if now < 30 else at(5) if now < 200 else at(9))
     watched.run(until=100)
     # While no triggerer runs, more is published.
     watched.now = 300
@@ -168,7 +168,7 @@ def test_a_restart_neither_repeats_nor_loses_an_event() -> None:
 
 
 def test_a_restart_keeps_the_rate() -> None:
-    watched = Watched(lambda now: at(int(now) + 1))
+    watched = ObservedComponent(lambda now: at(int(now) + 1))
     watched.run(until=20)
     watched.run(until=40)
     watched.run(until=60)
@@ -176,7 +176,7 @@ def test_a_restart_keeps_the_rate() -> None:
 
 
 def test_a_triggerer_that_ends_before_airflow_stored_the_event_announces_the_same_again() -> None:
-    watched = Watched(lambda now: at(1) if now < 30 else at(5))
+    watched = ObservedComponent(lambda now: at(1) if now < 30 else at(5))
     watched.run(until=35)
     assert watched.ranges == [[1, 5]]
     watched.run(until=100)
@@ -185,19 +185,19 @@ def test_a_triggerer_that_ends_before_airflow_stored_the_event_announces_the_sam
 
 def test_a_lake_that_does_not_answer_ends_nothing() -> None:
     down = Unreachable("no answer")
-    watched = Watched(lambda now: at(1) if now < 30 else down if now < 90 else at(5))
+    watched = ObservedComponent(lambda now: at(1) if now < 30 else down if now < 90 else at(5))
     watched.run(until=200)
     assert (watched.events[0][0], watched.ranges) == (90, [[1, 5]])
 
 
 def test_after_a_restored_catalog_what_is_published_again_is_announced_again() -> None:
-    watched = Watched(lambda now: at(9) if now < 30 else at(4) if now < 60 else at(7))
+    watched = ObservedComponent(lambda now: at(9) if now < 30 else at(4) if now < 60 else at(7))
     watched.run(until=200)
     assert watched.ranges == [[4, 7]]
 
 
 def test_the_state_does_not_grow() -> None:
-    watched = Watched(lambda now: at(int(now) + 1))
+    watched = ObservedComponent(lambda now: at(int(now) + 1))
     watched.run(until=1000)
     assert list(watched.store.values) == [STATE]
     assert set(watched.store.values[STATE]) == {"ends", "topic_id", "at"}

@@ -14,8 +14,8 @@ import pytest
 from airflow.triggers.base import TaskSuccessEvent
 
 from sluice.airflow.hook import StreamClients
-from sluice.airflow.triggers import base, samples
-from sluice.airflow.triggers.health import HealthTrigger, observe_seconds
+from sluice.airflow.triggers import base
+from sluice.airflow.triggers.health import MAX_SAMPLES, HealthTrigger, observe_seconds
 from sluice.config.reading.toml import ConfigError
 from sluice.config.stream import Supervision
 from sluice.core.errors import Unreachable
@@ -37,6 +37,7 @@ CERTAIN = report(Health.DOWN, is_final=True)
 def test_the_time_to_observe_is_more_than_a_stall_and_less_than_an_interval() -> None:
     assert observe_seconds(Supervision()) == 75
     assert observe_seconds(Supervision(stall_timeout_seconds=600)) == 90
+    assert observe_seconds(Supervision(stall_timeout_seconds=600), alone=True) == 615
     assert observe_seconds(Supervision(stall_timeout_seconds=600, interval_seconds=1200)) == 615
 
 
@@ -90,6 +91,8 @@ class World:
         self.restarts: list[Any] = []
         self.kept = Kept(MemoryS3().as_client(), "s3://warehouse/ledger", SPEC.name)
         self.looking: Any = lambda now: sample(now)
+        # Ages of the observer's samples; None: it does not answer.
+        self.series: list[float] | None = None
         self.request_timeout_seconds = base.REQUEST_TIMEOUT_SECONDS
         self.fired = threading.Event()
         self.ended_task = False
@@ -103,7 +106,13 @@ class World:
         self.restarts.append(restarts)
         return self.says.pop(0) if len(self.says) > 1 else self.says[0]
 
-    def observer(self, spec: Any, component: str) -> Any:
+    def observed(self, stream: str, component: str) -> Any:
+        assert (stream, component) == ("nyc_taxi", "consumer")
+        if self.series is None:
+            raise Unreachable("the observer does not answer")
+        return [sample(self.now + seconds) for seconds in self.series]
+
+    def sampler(self, spec: Any, component: str) -> Any:
         assert (spec, component) == (SPEC, "consumer")
         return SimpleNamespace(observe=self.looking)
 
@@ -206,7 +215,7 @@ def test_what_stays_unclear_is_looked_at_until_the_time_is_up() -> None:
     world = World([UNCLEAR])
     observation = Observation.from_json(world.fire(Task()))
     assert (world.now, observation.report.health) == (NOW + 75, Health.UNKNOWN)
-    assert len(observation.samples) <= samples.MAX_SAMPLES
+    assert len(observation.samples) <= MAX_SAMPLES
 
 
 def test_another_triggerer_takes_the_whole_time_again(
@@ -237,47 +246,37 @@ def test_an_order_does_not_wait(action: str) -> None:
     assert world.assessed == [[NOW]]
 
 
-def test_what_earlier_checks_saw_is_taken_along() -> None:
-    world = World([CERTAIN])
+def test_the_observers_samples_are_assessed_and_no_system_is_asked() -> None:
+    world = World([WELL_NOW, CERTAIN])
+    world.series = [-300, -120, -3]
+    world.looking = lambda now: pytest.fail("it looked for itself")
+    observation = Observation.from_json(world.fire(Task()))
+    assert world.assessed == [[NOW - 300, NOW - 120, NOW - 3], [NOW - 295, NOW - 115, NOW + 2]]
+    assert [s.at for s in observation.samples] == [NOW + 2]
+
+
+def test_an_observer_that_ends_meanwhile_leaves_the_check_to_itself(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    world = World([WELL_NOW, WELL_NOW, CERTAIN])
+    world.series = [-10, -3]
+    world.looking = lambda now: sample(now)
+
+    async def end(seconds: float) -> None:
+        world.now, world.series = world.now + seconds, None
+
+    world.sleep = end  # type: ignore[method-assign]
     world.fire(Task())
-    world.now += 120
-    world.fire(Task())
-    assert world.assessed[-1] == [NOW, NOW + 120]
+    assert world.assessed == [[NOW - 10, NOW - 3], [NOW + 5], [NOW + 5, NOW + 10]]
+    assert capsys.readouterr().out.count("looks for itself") == 1
 
 
-def test_no_run_blinds_the_later_ones() -> None:
-    """One without a logical date, of the command line, was the newest for ever, and its samples too old."""
-    world = World([CERTAIN])
-    task = Task(Observation(WELL_NOW, [sample(NOW - 9000)]).to_json())
-    for _ in range(3):
-        world.fire(task)
-        world.now += 120
-    assert world.assessed[-1] == [NOW, NOW + 120, NOW + 240]
-    assert task.pulled == []
-
-
-def test_a_restarted_triggerer_observes_all_the_same() -> None:
-    world = World([CERTAIN])
-    world.fire(Task())
-    samples._kept.clear()
-    assert Observation.from_json(world.fire(Task())).report == CERTAIN
-    assert world.assessed[-1] == [NOW]
-
-
-def test_the_memory_of_checks_is_bounded() -> None:
-    for number in range(samples.MAX_COMPONENTS + 1):
-        for at in range(2 * samples.MAX_SAMPLES):
-            samples.keep(str(number), "consumer", [*samples.earlier(str(number), "consumer"), sample(at)], 50)
-    assert len(samples._kept) == samples.MAX_COMPONENTS
-    assert samples.earlier("0", "consumer") == []
-    assert all(0 < len(kept) <= samples.MAX_SAMPLES for kept in samples._kept.values())
-
-
-def test_the_components_of_a_stream_have_samples_of_their_own() -> None:
-    samples.keep("a", "consumer", [sample(1)], 50)
-    samples.keep("a", "queries", [sample(2)], 50)
-    samples.keep("b", "consumer", [sample(3)], 50)
-    assert [[s.at for s in kept] for kept in samples._kept.values()] == [[1], [2], [3]]
+@pytest.mark.parametrize("action", ["stop", "start", "restart"])
+def test_a_request_is_carried_out_on_what_is_so_now(action: str) -> None:
+    world = World([WELL_NOW])
+    world.series = [-30, -9]
+    world.fire(Task(action=action))
+    assert world.assessed == [[NOW]]
 
 
 def test_what_a_task_returns_is_small() -> None:

@@ -16,7 +16,7 @@ from tests.support.cluster_stack import SECRETS, FakeArtifacts
 
 AIRFLOW = ("airflow_fernet", "airflow_api_secret", "airflow_jwt", "airflow_operator", "postgres_airflow")
 # Its database is also an Airflow connection.
-TASKS = ("postgres_results", "kafka_airflow", "minio_airflow", "lake_airflow", "metrics")
+TASKS = ("postgres_results", "kafka_airflow", "minio_airflow", "lake_airflow", "metrics", "observer")
 # Secret -> the passwords in it, and no other.
 WANTED = {
     "sluice-postgres": {"postgres_admin"},
@@ -28,6 +28,7 @@ WANTED = {
     "sluice-platform-consumer": {"kafka_consumer", "minio_consumer", "lake_consumer", "spark"},
     # Not what else is in role airflow's platform file.
     "sluice-checks": {"metrics"},
+    "sluice-observer": {"kafka_observer", "minio_observer", "lake_observer", "observer"},
     "sluice-kafka-passwords": {f"kafka_{role}" for role in ROLES},
     "sluice-connections": set(),
 }

@@ -107,9 +107,12 @@ def test_the_checks_are_served_whatever_else_is_down() -> None:
 
 def test_who_reaches_what() -> None:
     assert {name for name in SERVICES if "database" in networks(name)} == {
-        *("postgres", "provision", "tools", "streams"),
+        *("postgres", "provision", "tools", "streams", "observer"),
         *(f"airflow-{part}" for part in ("api-server", "scheduler", "dag-processor", "triggerer")),
     }
+    asking = {"airflow-api-server", "airflow-triggerer"}
+    assert {name for name in SERVICES if "observer" in networks(name)} == {"observer", *asking}
+    assert networks("observer") == {"database", "data", "streams", "observer"}
     # It reads the ledger to tell of a run once, and asks no stream's process.
     assert networks("airflow-dag-processor") == {"airflow", "database", "data", "notifications"}
     assert networks("spark-worker") == {"spark"}
@@ -180,7 +183,7 @@ def test_hosts_and_volumes_are_the_code_s() -> None:
     assert set(layout.BROKERS) <= set(SERVICES)
     mounted = dict(volume.split(":", 1) for volume in SERVICES["configure"]["volumes"])
     services = {"postgres", "kafka", *layout.BROKERS, "minio", "airflow", "scheduler", "streams", "spark"}
-    assert set(mounted) == services | {"checks"}
+    assert set(mounted) == services | {"checks", "observer"}
     assert all(path == f"{layout.VOLUMES}/{name}" for name, path in mounted.items())
     drives = [volume for volume in SERVICES["minio-erasure"]["volumes"] if "drive-" in volume]
     assert len(drives) == layout.DRIVES

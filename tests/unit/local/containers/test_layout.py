@@ -42,8 +42,21 @@ def secrets_in(volume: Volume) -> set[str]:
 @pytest.mark.parametrize(
     ("chosen", "names"),
     [
-        (DEFAULT, {"postgres", "kafka", "minio", "airflow", "scheduler", "streams", "checks"}),
-        (ALL, {"postgres", *layout.BROKERS, "minio", "airflow", "scheduler", "streams", "checks", "spark"}),
+        (DEFAULT, {"postgres", "kafka", "minio", "airflow", "scheduler", "streams", "checks", "observer"}),
+        (
+            ALL,
+            {
+                "postgres",
+                *layout.BROKERS,
+                "minio",
+                "airflow",
+                "scheduler",
+                "streams",
+                "checks",
+                "observer",
+                "spark",
+            },
+        ),
     ],
 )
 def test_a_volume_per_service_of_the_profiles(
@@ -74,6 +87,8 @@ def test_no_service_has_another_s_secrets(context: Context) -> None:
     assert secrets_in(found["streams"]) == roles | {"supervisor"}
     assert secrets_in(found["spark"]) == roles | {"spark"}
     assert secrets_in(found["checks"]) == {"metrics"}
+    reading = {f"{system}_observer" for system in ("kafka", "minio", "lake")}
+    assert secrets_in(found["observer"]) == reading | {"supervisor", "observer"}
     administration = {"postgres_admin", "minio_root", "kafka_admin", "kafka_broker"}
     reader = {"kafka_reader", "lake_reader", "minio_reader"}
     assert not secrets_in(found["scheduler"]) & (administration | reader)

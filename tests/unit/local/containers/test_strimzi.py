@@ -18,6 +18,7 @@ CLIENTS = {
     "sluice-task": "platform__kafka-ca.crt",
     "sluice-platform-producer": "kafka-ca.crt",
     "sluice-platform-consumer": "kafka-ca.crt",
+    "sluice-observer": "kafka-ca.crt",
 }
 
 

@@ -61,7 +61,9 @@ def test_every_right_is_there_once_and_no_other(results: list[str]) -> None:
 
 
 def test_only_roles_that_use_kafka_are_users() -> None:
-    assert set(users()) == {kafka_user(role) for role in ("airflow", "producer", "consumer", "reader")}
+    assert set(users()) == {
+        kafka_user(role) for role in ("airflow", "producer", "consumer", "reader", "observer")
+    }
 
 
 def test_a_producer_as_it_is_applied() -> None:
@@ -106,7 +108,7 @@ def test_the_command_prints_the_users_of_the_declared_streams(capsys: pytest.Cap
     printed = list(yaml.safe_load_all(capsys.readouterr().out))
     topics = [spec.topic.name for spec in stream.load_all()]
     assert printed == kafka_users(topics, streams.result_topics(), "lake", "brokers")
-    assert len(printed) == 4
+    assert len(printed) == 5
     assert topics
 
 

@@ -55,9 +55,9 @@ def test_what_maintenance_may_delete(key: str, allowed: bool) -> None:
         (
             "warehouse/lake/raw/x.parquet",
             {"producer", "consumer"},
-            {"airflow", "producer", "consumer", "reader"},
+            {"airflow", "producer", "consumer", "reader", "observer"},
         ),
-        ("warehouse/ledger/nyc_taxi/x.json", {"airflow"}, {"airflow", "producer"}),
+        ("warehouse/ledger/nyc_taxi/x.json", {"airflow"}, {"airflow", "producer", "observer"}),
         ("source/nyc_taxi/x.csv", set(), {"airflow", "producer"}),
         ("warehouse/other", set(), {"airflow"}),
     ],

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from sluice.core.exposition import exposition
 from sluice.supervision.checks.check import CheckMetrics
-from sluice.supervision.live import Counts, Live
+from sluice.supervision.observer.live import Counts, Live
 from sluice.supervision.rules.status import Health
 from sluice.web.metrics import queries as prometheus
 from sluice.web.metrics import streams as metrics
@@ -111,7 +111,7 @@ def test_what_is_wrong_with_no_stream_is_no_stream() -> None:
 def test_batches_are_counted_once() -> None:
     first, second = [observed.batch(1, NOW)], [observed.batch(2, NOW + 5), observed.batch(1, NOW)]
     counts = Counts().with_batches([], first)
-    assert counts == Counts(), "those before the watch are nobody's to count"
+    assert counts == Counts(), "those before the observer began are not counted"
     counts = counts.with_batches(first, second).with_batches(second, second)
     assert counts == Counts(1, 100, 2.0)
 

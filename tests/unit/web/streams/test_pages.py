@@ -15,7 +15,7 @@ from fastapi.testclient import TestClient
 from sluice.config.stream import Declared
 from sluice.core.errors import Unreachable
 from sluice.core.process import ProcessState
-from sluice.supervision.live import Live, LoadResult
+from sluice.supervision.observer.live import Live, LoadResult
 from sluice.supervision.rules.sample import LAKE
 from sluice.supervision.rules.status import Health, HealthReport
 from sluice.web.airflow_db import LastCheck, LoadRun, OpenDecision
@@ -71,7 +71,7 @@ def test_all_streams_at_a_glance(made: Made, client: TestClient) -> None:
 
 def test_what_needs_a_person_says_why_and_the_way_out(made: Made, client: TestClient) -> None:
     at_risk = observed.consumer(spec(), NOW, Health.DATA_AT_RISK, restarts=[NOW - 60])
-    made.watch.lives[STREAM, "consumer"] = at_risk
+    made.observed.lives[STREAM, "consumer"] = at_risk
     html = client.get(ALL).text
     card = section(html, f"stream-{STREAM}")
     assert 'data-severity="error"' in card
@@ -82,15 +82,15 @@ def test_what_needs_a_person_says_why_and_the_way_out(made: Made, client: TestCl
 def test_the_worst_stream_comes_first(made: Made, client: TestClient) -> None:
     specs = [replace(spec(), name=name) for name in ("a", "b", "c")]
     made.declared = Declared(specs)
-    made.watch.lives |= observed.watch(specs, NOW).lives
-    made.watch.lives["b", "queries"] = observed.component(specs[1], "queries", NOW, Health.DOWN)
-    made.watch.lives["c", "producer"] = observed.component(specs[2], "producer", NOW, Health.FLAPPING)
+    made.observed.lives |= observed.streams(specs, NOW).lives
+    made.observed.lives["b", "queries"] = observed.component(specs[1], "queries", NOW, Health.DOWN)
+    made.observed.lives["c", "producer"] = observed.component(specs[2], "producer", NOW, Health.FLAPPING)
     made.airflow = observed.airflow(specs, NOW)
     assert re.findall(r'id="stream-(\w)"', client.get(ALL).text) == ["c", "b", "a"]
 
 
 def test_what_was_not_observed_lately_does_not_look_well(made: Made, client: TestClient) -> None:
-    lives = made.watch.lives
+    lives = made.observed.lives
     lives[STREAM, "consumer"] = observed.consumer(spec(), NOW - 3600)
     lives[STREAM, "producer"] = Live()
     recorded = {"health": "idle", "message": "it waits", "at": "2026-01-01T00:00:00+00:00"}
@@ -107,7 +107,7 @@ def test_lag_of_a_topic_that_cannot_be_read_is_unknown(made: Made, client: TestC
     known = observed.consumer(spec(), NOW)
     assert known.sample is not None
     errors = {LAKE: "the catalog at 10.1.2.3:5432 does not answer"}
-    made.watch.lives[STREAM, "consumer"] = replace(
+    made.observed.lives[STREAM, "consumer"] = replace(
         known,
         at=NOW + 10,
         sample=replace(known.sample, at=NOW + 10, errors=errors),
@@ -125,9 +125,9 @@ def test_lag_of_a_topic_that_cannot_be_read_is_unknown(made: Made, client: TestC
 def test_what_nobody_uses_is_off(made: Made, client: TestClient) -> None:
     made.airflow = replace(made.airflow, checks={STREAM: LastCheck("d", True)})
     stopped = observed.process("stream", ProcessState.STOPPED, NOW)
-    for name, live in ((name, made.watch.live(STREAM, name)) for name in spec().components):
+    for name, live in ((name, made.observed.live(STREAM, name)) for name in spec().components):
         assert live.sample is not None
-        made.watch.lives[STREAM, name] = replace(
+        made.observed.lives[STREAM, name] = replace(
             live,
             sample=replace(live.sample, process=stopped),
             report=HealthReport(Health.UNKNOWN, "no topic"),
@@ -136,22 +136,22 @@ def test_what_nobody_uses_is_off(made: Made, client: TestClient) -> None:
     assert html.count('data-severity="none" data-current="true">off<') == 3
     assert "Need a person 0 of 3" in text_of(html)
     # Neither lost records nor a process that died are nothing.
-    consumer = made.watch.live(STREAM, "consumer")
-    made.watch.lives[STREAM, "consumer"] = replace(consumer, report=HealthReport(Health.DATA_LOST, "m"))
+    consumer = made.observed.live(STREAM, "consumer")
+    made.observed.lives[STREAM, "consumer"] = replace(consumer, report=HealthReport(Health.DATA_LOST, "m"))
     assert ">data lost<" in client.get(ALL).text
     assert consumer.sample is not None
     died = replace(consumer.sample, process=observed.process("stream", ProcessState.EXITED, NOW))
-    made.watch.lives[STREAM, "consumer"] = replace(
+    made.observed.lives[STREAM, "consumer"] = replace(
         consumer, sample=died, report=HealthReport(Health.DOWN, "m")
     )
     assert ">down<" in client.get(ALL).text
     # A process that runs without supervision is judged.
-    made.watch.lives[STREAM, "producer"] = observed.component(spec(), "producer", NOW, Health.STALLED)
+    made.observed.lives[STREAM, "producer"] = observed.component(spec(), "producer", NOW, Health.STALLED)
     assert "recovering" in section(client.get(ALL).text, f"stream-{STREAM}")
 
 
 def test_suspended_and_by_whom(made: Made, client: TestClient) -> None:
-    made.watch.lives[STREAM, "producer"] = observed.component(
+    made.observed.lives[STREAM, "producer"] = observed.component(
         spec(), "producer", NOW, Health.SUSPENDED, suspended="by ada since 2026-01-01T00:00:00: new disk"
     )
     html = client.get(ALL).text
@@ -188,9 +188,9 @@ def test_loads_that_failed_or_are_under_way(made: Made, client: TestClient) -> N
             LoadRun(f"{STREAM}_load", "r5", "failed", NOW - 35),
         ],
     )
-    known = made.watch.lives[STREAM, "consumer"]
+    known = made.observed.lives[STREAM, "consumer"]
     failed = LoadResult(NOW - 40, "r5", False, 3.0, problems=["1 gap", "2 duplicates"])
-    made.watch.lives[STREAM, "consumer"] = replace(known, loads=[failed, *known.loads])
+    made.observed.lives[STREAM, "consumer"] = replace(known, loads=[failed, *known.loads])
     loads = text_of(section(client.get(ONE).text, "loads"))
     assert "not verified r5 1 gap; 2 duplicates 40 s ago" in loads
     assert loads.count("r5") == 1, "its run is none of its own"
@@ -279,7 +279,7 @@ def test_a_log(client: TestClient) -> None:
 
 def test_texts_are_text(made: Made, client: TestClient) -> None:
     hostile = HOSTILE[0] + HOSTILE[1]
-    made.watch.lives[STREAM, "producer"] = observed.component(
+    made.observed.lives[STREAM, "producer"] = observed.component(
         spec(), "producer", NOW, Health.DOWN, report=HealthReport(Health.DOWN, hostile), suspended=hostile
     )
     made.past = [("consumer", observed.event("stop", NOW, who=hostile, reason=hostile))]
@@ -298,7 +298,7 @@ def test_texts_are_text(made: Made, client: TestClient) -> None:
 def test_streams_that_the_user_may_not_read_are_not_there(made: Made, client: TestClient) -> None:
     other = replace(spec(), name="other")
     made.declared = Declared([other, spec()], {"broken": "a reason", "hidden": "a secret reason"})
-    made.watch.lives |= observed.watch([other], NOW).lives
+    made.observed.lives |= observed.streams([other], NOW).lives
     made.airflow = observed.airflow([other, spec()], NOW)
     made.app.dependency_overrides[reader] = lambda: SomeReader("other", "broken")
     html = client.get(ALL).text
@@ -326,7 +326,7 @@ def test_twenty_streams_take_less_than_a_third_of_a_second(made: Made, client: T
     """On the server, by the CPU's time: the page costs no request to any observed system."""
     specs = [replace(spec(), name=f"s{n}") for n in range(20)]
     made.declared = Declared(specs)
-    made.watch.lives |= observed.watch(specs, NOW).lives
+    made.observed.lives |= observed.streams(specs, NOW).lives
     made.airflow = observed.airflow(specs, NOW)
     client.get(ALL)
     began = time.process_time()
@@ -339,7 +339,7 @@ def test_processes_that_restart_are_amber(made: Made, client: TestClient) -> Non
     down = observed.component(spec(), "queries", NOW, Health.DOWN)
     assert down.sample is not None
     stopped = observed.process("queries", ProcessState.EXITED, NOW)
-    made.watch.lives[STREAM, "queries"] = replace(down, sample=replace(down.sample, process=stopped))
+    made.observed.lives[STREAM, "queries"] = replace(down, sample=replace(down.sample, process=stopped))
     html = client.get(ALL).text
     assert 'data-severity="recovering" data-current="true">down<' in html
     assert "Recovering 1 supervision restarts them" in text_of(html)

@@ -205,7 +205,7 @@ class ApplyDecisionOperator(ActingOperator):
         if choice is Decision.SUSPEND:
             self.log.info("%s", self.lifecycle.suspend(request).message)
             return
-        before = self.platform_hook.observer(self.spec, self.component).observe(time.time())
+        before = self.platform_hook.sampler(self.spec, self.component).observe(time.time())
         # Any instance: the runtime may have restarted it since the request.
         result = self.lifecycle.restart(request, replace(decision_request.report, identity=None))
         self.wait_for_recovery(result, before)

@@ -45,7 +45,7 @@ class Step:
             runtime=self.runtime,
             history=lambda name: self.kept,
             ledger=lambda stream: self.ledger,
-            observer=lambda spec, component: SimpleNamespace(observe=lambda now: sample()),
+            sampler=lambda spec, component: SimpleNamespace(observe=lambda now: sample()),
         )
 
     def asked(self, made: HealthReport = FLAPPING, at: datetime | None = None) -> Any:

@@ -28,7 +28,7 @@ from sluice.core.process import ProcessState as S
 from sluice.ledger.history import History
 from sluice.ledger.keys import history_name
 from sluice.supervision.lifecycle import Request
-from sluice.supervision.observer import Observer
+from sluice.supervision.observer.sampler import Sampler
 from sluice.supervision.rules.status import WELL, Health
 from tests.support.memory_s3 import MemoryS3
 from tests.support.raising import raising
@@ -73,7 +73,6 @@ class World(Runtime):
         self.ti = Ti({})
         self.requested: dict[str, Any] | None = None
         # How far the clock was set back; the monotonic one was not.
-        self.set_back = 0.0
 
     # The clock.
 
@@ -149,11 +148,14 @@ class World(Runtime):
 
     # Airflow.
 
-    def observer(self, spec: Any, component: str) -> Observer:
+    def observed(self, stream: str, component: str) -> Any:
+        raise Unreachable("the observer does not answer")
+
+    def sampler(self, spec: Any, component: str) -> Sampler:
         kafka = SimpleNamespace(
             heartbeat=self.newest, describe=self.describe, begins=self.begins, ends=self.ends_of
         )
-        return Observer(cast("Any", kafka), lambda: new_tables(self), self, spec, component)
+        return Sampler(cast("Any", kafka), lambda: new_tables(self), self, spec, component)
 
     @property
     def hook(self) -> Any:
@@ -163,7 +165,9 @@ class World(Runtime):
             assert name == history_name(STREAM, self.component)
             return self.kept
 
-        return SimpleNamespace(runtime=self, history=history, brief_history=history, observer=self.observer)
+        return SimpleNamespace(
+            runtime=self, history=history, brief_history=history, observed=self.observed, sampler=self.sampler
+        )
 
     def operator(self) -> SuperviseOperator:
         made = SuperviseOperator(task_id=self.component, stream=STREAM, component=self.component)
@@ -207,7 +211,6 @@ class World(Runtime):
         made: Any = type(trigger)(**values)
         connect(made, self.hook)
         made.clock, made.sleep = lambda: self.now, self.sleep
-        made.monotonic = lambda: self.now + self.set_back
         made.task_instance = SimpleNamespace(
             task=None, task_id=self.component, get_template_context=lambda: given
         )

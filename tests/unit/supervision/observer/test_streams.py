@@ -1,4 +1,4 @@
-"""The watch: what it knows after a cycle, what it reads again, and what one system's silence does."""
+"""The observer of all streams: what it knows after a cycle, what it reads again, and one system's silence."""
 
 from __future__ import annotations
 
@@ -18,18 +18,23 @@ from sluice.core.errors import Unreachable
 from sluice.core.process import ProcessState
 from sluice.ledger.history import History
 from sluice.ledger.keys import NOT_VERIFIED, PROOF, history_key, history_name, run_key
-from sluice.supervision import watch as watch_module
-from sluice.supervision import watched as module
-from sluice.supervision.live import Counts, LoadResult
+from sluice.supervision.observer import component as module
+from sluice.supervision.observer import streams as streams_module
+from sluice.supervision.observer.component import Clients
+from sluice.supervision.observer.live import Counts, Live, LoadResult
+from sluice.supervision.observer.streams import StreamObserver
 from sluice.supervision.rules.status import Health
-from sluice.supervision.watch import StreamWatch
-from sluice.supervision.watched import Clients
 from tests.support.memory_s3 import MemoryS3
 from tests.support.observed import batch, process
 from tests.support.steps import new_tables
-from tests.unit.supervision.test_observer import NOW, POSITION, SPEC, Systems
+from tests.unit.supervision.observer.test_sampler import NOW, POSITION, SPEC, Systems
 
 OTHER = replace(SPEC, name="y")
+
+
+def live_of(observer: StreamObserver, stream: str) -> Live:
+    """Of its consumer; an empty one if it is not known."""
+    return observer.lives(stream).get("consumer", Live())
 
 
 class World(Systems):
@@ -44,7 +49,7 @@ class World(Systems):
         self.process = process(SPEC.program, at=NOW)
         self.opened = 0
         self.open_error: Exception | None = None
-        self.watch = StreamWatch(lambda: self.specs, self.open, clock=lambda: self.now)
+        self.observer = StreamObserver(lambda: self.specs, self.open, clock=lambda: self.now)
 
     def status(self, program: str) -> Any:
         return self._ask("status", self.process)
@@ -68,8 +73,11 @@ class World(Systems):
         self.reads += 1
         return [batch(1, self.now)]
 
+    def live(self, stream: str) -> Live:
+        return live_of(self.observer, stream)
+
     def cycle(self, seconds: float = 10.0) -> None:
-        self.watch.cycle()
+        self.observer.cycle()
         self.now += seconds
 
     def record(self, kind: str, at: float, **document: Any) -> None:
@@ -82,7 +90,7 @@ def world() -> World:
 
 
 def test_before_the_first_cycle_nothing_is_known(world: World) -> None:
-    assert world.watch.live("x", "consumer").at is None
+    assert world.live("x").at is None
 
 
 def test_what_a_cycle_observes(world: World) -> None:
@@ -96,7 +104,7 @@ def test_what_a_cycle_observes(world: World) -> None:
     failed = history_key(NOT_VERIFIED, datetime.fromtimestamp(NOW - 90, UTC), "load")
     ledger.put(failed, {"run_id": "run 0", "seconds": 3.1, "problems": ["1 gap"]})
     world.cycle()
-    live = world.watch.live("x", "consumer")
+    live = world.live("x")
     assert (live.at, live.lag, live.errors) == (NOW, 40, {})
     assert live.report is not None
     assert live.sample is not None
@@ -115,7 +123,7 @@ def test_a_process_that_ended_shows_within_two_cycles(world: World) -> None:
     world.process = replace(world.process, state=ProcessState.EXITED, exit_status=137)
     world.cycle()
     world.cycle()
-    report = world.watch.live("x", "consumer").report
+    report = world.live("x").report
     assert report is not None
     assert (report.health, report.is_final) == (Health.DOWN, True)
 
@@ -126,7 +134,7 @@ def test_a_hang_shows_after_the_stall_timeout_and_a_cycle(world: World) -> None:
     seconds = 0.0
     while True:
         world.cycle()
-        report = world.watch.live("x", "consumer").report
+        report = world.live("x").report
         assert report is not None
         if report.health is Health.STALLED:
             break
@@ -137,13 +145,13 @@ def test_a_hang_shows_after_the_stall_timeout_and_a_cycle(world: World) -> None:
 
 def test_since_when_is_the_historys_if_it_says_the_same(world: World) -> None:
     world.cycle()
-    report = world.watch.live("x", "consumer").report
+    report = world.live("x").report
     assert report is not None
-    assert world.watch.live("x", "consumer").since == NOW
+    assert world.live("x").since == NOW
     world.record("health", NOW - 500, health=report.health.value, message="m")
     world.now += module.HISTORY_SECONDS
     world.cycle()
-    assert world.watch.live("x", "consumer").since == NOW - 500
+    assert world.live("x").since == NOW - 500
 
 
 def test_the_history_is_read_once_a_minute_or_when_the_process_changed(world: World) -> None:
@@ -155,11 +163,11 @@ def test_the_history_is_read_once_a_minute_or_when_the_process_changed(world: Wo
     world.record("suspend", world.now, who="ada", reason="a reason", run="r")
     requests = world.s3.requests.total()
     world.cycle()
-    assert world.watch.live("x", "consumer").suspended is None
+    assert world.live("x").suspended is None
     assert world.s3.requests.total() == requests
     world.process = replace(world.process, state=ProcessState.STOPPED)
     world.cycle()
-    live = world.watch.live("x", "consumer")
+    live = world.live("x")
     assert live.suspended is not None
     assert live.suspended.startswith("by ada since ")
     assert live.report is not None
@@ -174,17 +182,17 @@ def test_loads_are_counted_from_the_first_cycle_on_and_read_once(world: World) -
 
     verified(NOW - 60, "before")
     world.cycle()
-    assert world.watch.live("x", "consumer").counts == Counts()
+    assert world.live("x").counts == Counts()
     verified(world.now, "after")
     key = history_key(NOT_VERIFIED, datetime.fromtimestamp(world.now + 1, UTC), "load")
     ledger.put(key, {"run_id": "bad", "problems": ["1 gap"]})
     world.now += module.HISTORY_SECONDS
     world.cycle()
-    assert world.watch.live("x", "consumer").counts == Counts(verified=1, not_verified=1)
+    assert world.live("x").counts == Counts(verified=1, not_verified=1)
     gets = world.s3.requests["GET"]
     world.now += module.HISTORY_SECONDS
     world.cycle()
-    assert world.watch.live("x", "consumer").counts == Counts(verified=1, not_verified=1)
+    assert world.live("x").counts == Counts(verified=1, not_verified=1)
     # The audit of the newest, which is not there yet.
     assert world.s3.requests["GET"] - gets == 1
     # Of more loads than a page shows all count.
@@ -192,7 +200,7 @@ def test_loads_are_counted_from_the_first_cycle_on_and_read_once(world: World) -
         verified(world.now + number / 100, f"run {number}")
     world.now += module.HISTORY_SECONDS
     world.cycle()
-    assert world.watch.live("x", "consumer").counts == Counts(verified=13, not_verified=1)
+    assert world.live("x").counts == Counts(verified=13, not_verified=1)
 
 
 def test_batches_are_read_when_the_table_changed(world: World) -> None:
@@ -209,11 +217,11 @@ def test_a_system_that_takes_long_and_does_not_answer_is_asked_once_a_cycle(
 ) -> None:
     world.specs = [SPEC, OTHER]
     monkeypatch.setattr(module, "SLOW_SECONDS", 0.0)
-    monkeypatch.setattr(watch_module, "THREADS", 1)
+    monkeypatch.setattr(streams_module, "THREADS", 1)
     world.errors["describe"] = Unreachable("topic 'secret-of-x' does not answer")
     world.cycle()
     assert world.asked.count("describe") == 1
-    live = world.watch.live("y", "consumer")
+    live = world.live("y")
     assert live.sample is not None
     # Without the other stream's names, which who sees this one may not see.
     assert live.sample.errors["kafka"] == "kafka did not answer within 0 s"
@@ -233,7 +241,7 @@ def test_an_error_about_one_stream_is_not_the_others(world: World) -> None:
 
 def test_a_hang_is_said_of_its_component_and_the_others_go_on(world: World) -> None:
     world.specs = [SPEC, OTHER]
-    watch = StreamWatch(lambda: world.specs, world.open, late_seconds=0.3, clock=lambda: world.now)
+    observer = StreamObserver(lambda: world.specs, world.open, late_seconds=0.3, clock=lambda: world.now)
     hang = threading.Event()
     hung: list[str] = []
 
@@ -245,15 +253,15 @@ def test_a_hang_is_said_of_its_component_and_the_others_go_on(world: World) -> N
 
     world.position = position  # type: ignore[method-assign]
     try:
-        watch.cycle()
-        lives = [watch.live(stream, "consumer") for stream in ("x", "y")]
+        observer.cycle()
+        lives = [live_of(observer, stream) for stream in ("x", "y")]
         (late,) = [live for live in lives if "observation" in live.errors]
         assert late.errors["observation"] == "lake has not answered for 0.3 s"
         world.now += 10
-        watch.cycle()
+        observer.cycle()
         # Everything but that system is observed, also of the component that waits for it.
         for stream in ("x", "y"):
-            live = watch.live(stream, "consumer")
+            live = live_of(observer, stream)
             assert live.at == world.now
             assert live.sample is not None
             assert live.sample.process is not None
@@ -261,13 +269,13 @@ def test_a_hang_is_said_of_its_component_and_the_others_go_on(world: World) -> N
     finally:
         hang.set()
     deadline = time.monotonic() + 10
-    while any(not run.done.is_set() for run in watch._abandoned):
+    while any(not run.done.is_set() for run in observer._abandoned):
         assert time.monotonic() < deadline
         time.sleep(0.01)
     world.now += 10
-    watch.cycle()
+    observer.cycle()
     for stream in ("x", "y"):
-        live = watch.live(stream, "consumer")
+        live = live_of(observer, stream)
         assert (live.at, live.errors) == (world.now, {})
         assert live.sample is not None
         assert live.sample.errors == {}
@@ -281,7 +289,7 @@ def test_what_was_observed_is_there_before_the_ledger_answers(
     states: list[Any] = []
 
     def away(*_: object) -> None:
-        sample = world.watch.live("x", "consumer").sample
+        sample = world.live("x").sample
         states.append(sample and sample.process and sample.process.state)
         raise Unreachable("S3 is away")
 
@@ -290,7 +298,7 @@ def test_what_was_observed_is_there_before_the_ledger_answers(
     world.cycle()
     assert states[0] is ProcessState.EXITED
     # Of the others S3 is not asked in this cycle.
-    assert len(states) == 1 or watch_module.THREADS > 1
+    assert len(states) == 1 or streams_module.THREADS > 1
 
 
 def test_declarations_that_cannot_be_read_end_nothing(world: World) -> None:
@@ -302,13 +310,16 @@ def test_declarations_that_cannot_be_read_end_nothing(world: World) -> None:
             raise Unreachable("an earlier request has no answer")
         return world.specs
 
-    watch = StreamWatch(declared, world.open, cycle_seconds=0.01)
-    watch.ensure_started()
+    observer = StreamObserver(declared, world.open, cycle_seconds=0.01)
+    thread = threading.Thread(target=observer.run)
+    thread.start()
     deadline = time.monotonic() + 10
-    while watch.live("x", "consumer").at is None:
+    while live_of(observer, "x").at is None:
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    watch.stop()
+    observer.stop()
+    thread.join(10)
+    assert not thread.is_alive()
 
 
 def test_a_ledger_that_does_not_answer_hides_nothing_else(
@@ -322,7 +333,7 @@ def test_a_ledger_that_does_not_answer_hides_nothing_else(
     monkeypatch.setattr(History, "restart_history", away)
     world.now += module.HISTORY_SECONDS
     world.cycle()
-    live = world.watch.live("x", "consumer")
+    live = world.live("x")
     assert live.errors == {"ledger": "S3 is away"}
     assert live.at == world.now - 10
 
@@ -331,46 +342,40 @@ def test_a_ledger_that_does_not_answer_hides_nothing_else(
 def test_clients_that_cannot_be_opened_are_opened_again(world: World, error: Exception) -> None:
     world.cycle()
     world.open_error = error
-    world.watch._idle.clear()
+    world.observer._idle.clear()
     world.cycle()
-    live = world.watch.live("x", "consumer")
+    live = world.live("x")
     assert live.errors == {"observation": str(error)}
     assert live.at == NOW, "the last observation keeps its age"
     world.open_error = None
     world.cycle()
-    assert world.watch.live("x", "consumer").errors == {}
+    assert world.live("x").errors == {}
 
 
 def test_an_error_that_nobody_foresaw_ends_no_cycle(world: World, caplog: pytest.LogCaptureFixture) -> None:
     world.specs = [SPEC, OTHER]
     world.errors["describe"] = ZeroDivisionError("a secret")
     world.cycle()
-    assert world.watch.live("x", "consumer").errors == {
-        "observation": "ZeroDivisionError, see the API server's log"
-    }
+    assert world.live("x").errors == {"observation": "ZeroDivisionError, see the observer's log"}
     assert "a secret" in caplog.text
     del world.errors["describe"]
     world.cycle()
-    assert world.watch.live("y", "consumer").errors == {}
+    assert world.live("y").errors == {}
+
+
+def test_supervision_gets_the_samples_of_a_component(world: World) -> None:
+    assert world.observer.samples("x", "consumer") is None
+    for _ in range(3):
+        world.cycle()
+    samples = world.observer.samples("x", "consumer")
+    assert samples is not None
+    assert [sample.at for sample in samples] == [NOW, NOW + 10, NOW + 20]
+    assert world.observer.samples("x", "queries") is None
 
 
 def test_a_stream_that_is_not_declared_any_more_is_forgotten(world: World) -> None:
     world.cycle()
     world.specs = [OTHER]
     world.cycle()
-    assert world.watch.live("x", "consumer").at is None
-    assert world.watch.live("y", "consumer").at is not None
-
-
-def test_it_runs_by_itself_and_is_started_once(world: World) -> None:
-    watch = StreamWatch(lambda: world.specs, world.open, cycle_seconds=0.05)
-    before = threading.active_count()
-    watch.ensure_started()
-    watch.ensure_started()
-    deadline = time.monotonic() + 10
-    while watch.live("x", "consumer").at is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    assert world.opened == 1
-    watch.stop()
-    assert threading.active_count() <= before
+    assert world.live("x").at is None
+    assert world.live("y").at is not None

@@ -16,7 +16,7 @@ from sluice.config.stream import Budget, Consumer, StreamSpec, Supervision
 from sluice.core.errors import ClientError, Missing, Refused, Unreachable
 from sluice.core.position import Position
 from sluice.core.process import ProcessState, ProcessStatus
-from sluice.supervision.observer import Observer
+from sluice.supervision.observer.sampler import Sampler
 from tests.support.steps import new_tables
 
 NOW = 1_000_000.0
@@ -77,8 +77,8 @@ class Systems:
         assert program == "stream-x"
         return self._ask("status", RUNNING)
 
-    def observer(self, spec: StreamSpec = SPEC) -> Observer:
-        return Observer(
+    def sampler(self, spec: StreamSpec = SPEC) -> Sampler:
+        return Sampler(
             cast("KafkaAdmin", self), lambda: new_tables(self), cast("Runtime", self), spec, "consumer"
         )
 
@@ -88,7 +88,7 @@ ALL = ["status", "describe", "begins", "position", "ends"]
 
 def test_where_nothing_waits_five_questions_are_asked() -> None:
     systems = Systems({0: [1.0] * 60, 1: [1.0] * 10})
-    sample = systems.observer().observe(NOW)
+    sample = systems.sampler().observe(NOW)
     assert (sample.at, sample.process, sample.published) == (NOW, RUNNING, POSITION)
     assert (sample.topic_id, sample.begins, sample.ends) == ("T", {0: 0, 1: 0}, {0: 60, 1: 10})
     assert (sample.expiring, sample.expires_in, sample.errors) == (None, None, {})
@@ -98,7 +98,7 @@ def test_where_nothing_waits_five_questions_are_asked() -> None:
 
 def test_where_records_wait_two_more_tell_that_they_are_kept() -> None:
     systems = Systems({0: [17.9] * 100, 1: [1.0] * 10})
-    sample = systems.observer().observe(NOW)
+    sample = systems.sampler().observe(NOW)
     assert sample.unread() == {0: 40}
     assert (sample.expiring, sample.expires_in, sample.errors) == ({0: 0, 1: 0}, None, {})
     assert systems.asked == [*ALL, "retention_ms", "first_after"]
@@ -107,7 +107,7 @@ def test_where_records_wait_two_more_tell_that_they_are_kept() -> None:
 def test_unread_records_that_go_within_the_risk_are_counted_and_the_first_one_is_dated() -> None:
     # Kept 24 h. Offsets 0 to 79 are 20 h old and go in 4 h; 60 of them are published.
     systems = Systems({0: [20.0] * 80 + [1.0] * 20, 1: [23.0] * 10})
-    sample = systems.observer().observe(NOW)
+    sample = systems.sampler().observe(NOW)
     assert sample.expiring == {0: 80, 1: 10}
     assert sample.expires_in is not None
     assert 4 * HOUR <= sample.expires_in <= 4 * HOUR + 6 * HOUR / 32
@@ -115,33 +115,33 @@ def test_unread_records_that_go_within_the_risk_are_counted_and_the_first_one_is
 
 
 def test_what_is_overdue_goes_at_once() -> None:
-    sample = Systems({0: [30.0] * 100}, replace(POSITION, ends={0: 60})).observer().observe(NOW)
+    sample = Systems({0: [30.0] * 100}, replace(POSITION, ends={0: 60})).sampler().observe(NOW)
     assert sample.expires_in == 6 * HOUR / 32
 
 
 def test_published_records_may_go() -> None:
-    sample = Systems({0: [23.0] * 60 + [1.0] * 40, 1: []}).observer().observe(NOW)
+    sample = Systems({0: [23.0] * 60 + [1.0] * 40, 1: []}).sampler().observe(NOW)
     assert (sample.expiring, sample.expires_in) == ({0: 60, 1: 0}, None)
 
 
 def test_of_a_short_retention_half_is_a_risk() -> None:
     systems = Systems({0: [0.9] * 100, 1: []})
     systems.retention = 2 * HOUR * 1000
-    assert systems.observer().observe(NOW).expires_in is None
+    assert systems.sampler().observe(NOW).expires_in is None
     systems.ages[0] = [1.1] * 100
-    assert systems.observer().observe(NOW).expires_in == pytest.approx(0.9 * HOUR, abs=HOUR / 32)
+    assert systems.sampler().observe(NOW).expires_in == pytest.approx(0.9 * HOUR, abs=HOUR / 32)
 
 
 def test_a_topic_that_keeps_everything_has_no_risk() -> None:
     systems = Systems({0: [9000.0] * 100, 1: []})
     systems.retention = None
-    sample = systems.observer().observe(NOW)
+    sample = systems.sampler().observe(NOW)
     assert (sample.expiring, sample.errors) == (None, {})
     assert systems.asked == [*ALL, "retention_ms"]
 
 
 def test_before_the_first_snapshot_all_of_the_topic_waits() -> None:
-    sample = Systems({0: [1.0] * 5}, position=None).observer().observe(NOW)
+    sample = Systems({0: [1.0] * 5}, position=None).sampler().observe(NOW)
     assert (sample.published, sample.unread(), sample.errors) == (None, {0: 5}, {})
 
 
@@ -163,7 +163,7 @@ def test_what_does_not_answer_is_trouble_and_is_not_asked_on(
 ) -> None:
     systems = Systems({0: [1.0] * 100, 1: []})
     systems.errors[method] = kind("away")
-    sample = systems.observer().observe(NOW)
+    sample = systems.sampler().observe(NOW)
     assert sample.errors == {system: "away"}
     assert systems.asked == asked
     assert (sample.process is None) == (system == "process")
@@ -174,7 +174,7 @@ def test_what_does_not_answer_is_trouble_and_is_not_asked_on(
 def test_all_that_is_away_is_named() -> None:
     systems = Systems({0: [1.0]})
     systems.errors = {name: Unreachable(f"no {name}") for name in ALL}
-    assert systems.observer().observe(NOW).errors == {
+    assert systems.sampler().observe(NOW).errors == {
         "process": "no status",
         "kafka": "no describe",
         "lake": "no position",
@@ -185,4 +185,4 @@ def test_a_wrong_declaration_is_nobodys_trouble() -> None:
     systems = Systems({0: [1.0]})
     systems.errors["position"] = ConfigError("x")
     with pytest.raises(ConfigError):
-        systems.observer().observe(NOW)
+        systems.sampler().observe(NOW)

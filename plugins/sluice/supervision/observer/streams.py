@@ -1,8 +1,4 @@
-"""Observes every component all the time, in threads of its own: what pages and metrics show.
-
-Pages read what was observed last, so a viewer costs the observed systems nothing. Nothing is recorded and
-nothing acted on: that is supervision's.
-"""
+"""Observes every component of all streams, cycle after cycle, in threads of its own."""
 
 from __future__ import annotations
 
@@ -15,8 +11,9 @@ from dataclasses import dataclass, field
 from sluice.config.reading.toml import ConfigError
 from sluice.config.stream import StreamSpec
 from sluice.core.errors import ClientError
-from sluice.supervision.live import Live
-from sluice.supervision.watched import Clients, Watched
+from sluice.supervision.observer.component import Clients, ObservedComponent
+from sluice.supervision.observer.live import Live
+from sluice.supervision.rules.sample import Sample
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +30,7 @@ MAX_ABANDONED = 16
 class _Run:
     """One observation, in a thread of its own."""
 
-    watched: Watched
+    component: ObservedComponent
     number: int
     clients: Clients | None = None
     done: threading.Event = field(default_factory=threading.Event)
@@ -42,11 +39,11 @@ class _Run:
     asking: str = ""
 
 
-class StreamWatch:
+class StreamObserver:
     """Observes the components of the ``declared`` streams every ``cycle_seconds``.
 
-    Begins with :meth:`ensure_started`. ``clients``: opens those of one observation at a time, which are used
-    again; may raise ConfigError and ClientError, and is then asked again.
+    ``clients``: opens those of one observation at a time, which are used again; may raise ConfigError and
+    ClientError, and is then asked again.
     """
 
     def __init__(
@@ -60,41 +57,35 @@ class StreamWatch:
     ) -> None:
         self._declared, self._open = declared, clients
         self.cycle_seconds, self._late_seconds, self._clock = cycle_seconds, late_seconds, clock
-        self._watched: dict[tuple[str, str], Watched] = {}
-        self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
+        self._components: dict[tuple[str, str], ObservedComponent] = {}
         self._end = threading.Event()
         self._idle: list[Clients] = []
         self._abandoned: list[_Run] = []
 
-    def live(self, stream: str, component: str) -> Live:
-        """The newest; an empty one before the first observation."""
-        watched = self._watched.get((stream, component))
-        return watched.live if watched else Live()
+    def lives(self, stream: str) -> dict[str, Live]:
+        """Component -> what is known of it; empty for a stream that is not declared."""
+        known = dict(self._components)
+        return {component: one.live for (name, component), one in known.items() if name == stream}
 
-    def ensure_started(self) -> None:
-        """Start the thread unless it runs: a forked server process begins without it."""
-        with self._lock:
-            if self._thread is None or not self._thread.is_alive():
-                self._end.clear()
-                self._thread = threading.Thread(target=self._run, name="stream-watch", daemon=True)
-                self._thread.start()
+    def samples(self, stream: str, component: str) -> list[Sample] | None:
+        """Its samples, oldest first; None for a component that is not declared."""
+        found = self._components.get((stream, component))
+        return None if found is None else found.samples()
 
-    def stop(self) -> None:
-        """End it after the cycle under way."""
-        self._end.set()
-        if self._thread is not None:
-            self._thread.join()
-
-    def _run(self) -> None:
+    def run(self) -> None:
+        """Observe until :meth:`stop`."""
         while not self._end.is_set():
             began = time.monotonic()
             try:
                 self.cycle()
             except Exception:
-                # Of the declarations, or a fault of its own: pages show how old what they have is.
-                log.exception("the watch of the streams failed; it goes on")
+                # Of the declarations, or a fault of its own: readers see how old what they have is.
+                log.exception("the observation of the streams failed; it goes on")
             self._end.wait(max(self.cycle_seconds - (time.monotonic() - began), 1.0))
+
+    def stop(self) -> None:
+        """End it after the cycle under way."""
+        self._end.set()
 
     def cycle(self) -> None:
         """Observe each component once, THREADS at a time."""
@@ -105,18 +96,18 @@ class StreamWatch:
         deadline = time.monotonic() + self._late_seconds
         slots = threading.Semaphore(THREADS)
         runs: list[_Run] = []
-        for watched in list(self._watched.values()):
+        for component in list(self._components.values()):
             if len(self._abandoned) >= MAX_ABANDONED or not slots.acquire(timeout=_left(deadline)):
-                watched.fail("not observed: earlier observations have no answer yet")
+                component.fail("not observed: earlier observations have no answer yet")
                 continue
-            run = _Run(watched, watched.next_number())
+            run = _Run(component, component.next_number())
             runs.append(run)
             arguments = (run, unreachable, slots)
-            threading.Thread(target=self._observe, args=arguments, name="stream-watch", daemon=True).start()
+            threading.Thread(target=self._observe, args=arguments, name="observation", daemon=True).start()
         for run in runs:
             if not run.done.wait(_left(deadline)):
                 run.is_abandoned = True
-                run.watched.abandon(
+                run.component.abandon(
                     f"{run.asking or 'a system'} has not answered for {self._late_seconds:g} s"
                 )
                 self._abandoned.append(run)
@@ -124,28 +115,28 @@ class StreamWatch:
     def _follow_declarations(self) -> None:
         specs = {spec.name: spec for spec in self._declared()}
         wanted = {(name, component) for name, spec in specs.items() for component in spec.components}
-        for key in self._watched.keys() - wanted:
-            del self._watched[key]
-        for stream, component in sorted(wanted):
-            watched = self._watched.setdefault((stream, component), Watched(specs[stream], component))
-            watched.spec = specs[stream]
+        for key in self._components.keys() - wanted:
+            del self._components[key]
+        for stream, name in sorted(wanted):
+            component = self._components.setdefault((stream, name), ObservedComponent(specs[stream], name))
+            component.spec = specs[stream]
 
     def _observe(self, run: _Run, unreachable: dict[str, str], slots: threading.Semaphore) -> None:
-        watched = run.watched
+        component = run.component
 
         def asking(system: str) -> None:
             run.asking = system
 
         try:
             run.clients = self._borrow()
-            watched.observe(run.number, run.clients, self._clock(), unreachable, asking)
+            component.observe(run.number, run.clients, self._clock(), unreachable, asking)
         except (ClientError, ConfigError) as error:
             # The page shows it, with the age of what is known.
-            watched.fail(str(error), run.number)
+            component.fail(str(error), run.number)
         except Exception as error:
             # As of a thread that ends: pages would show the last state for ever without a reason.
-            log.exception("%s of %s cannot be observed", watched.name, watched.spec.name)
-            watched.fail(f"{type(error).__name__}, see the API server's log", run.number)
+            log.exception("%s of %s cannot be observed", component.name, component.spec.name)
+            component.fail(f"{type(error).__name__}, see the observer's log", run.number)
         finally:
             run.done.set()
             slots.release()

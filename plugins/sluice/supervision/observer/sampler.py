@@ -22,7 +22,7 @@ T = TypeVar("T")
 BISECTIONS = 5
 
 
-class Observer:
+class Sampler:
     """Observes one component of a stream through one role's clients. Not to be shared between threads."""
 
     def __init__(

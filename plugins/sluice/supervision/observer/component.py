@@ -1,4 +1,4 @@
-"""One component of the watch: what is known of it, from one observation to the next."""
+"""One component: what the observer knows of it, from one observation to the next."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from sluice.core.errors import ClientError, Unreachable
 from sluice.core.json_record import Document
 from sluice.ledger.keys import NOT_VERIFIED, PROOF, run_key
 from sluice.ledger.restarts import RestartHistory
-from sluice.supervision.live import Live, LoadResult, Point, Points
-from sluice.supervision.observer import Observer
+from sluice.supervision.observer.live import Live, LoadResult, Point, Points
+from sluice.supervision.observer.sampler import Sampler
 from sluice.supervision.rules.assess import assess
 from sluice.supervision.rules.sample import Sample, downsample
 
@@ -51,7 +51,7 @@ class Clients:
 
 
 @dataclass
-class Watched:
+class ObservedComponent:
     """``live`` is replaced as a whole, so that it may be read from any thread."""
 
     spec: StreamSpec
@@ -69,6 +69,10 @@ class Watched:
     # Of the observation that may change all of this: an abandoned one may not.
     _number: int = 0
     _lock: Lock = field(default_factory=Lock)
+
+    def samples(self) -> list[Sample]:
+        """Oldest first; those that are not recent are thinned."""
+        return list(self._samples)
 
     def next_number(self) -> int:
         with self._lock:
@@ -94,11 +98,11 @@ class Watched:
     ) -> None:
         """Observe it at ``now``. ``unreachable``: systems that others found not to answer in this cycle, to
         which this one adds; ``asking``: is told what is waited for."""
-        observer = Observer(
+        sampler = Sampler(
             clients.kafka, lambda: clients.tables(self.spec), clients.runtime, self.spec, self.name, asking
         )
-        sample = observer.observe(now, unreachable)
-        for system, seconds in observer.slow.items():
+        sample = sampler.observe(now, unreachable)
+        for system, seconds in sampler.slow.items():
             if seconds >= SLOW_SECONDS:
                 # Not its text: that names this stream's topic, and others' readers may not see it.
                 unreachable.setdefault(system, f"{system} did not answer within {seconds:.0f} s")

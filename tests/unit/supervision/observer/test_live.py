@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sluice.supervision.live import Live, Point, Points, seconds_behind
+from sluice.supervision.observer.live import Live, Point, Points, seconds_behind
 from sluice.supervision.rules.sample import KAFKA, Sample
 
 

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from sluice.core.errors import Unreachable
-from sluice.web import data
-from sluice.web.data import TtlCache
+from sluice.web import cache
+from sluice.web.cache import TtlCache
 
 
 class Clock:
@@ -24,7 +24,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(data, "time", SimpleNamespace(monotonic=clock))
+    monkeypatch.setattr(cache, "time", SimpleNamespace(monotonic=clock))
     return clock
 
 
@@ -74,7 +74,7 @@ def test_an_error_is_raised_and_not_kept(clock: Clock) -> None:
 
 
 def test_many_ask_at_once_and_one_question_is_put(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(data, "MAX_WAIT_SECONDS", 10)
+    monkeypatch.setattr(cache, "MAX_WAIT_SECONDS", 10)
     asked: list[int] = []
     go = Event()
 
@@ -92,7 +92,7 @@ def test_many_ask_at_once_and_one_question_is_put(monkeypatch: pytest.MonkeyPatc
 
 
 def test_who_waits_too_long_is_told_so_and_takes_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(data, "MAX_WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(cache, "MAX_WAIT_SECONDS", 0.05)
     go, begun = Event(), Event()
 
     def hang() -> int:

@@ -81,7 +81,7 @@ def seconds_behind(points: Sequence[Point]) -> tuple[float, bool] | None:
 @dataclass(frozen=True)
 class LoadResult:
     """A verification of a load, which ended at ``at`` and took ``seconds``; if it failed, with ``problems``.
-    Numbers are None in a record of an earlier version. ``audit``: None before its audit passed."""
+    ``audit``: None before its audit passed."""
 
     at: float
     run_id: str
@@ -103,7 +103,7 @@ class LoadResult:
 
 @dataclass(frozen=True)
 class Counts:
-    """Batches and loads since the watch began."""
+    """Batches and loads since the observer began."""
 
     batches: int = 0
     rows: int = 0

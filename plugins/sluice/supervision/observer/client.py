@@ -1,0 +1,79 @@
+"""Read what the observer's process knows of a stream."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from http.client import HTTPException
+from typing import Any, TypeVar
+
+from sluice.config.platform import ObserverAccess
+from sluice.core.errors import Missing, Refused, Unreachable
+from sluice.supervision.observer import documents
+from sluice.supervision.observer.live import Live
+from sluice.supervision.observer.server import PATH
+from sluice.supervision.observer.streams import CYCLE_SECONDS, LATE_SECONDS
+from sluice.supervision.rules.sample import Sample
+from sluice.supervision.serving import request
+
+T = TypeVar("T")
+SECONDS = 3.0
+# Of the newest sample: a cycle, an observation that is abandoned, and a cycle.
+FRESH_SECONDS = CYCLE_SECONDS + LATE_SECONDS + CYCLE_SECONDS
+FIX = "Fix: see its log (make logs); it is restarted by itself where it runs"
+
+
+@dataclass(frozen=True)
+class ObserverClient:
+    """Each method raises Unreachable if the observer does not answer, Refused if it takes another token or
+    answers in another form, Missing for what it does not know."""
+
+    access: ObserverAccess
+
+    def stream(self, stream: str) -> dict[str, Live]:
+        """Component -> what is known of it."""
+
+        def parse(found: Any) -> dict[str, Live]:
+            return {name: documents.parse(one) for name, one in found["components"].items()}
+
+        return self._get(stream, parse)
+
+    def samples(self, stream: str, component: str) -> list[Sample]:
+        """Of the component, oldest first. Raises Unreachable, too, if the newest is older than FRESH_SECONDS,
+        by the observer's clock, or there is none yet."""
+
+        def parse(found: Any) -> tuple[float, list[Sample]]:
+            return float(found["at"]), documents.parse_samples(found["samples"])
+
+        now, samples = self._get(f"{stream}/{component}", parse)
+        if not samples:
+            raise Unreachable(f"the observer has no sample of the {component} of {stream} yet")
+        age = now - samples[-1].at
+        if age > FRESH_SECONDS:
+            raise Unreachable(
+                f"the observer's newest sample of the {component} of {stream} is {age:.0f} s old"
+            )
+        return samples
+
+    def _get(self, name: str, parse: Callable[[Any], T]) -> T:
+        url = self.access.url
+        try:
+            status, body = request("GET", url, PATH + name, self.access.token, SECONDS)
+        except (OSError, HTTPException) as error:
+            raise Unreachable(f"the observer at {url} does not answer: {error}. {FIX}") from error
+        except ValueError:
+            # Its text may be the header with the token.
+            message = f"observer: no request can have {url!r} and the token. Fix: correct [observer]"
+            raise Refused(message) from None
+        if status == 404:
+            raise Missing(
+                f"the observer does not know {name}: it reads other declarations, or has just begun"
+            )
+        if status != 200:
+            raise Refused(f"the observer at {url} answered {status}; 401: another token in [observer]")
+        try:
+            return parse(json.loads(body))
+        except (ValueError, KeyError, TypeError) as error:
+            message = f"the observer at {url} answers in another form ({error}): another version of Sluice"
+            raise Refused(f"{message}. Fix: restart it") from error

@@ -1,0 +1,110 @@
+"""The observer's process: observes all streams and serves what it knows.
+
+``GET /streams/<stream>``: each component's document. ``GET /streams/<stream>/<component>``: its samples,
+oldest first. Both with the time of the answer, so that a reader knows how old they are by one clock.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from sluice.config import platform as platforms
+from sluice.config import stream as streams
+from sluice.config.reading.toml import ConfigError
+from sluice.core.exits import STOPPED
+from sluice.ledger.keys import history_name
+from sluice.supervision.observer import documents
+from sluice.supervision.observer.component import Clients
+from sluice.supervision.observer.streams import StreamObserver
+from sluice.supervision.serving import JSON, TokenHandler, TokenServer
+from sluice.systems import QUICK, Systems
+
+log = logging.getLogger(__name__)
+
+ROLE = "observer"
+PATH = "/streams/"
+
+
+def open_clients() -> Clients:
+    """One thread's clients. Raises ConfigError, ClientError."""
+    systems = Systems(ROLE, QUICK)
+    return Clients(
+        systems.kafka,
+        lambda spec: systems.tables(spec.name),
+        systems.runtime,
+        lambda spec, component: systems.history(history_name(spec.name, component)),
+        lambda spec, limit: [one.batch for one in systems.batch_log(spec.table).newest(limit)],
+    )
+
+
+class Server(TokenServer):
+    """Serves what ``observer`` knows of the ``declared`` streams."""
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        token: str,
+        observer: StreamObserver,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.observer, self.clock = observer, clock
+        super().__init__(address, token, _Handler)
+
+
+class _Handler(TokenHandler):
+    server: Server
+
+    def get(self) -> None:
+        path, _, name = self.path.partition(PATH)
+        stream, _, component = name.partition("/")
+        if path or not stream:
+            self.answer(404)
+        elif self.is_allowed():
+            self._answer(self._component(stream, component) if component else self._stream(stream))
+
+    def _answer(self, found: Any) -> None:
+        if found is None:
+            self.answer(404)
+        else:
+            self.answer(200, json.dumps({"at": self.server.clock(), **found}).encode(), JSON)
+
+    def _stream(self, stream: str) -> dict[str, Any] | None:
+        lives = self.server.observer.lives(stream)
+        return {"components": {name: documents.dump(live) for name, live in lives.items()}} if lives else None
+
+    def _component(self, stream: str, component: str) -> dict[str, Any] | None:
+        samples = self.server.observer.samples(stream, component)
+        return None if samples is None else {"samples": documents.dump_samples(samples)}
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m sluice.supervision.observer.server", description=__doc__)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, required=True)
+    given = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    # As process 1 of a container it is ended by no signal that it does not handle.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(STOPPED))
+    access = platforms.load(ROLE).observer
+    if access is None:
+        raise ConfigError(
+            f"the platform file of role {ROLE!r} has no [observer]. Fix: add it, with url and token"
+        )
+    observer = StreamObserver(lambda: streams.load_valid().specs, open_clients)
+    server = Server((given.host, given.port), access.token, observer)
+    threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
+    log.info("observing; serving host=%s port=%d", given.host, given.port)
+    observer.run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

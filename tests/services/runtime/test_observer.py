@@ -1,0 +1,113 @@
+"""The observer's process over HTTP: what its readers get, and what they get without it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, cast
+
+import httpx
+import pytest
+
+from sluice.config import stream
+from sluice.config.platform import ObserverAccess
+from sluice.core.errors import Missing, Refused, Unreachable
+from sluice.supervision.observer.client import FRESH_SECONDS, ObserverClient
+from sluice.supervision.observer.documents import dump
+from sluice.supervision.observer.live import Live
+from sluice.supervision.observer.server import Server
+from sluice.supervision.rules.sample import Sample
+from sluice.web.observed import OBSERVER, Observed
+from tests.support import observed
+from tests.support.raising import raising
+
+TOKEN = "t" * 32
+NOW = 1_800_000_000.0
+SPEC = stream.load("nyc_taxi")
+
+
+class World:
+    """An observer of one stream. ``age``: of its newest sample."""
+
+    def __init__(self) -> None:
+        self.known = {name: live for (_, name), live in observed.streams([SPEC], NOW).lives.items()}
+        self.age = 3.0
+
+    def lives(self, name: str) -> Mapping[str, Live]:
+        return self.known if name == SPEC.name else {}
+
+    def samples(self, name: str, component: str) -> list[Sample] | None:
+        if (name, component) != (SPEC.name, "consumer"):
+            return None
+        newest = self.known["consumer"].sample
+        assert newest is not None
+        return [Sample.from_json(newest.to_json() | {"at": NOW - self.age - ago}) for ago in (20, 10, 0)]
+
+
+@contextmanager
+def serving(world: World) -> Iterator[str]:
+    server = Server(("127.0.0.1", 0), TOKEN, cast("Any", world), lambda: NOW)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def client(url: str, token: str = TOKEN) -> ObserverClient:
+    return ObserverClient(ObserverAccess(url, token))
+
+
+def test_pages_and_supervision_get_what_is_known() -> None:
+    world = World()
+    with serving(world) as url:
+        found = client(url).stream(SPEC.name)
+        assert {name: dump(live) for name, live in found.items()} == {
+            name: dump(live) for name, live in world.known.items()
+        }
+        assert client(url).samples(SPEC.name, "consumer") == world.samples(SPEC.name, "consumer")
+
+
+def test_old_samples_are_no_answer() -> None:
+    world = World()
+    with serving(world) as url:
+        world.age = FRESH_SECONDS
+        client(url).samples(SPEC.name, "consumer")
+        world.age = FRESH_SECONDS + 1
+        with raising(Unreachable, "newest sample of the consumer of nyc_taxi is 46 s old"):
+            client(url).samples(SPEC.name, "consumer")
+
+
+@pytest.mark.parametrize("path", ["", "/streams/", "/metrics", "/streams/other", "/streams/nyc_taxi/queries"])
+def test_what_it_does_not_know_is_not_found(path: str) -> None:
+    with serving(World()) as url:
+        answer = httpx.get(url + path, headers={"Authorization": f"Bearer {TOKEN}"}, trust_env=False)
+        assert answer.status_code == 404
+        with raising(Missing, "does not know other"):
+            client(url).stream("other")
+
+
+def test_nothing_is_told_without_the_token() -> None:
+    with serving(World()) as url:
+        for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {TOKEN}"}):
+            answer = httpx.get(f"{url}/streams/nyc_taxi", headers=headers, trust_env=False)
+            assert (answer.status_code, answer.content) == (401, b"")
+        assert httpx.get(f"{url}/health", trust_env=False).text == "ok\n"
+        with raising(Refused, "answered 401", "another token"):
+            client(url, "x" * 32).stream(SPEC.name)
+
+
+def test_a_page_keeps_what_it_was_told_last_and_says_why() -> None:
+    world = World()
+    with serving(world) as url:
+        pages = Observed(lambda: client(url))
+        assert dump(pages.live(SPEC.name, "consumer")) == dump(world.known["consumer"])
+    pages._caches.clear()
+    live = pages.live(SPEC.name, "consumer")
+    assert (live.at, live.report) == (world.known["consumer"].at, world.known["consumer"].report)
+    assert list(live.errors) == [OBSERVER]
+    assert "does not answer" in live.errors[OBSERVER]
+    unknown = Observed(lambda: client(url)).live(SPEC.name, "consumer")
+    assert (unknown.at, list(unknown.errors)) == (None, [OBSERVER])
