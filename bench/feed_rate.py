@@ -24,10 +24,10 @@ from typing import Any
 import httpx
 
 from bench.supervision import cpu_seconds, cpu_seconds_since
-from local.drills.stream import StreamUnderTest
 from local.services import replay
 from local.stack.stack import Stack, wait_until
 from sluice.config import stream as streams
+from tests.support.stream import StreamUnderTest
 
 LOAD, STREAM = "wiki_changes_load", "wiki_changes_stream"
 EVERY_SECONDS = 10.0

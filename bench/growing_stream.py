@@ -18,9 +18,6 @@ from datetime import datetime
 from bench.background import Background
 from bench.queries_exact import end_of_run
 from bench.recovery import cpu_seconds, java_processes, memory_megabytes
-from local.drills.consumer_faults import component_processes, signal_all
-from local.drills.stream import StreamUnderTest
-from local.drills.traffic import Trips
 from local.services import minio
 from local.setup.bootstrap import java_home
 from local.stack.stack import Stack, wait_until
@@ -28,6 +25,9 @@ from sluice.clients.kafka.admin import KafkaAdmin
 from sluice.clients.processes.parent import WORKED_SECONDS
 from sluice.config import stream as streams
 from sluice.config.sections.topic import PROGRESS_TOPIC
+from tests.support.processes import component_processes, signal_all
+from tests.support.stream import StreamUnderTest
+from tests.support.traffic import Trips
 
 PARTITIONS = 2
 RECORDS_PER_BATCH = 100

@@ -27,14 +27,14 @@ from typing import Any
 from bench.background import Background
 from bench.recovery import java_processes
 from bench.supervision import cpu_seconds, cpu_seconds_since
-from local.drills.consumer_faults import process_tree, signal_all
-from local.drills.stream import StreamUnderTest
 from local.setup.bootstrap import java_home
 from local.stack.airflow_api import DONE
 from local.stack.stack import Stack, wait_until
 from sluice.clients.lake.results import recount as query_results
 from sluice.config import stream
 from sluice.core.errors import ClientError
+from tests.support.processes import process_tree, signal_all
+from tests.support.stream import StreamUnderTest
 
 LOAD, STREAM = "isp_hits_load", "isp_hits_stream"
 # In rounds: the next one begins when the counts have grown; those of one round at the same time.

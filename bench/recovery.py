@@ -24,13 +24,13 @@ from typing import Any
 import psutil
 
 from bench.compare.figures import percentile
-from local.drills.consumer_faults import component_processes, signal_all
-from local.drills.stream import StreamUnderTest
-from local.drills.traffic import PER_SECOND, TrafficGenerator
 from local.stack.stack import Stack, wait_until
 from sluice.clients.kafka.admin import KafkaAdmin
 from sluice.clients.processes.parent import WORKED_SECONDS
 from sluice.config import stream as streams
+from tests.support.processes import component_processes, signal_all
+from tests.support.stream import StreamUnderTest
+from tests.support.traffic import PER_SECOND, TrafficGenerator
 
 LIMIT_SECONDS = 300.0
 POLL_SECONDS = 0.05

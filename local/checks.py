@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NoReturn
 
 from local.base import REPO, UsageError, cache
 
@@ -177,6 +178,13 @@ def python(arguments: Sequence[str]) -> int:
 def bench(arguments: Sequence[str]) -> int:
     """`make bench`: run the comparison with ARGS and ``arguments``; give its exit code."""
     return subprocess.run([sys.executable, "-m", "bench.compare", *arguments_given(), *arguments]).returncode
+
+
+def drill(arguments: Sequence[str]) -> NoReturn:
+    """`make drill`: become the drills' command, which repairs at an interrupt what it broke."""
+    names = os.environ.get("DRILL", "").replace(",", " ").split()
+    flags = ["--trigger-immediately"] if os.environ.get("TRIGGER_IMMEDIATELY") == "1" else []
+    os.execv(sys.executable, [sys.executable, "-m", "tests.drills", *names, *flags, *arguments])  # noqa: S606
 
 
 def arguments_given() -> list[str]:

@@ -38,7 +38,6 @@ def _main(arguments: list[str]) -> int:
     parser.add_argument("command", choices=list(COMMANDS))
     parser.add_argument("--free-ports", action="store_true", help="up: take free ports, not the default ones")
     parser.add_argument("--query", default=os.environ.get("Q", ""), help="sql: the query")
-    parser.add_argument("--in-place", metavar="DRILLS", help="drill: these, on the stack that runs")
     options, rest = parser.parse_known_args(arguments)
     if containers.PROFILES_VARIABLE in os.environ:
         return _in_container(options, rest)
@@ -46,6 +45,8 @@ def _main(arguments: list[str]) -> int:
         return checks.python(rest)
     if options.command == "bench":
         return checks.bench(rest)
+    if options.command == "drill":
+        checks.drill(rest)
     if options.command == "k8s-render":
         from local.kubernetes import command as kubernetes
 
@@ -77,13 +78,6 @@ def _main(arguments: list[str]) -> int:
 
         demo = run.chosen(os.environ.get("STREAM", ""))
         return run.main(Stack(free_ports=options.free_ports, feed=demo.feed), demo)
-    if options.command == "drill":
-        from local.drills import command as drills
-
-        trigger_immediately = os.environ.get("TRIGGER_IMMEDIATELY") == "1"
-        if options.in_place is not None:
-            return drills.main(options.in_place, trigger_immediately, stack)
-        return drills.main(os.environ.get("DRILL", ""), trigger_immediately)
     return _on_running(stack, options, rest)
 
 

@@ -16,7 +16,6 @@ from bench.compare.meter import Meter, S3Calls
 from bench.compare.records import csv_columns, missing_columns, schema_text
 from bench.compare.stack import LIMIT_SECONDS, BenchStack, phase, tail
 from bench.growing_stream import Event, events
-from local.drills.stream import StreamUnderTest
 from local.runtime.roles import SOURCE, WAREHOUSE
 from local.stack.stack import wait_until
 from sluice.airflow.operators.load.produce import java_options
@@ -26,6 +25,7 @@ from sluice.config.stream import ENTRY_POINT
 from sluice.ledger.documents import Ledger
 from sluice.ledger.keys import run_key
 from sluice.loads import plan as plans
+from tests.support.stream import StreamUnderTest
 
 # As the connection sluice_spark of the embedded stack.
 SUBMIT = ("spark-submit", "--master", "local[2]")

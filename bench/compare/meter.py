@@ -10,9 +10,9 @@ from typing import Self
 import psutil
 
 from bench.background import Background
-from local.drills.consumer_faults import process_tree
 from local.services import minio
 from local.stack.stack import Stack
+from tests.support.processes import process_tree
 
 SAMPLE_SECONDS = 0.2
 # Listing a process's descendants reads all of /proc.

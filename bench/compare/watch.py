@@ -23,13 +23,13 @@ from bench.background import Background
 from bench.compare.contenders import Plain, Sluice, check
 from bench.compare.figures import Figures, percentile
 from bench.compare.stack import LIMIT_SECONDS, BenchStack, end
-from local.drills.consumer_faults import component_processes, process_tree, signal_all
-from local.drills.traffic import TrafficGenerator
 from local.runtime.roles import WAREHOUSE
 from local.stack.stack import wait_until
 from sluice.clients.kafka.consumers import RANGE_SETTINGS, consumer, read_range
 from sluice.clients.processes.parent import WORKED_SECONDS
 from sluice.clients.s3.objects import Bucket
+from tests.support.processes import component_processes, process_tree, signal_all
+from tests.support.traffic import TrafficGenerator
 
 POLL_SECONDS = 0.05
 # After the first batch, which has what was waiting.

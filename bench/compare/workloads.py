@@ -15,8 +15,8 @@ from bench.compare.figures import CONNECT, PLAIN, SLUICE, TUNED, Figures, report
 from bench.compare.records import PARTITIONS, Declared
 from bench.compare.stack import BenchStack, bench_stack
 from bench.compare.watch import Contender, WatchedPlain, WatchedSluice, measure
-from local.drills.traffic import PER_SECOND
 from local.services.streams import spark_defaults
+from tests.support.traffic import PER_SECOND
 
 ROWS = 3_000_000
 OBJECTS = 25

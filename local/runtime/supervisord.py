@@ -20,6 +20,9 @@ from sluice.clients.polling import wait_for
 from sluice.clients.processes.supervisord import connect
 from sluice.config import platform
 
+# The states of a program that runs or will.
+GOING = ("STARTING", "RUNNING", "BACKOFF")
+
 
 @dataclass(frozen=True)
 class Program:

@@ -7,19 +7,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyiceberg.catalog.sql import IcebergTables
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table import Table
-from sqlalchemy import update
-from sqlalchemy.orm import Session
 
 from local.base import UsageError
 from local.stack.systems import Systems
 from sluice.clients.kafka.consumers import topic_offsets
 from sluice.clients.lake import files
 from sluice.clients.lake.arrow_sql import ArrowSql, open_sql
-from sluice.clients.lake.catalog import Lake, position
-from sluice.config.platform import CATALOG
+from sluice.clients.lake.catalog import position
 from sluice.config.stream import StreamSpec
 
 Offsets = dict[int, tuple[int, int]]
@@ -117,18 +113,3 @@ def compare_with_topic(stack: Systems, spec: StreamSpec) -> OffsetComparison:
 def total(values: Iterable[tuple[int, int]]) -> int:
     """Records between begin and end offsets, over all partitions."""
     return sum(end - begin for begin, end in values)
-
-
-def restore_catalog(lake: Lake, locations: Mapping[str, str]) -> None:
-    """Set the metadata files of these tables, as a restored backup of the catalog's database does."""
-    with Session(lake.catalog.engine) as session, session.begin():
-        for name, location in locations.items():
-            namespace, table = name.split(".")
-            row = update(IcebergTables).where(
-                IcebergTables.catalog_name == CATALOG,
-                IcebergTables.table_namespace == namespace,
-                IcebergTables.table_name == table,
-            )
-            changed = row.values(metadata_location=location).returning(IcebergTables.table_name)
-            if session.scalars(changed).all() != [table]:
-                raise UsageError(f"the catalog does not have table {name}")

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
+from local.runtime.supervisord import GOING
 from local.status.observe import Observation, SupervisionStatus, Unavailable, rate
 from sluice.clients.lake.catalog import Commit
 from sluice.config.stream import CONSUMER, Component, StreamSpec
@@ -142,7 +143,7 @@ def _message(wanted: bool, seen: Observation, unchecked: _Unchecked | None) -> s
 def is_off(state: str, seen: Observation) -> bool:
     """Whether it is not wanted: its supervision is paused, and it is not alive."""
     paused = not isinstance(seen.supervision, Unavailable) and seen.supervision.paused
-    return paused and state not in ("RUNNING", "STARTING", "BACKOFF")
+    return paused and state not in GOING
 
 
 def _cell(answer: Any, make: Callable[[Any], Cell]) -> Cell:

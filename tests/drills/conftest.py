@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from local.drills.stream import StreamUnderTest
 from local.stack.stack import Stack
 from sluice.config import stream as streams
 from tests.support import stacks
 from tests.support.jvm import QUICK
+from tests.support.stream import StreamUnderTest
 
 
 @pytest.fixture(scope="package")

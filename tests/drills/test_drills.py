@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import pytest
 
-from local.drills.command import DRILLS
-from local.drills.result import DrillRecord
-from local.drills.runner import run
-from local.drills.stream import StreamUnderTest
 from local.progress import ProgressDisplay
+from tests.drills.faults import DRILLS
+from tests.drills.result import DrillRecord
+from tests.drills.runner import run
 from tests.support import airflow_calls
+from tests.support.stream import StreamUnderTest
 
 pytestmark = pytest.mark.exhaustive
 

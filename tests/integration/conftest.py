@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from local.drills.consumer_faults import resume_all
 from local.stack.stack import Stack
 from sluice.config.stream import VARIABLE
 from tests.integration.rig import SPEC, Rig
 from tests.integration.streams import OVERRIDES
 from tests.support import stacks
 from tests.support.jvm import QUICK
+from tests.support.processes import resume_all
 
 DAGS = Path(__file__).resolve().parents[2] / "dags"
 # In front of the tests' copy of streams.py: only tests trigger supervision and maintenance, and retries

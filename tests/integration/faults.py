@@ -10,13 +10,13 @@ from pathlib import Path
 
 import psutil
 
-from local.drills.consumer_faults import component_processes, suspend_between_append_and_publish
 from local.runtime.processes import stack_processes
 from local.stack.stack import wait_until
 from sluice.config.stream import ENTRY_POINT
 from sluice.core import exits
 from sluice.ledger.keys import run_key
 from tests.integration.rig import SPEC, Rig
+from tests.support.processes import suspend_between_append_and_publish
 
 PRODUCER_SECONDS = 180
 LAUNCHER = "org.apache.spark.launcher.Main"
@@ -26,11 +26,8 @@ CONSUMER_SECONDS = 90
 def catch_between_append_and_publish(rig: Rig) -> list[psutil.Process]:
     """Send records, and suspend the consumer when its batch is appended and not yet published."""
     rig.wait_for_everything()
-    return suspend_between_append_and_publish(
-        rig,
-        lambda: component_processes(rig, SPEC.program),
-        lambda: rig.send({partition: rig.trips(20) for partition in range(SPEC.topic.partitions)}),
-    )
+    bodies = {partition: rig.trips(20) for partition in range(SPEC.topic.partitions)}
+    return suspend_between_append_and_publish(rig, lambda: rig.send(bodies))
 
 
 @contextmanager

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from local.drills.stream import StreamUnderTest
-from tests.integration import streams
 from tests.support import airflow_calls
+from tests.support.stream import StreamUnderTest
 
 
 @contextmanager
@@ -23,8 +22,7 @@ def running(stream: StreamUnderTest, dags: Sequence[str]) -> Iterator[None]:
             log = stream.stack.home.logs / f"{component.program}.log"
             if log.exists():
                 print(f"{component.name}:\n{log.read_text(errors='replace')[-3000:]}")
-            if stream.process(component.program)["statename"] in streams.GOING:
-                stream.stack.daemon.proxy().stopProcess(component.program)
+            stream.end(component.program)
         for dag in dags:
             airflow_calls.pause(stream.airflow, dag)
 

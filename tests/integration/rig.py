@@ -13,8 +13,6 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from local.drills.stream import PUBLISH_SECONDS, StreamUnderTest
-from local.drills.traffic import Trips
 from local.stack import lake
 from local.stack.stack import Stack, wait_until
 from sluice.clients.kafka.admin import KafkaAdmin
@@ -26,6 +24,8 @@ from sluice.ledger.batches import BatchLog
 from sluice.trace.find import StreamTrace
 from tests.integration import streams
 from tests.support import airflow_calls
+from tests.support.stream import PUBLISH_SECONDS, StreamUnderTest
+from tests.support.traffic import Trips
 
 DAG = "nyc_taxi_load"
 SPEC = streams.load("nyc_taxi")
@@ -88,16 +88,6 @@ class Rig(StreamUnderTest):
     def has_topic(self) -> bool:
         admin = AdminClient({**self.stack.kafka("admin")})
         return SPEC.topic.name in admin.list_topics(timeout=20).topics
-
-    def send(self, values: dict[int, list[bytes | None]]) -> None:
-        """Records of a foreign producer: partition -> values, without keys."""
-        producer = self.producer()
-        for partition, bodies in values.items():
-            for body in bodies:
-                producer.produce(self.spec.topic.name, body, partition=partition)
-        left = producer.flush(30)
-        if left:
-            raise TimeoutError(f"{left} records were not taken by Kafka within 30 s")
 
     def trips(self, count: int) -> list[bytes | None]:
         """Avro bodies of good trips, made with another Avro library."""
@@ -208,7 +198,7 @@ class Rig(StreamUnderTest):
     def ensure_stream(self) -> None:
         """So that a test can run alone, whatever came before: the stream runs, on a topic as declared."""
         KafkaAdmin(self.stack.platform("airflow").kafka).provision(SPEC.topic)
-        if not self.epoch() or self.process()["statename"] not in streams.GOING:
+        if not self.epoch() or not self.is_going():
             self.start_stream()
             # Its first batch publishes what came meanwhile; before the first of all there is no position.
             self.send({0: self.trips(1)})

@@ -8,8 +8,6 @@ from sluice.config import stream
 from sluice.config.sections import overrides
 
 OVERRIDES = Path(__file__).with_name("overrides.toml")
-# supervisord's states of a program that runs or will.
-GOING = ("STARTING", "RUNNING", "BACKOFF")
 
 
 def load(name: str) -> stream.StreamSpec:

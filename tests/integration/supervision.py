@@ -55,7 +55,7 @@ class Supervised:
 
 def open_transaction(rig: Rig) -> None:
     """No run is under way, nobody holds the stream, and no earlier restart counts."""
-    for dag, runs in ((rig.supervision, rig.supervision_runs()), (DECISION, decisions(rig))):
+    for dag, runs in ((rig.supervision, rig.runs(rig.supervision)), (DECISION, decisions(rig))):
         for run in runs:
             if run["state"] in UNDER_WAY:
                 path = f"/dags/{dag}/dagRuns/{quote(run['dag_run_id'], safe='')}"
@@ -91,8 +91,7 @@ def tasks_of(rig: Rig, run_id: str) -> dict[str, str]:
 
 def decisions(rig: Rig) -> list[dict[str, Any]]:
     """The newest runs in which a person decides, newest first."""
-    params = {"order_by": "-run_after", "limit": 20}
-    return list(rig.airflow.request("GET", f"/dags/{DECISION}/dagRuns", params=params)["dag_runs"])
+    return rig.runs(DECISION)
 
 
 def open_question(rig: Rig) -> str:

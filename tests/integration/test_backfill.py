@@ -10,7 +10,6 @@ from typing import Any
 import psutil
 import pytest
 
-from local.drills.consumer_faults import process_tree, signal_all
 from local.runtime.processes import stack_processes
 from local.services import airflow as services
 from local.stack.airflow_api import DONE
@@ -18,6 +17,7 @@ from local.stack.stack import wait_until
 from tests.integration.faults import LAUNCHER
 from tests.integration.rig import Rig
 from tests.support import airflow_calls
+from tests.support.processes import process_tree, signal_all
 
 DAG = "nyc_taxi_backfill"
 MONTHS = ["2019-01", "2019-02", "2019-03", "2019-04"]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from local.drills.command import DRILLS
-from local.drills.drill import is_healthy
-from local.drills.runner import run
 from local.progress import ProgressDisplay
 from sluice.core.writers import epoch_of
+from tests.drills.drill import is_healthy
+from tests.drills.faults import DRILLS
+from tests.drills.runner import run
 from tests.integration.rig import Rig
 from tests.integration.supervision import open_transaction, supervise
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from local.drills.consumer_faults import signal_all
 from local.runtime.processes import end_all
 from local.stack.stack import wait_until
 from sluice.core import exits
@@ -21,6 +20,7 @@ from tests.integration.faults import (
 )
 from tests.integration.rig import DAG, PUBLISH_SECONDS, SPEC, Rig
 from tests.integration.supervision import open_transaction, supervise
+from tests.support.processes import signal_all
 
 # So many that a producer is still sending when its first rows are seen.
 TIMES = 2

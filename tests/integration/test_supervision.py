@@ -13,7 +13,6 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from supervisor.xmlrpc import Faults
 
-from local.drills.consumer_faults import component_processes, process_tree, signal_all
 from local.stack.stack import wait_until
 from sluice.airflow.triggers.health import SETTLE_SECONDS
 from tests.integration.rig import SPEC, Rig
@@ -34,6 +33,7 @@ from tests.integration.supervision import (
     wait_for_run,
     wait_for_task,
 )
+from tests.support.processes import component_processes, process_tree, signal_all
 
 MORE_RUNS = 4
 

@@ -14,8 +14,6 @@ import pytest
 from playwright.sync_api import expect
 from pyiceberg.table import DataScan
 
-from local.drills.consumer_faults import component_processes, signal_all
-from local.drills.stream import PUBLISH_SECONDS, StreamUnderTest
 from local.replay.events import Feed
 from local.services import airflow as service
 from local.services import replay
@@ -26,7 +24,9 @@ from sluice.core.offsets.ranges import OffsetRanges
 from sluice.loads import plan as plans
 from tests.integration import feeds, streams
 from tests.support import airflow_calls, browser
+from tests.support.processes import component_processes, signal_all
 from tests.support.scenario import step
+from tests.support.stream import PUBLISH_SECONDS, StreamUnderTest
 
 SPEC = streams.load("wiki_changes")
 EDITORS = SPEC.queries["editors"]

@@ -20,7 +20,7 @@ from sluice.config.platform import Checkpoints
 from spark_jobs.common.spark.checkpoint import CheckpointCorrupted
 from spark_jobs.common.spark.session import checkpoint_options
 from tests.support.counting import Counting, exact, published
-from tests.support.cutting_proxy import CuttingProxy, Fault
+from tests.support.fault_proxy import Fault, FaultProxy
 from tests.support.lakehouse import Stream
 from tests.support.services import Services
 
@@ -38,18 +38,18 @@ IMPATIENT = {
 
 
 @pytest.fixture(scope="module")
-def proxy(services: Services) -> Iterator[CuttingProxy]:
+def proxy(services: Services) -> Iterator[FaultProxy]:
     """Before MinIO. One for all tests: the JVM keeps its file systems as they were first configured."""
     for bucket, actions in ((BUCKET, [*MAY, "s3:DeleteObject"]), (NO_DELETES, MAY)):
         services.minio.create_bucket(Bucket=bucket)
         services.make_s3_user(bucket, bucket, actions)
-    with CuttingProxy(services.minio_url) as made:
+    with FaultProxy(services.minio_url) as made:
         yield made
 
 
 @pytest.fixture
 def at(
-    proxy: CuttingProxy, services: Services, configure: Callable[[dict[str, str]], None], tmp_path: Path
+    proxy: FaultProxy, services: Services, configure: Callable[[dict[str, str]], None], tmp_path: Path
 ) -> Iterator[Callable[[str], str]]:
     """Configures Spark for a bucket, as its user; returns an address in it, of this test alone."""
 
@@ -109,7 +109,7 @@ def test_spark_alone_goes_on_without_what_it_could_not_write_and_loses_records(
     alone: Callable[[], StreamingQuery],
     spark: SparkSession,
     services: Services,
-    proxy: CuttingProxy,
+    proxy: FaultProxy,
     root: str,
     tmp_path: Path,
 ) -> None:
@@ -135,7 +135,7 @@ def test_spark_alone_goes_on_without_what_it_could_not_write_and_loses_records(
 
 @pytest.mark.exhaustive
 def test_spark_alone_cannot_start_again_where_only_the_plan_was_not_written(
-    alone: Callable[[], StreamingQuery], services: Services, proxy: CuttingProxy, tmp_path: Path
+    alone: Callable[[], StreamingQuery], services: Services, proxy: FaultProxy, tmp_path: Path
 ) -> None:
     query = alone()
     ten_more(services, query)
@@ -153,7 +153,7 @@ def test_spark_alone_cannot_start_again_where_only_the_plan_was_not_written(
 
 @pytest.mark.exhaustive
 def test_spark_alone_completes_a_batch_whose_state_was_not_written(
-    owners: Callable[..., Counting], services: Services, proxy: CuttingProxy, root: str
+    owners: Callable[..., Counting], services: Services, proxy: FaultProxy, root: str
 ) -> None:
     """And publishes counts that nobody can go on from."""
     first = owners(root, protected=False)
@@ -190,7 +190,7 @@ def test_a_batch_that_the_checkpoint_lacks_is_not_published(
     lacking: str,
     owners: Callable[..., Counting],
     services: Services,
-    proxy: CuttingProxy,
+    proxy: FaultProxy,
     root: str,
 ) -> None:
     first = owners(root)
@@ -209,7 +209,7 @@ def test_a_batch_that_the_checkpoint_lacks_is_not_published(
 
 @pytest.mark.exhaustive
 def test_a_completion_that_was_not_written_is_made_good(
-    owners: Callable[..., Counting], services: Services, proxy: CuttingProxy, root: str
+    owners: Callable[..., Counting], services: Services, proxy: FaultProxy, root: str
 ) -> None:
     first = owners(root)
     first.run(1)
@@ -223,7 +223,7 @@ def test_a_completion_that_was_not_written_is_made_good(
 
 
 def test_a_consumer_publishes_no_batch_without_its_plan(
-    spark: SparkSession, services: Services, proxy: CuttingProxy, root: str
+    spark: SparkSession, services: Services, proxy: FaultProxy, root: str
 ) -> None:
     """What makes Spark alone lose records, in a stream of Sluice's: Kafka, the lake, and its checkpoint
     there."""

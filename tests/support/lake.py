@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa
+from pyiceberg.catalog.sql import IcebergTables
+from sqlalchemy import update
+from sqlalchemy.orm import Session
 
+from local.base import UsageError
 from sluice.clients.lake.catalog import Lake
+from sluice.config.platform import CATALOG
 
 TABLE = "raw.nyc_taxi"
 QUARANTINE = "raw.nyc_taxi_quarantine"
@@ -93,3 +99,18 @@ def append(
 def quarantine(lake: Lake, rows: list[dict[str, object]], properties: dict[str, str] | None = None) -> None:
     table = pa.Table.from_pylist(rows, schema=BAD_ROWS)
     lake.catalog.load_table(QUARANTINE).append(table, snapshot_properties=properties or {})
+
+
+def restore_catalog(lake: Lake, locations: Mapping[str, str]) -> None:
+    """Set the metadata files of these tables, as a restored backup of the catalog's database does."""
+    with Session(lake.catalog.engine) as session, session.begin():
+        for name, location in locations.items():
+            namespace, table = name.split(".")
+            row = update(IcebergTables).where(
+                IcebergTables.catalog_name == CATALOG,
+                IcebergTables.table_namespace == namespace,
+                IcebergTables.table_name == table,
+            )
+            changed = row.values(metadata_location=location).returning(IcebergTables.table_name)
+            if session.scalars(changed).all() != [table]:
+                raise UsageError(f"the catalog does not have table {name}")

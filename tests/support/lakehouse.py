@@ -15,7 +15,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from local.stack import lake
 from sluice.clients.lake.catalog import Lake
 from sluice.config import stream as streams
 from sluice.config.platform import CATALOG, Checkpoints, Platform
@@ -25,6 +24,7 @@ from spark_jobs.common.kafka.offsets import Topic
 from spark_jobs.common.lake import tables
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.spark.session import catalog_options
+from tests.support.lake import restore_catalog
 from tests.support.services import Services
 
 PARTITIONS = 2
@@ -100,7 +100,7 @@ class Stream:
         """The row of the stream's table in the catalog (or of the one with this name) as in a restored backup
         of its database."""
         with closing(Lake.open(self.platform)) as opened:
-            lake.restore_catalog(opened, {name or self.spec.table: location})
+            restore_catalog(opened, {name or self.spec.table: location})
 
     def stop(self) -> None:
         for consumption in self.started:

@@ -19,7 +19,6 @@ from fastapi.routing import APIRoute
 from local import checks
 from local.commands import COMMANDS
 from local.demo import run as demos
-from local.drills.command import DRILLS
 from local.runtime import ports, roles
 from local.services import replay
 from local.status.rows import HEADERS
@@ -38,6 +37,7 @@ from sluice.supervision.rules import status
 from sluice.supervision.rules.status import NEEDS_DECISION, NO_ACTION, RESTARTABLE, Health
 from sluice.web import navigation
 from spark_jobs.common.feed import event, sender
+from tests.drills.faults import DRILLS
 from tests.support.alerting import ALERTING
 from tests.support.pages import make_app
 

@@ -14,7 +14,6 @@ import pytest
 from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
 from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
-from local.stack.lake import restore_catalog
 from sluice.airflow import hook as platform_hook
 from sluice.airflow.operators.base import BACKSTOP
 from sluice.airflow.operators.maintenance import reconciliation
@@ -684,7 +683,7 @@ def replaced(world: World) -> None:
 def emptied(world: World) -> None:
     """The catalog as it was before the first commit."""
     first = min(world.folder.glob("warehouse/raw*/nyc_taxi/metadata/00000-*.json"))
-    restore_catalog(world.lake, {lakes.TABLE: first.as_uri()})
+    lakes.restore_catalog(world.lake, {lakes.TABLE: first.as_uri()})
 
 
 @pytest.mark.parametrize("kind", STEPS)

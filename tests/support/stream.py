@@ -1,8 +1,8 @@
-"""A stack and one of its streams for drills and tests, read by other means than the jobs use."""
+"""A stream of a stack, for tests, drills and measurements: read by other means than the jobs use."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import takewhile
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from confluent_kafka import Producer
 from pyiceberg.table import Table
 
+from local.runtime.supervisord import GOING
 from local.stack.airflow_api import Airflow
 from local.stack.stack import Stack, wait_until
 from sluice.clients.kafka.consumers import topic_offsets
@@ -23,6 +24,7 @@ from sluice.core.writers import epoch_of
 from sluice.ledger.history import History
 
 PUBLISH_SECONDS = 180.0
+SEND_SECONDS = 60.0
 
 
 class StreamUnderTest:
@@ -45,6 +47,33 @@ class StreamUnderTest:
         # More than a test sends before the first delivery.
         queue = {"queue.buffering.max.messages": "2000000"}
         return Producer(self.stack.kafka("producer") | {"linger.ms": "5", "log_level": "0"} | queue | more)
+
+    def send(self, values: Mapping[int, Iterable[bytes | None]]) -> set[tuple[int, int]]:
+        """Send records of an external producer, partition → values, without keys; give partition and offset
+        of each. Raises TimeoutError unless Kafka took all."""
+        offsets, errors, count = set[tuple[int, int]](), list[str](), 0
+
+        def delivered(error: object, message: Any) -> None:
+            if error is not None:
+                errors.append(str(error))
+            else:
+                offsets.add((message.partition(), message.offset()))
+
+        producer = self.producer()
+        for partition, bodies in values.items():
+            for body in bodies:
+                producer.produce(self.spec.topic.name, body, partition=partition, on_delivery=delivered)
+                count += 1
+        producer.flush(SEND_SECONDS)
+        if len(offsets) != count:
+            reason = errors[0] if errors else f"no answer within {SEND_SECONDS:.0f} s"
+            raise TimeoutError(f"Kafka took {len(offsets)} of {count} records: {reason}")
+        return offsets
+
+    def send_spread(self, bodies: Sequence[bytes]) -> set[tuple[int, int]]:
+        """As `send`, to all partitions in turn."""
+        partitions = self.spec.topic.partitions
+        return self.send({partition: bodies[partition::partitions] for partition in range(partitions)})
 
     @cached_property
     def lake(self) -> Lake:
@@ -95,6 +124,15 @@ class StreamUnderTest:
         """supervisord's view of a program, by default of the consumer's."""
         return dict(self.stack.daemon.proxy().getProcessInfo(program or self.spec.program))
 
+    def is_going(self, program: str | None = None) -> bool:
+        """Whether a program runs or will."""
+        return self.process(program)["statename"] in GOING
+
+    def end(self, program: str) -> None:
+        """Through supervisord, if the program is going."""
+        if self.is_going(program):
+            self.stack.daemon.proxy().stopProcess(program)
+
     def status(self, program: str | None = None) -> ProcessStatus:
         """Supervision's view of a program: a component's own process, not its parent process."""
         return self._runtime.status(program or self.spec.program)
@@ -117,16 +155,7 @@ class StreamUnderTest:
     def history(self) -> History:
         return History.open(self.stack.platform("airflow"), self.spec.name)
 
-    def supervision_runs(self, limit: int = 20) -> list[dict[str, Any]]:
-        """The newest runs of the supervising DAG, newest first."""
-        path = f"/dags/{self.supervision}/dagRuns"
-        response = self.airflow.request("GET", path, params={"order_by": "-run_after", "limit": limit})
-        return list(response["dag_runs"])
-
-
-def moved_on(commits: Iterable[Commit], after: float, total: int) -> float | None:
-    """The time of the first batch after `after` that brought main past `total`, or None."""
-    for commit in commits:
-        if commit.kind == "batch" and commit.at > after and sum(commit.ends.values()) > total:
-            return commit.at
-    return None
+    def runs(self, dag: str, limit: int = 20) -> list[dict[str, Any]]:
+        """The newest runs of a DAG, newest first."""
+        newest = {"order_by": "-run_after", "limit": limit}
+        return list(self.airflow.request("GET", f"/dags/{dag}/dagRuns", params=newest)["dag_runs"])

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from local.drills.result import DrillRecord, seconds, store, table
-from local.drills.stream import moved_on
-from local.drills.traffic import lost_and_duplicated
 from local.stack.lake import OffsetComparison
 from sluice.clients.lake.catalog import Commit
+from tests.drills.result import DrillRecord, seconds, store, table
+from tests.drills.runner import moved_on
+from tests.support.traffic import lost_and_duplicated
 
 PASSED = OffsetComparison(gaps=0, duplicates=0, unexpected=0, records=500)
 GREEN = DrillRecord(
@@ -135,9 +135,9 @@ def test_lost_and_duplicated() -> None:
 
 def test_rows_take_the_place_of_earlier_ones(tmp_path: Path) -> None:
     path, order = tmp_path / "drills.json", ["a", "b", "c"]
-    first = [dataclasses.replace(GREEN, drill=name) for name in ("c", "a", "gone")]
-    store(first, order, path)
-    store([dataclasses.replace(first[0], sent=0)], order, path)
+    for name in ("c", "a", "gone"):
+        store(dataclasses.replace(GREEN, drill=name), order, path)
+    store(dataclasses.replace(GREEN, drill="c", sent=0), order, path)
     assert [(found["drill"], found["passed"]) for found in json.loads(path.read_text())] == [
         ("a", True),
         ("c", False),

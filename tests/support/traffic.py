@@ -1,4 +1,4 @@
-"""Background load of a drill: numbered records, each of which is verified."""
+"""Background load: numbered records, each of which can be verified."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 
-from local.drills.stream import StreamUnderTest
 from local.stack import lake as details
+from tests.support.stream import StreamUnderTest
 
 PER_SECOND = 10
 # Carries a record's number: a time in microseconds that no taxi ride has.

@@ -16,7 +16,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError, ConnectionClosedError
 
-from tests.support.cutting_proxy import CuttingProxy, Fault
+from tests.support.fault_proxy import Fault, FaultProxy
 from tests.support.raising import raising
 
 DEADLINE = 60.0
@@ -60,13 +60,13 @@ def server() -> Iterator[ThreadingHTTPServer]:
 
 
 @pytest.fixture
-def proxy(server: ThreadingHTTPServer) -> Iterator[CuttingProxy]:
-    with CuttingProxy(f"http://127.0.0.1:{server.server_port}") as made:
+def proxy(server: ThreadingHTTPServer) -> Iterator[FaultProxy]:
+    with FaultProxy(f"http://127.0.0.1:{server.server_port}") as made:
         yield made
 
 
 def ask(
-    proxy: CuttingProxy, method: str, target: str, body: bytes | None = None, **headers: str
+    proxy: FaultProxy, method: str, target: str, body: bytes | None = None, **headers: str
 ) -> tuple[http.client.HTTPResponse, bytes]:
     connection = http.client.HTTPConnection(proxy.url.removeprefix("http://"), timeout=DEADLINE)
     connection.request(method, target, body, headers)
@@ -76,7 +76,7 @@ def ask(
     return answer, read
 
 
-def test_what_passes_is_not_changed(proxy: CuttingProxy) -> None:
+def test_what_passes_is_not_changed(proxy: FaultProxy) -> None:
     target = "/warehouse/lake/a%20b/%2Fc=d+e/f%c3%BC%7E%41?x-id=PutObject&partNumber=1&empty="
     answer, _ = ask(proxy, "PUT", target, BIG, **{"Content-MD5": "m", "X-Amz-Date": "d"})
     assert (answer.status, answer.getheader("ETag")) == (200, '"abc"')
@@ -88,7 +88,7 @@ def test_what_passes_is_not_changed(proxy: CuttingProxy) -> None:
     assert headers == sent | {"accept-encoding": "identity"}, "nothing added, nothing lost"
 
 
-def test_answers_pass_as_they_are(proxy: CuttingProxy) -> None:
+def test_answers_pass_as_they_are(proxy: FaultProxy) -> None:
     answer, body = ask(proxy, "GET", "/b/k", Range="bytes=0-1")
     assert (answer.status, answer.reason, body) == (206, "Its own words", BIG)
     assert answer.getheader("Content-Encoding") == "gzip"
@@ -96,7 +96,7 @@ def test_answers_pass_as_they_are(proxy: CuttingProxy) -> None:
     assert (answer.status, answer.getheader("Content-Length"), body) == (200, str(len(BIG)), b"")
 
 
-def test_a_status_for_one_prefix_and_method_so_many_times(proxy: CuttingProxy) -> None:
+def test_a_status_for_one_prefix_and_method_so_many_times(proxy: FaultProxy) -> None:
     proxy.add(Fault(pattern="^/warehouse/lake/", method="PUT", status=503, times=2))
     put = [ask(proxy, "PUT", "/warehouse/lake/x", b"body") for _ in range(3)]
     assert [answer.status for answer, _ in put] == [503, 503, 200]
@@ -108,7 +108,7 @@ def test_a_status_for_one_prefix_and_method_so_many_times(proxy: CuttingProxy) -
     assert [request.status for request in proxy.requests] == [503, 503, 200, 200, 200]
 
 
-def test_the_first_rule_counts_and_none_after_clear(proxy: CuttingProxy) -> None:
+def test_the_first_rule_counts_and_none_after_clear(proxy: FaultProxy) -> None:
     proxy.add(Fault(pattern="x", status=500, times=1))
     proxy.add(Fault(status=403))
     assert [ask(proxy, "GET", "/b/x")[0].status for _ in range(2)] == [500, 403]
@@ -116,7 +116,7 @@ def test_the_first_rule_counts_and_none_after_clear(proxy: CuttingProxy) -> None
     assert ask(proxy, "GET", "/b/x")[0].status == 200
 
 
-def test_a_cut_request_never_arrives_and_a_cut_answer_was_carried_out(proxy: CuttingProxy) -> None:
+def test_a_cut_request_never_arrives_and_a_cut_answer_was_carried_out(proxy: FaultProxy) -> None:
     proxy.add(Fault(method="PUT", pattern="/request$", cut="request"))
     proxy.add(Fault(method="PUT", pattern="/answer$", cut="answer"))
     for target in ("/b/request", "/b/answer"):
@@ -125,7 +125,7 @@ def test_a_cut_request_never_arrives_and_a_cut_answer_was_carried_out(proxy: Cut
     assert [path for _, path, _, _ in _Server.asked] == ["/b/answer"]
 
 
-def test_a_client_that_waits_for_leave_to_send_gets_it(proxy: CuttingProxy) -> None:
+def test_a_client_that_waits_for_leave_to_send_gets_it(proxy: FaultProxy) -> None:
     host, port = proxy.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=DEADLINE) as raw:
         raw.sendall(b"PUT /b/k HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n")
@@ -136,21 +136,21 @@ def test_a_client_that_waits_for_leave_to_send_gets_it(proxy: CuttingProxy) -> N
     assert _Server.asked[-1][3] == b"body"
 
 
-def test_a_delay(proxy: CuttingProxy) -> None:
+def test_a_delay(proxy: FaultProxy) -> None:
     proxy.add(Fault(pattern="slow", delay=0.4))
     began = time.monotonic()
     assert ask(proxy, "GET", "/b/slow")[0].status == 200
     assert time.monotonic() - began >= 0.4
 
 
-def test_a_server_that_is_gone_is_a_cut(proxy: CuttingProxy, server: ThreadingHTTPServer) -> None:
+def test_a_server_that_is_gone_is_a_cut(proxy: FaultProxy, server: ThreadingHTTPServer) -> None:
     server.shutdown()
     server.server_close()
     with pytest.raises((http.client.RemoteDisconnected, ConnectionResetError)):
         ask(proxy, "GET", "/b/k")
 
 
-def test_boto3_understands_a_fault(proxy: CuttingProxy) -> None:
+def test_boto3_understands_a_fault(proxy: FaultProxy) -> None:
     client = boto3.client(
         "s3",
         endpoint_url=proxy.url,
@@ -175,9 +175,9 @@ def test_a_rule_that_says_nothing_or_two_things(given: dict[str, Any]) -> None:
         Fault(pattern="x", **given)
 
 
-def test_a_port_that_is_taken(proxy: CuttingProxy) -> None:
+def test_a_port_that_is_taken(proxy: FaultProxy) -> None:
     port = int(proxy.url.rpartition(":")[2])
     # Which error it is says its number.
-    with pytest.raises(OSError) as caught, CuttingProxy("http://127.0.0.1:1", port=port):  # noqa: PT011
+    with pytest.raises(OSError) as caught, FaultProxy("http://127.0.0.1:1", port=port):  # noqa: PT011
         pass
     assert caught.value.errno == errno.EADDRINUSE

@@ -6,23 +6,22 @@ import os
 import re
 import signal
 from functools import partial
-from pathlib import Path
 
 import psutil
 
-from local.drills.consumer_faults import process_tree, signal_all, suspend_in_a_batch
-from local.drills.drill import (
-    Drill,
-    DrillContext,
+from local.runtime import roles
+from local.services import minio
+from sluice.clients.s3.requests import split
+from tests.drills.detectors import (
     detected_by_failed_run,
     detected_by_health,
     detected_by_runtime,
     detected_by_supervisord,
 )
-from local.drills.proxy import FaultProxy, FaultRule
-from local.runtime import roles
-from local.services import minio
-from sluice.clients.s3.requests import split
+from tests.drills.drill import Drill, DrillContext
+from tests.drills.restore import filler
+from tests.support.fault_proxy import Fault, FaultProxy
+from tests.support.processes import process_tree, signal_all, suspend_between_append_and_publish
 
 OUTAGE_SECONDS = 180.0
 AIRFLOW_KILLED = ("airflow-scheduler", "airflow-triggerer")
@@ -43,7 +42,7 @@ def kill(context: DrillContext, program: str) -> None:
 
 def kill_the_catalog_in_a_publish(context: DrillContext) -> None:
     """Suspended between append and publish, the consumer finds no database when it resumes."""
-    caught = suspend_in_a_batch(context)
+    caught = suspend_between_append_and_publish(context.stream, context.send_batch)
     database = _target(context, "postgres")
     context.record_injection()
     signal_all(database, signal.SIGKILL)
@@ -61,13 +60,12 @@ def start_the_broker(context: DrillContext) -> None:
 
 def kill_airflow_and_the_consumer(context: DrillContext) -> None:
     """Only the two processes themselves, as the kernel's OOM killer would: their children stay."""
-    caught = suspend_in_a_batch(context)
+    caught = suspend_between_append_and_publish(context.stream, context.send_batch)
     supervisors = [_target(context, program)[0] for program in AIRFLOW_KILLED]
     context.record_injection()
     signal_all([*supervisors, *caught], signal.SIGKILL)
 
 
-FILLER = "drill-filler"
 # MinIO refuses a write that leaves less than 1 % of the disk.
 _CHUNK = b"\0" * (4 * 1024 * 1024)
 
@@ -75,8 +73,7 @@ _CHUNK = b"\0" * (4 * 1024 * 1024)
 def behind_a_proxy(context: DrillContext) -> None:
     """Only the consumer uses the proxy, which then refuses the table's data."""
     stream = context.stream
-    proxy = FaultProxy(minio.url(stream.stack.context))
-    proxy.__enter__()
+    proxy = context.cleanup.enter_context(FaultProxy(minio.url(stream.stack.context)))
     context.state["proxy"] = proxy
     documents = stream.stack.platform_documents()
     documents["consumer"]["s3"]["endpoint"] = proxy.url
@@ -86,8 +83,8 @@ def behind_a_proxy(context: DrillContext) -> None:
     earlier = len(proxy.requests)
     context.wait_for("a batch through the proxy", lambda: _put(proxy, data, earlier), 120.0)
     context.record_injection()
-    proxy.add(FaultRule(data, 500, times=20))
-    proxy.add(FaultRule(data, 503))
+    proxy.add(Fault(data, status=500, times=20))
+    proxy.add(Fault(data, status=503))
     context.send_batch()
 
 
@@ -107,47 +104,41 @@ def stop_refusing(context: DrillContext) -> None:
     proxy.clear()
 
 
-def remove_the_proxy(context: DrillContext) -> None:
+def bypass_the_proxy(context: DrillContext) -> None:
     context.stream.stack.write_platform_files()
     _restart(context)
-    context.state.pop("proxy").__exit__()
-
-
-def minio_data(context: DrillContext) -> Path:
-    return context.stream.stack.home.data / "minio"
 
 
 def fill_the_disk(context: DrillContext) -> None:
     context.record_injection()
-    filler = minio_data(context) / FILLER
-    with filler.open("wb", buffering=0) as file:
+    path = filler(context.stream)
+    with path.open("wb", buffering=0) as file:
         try:
             while True:
                 file.write(_CHUNK)
         except OSError as error:
-            left = os.statvfs(minio_data(context))
-            context.say(
-                f"{filler}: {error.strerror} after {file.tell():,} bytes; {left.f_bavail} blocks left"
-            )
+            left = os.statvfs(path.parent).f_bavail
+            context.say(f"{path}: {error.strerror} after {file.tell():,} bytes; {left} blocks left")
 
 
 def empty_the_disk(context: DrillContext) -> None:
-    (minio_data(context) / FILLER).unlink(missing_ok=True)
+    filler(context.stream).unlink(missing_ok=True)
 
 
 def shares_a_disk(context: DrillContext) -> str:
-    if minio_data(context).is_mount():
+    disk = filler(context.stream).parent
+    if disk.is_mount():
         return ""
     return (
-        f"{minio_data(context)} is no file system of its own: filling it would fill the machine's disk. "
-        "Fix: run `make drill DRILL=disk_full` as root"
+        f"{disk} is no file system of its own: filling it would fill the machine's disk. "
+        "Fix: run the drill as root, on a stack of its own"
     )
 
 
 DRILLS = [
     Drill(
         "catalog_killed",
-        "kill -9 of PostgreSQL (catalog and Airflow's database) during a publish",
+        "kill -9 of PostgreSQL during a publish",
         kill_the_catalog_in_a_publish,
         [detected_by_supervisord("postgres"), detected_by_health],
     ),
@@ -159,9 +150,9 @@ DRILLS = [
     ),
     Drill(
         "broker_away",
-        f"Kafka's broker stopped for {OUTAGE_SECONDS:.0f} s",
+        "Kafka's broker is unreachable for three minutes",
         stop_the_broker,
-        [detected_by_runtime, detected_by_health, detected_by_failed_run],
+        [detected_by_runtime, detected_by_health, detected_by_failed_run("stream")],
         repair=start_the_broker,
         repair_after=OUTAGE_SECONDS,
         recover_seconds=300.0,
@@ -181,18 +172,18 @@ DRILLS = [
     ),
     Drill(
         "bucket_errors",
-        "MinIO answers 500 and 503 for the prefix of the table's data only",
+        "MinIO answers 500 and 503 for the table's data only",
         behind_a_proxy,
         [detected_by_runtime, detected_by_health],
         repair=stop_refusing,
-        afterwards=remove_the_proxy,
+        afterwards=bypass_the_proxy,
         detect_seconds=180.0,
     ),
     Drill(
         "disk_full",
         "MinIO's disk is full",
         fill_the_disk,
-        [detected_by_runtime, detected_by_health, detected_by_failed_run],
+        [detected_by_runtime, detected_by_health, detected_by_failed_run("stream")],
         repair=empty_the_disk,
         unavailable=shares_a_disk,
         detect_seconds=240.0,

@@ -1,24 +1,25 @@
-"""Runs drills on a stack, one after the other, and records each."""
+"""Runs one drill: a healthy stream, the injection, its detection, repair, recovery, and the verification."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 
 from local.base import UsageError
-from local.drills import load_faults
-from local.drills.drill import Drill, DrillContext, Failed, events, is_healthy, moment, no_step
-from local.drills.restore import restore
-from local.drills.result import DrillRecord
-from local.drills.stream import StreamUnderTest, moved_on
-from local.drills.traffic import TrafficGenerator, lost_and_duplicated, published
 from local.progress import ProgressDisplay
 from local.stack import lake
 from local.stack.health import UNREACHABLE_ERRORS
+from sluice.clients.lake.catalog import Commit
 from sluice.core.errors import Missing
 from sluice.ledger.keys import RUNTIME
+from tests.drills import loads
+from tests.drills.drill import Drill, DrillContext, Failed, events, is_healthy, moment, no_step
+from tests.drills.restore import restore
+from tests.drills.result import DrillRecord
+from tests.support.stream import StreamUnderTest
+from tests.support.traffic import TrafficGenerator, lost_and_duplicated, published
 
 HEALTHY_SECONDS = 240.0
 
@@ -227,20 +228,15 @@ class DrillRun:
         self.runtime_restarts = sorted({*self.runtime_restarts, *found})
 
     def _load(self) -> str:
-        key, _ = load_faults.put(self.stream, f"{self.drill.name}-{time.time_ns()}.csv")
-        run_id = self.stream.airflow.trigger(self.stream.loading, {"objects": [key]})
-        return self.stream.airflow.wait(self.stream.loading, run_id, load_faults.LOAD_SECONDS)
+        key, _ = loads.put(self.stream, f"{self.drill.name}-{time.time_ns()}.csv")
+        run_id = loads.start(self.stream, key)
+        return self.stream.airflow.wait(self.stream.loading, run_id, loads.LOAD_SECONDS)
 
     def _end(self) -> None:
         self.line("cleaning up")
         self.context.traffic.stop(seconds=1.0)
-        proxy = self.context.state.pop("proxy", None)
-        try:
-            with self.context.cleanup:
-                restore(self.stream, self._say)
-        finally:
-            if proxy is not None:
-                proxy.__exit__()
+        with self.context.cleanup:
+            restore(self.stream, self._say)
         # The history gets the runtime's restarts at the next check; its status has all of them.
         restarts = [
             moment(event["at"]) for event in events(self.context, "restart") if event.get("who") != RUNTIME
@@ -253,17 +249,9 @@ class DrillRun:
         self.record.health_statuses = [str(event["health"]) for event in events(self.context, "health")]
 
 
-def run_all(
-    drills: Sequence[Drill],
-    stream: StreamUnderTest,
-    board: ProgressDisplay,
-    trigger_immediately: bool,
-    keep: Callable[[DrillRecord], None],
-) -> list[DrillRecord]:
-    """Run all, also after a failed one; `keep` gets each record at once."""
-    records = []
-    for drill in drills:
-        record = run(drill, stream, board, trigger_immediately)
-        keep(record)
-        records.append(record)
-    return records
+def moved_on(commits: Iterable[Commit], after: float, total: int) -> float | None:
+    """The time of the first batch after `after` that brought main past `total`, or None."""
+    for commit in commits:
+        if commit.kind == "batch" and commit.at > after and sum(commit.ends.values()) > total:
+            return commit.at
+    return None

@@ -1,4 +1,4 @@
-"""An HTTP reverse proxy in front of an S3 server that injects faults by key.
+"""An HTTP reverse proxy in front of an S3 server that injects faults by method and key.
 
 It forwards byte for byte: target, Host header, body as a stream. So the server accepts a signature made for
 the proxy's address.
@@ -12,6 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 from urllib.parse import unquote
 
 from aiohttp import (
@@ -44,28 +45,40 @@ _CODES = {500: "InternalError", 503: "SlowDown", 403: "AccessDenied", 404: "NoSu
 
 
 @dataclass(frozen=True)
-class FaultRule:
-    """Answer `status` in S3's format to requests whose unquoted target, `/bucket/key?query`, contains a match
-    of `pattern`, `times` times (None: always). The first matching rule counts."""
+class Fault:
+    """What happens to requests of `method` ("" for any) whose unquoted target, `/bucket/key?query`, contains
+    a match of `pattern`, `times` times (None: always). The first matching fault counts.
 
-    pattern: str
-    status: int
+    First `delay` (seconds), then one of: `status`, an answer in S3's format; `cut="request"`, the connection
+    is cut before the server receives it; `cut="answer"`, after the server has carried it out; else the
+    request passes.
+    """
+
+    pattern: str = ""
+    method: str = ""
+    status: int = 0
+    cut: Literal["", "request", "answer"] = ""
+    delay: float = 0.0
     times: int | None = None
 
     def __post_init__(self) -> None:
+        if self.status and self.cut:
+            raise ValueError(f"{self}: status or cut, not both")
+        if not (self.status or self.cut or self.delay):
+            raise ValueError(f"{self}: give a status, a cut or a delay")
         re.compile(self.pattern)
 
     def fits(self, method: str, target: str) -> bool:
-        return re.search(self.pattern, target) is not None
+        return self.method in ("", method) and re.search(self.pattern, target) is not None
 
 
 @dataclass(frozen=True)
 class RequestLog:
-    """A request: its unquoted target, the matching rule, the status sent (None: connection cut)."""
+    """A request: its unquoted target, the matching fault, the status sent (None: connection cut)."""
 
     method: str
     target: str
-    rule: FaultRule | None
+    fault: Fault | None
     status: int | None
 
 
@@ -78,7 +91,7 @@ class FaultProxy(ServerThread):
         self._upstream = URL(upstream)
         self._port = port
         self._guard = threading.Lock()
-        self._rules: list[FaultRule] = []
+        self._faults: list[Fault] = []
         self._left: list[int | None] = []
         self._requests: deque[RequestLog] = deque(maxlen=_REMEMBERED)
 
@@ -93,17 +106,17 @@ class FaultProxy(ServerThread):
             return list(self._requests)
 
     def matches(self) -> int:
-        """The number of requests that matched a rule."""
-        return sum(1 for request in self.requests if request.rule is not None)
+        """The number of requests that matched a fault."""
+        return sum(1 for request in self.requests if request.fault is not None)
 
-    def add(self, rule: FaultRule) -> None:
+    def add(self, fault: Fault) -> None:
         with self._guard:
-            self._rules.append(rule)
-            self._left.append(rule.times)
+            self._faults.append(fault)
+            self._left.append(fault.times)
 
     def clear(self) -> None:
         with self._guard:
-            self._rules.clear()
+            self._faults.clear()
             self._left.clear()
 
     async def _serve(self, end: asyncio.Event) -> None:
@@ -115,8 +128,8 @@ class FaultProxy(ServerThread):
         ) as session:
 
             async def handle(request: web.BaseRequest) -> web.StreamResponse:
-                rule = self._rule(request.method, unquote(request.raw_path))
-                return await self._handle(request, rule, session)
+                fault = self._fault(request.method, unquote(request.raw_path))
+                return await self._handle(request, fault, session)
 
             runner = web.ServerRunner(web.Server(handle, access_log=None), shutdown_timeout=1.0)
             await runner.setup()
@@ -129,32 +142,36 @@ class FaultProxy(ServerThread):
             finally:
                 await runner.cleanup()
 
-    def _rule(self, method: str, target: str) -> FaultRule | None:
+    def _fault(self, method: str, target: str) -> Fault | None:
         with self._guard:
-            for index, rule in enumerate(self._rules):
+            for index, fault in enumerate(self._faults):
                 left = self._left[index]
-                if left == 0 or not rule.fits(method, target):
+                if left == 0 or not fault.fits(method, target):
                     continue
                 if left is not None:
                     self._left[index] = left - 1
-                return rule
+                return fault
         return None
 
-    def _record(self, request: web.BaseRequest, rule: FaultRule | None, status: int | None) -> None:
+    def _record(self, request: web.BaseRequest, fault: Fault | None, status: int | None) -> None:
         with self._guard:
-            self._requests.append(RequestLog(request.method, unquote(request.raw_path), rule, status))
+            self._requests.append(RequestLog(request.method, unquote(request.raw_path), fault, status))
 
     async def _handle(
-        self, request: web.BaseRequest, rule: FaultRule | None, session: ClientSession
+        self, request: web.BaseRequest, fault: Fault | None, session: ClientSession
     ) -> web.StreamResponse:
-        accept_body(request)
-        if rule is None:
-            return await self._forward(request, rule, session)
-        self._record(request, rule, rule.status)
-        return await _refusal(request, rule.status)
+        if fault is not None:
+            await asyncio.sleep(fault.delay)
+            if fault.cut == "request":
+                return self._cut(request, fault)
+        _accept_body(request)
+        if fault is None or not fault.status:
+            return await self._forward(request, fault, session)
+        self._record(request, fault, fault.status)
+        return await _refusal(request, fault.status)
 
     async def _forward(
-        self, request: web.BaseRequest, rule: FaultRule | None, session: ClientSession
+        self, request: web.BaseRequest, fault: Fault | None, session: ClientSession
     ) -> web.StreamResponse:
         try:
             async with session.request(
@@ -165,16 +182,17 @@ class FaultProxy(ServerThread):
                 skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
                 allow_redirects=False,
             ) as answer:
-                return await self._pass_on(request, rule, answer)
+                if fault is not None and fault.cut == "answer":
+                    return self._cut(request, fault)
+                return await self._pass_on(request, fault, answer)
         except ClientConnectionError:
             # As with the server itself: if it is down there is no answer, not even an error.
-            self._record(request, rule, None)
-            return cut_connection(request)
+            return self._cut(request, fault)
 
     async def _pass_on(
-        self, request: web.BaseRequest, rule: FaultRule | None, answer: ClientResponse
+        self, request: web.BaseRequest, fault: Fault | None, answer: ClientResponse
     ) -> web.StreamResponse:
-        self._record(request, rule, answer.status)
+        self._record(request, fault, answer.status)
         headers = _end_to_end(answer.headers)
         response = web.StreamResponse(status=answer.status, reason=answer.reason, headers=headers)
         await response.prepare(request)
@@ -183,12 +201,19 @@ class FaultProxy(ServerThread):
         await response.write_eof()
         return response
 
+    def _cut(self, request: web.BaseRequest, fault: Fault | None) -> web.Response:
+        self._record(request, fault, None)
+        if request.transport is not None:
+            request.transport.abort()
+        # Never sent: there is no connection to send it over.
+        return web.Response()
+
 
 def _end_to_end(headers: Mapping[str, str]) -> CIMultiDict[str]:
     return CIMultiDict((name, value) for name, value in headers.items() if name.lower() not in _HOP_BY_HOP)
 
 
-def accept_body(request: web.BaseRequest) -> None:
+def _accept_body(request: web.BaseRequest) -> None:
     """Send 100 to a client that waits for it before its body, as the AWS SDKs do with every PUT: aiohttp's
     low-level server does not, and they would wait for seconds."""
     if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
@@ -206,10 +231,3 @@ async def _refusal(request: web.BaseRequest, status: int) -> web.Response:
     )
     body = b"" if request.method == hdrs.METH_HEAD else text.encode()
     return web.Response(status=status, body=body, content_type="application/xml")
-
-
-def cut_connection(request: web.BaseRequest) -> web.Response:
-    if request.transport is not None:
-        request.transport.abort()
-    # Never sent: there is no connection to send it over.
-    return web.Response()

@@ -2,52 +2,29 @@
 
 from __future__ import annotations
 
-import gzip
 import time
 from collections import Counter
 
 from pyiceberg.expressions import In
 
-from local.base import REPO
-from local.drills.drill import Drill, DrillContext, Failed, moment
-from local.drills.stream import StreamUnderTest
 from local.stack import lake
-from sluice.core.offsets.sources import source_id
 from sluice.ledger.documents import Ledger
 from sluice.ledger.keys import run_key
-
-SAMPLE = REPO / "samples" / "nyc_taxi" / "taxi-data.csv.gz"
-ROWS = 200
-LOAD_SECONDS = 420.0
-
-
-def sample_object() -> bytes:
-    """A CSV of ROWS taxi rides."""
-    return b"".join(gzip.decompress(SAMPLE.read_bytes()).splitlines(keepends=True)[: ROWS + 1])
-
-
-def put(stream: StreamUnderTest, name: str) -> tuple[str, str]:
-    """Upload the sample object; its key, and the id of its source."""
-    bucket = stream.stack.platform("airflow").source.bucket
-    key = f"{stream.spec.source_prefix}drills/{name}"
-    answer = stream.stack.admin_s3().put_object(Bucket=bucket, Key=key, Body=sample_object())
-    return key, source_id(bucket, key, answer["VersionId"])
+from tests.drills import loads
+from tests.drills.drill import Drill, DrillContext, Failed, moment
+from tests.drills.loads import LOAD_SECONDS, ROWS
 
 
 def upload_again(context: DrillContext) -> None:
     """As an upstream job that is retried: loaded bytes come again under their key, and are loaded."""
     stream, name = context.stream, f"uploaded-twice-{time.time_ns()}.csv"
-    key, first = put(stream, name)
-    run = stream.airflow.trigger(stream.loading, {"objects": [key]})
-    state = stream.airflow.wait(stream.loading, run, LOAD_SECONDS)
-    if state != "success":
-        raise Failed(f"the load of {key} before the injection was {state}")
+    key, first = loads.put(stream, name)
+    context.wait_for_success(stream.loading, loads.start(stream, key), LOAD_SECONDS)
     context.record_injection()
-    _, again = put(stream, name)
+    _, again = loads.put(stream, name)
     if again == first:
         raise Failed(f"the second upload of {key} is no version of its own")
-    run = stream.airflow.trigger(stream.loading, {"objects": [key]})
-    context.state |= {"key": key, "sources": (first, again), "run": run}
+    context.state |= {"key": key, "sources": (first, again), "run": loads.start(stream, key)}
 
 
 def detected_by_the_run(context: DrillContext) -> tuple[float, str] | None:
@@ -67,10 +44,8 @@ def detected_by_the_run(context: DrillContext) -> tuple[float, str] | None:
 
 def check_that_no_row_is_there_twice(context: DrillContext) -> None:
     """And that the second run ended well."""
-    stream, run = context.stream, context.state["run"]
-    state = stream.airflow.wait(stream.loading, run, LOAD_SECONDS)
-    if state != "success":
-        raise Failed(f"run {run} of {stream.loading} was {state}")
+    stream = context.stream
+    context.wait_for_success(stream.loading, context.state["run"], LOAD_SECONDS)
     first, again = context.state["sources"]
     table, _ = lake.tables(stream.stack, stream.spec)
     found = table.scan(In("_source_id", [first, again]), selected_fields=("_source_id", "_source_row"))
@@ -84,7 +59,7 @@ def check_that_no_row_is_there_twice(context: DrillContext) -> None:
 DRILLS = [
     Drill(
         "object_uploaded_twice",
-        "the same bytes uploaded again under a loaded key, and loaded again",
+        "The same bytes uploaded again under a loaded key, and loaded again",
         upload_again,
         [detected_by_the_run],
         afterwards=check_that_no_row_is_there_twice,

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import psutil
 
-from local.drills.consumer_faults import resume_all, unmanaged_processes
-from local.drills.service_faults import FILLER
-from local.drills.stream import StreamUnderTest
 from local.runtime.processes import describe, stack_processes
+from local.runtime.supervisord import GOING
 from local.stack import health
 from sluice.clients.polling import wait_for
+from tests.support.processes import process_tree, resume_all
+from tests.support.stream import StreamUnderTest
 
 _ORPHANS = ("airflow worker", "airflow scheduler", "airflow triggerer")
 SERVICES_SECONDS = 180.0
+
+
+def filler(stream: StreamUnderTest) -> Path:
+    """The file with which a drill fills MinIO's disk."""
+    return stream.stack.home.data / "minio" / "drill-filler"
 
 
 def restore(stream: StreamUnderTest, say: Callable[[str], None]) -> None:
@@ -32,21 +38,34 @@ def restore(stream: StreamUnderTest, say: Callable[[str], None]) -> None:
     resumed = resume_all(stream)
     if resumed:
         done.append(f"resumed {', '.join(map(describe, resumed))}")
-    filler = stream.stack.home.data / "minio" / FILLER
-    if filler.exists():
-        filler.unlink()
-        done.append(f"removed {filler}")
+    if filler(stream).exists():
+        filler(stream).unlink()
+        done.append(f"removed {filler(stream)}")
     if stream.stack.write_platform_files():
         stream.stop_stream()
         done.append("wrote the platform files, and stopped the consumer that had others")
     done += _end_orphans(stream)
     for name, info in stream.stack.daemon.states().items():
-        if not name.startswith("stream-") and info["statename"] not in ("RUNNING", "STARTING", "BACKOFF"):
+        if not name.startswith("stream-") and info["statename"] not in GOING:
             stream.stack.daemon.ensure_started(name)
             done.append(f"started {name}")
     for line in done:
         say(f"repaired: {line}")
     wait_for_services(stream)
+
+
+def unmanaged_processes(stream: StreamUnderTest) -> list[psutil.Process]:
+    """Consumers of the stream that run outside supervisord, without their descendants."""
+    managed = {process.pid for process in process_tree(int(stream.process()["pid"]))}
+    found: list[psutil.Process] = []
+    for process in stack_processes(stream.stack.home.id):
+        try:
+            words = process.cmdline()
+        except psutil.NoSuchProcess:
+            continue
+        if process.pid not in managed and words[1:] == [*stream.spec.component("consumer").arguments]:
+            found.append(process)
+    return found
 
 
 def wait_for_services(stream: StreamUnderTest) -> None:

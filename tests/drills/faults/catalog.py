@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 
-from local.drills.drill import Drill, DrillContext, Failed, detected_by_health, failed_after
-from local.stack import lake
 from sluice.clients.s3.requests import split
 from sluice.config.sections.maintenance import lake_tables
 from sluice.core.tables.storage import REWRITE_ID
+from tests.drills.detectors import detected_by_failed_run, detected_by_health
+from tests.drills.drill import Drill, DrillContext, Failed
+from tests.support.lake import restore_catalog
 
 # A small file of each: compaction rewrites five or more.
 BATCHES = 5
@@ -32,7 +33,7 @@ def restore_a_backup_from_before_maintenance(context: DrillContext) -> None:
     if not any(summary and REWRITE_ID in summary.additional_properties for summary in later):
         raise Failed(f"maintenance rewrote no file of {stream.spec.table} after {batches} batches")
     context.record_injection()
-    lake.restore_catalog(stream.stack.lake("consumer"), backup)
+    restore_catalog(stream.stack.lake("consumer"), backup)
     context.say(f"{', '.join(backup)}: back at the backup, {batches} batches and a compaction ago")
 
 
@@ -47,15 +48,13 @@ def run_maintenance(context: DrillContext) -> None:
     if not airflow.is_paused(dag):
         context.cleanup.callback(airflow.unpause, dag)
     airflow.unpause(dag)
-    run = airflow.trigger(dag)
-    state = airflow.wait(dag, run, MAINTENANCE_SECONDS)
-    airflow.pause(dag)
-    if state != "success":
-        raise Failed(f"run {run} of {dag} was {state}")
-    path = f"/dags/{dag}/dagRuns"
+    try:
+        context.wait_for_success(dag, airflow.trigger(dag), MAINTENANCE_SECONDS)
+    finally:
+        airflow.pause(dag)
 
     def none_runs() -> bool:
-        return not airflow.request("GET", path, params={"state": "running"})["dag_runs"]
+        return all(run["state"] != "running" for run in context.stream.runs(dag))
 
     context.wait_for(f"the end of {dag}", none_runs, MAINTENANCE_SECONDS)
 
@@ -70,22 +69,17 @@ def detected_by_new_epoch(context: DrillContext) -> tuple[float, str] | None:
 def drop_the_table(context: DrillContext) -> None:
     """Metadata and files stay. Under the running consumer; and reconciliation runs."""
     stream, name = context.stream, context.stream.spec.table
-    airflow, dag = stream.airflow, f"{stream.spec.name}_reconciliation"
-    airflow.wait_for_dag(dag)
-    if airflow.is_paused(dag):
-        context.cleanup.callback(airflow.pause, dag)
-    airflow.unpause(dag)
+    dag = f"{stream.spec.name}_reconciliation"
+    context.unpause(dag)
     # It has passed before, or the next run would be its first.
-    run = airflow.trigger(dag)
-    if (state := airflow.wait(dag, run, RECONCILIATION_SECONDS)) != "success":
-        raise Failed(f"run {run} of {dag}, before the injection, was {state}")
+    context.wait_for_success(dag, stream.airflow.trigger(dag), RECONCILIATION_SECONDS)
     folder = stream.table().location()
     context.state["folder"] = folder
     # Also of a drill that ends before its repair.
     context.cleanup.callback(register_the_table, context)
     context.record_injection()
     stream.stack.lake("consumer").catalog.drop_table(name)
-    airflow.trigger(dag)
+    stream.airflow.trigger(dag)
     context.say(f"{name} dropped from the catalog; its files below {folder} stay")
 
 
@@ -121,18 +115,10 @@ def register_and_start(context: DrillContext) -> None:
     context.say(f"{stream.supervision} started the consumer: {stream.airflow.wait(stream.supervision, run)}")
 
 
-def detected_by_reconciliation(context: DrillContext) -> tuple[float, str] | None:
-    """A red run of reconciliation."""
-    dag = f"{context.stream.spec.name}_reconciliation"
-    path, newest = f"/dags/{dag}/dagRuns", {"order_by": "-run_after", "limit": 20}
-    runs = context.stream.airflow.request("GET", path, params=newest)["dag_runs"]
-    return failed_after(context, dag, runs)
-
-
 DRILLS = [
     Drill(
         "catalog_restored",
-        "the catalog's tables restored to a backup, after batches and maintenance",
+        "The catalog restored to before a compaction, under the running consumer",
         restore_a_backup_from_before_maintenance,
         [detected_by_new_epoch],
         # It fails if a file is missing that the tables, or a state recorded before, need.
@@ -140,9 +126,9 @@ DRILLS = [
     ),
     Drill(
         "table_dropped",
-        "the stream's table dropped from the catalog, its files kept, while reconciliation runs",
+        "The table dropped from the catalog, under the running consumer and reconciliation",
         drop_the_table,
-        [detected_by_reconciliation, detected_by_health],
+        [detected_by_failed_run("reconciliation"), detected_by_health],
         repair=register_and_start,
     ),
 ]

@@ -19,13 +19,15 @@ RESULT = REPO / "build" / "drills.json"
 
 @dataclass
 class DrillRecord:
-    """One drill, filled in while it runs.
+    """One drill, filled in while it runs. Times are seconds since 1970, None for what did not happen (yet).
 
-    Times are seconds since 1970, None for what did not happen (yet). `decided_at`: the first restart after
-    the injection. `recovered_at`: the first batch published after the detection, and after the drill's own
-    repair. `healthy_at`: the newest health status needs no action. `unsent`: records that Kafka never took.
-    `offsets`, `records` (lost, duplicated): None if the drill ended before they were counted. `load`: the
-    state of the load at the end. `failure`: what ended the drill early.
+    - `decided_at`: the first restart after the injection.
+    - `recovered_at`: the first batch published after the detection, and after the drill's own repair.
+    - `healthy_at`: the newest health status needs no action.
+    - `offsets`, `records` (lost, duplicated): None if the drill ended before they were counted.
+    - `sent`, `unsent`: records of the background load that Kafka took, and those that it never took.
+    - `load`: the state of the load at the end.
+    - `failure`: what ended the drill early.
     """
 
     drill: str
@@ -117,13 +119,13 @@ def seconds(begin: float | None, end: float | None) -> float | None:
     return None if begin is None or end is None else round(max(0.0, end - begin), 1)
 
 
-def store(records: Iterable[DrillRecord], order: Sequence[str], path: Path = RESULT) -> None:
-    """Replace the drills' rows in the file; `order`: all drills, other rows are removed."""
+def store(record: DrillRecord, order: Iterable[str], path: Path = RESULT) -> None:
+    """Replace the drill's row in the file; `order`: all drills, other rows are removed."""
     try:
         known = {found["drill"]: found for found in json.loads(path.read_text())}
     except FileNotFoundError:
         known = {}
-    known |= {record.drill: record.to_json() for record in records}
+    known[record.drill] = record.to_json()
     write_private(path, json.dumps([known[name] for name in order if name in known], indent=2) + "\n")
 
 

@@ -1,1 +1,0 @@
-"""Injected faults that the stack must detect and recover from."""

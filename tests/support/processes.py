@@ -1,0 +1,79 @@
+"""The processes of a stack's components: found, signalled, suspended at a chosen moment."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterable
+
+import psutil
+
+from local.runtime.processes import stack_processes
+from tests.support.stream import StreamUnderTest
+
+# Append and publish are some tenths of a second apart, so the moment may be missed.
+TRIES = 12
+
+
+def process_tree(pid: int) -> list[psutil.Process]:
+    """A process and its descendants; empty if it has ended. Raises ValueError for the first process:
+    to signal its descendants is to end the machine."""
+    if pid == 1:
+        raise ValueError("process 1 is no process of a stack")
+    try:
+        parent = psutil.Process(pid)
+        return [parent, *parent.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def signal_all(processes: Iterable[psutil.Process], number: signal.Signals) -> None:
+    for process in processes:
+        # psutil checks the start time: the id may be another process's by now.
+        if process.is_running():
+            try:
+                os.kill(process.pid, number)
+            except ProcessLookupError:
+                continue  # it ended with its parent
+
+
+def component_processes(stream: StreamUnderTest, program: str) -> list[psutil.Process]:
+    """The processes of a component, without its parent process."""
+    pid = stream.status(program).pid
+    return process_tree(pid) if pid is not None else []
+
+
+def suspend_between_append_and_publish(
+    stream: StreamUnderTest,
+    send_batch: Callable[[], object],
+    processes: Callable[[], list[psutil.Process]] | None = None,
+) -> list[psutil.Process]:
+    """Suspend a consumer after the append of a batch and before its publish; give its processes.
+
+    `processes`: by default the managed consumer's. Retries with another `send_batch` if the moment is missed;
+    raises TimeoutError after TRIES.
+    """
+    for _ in range(TRIES):
+        before = stream.metadata_location()
+        send_batch()
+        caught = processes() if processes else component_processes(stream, stream.spec.program)
+        stream.wait_for_commit(before)
+        signal_all(caught, signal.SIGSTOP)
+        if stream.has_unpublished_batch():
+            return caught
+        signal_all(caught, signal.SIGCONT)
+    raise TimeoutError(f"missed the moment between append and publish {TRIES} times")
+
+
+def resume_all(stream: StreamUnderTest) -> list[psutil.Process]:
+    """Resume every suspended process of the stack; give them."""
+    suspended = [p for p in stack_processes(stream.stack.home.id) if _status(p) == psutil.STATUS_STOPPED]
+    signal_all(suspended, signal.SIGCONT)
+    return suspended
+
+
+def _status(process: psutil.Process) -> str:
+    try:
+        return str(process.status())
+    except psutil.NoSuchProcess:
+        return ""
