@@ -1,9 +1,9 @@
 """
-### Drills: inject a fault, and check that the stack detects it, recovers and loses no record
+### Drill: inject a fault, and check that the stack detects it, recovers and loses no record
 
-One DAG per drill, on the embedded stack without external systems only, against the stack of this Airflow.
-Its task `drill` runs the command of `make drill` and shows its output. `airflow_killed` would kill this task
-too, so only `make drill` runs it.
+On the embedded stack without external systems only, against the stack of this Airflow. Choose a drill; task
+`drill` runs the command of `make drill` and shows its output. `airflow_killed` would kill this task too, so
+only `make drill` runs it.
 
 A drill first waits until the stream is healthy and sends background records, then injects one fault, and
 measures the time until Airflow detects it and until records are published again. Then it verifies that every
@@ -28,13 +28,13 @@ from sluice.airflow.dags.stream_dags import make_dag
 from sluice.airflow.operators.supervision.drill import HOME_VARIABLE, DrillOperator
 
 DRILLS = {
-    "malformed_record": "A malformed record and a tombstone at the head of a partition",
     "consumer_killed": "kill -9 of the consumer between the append of a batch and its publish",
     "consumer_hung": "SIGSTOP of the consumer: it is alive, but makes no progress",
     "consumer_zombie": "A writer is paused during publish, and continues when it is fenced",
     "checkpoint_damaged": "A corrupt checkpoint of the running writer, then no checkpoint",
     "record_dated_ahead": "A hit of the ISP stream dated 20 hours ahead, then hits of now: none is late",
     "object_uploaded_twice": "The same bytes uploaded again under a loaded key, and loaded again",
+    "malformed_record": "A malformed record and a tombstone at the head of a partition",
     "everything_rejected": "Another producer sends records in Confluent's format, and nothing else arrives",
     "catalog_restored": "The catalog restored to before a compaction, under the running consumer",
     "table_dropped": "The table dropped from the catalog, under the running consumer and reconciliation",
@@ -47,11 +47,11 @@ DRILLS = {
 }
 
 # The stack sets it for its Airflow, unless it runs in containers or has external systems.
-for name, description in DRILLS.items() if HOME_VARIABLE in os.environ else ():
+if HOME_VARIABLE in os.environ:
     with make_dag(
-        f"drill_{name}",
-        f"Drill: {name.replace('_', ' ')}",
-        description,
+        "drill",
+        "Drill",
+        "Injects a fault and checks detection, recovery and data",
         tags=["drill"],
         # For an attempt that died with its Airflow: the next one repairs what that left.
         retries=1,
@@ -59,13 +59,20 @@ for name, description in DRILLS.items() if HOME_VARIABLE in os.environ else ():
         doc_md=__doc__,
         is_paused_upon_creation=True,
         params={
+            "drill": Param(
+                "consumer_killed",
+                type="string",
+                title="Drill",
+                description="The fault to inject",
+                enum=list(DRILLS),
+                values_display=DRILLS,
+            ),
             "trigger_immediately": Param(
                 False,
                 type="boolean",
                 title="Trigger immediately",
                 description="Trigger supervision right after the fault, instead of waiting for its schedule",
-            )
+            ),
         },
     ) as dag:
-        DrillOperator(task_id="drill", drill=name, trigger_immediately="{{ params.trigger_immediately }}")
-    globals()[dag.dag_id] = dag
+        DrillOperator(task_id="drill")

@@ -21,6 +21,7 @@ from sluice.airflow.operators.supervision.supervise import decision_dag_id
 from sluice.config import stream
 from sluice.supervision.rules.status import Action
 from tests.dags.conftest import DAGS, REPO, files
+from tests.drills.faults import DRILLS
 
 PARSE_SECONDS = 2.0
 
@@ -176,7 +177,7 @@ def longest(task: Any) -> timedelta:
 
 def test_a_run_ends_by_its_tasks_and_not_by_its_own_timeout(bag: Any) -> None:
     """The timeout of a run skips what is left, and no task says why."""
-    kinds = {dag_id.rsplit("_", 1)[1] for dag_id in bag.dags if not dag_id.startswith("drill_")}
+    kinds = {dag_id.rsplit("_", 1)[-1] for dag_id in bag.dags}
     assert kinds >= {
         "load", "backfill", "stream", "decision", "maintenance", "change", "reconciliation",
     }  # fmt: skip
@@ -330,7 +331,7 @@ def test_a_supervision_that_does_not_end_is_noticed(bag: Any) -> None:
 def test_every_failure_over_a_stream_is_told(bag: Any) -> None:
     from sluice.airflow.notifications import run_failed, run_succeeded, task_failed
 
-    of_streams = {dag_id: dag for dag_id, dag in bag.dags.items() if not dag_id.startswith("drill_")}
+    of_streams = {dag_id: dag for dag_id, dag in bag.dags.items() if dag_id != "drill"}
     assert of_streams
     # The next check of supervision tells by itself; a run of it that hangs has missed its deadline.
     whole = {dag_id: dag for dag_id, dag in of_streams.items() if not dag_id.endswith(SHARED)}
@@ -342,8 +343,7 @@ def test_every_failure_over_a_stream_is_told(bag: Any) -> None:
         is_scheduled = dag_id.endswith(("_maintenance", "_reconciliation"))
         assert (dag.on_success_callback is not None) is is_scheduled
         assert not is_scheduled or dag.on_success_callback.func is run_succeeded
-    for dag_id in set(bag.dags) - set(of_streams):
-        assert not bag.dags[dag_id].on_failure_callback, "a drill breaks its stream on purpose"
+    assert not bag.dags["drill"].on_failure_callback, "a drill breaks its stream on purpose"
 
 
 def test_the_scheduler_gets_all_of_it(bag: Any) -> None:
@@ -490,6 +490,14 @@ def test_dag_files_import_airflows_words_and_the_model_only() -> None:
                 name for name in names if name.split(".")[0] in ("airflow", "sluice", "spark_jobs", "local")
             ]
             assert all(name.startswith(allowed) for name in ours), f"{file.relative_to(DAGS)}: {ours}"
+
+
+def test_the_drill_is_chosen_in_the_form_but_for_the_one_that_kills_airflow(bag: Any) -> None:
+    dag = bag.dags["drill"]
+    form = dag.params.get_param("drill").schema
+    assert form["values_display"] == {d.name: d.what for d in DRILLS.values() if d.name != "airflow_killed"}
+    assert form["enum"] == list(form["values_display"])
+    assert dag.max_active_runs == 1
 
 
 def test_drills_exist_on_the_embedded_stack_only(monkeypatch: pytest.MonkeyPatch) -> None:

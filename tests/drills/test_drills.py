@@ -57,13 +57,12 @@ def test_a_drill_that_cannot_be_made_here_is_not_passed_and_says_why(stream: Str
 
 
 def test_a_drill_as_a_dag_run_of_the_airflow_that_it_may_break(stream: StreamUnderTest) -> None:
-    dag = "drill_malformed_record"
-    stream.airflow.wait_for_dag(dag)
-    stream.airflow.unpause(dag)
-    run = stream.airflow.trigger(dag, {"trigger_immediately": True})
-    state = stream.airflow.wait(dag, run, DAG_SECONDS)
-    log = "\n".join(stream.airflow.log(dag, run, "drill"))
+    stream.airflow.wait_for_dag("drill")
+    stream.airflow.unpause("drill")
+    run = stream.airflow.trigger("drill", {"drill": "malformed_record", "trigger_immediately": True})
+    state = stream.airflow.wait("drill", run, DAG_SECONDS)
+    log = "\n".join(stream.airflow.log("drill", run, "drill"))
     assert state == "success", log[-3000:]
     assert "passed" in log, "the drill's own lines are in the task's log"
-    row = airflow_calls.xcom(stream.airflow, dag, run, "drill")
+    row = airflow_calls.xcom(stream.airflow, "drill", run, "drill")
     assert (row["drill"], row["passed"], row["lost"], row["duplicated"]) == ("malformed_record", True, 0, 0)

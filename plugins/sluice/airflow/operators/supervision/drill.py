@@ -1,11 +1,10 @@
-"""A drill on the stack that this Airflow belongs to: `make drill`'s command, on that stack."""
+"""A drill on the stack that this Airflow belongs to: the command of `make drill`, on that stack."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.hooks.subprocess import SubprocessHook
@@ -22,21 +21,15 @@ HOME_VARIABLE = "SLUICE_HOME"
 
 
 class DrillOperator(BaseOperator):
-    """Run ``drill`` on the stack in SLUICE_HOME; fail with its last line unless it passes.
+    """Run the drill of the params on the stack in SLUICE_HOME; fail with its last line unless it passes.
 
     Ending the task ends the drill, which repairs what it broke. A drill that dies with its Airflow does not:
     the next one on the stack repairs that first.
     """
 
-    template_fields: Sequence[str] = ("trigger_immediately",)
-    # Runs the command line of the stack.
+    # Runs the command line of the checkout.
     python = sys.executable
-
-    def __init__(self, *, drill: str, trigger_immediately: str = "", **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.drill = drill
-        self.trigger_immediately = trigger_immediately
-        self._process: SubprocessHook | None = None
+    _process: SubprocessHook | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
         if not os.environ.get(HOME_VARIABLE):
@@ -45,17 +38,15 @@ class DrillOperator(BaseOperator):
                 f"{HOME_VARIABLE} is not set, so this Airflow belongs to no embedded stack: "
                 "drills break that one only",
             )
+        params = context["params"]
+        command = [self.python, "-m", "tests.drills", params["drill"], "--in-place"]
+        if params["trigger_immediately"]:
+            command.append("--trigger-immediately")
         self._process = SubprocessHook()
-        done = self._process.run_command(
-            [self.python, "-m", "local.cli", "drill", "--in-place", self.drill],
-            env={
-                **child_environment(os.environ),
-                "TRIGGER_IMMEDIATELY": "1" if self.trigger_immediately in ("True", "true", "1") else "",
-            },
-        )
+        done = self._process.run_command(command, env=child_environment(os.environ))
         if done.exit_code != 0:
             raise failed(
-                ErrorCode.DRILL_FAILED, f"drill {self.drill}: {done.output or f'exit {done.exit_code}'}"
+                ErrorCode.DRILL_FAILED, f"drill {params['drill']}: {done.output or f'exit {done.exit_code}'}"
             )
         return dict(json.loads(done.output))
 

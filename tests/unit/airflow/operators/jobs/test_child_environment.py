@@ -93,12 +93,11 @@ def test_a_drill_gets_no_secret_of_airflow(
 ) -> None:
     monkeypatch.setenv("SLUICE_HOME", str(tmp_path))
     program("python", says='{"passed": true}')
-    step = DrillOperator(task_id="drill", drill="x", trigger_immediately="True")
+    step = DrillOperator(task_id="drill")
     step.python = str(tmp_path / "python")
-    step.execute(given())
+    step.execute(given(params={"drill": "x", "trigger_immediately": False}))
     ((_, environment),) = program("python")
     check(environment)
-    assert environment["TRIGGER_IMMEDIATELY"] == "1"
 
 
 def test_the_status_and_the_end_of_a_job_on_a_cluster_get_none_either(

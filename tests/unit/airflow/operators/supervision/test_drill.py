@@ -15,13 +15,12 @@ from sluice.airflow.operators.supervision.drill import DrillOperator
 from tests.support.raising import raising
 from tests.support.steps import given
 
-# Stands for `python -m local.cli drill --in-place NAME`.
+# Stands for `python -m tests.drills NAME --in-place`.
 PROGRAM = """\
 #!{python}
 import os, pathlib, signal, sys, time
 home = pathlib.Path(os.environ["SLUICE_HOME"])
-at_once = "at once" * bool(os.environ["TRIGGER_IMMEDIATELY"])
-(home / "arguments").write_text(" ".join([*sys.argv[1:], at_once]))
+(home / "arguments").write_text(" ".join(sys.argv[1:]))
 print("breaking something", file=sys.stderr, flush=True)
 {rest}
 """
@@ -42,11 +41,15 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def step(home: Path, rest: str, trigger_immediately: str = "False") -> DrillOperator:
+def context(trigger_immediately: bool = False) -> Any:
+    return given(params={"drill": "x", "trigger_immediately": trigger_immediately})
+
+
+def step(home: Path, rest: str) -> DrillOperator:
     path = home / "python"
     path.write_text(PROGRAM.format(python=sys.executable, rest=rest))
     path.chmod(0o700)
-    made = DrillOperator(task_id="drill", drill="x", trigger_immediately=trigger_immediately)
+    made = DrillOperator(task_id="drill")
     made.python = str(path)
     return made
 
@@ -54,17 +57,17 @@ def step(home: Path, rest: str, trigger_immediately: str = "False") -> DrillOper
 def test_it_runs_the_drill_on_its_own_stack_and_gives_its_row(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert step(home, PASSED).execute(given()) == {"drill": "x", "passed": True, "lost": 0}
-    command = "-m local.cli drill --in-place x "
+    assert step(home, PASSED).execute(context()) == {"drill": "x", "passed": True, "lost": 0}
+    command = "-m tests.drills x --in-place"
     assert (home / "arguments").read_text() == command
     assert "breaking something" in capsys.readouterr().out
-    step(home, PASSED, trigger_immediately="True").execute(given())
-    assert (home / "arguments").read_text() == f"{command}at once"
+    step(home, PASSED).execute(context(trigger_immediately=True))
+    assert (home / "arguments").read_text() == f"{command} --trigger-immediately"
 
 
 def test_a_drill_that_fails_says_its_last_line(home: Path) -> None:
     with raising(AirflowFailException, "drill x", "sluice: x: nobody noticed"):
-        step(home, "sys.exit('sluice: x: nobody noticed')").execute(given())
+        step(home, "sys.exit('sluice: x: nobody noticed')").execute(context())
 
 
 def test_a_task_that_is_ended_ends_its_drill_which_repairs_what_it_broke(home: Path) -> None:
@@ -73,7 +76,7 @@ def test_a_task_that_is_ended_ends_its_drill_which_repairs_what_it_broke(home: P
 
     def run() -> None:
         try:
-            made.execute(given())
+            made.execute(context())
         except AirflowFailException as error:
             failure.append(error)
 
@@ -89,6 +92,6 @@ def test_a_task_that_is_ended_ends_its_drill_which_repairs_what_it_broke(home: P
 
 def test_without_a_home_there_is_nothing_to_break(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SLUICE_HOME", raising=False)
-    made: Any = DrillOperator(task_id="drill", drill="x")
+    made = DrillOperator(task_id="drill")
     with raising(AirflowFailException, "SLUICE_HOME"):
-        made.execute(given())
+        made.execute(context())
