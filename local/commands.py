@@ -26,7 +26,7 @@ COMMANDS = {
     "compose-env": 'write .env for docker compose, with generated passwords: ARGS="cluster erasure spark"',
     "compose-test": "build the images, run the stack in Docker, break it, and check the load",
     "bench": "measure Sluice and other ways, in turns: SCALE=0.1 WORKLOAD=one_batch for a look",
-    "python": 'the environment\'s Python with the code on its path: ARGS="-m bench.recovery"',
+    "python": 'the environment\'s Python with the code on its path: ARGS="-m bench.compare.sizing --help"',
     "destroy": "stop the stack and remove its data (asks; YES=1 does not)",
     "lock": "recompile the pinned requirements and the jars' hashes",
 }

@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from bench.compare.contenders import RUN_ID, SUBMIT, Sluice, check
+from bench.compare.contenders import SUBMIT, Sluice, check
 from bench.compare.figures import Figures
 from bench.compare.stack import BenchStack
 from sluice.clients.s3.errors import removed_by
@@ -45,7 +45,7 @@ class ChangedSluice(Sluice):
 
     def revert(self) -> Figures:
         """Every second source: with rows in every file, so each file is written again."""
-        plan = self.ledger.require(run_key(RUN_ID, "plan"), "produce")
+        plan = self.ledger.require(run_key(self.run_id, "plan"), "produce")
         sources = tuple(sorted(source["source_id"] for source in plan["sources"]))[::2]
         return self._made(Action.REVERT, sources_out=sources, reverts=sources)
 

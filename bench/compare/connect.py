@@ -11,7 +11,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, IcebergType, IntegerType, NestedField, StringType, TimestampType
 
-from bench.compare.contenders import check, check_runs
+from bench.compare.contenders import check, check_runs, total_records
 from bench.compare.figures import Figures
 from bench.compare.meter import S3Calls
 from bench.compare.records import json_columns
@@ -117,8 +117,7 @@ class Connect:
         )
 
     def rows(self) -> int:
-        head = self.catalog.load_table(self.table).current_snapshot()
-        return int(head.summary["total-records"] or 0) if head and head.summary else 0
+        return total_records(self.catalog.load_table(self.table))
 
     def _last_commit(self) -> float:
         head = self.catalog.load_table(self.table).current_snapshot()

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+
+from pyiceberg.table import Table
 
 from bench.compare import plain
 from bench.compare.figures import Figures
 from bench.compare.meter import Meter, S3Calls
 from bench.compare.records import csv_columns, missing_columns, schema_text
 from bench.compare.stack import LIMIT_SECONDS, BenchStack, phase, tail
-from bench.growing_stream import Event, events
 from local.runtime.roles import SOURCE, WAREHOUSE
 from local.stack.stack import wait_until
 from sluice.airflow.operators.load.produce import java_options
@@ -30,6 +34,27 @@ from tests.support.stream import StreamUnderTest
 # As the connection sluice_spark of the embedded stack.
 SUBMIT = ("spark-submit", "--master", "local[2]")
 RUN_ID = "compare"
+_LINE = re.compile(r"^(\S+ \S+) INFO \S+: (Spark started|lease acquired|batch published)(.*)$", re.M)
+
+
+@dataclass(frozen=True)
+class Event:
+    """A line of the consumer's log. ``at``: seconds since 1970; of a batch: its records and seconds."""
+
+    at: float
+    what: str
+    records: int = 0
+    seconds: float = 0.0
+
+
+def events(text: str) -> list[Event]:
+    """Starts and batches in a consumer's log, in its order."""
+    found = []
+    for time_text, what, rest in _LINE.findall(text):
+        numbers = dict(re.findall(r"(records|seconds)=([\d.]+)", rest))
+        at = datetime.strptime(time_text, "%Y-%m-%d %H:%M:%S,%f").astimezone().timestamp()
+        found.append(Event(at, what, int(numbers.get("records", 0)), float(numbers.get("seconds", 0))))
+    return found
 
 
 class Sluice:
@@ -39,43 +64,44 @@ class Sluice:
         self.bench, self.spec = bench, bench.spec(stream)
         self.stream = StreamUnderTest(bench.stack, self.spec)
         self.log = bench.stack.home.logs / f"{self.spec.program}.log"
+        self.run_id = RUN_ID
+        # Bytes of the log that are read no more.
+        self._read = 0
 
     def produce(self, prefix: str, rows: int) -> Figures:
         """As task ``produce``: pin the plan, submit the job, record the sources' offsets."""
         platform = self.bench.stack.platform("airflow")
         ledger = Ledger.open(platform, self.spec.name)
         topic, kafka = self.spec.topic.name, self.bench.kafka_admin()
+        before = self.bench.records(topic)
         plan = plans.pin(
             ledger,
             kafka,
             lambda params: plans.object_sources(
                 ledger, Bucket(self.bench.stack.s3("airflow"), SOURCE), params
             ),
-            run_id=RUN_ID,
+            run_id=self.run_id,
             topic=topic,
             params={"source_prefix": prefix, "objects": []},
             defaults={"source_prefix": "", "objects": []},
             rules=lambda: SendingRules.of(self.spec, kafka.max_message_bytes(topic)),
         )
-        uri = ledger.uri(run_key(RUN_ID, "plan"))
+        uri = ledger.uri(run_key(self.run_id, "plan"))
         named = ("--name", f"sluice-{self.spec.name}-producer")
         conf = [f"--conf={key}={value}" for key, value in java_options(plan["sources"]).items()]
         job = (str(ENTRY_POINT), "producer", self.spec.name, "--plan", uri)
         figures = self.bench.run([*SUBMIT, *named, *conf, *job], f"{self.spec.name}-produce", rows)
         plans.complete(ledger, plan, kafka.ends(topic))
-        check(f"records of {topic}", self.bench.records(topic), rows)
+        check(f"records of {topic}", self.bench.records(topic) - before, rows)
         return figures
 
     def consume(self, rows: int) -> Figures:
         """From the start of the consumer's process until all rows are published."""
-        calls, proxy = S3Calls(self.bench.stack), self.bench.stack.daemon.proxy()
-        proxy.startProcess(self.spec.program, False)
-        pid = int(proxy.getProcessInfo(self.spec.program)["pid"])
-        with Meter({"job": pid, **self.bench.services()}) as meter:
-            found = self.wait(lambda found: sum(event.records for event in found) >= rows)
-            began = next(event.at for event in found if event.what == "Spark started")
-            batches = [event for event in found if event.records]
-            self.stream.stop_stream()
+        calls = S3Calls(self.bench.stack)
+        with self.running() as meter:
+            found = self.wait_for_records(rows)
+        began = next(event.at for event in found if event.what == "Spark started")
+        batches = [event for event in found if event.records]
         # First of all: what follows reads the bucket.
         figures = phase(meter, rows, began, batches[-1].at) | calls.figures()
         check(f"rows of {self.spec.table}", self.published(), rows)
@@ -88,24 +114,38 @@ class Sluice:
             **self.bench.stored(self.bench.table_prefix(self.spec)),
         }
 
+    @contextmanager
+    def running(self) -> Iterator[Meter]:
+        """The consumer, measured, until the end of ``with``."""
+        proxy = self.bench.stack.daemon.proxy()
+        proxy.startProcess(self.spec.program, False)
+        pid = int(proxy.getProcessInfo(self.spec.program)["pid"])
+        with Meter({"job": pid, **self.bench.services()}) as meter:
+            yield meter
+            self.stream.stop_stream()
+
     def validate(self) -> Figures:
         """Task ``validate`` in a process of its own; CPU seconds without the import of Airflow."""
-        command = [sys.executable, "-m", "bench.compare.validate", self.spec.name, RUN_ID]
+        command = [sys.executable, "-m", "bench.compare.validate", self.spec.name, self.run_id]
         name = f"{self.spec.name}-validate"
-        self.bench.run(command, name, 0)
+        whole = self.bench.run(command, name, 0)
         figures: Figures = json.loads(tail(self.bench.log(name)).splitlines()[-1])
-        return figures
+        return figures | {"s3_calls": whole["s3_calls"]}
 
     def published(self) -> int:
-        head = self.stream.table().current_snapshot()
-        return int(head.summary["total-records"] or 0) if head and head.summary else 0
+        return total_records(self.stream.table())
+
+    def wait_for_records(self, records: int) -> list[Event]:
+        """The events of the consumer's log when N ``records`` are published."""
+        return self.wait(lambda found: sum(event.records for event in found) >= records)
 
     def wait(self, done: Callable[[list[Event]], bool]) -> list[Event]:
         """The events of the consumer's log when they are ``done``. Raises TimeoutError with its end."""
         found: list[Event] = []
 
         def is_done() -> bool:
-            found[:] = events(self.log.read_text(errors="replace")) if self.log.exists() else []
+            text = self.log.read_bytes()[self._read :] if self.log.exists() else b""
+            found[:] = events(text.decode(errors="replace"))
             return done(found)
 
         try:
@@ -207,6 +247,12 @@ def check_runs(process: subprocess.Popen[bytes], log: Path) -> None:
     """Raise RuntimeError with the end of its log if the process has ended."""
     if (code := process.poll()) is not None:
         raise RuntimeError(f"the job ended with {code}:\n{tail(log)}")
+
+
+def total_records(table: Table) -> int:
+    """The rows of a table's current snapshot, by its summary."""
+    head = table.current_snapshot()
+    return int(head.summary["total-records"] or 0) if head and head.summary else 0
 
 
 def check(what: str, found: float, expected: float) -> None:

@@ -13,6 +13,8 @@ Figures = dict[str, float]
 Turns = Mapping[str, Sequence[Mapping[str, float]]]
 
 SLUICE, PLAIN, TUNED, CONNECT = "sluice", "plain", "plain_tuned", "connect"
+# Sluice with ten batches behind it, and with its supervision paused: contenders of Sluice itself.
+NEW, PAUSED = f"{SLUICE}_new", f"{SLUICE}_paused"
 # Key of `ratio` in the result -> workload, the other contender, figure. Sluice's figure by the other's.
 HEADLINES: Mapping[str, tuple[str, str, str]] = {
     "produce_wall": ("one_batch", PLAIN, "produce.seconds"),
@@ -22,6 +24,10 @@ HEADLINES: Mapping[str, tuple[str, str, str]] = {
     "small_batches_wall": ("small_batches", PLAIN, "seconds"),
     "connect_rows": ("json", CONNECT, "rows_per_second"),
     "connect_cpu": ("json", CONNECT, "cpu_seconds"),
+    "growth_calls": ("growth", NEW, "batch.s3_calls"),
+    "growth_cpu": ("growth", NEW, "batch.cpu_seconds"),
+    "growth_recovery_cpu": ("growth", NEW, "recovery.cpu_seconds"),
+    "growth_validate_calls": ("growth", NEW, "validate.s3_calls"),
 }
 # The same of figures that are a ratio already -> workload, Sluice's figure.
 SHARES: Mapping[str, tuple[str, str]] = {
@@ -41,6 +47,10 @@ GOALS: Mapping[str, float] = {
     "small_batches_wall": 0.7,
     "connect_rows": -2.5,
     "connect_cpu": 0.7,
+    "growth_calls": 1.2,
+    "growth_cpu": 1.2,
+    "growth_recovery_cpu": 1.2,
+    "growth_validate_calls": 1.2,
 }
 
 
@@ -62,6 +72,11 @@ class Ratio:
         if not each:
             return None
         return cls(*(round(value, 3) for value in (statistics.median(each), min(each), max(each))))
+
+
+def prefixed(**steps: Figures) -> Figures:
+    """The figures of several steps in one: ``<step>.<figure>``."""
+    return {f"{step}.{name}": value for step, figures in steps.items() for name, value in figures.items()}
 
 
 def percentile(values: Sequence[float], percent: float) -> float:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from types import TracebackType
 from typing import Self
 
 import psutil
 
-from bench.background import Background
 from local.services import minio
 from local.stack.stack import Stack
 from tests.support.processes import process_tree
@@ -27,6 +28,48 @@ def at(samples: Sequence[tuple[float, float]], moment: float) -> float:
         return samples[min(after, len(samples) - 1)][1]
     (began, low), (ended, high) = samples[after - 1], samples[after]
     return low + (high - low) * (moment - began) / (ended - began)
+
+
+class Background:
+    """Calls :meth:`step` every ``seconds`` in a thread, from ``with`` to its end.
+
+    The first error of a step ends the calls, and is raised by :meth:`check` and at the end of ``with``.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self.failure: Exception | None = None
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=type(self).__name__, daemon=True)
+
+    def step(self) -> None:
+        """One measurement; a subclass says."""
+        raise NotImplementedError
+
+    def check(self) -> None:
+        """Raise the error of a step."""
+        if self.failure is not None:
+            raise self.failure
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+        # An error of the block itself says more.
+        if error is None:
+            self.check()
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.wait(self._seconds):
+                self.step()
+        except Exception as error:
+            self.failure = error
 
 
 class Meter(Background):
@@ -48,8 +91,8 @@ class Meter(Background):
         self.step()
         return super().__enter__()
 
-    def spent(self, name: str, begin: float, end: float) -> float:
-        """CPU seconds of a tree between two moments (seconds since 1970)."""
+    def spent(self, name: str, begin: float = 0.0, end: float = float("inf")) -> float:
+        """CPU seconds of a tree between two moments (seconds since 1970), by default of all samples."""
         found = self.samples[name]
         return at(found, end) - at(found, begin) if found else 0.0
 

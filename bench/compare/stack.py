@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from bench.compare.records import PARTITIONS, Declared, sample_rows
 from local.base import REPO
 from local.runtime.home import write_private
 from local.runtime.roles import SOURCE, WAREHOUSE
+from local.runtime.supervisord import Program
 from local.services import kafka, minio
 from local.stack.stack import Stack
 from sluice.clients.kafka.admin import KafkaAdmin
@@ -40,7 +42,7 @@ SERVICES = ("kafka", "minio", "postgres")
 
 
 class BenchStack:
-    """A stack without Airflow's processes, and its measured jobs. ``home`` is removed at the end."""
+    """A stack and its measured jobs. ``folder`` is removed at the end."""
 
     def __init__(self, stack: Stack, folder: Path) -> None:
         self.stack, self.folder = stack, folder
@@ -198,17 +200,33 @@ def tail(log: Path, characters: int = 4000) -> str:
     return log.read_text(errors="replace")[-characters:]
 
 
+class IdleStack(Stack):
+    """A stack whose streams have idle consumers instead of Spark's."""
+
+    def programs(self) -> list[Program]:
+        return [replace(program, command=idle(program.command)) for program in super().programs()]
+
+
+def idle(command: Sequence[str]) -> list[str]:
+    """A consumer's command with ``bench/compare/idle_consumer.py``; any other command as it is."""
+    words = list(command)
+    if words[-4:-1] == ["-m", "spark_jobs", "consumer"]:
+        words[-4:-1] = ["-m", "bench.compare.idle_consumer"]
+    return words
+
+
 @contextmanager
-def bench_stack(declared: Sequence[Declared]) -> Iterator[BenchStack]:
-    """A new stack with these streams, which is removed at the end."""
+def bench_stack(declared: Sequence[Declared], supervised: bool = False) -> Iterator[BenchStack]:
+    """A new stack with these streams, which is removed at the end. ``supervised``: with Airflow, which
+    elsewhere would take the CPU that is compared, and with idle consumers."""
     home = Path(tempfile.mkdtemp(prefix="sluice-bench-"))
     folder = home / "streams"
     folder.mkdir()
     for one in declared:
         one.write(folder)
     os.environ[streams.VARIABLE] = str(folder)
-    # Airflow would take the CPU that is compared.
-    stack = Stack(home / "stack", free_ports=True, with_airflow=False)
+    kind = IdleStack if supervised else Stack
+    stack = kind(home / "stack", free_ports=True, with_airflow=supervised)
     try:
         stack.up()
         os.environ[platforms.DIRECTORY_VARIABLE] = str(stack.home.platform)

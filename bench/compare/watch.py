@@ -19,9 +19,9 @@ from botocore.exceptions import ClientError
 from confluent_kafka import TopicPartition
 from pyarrow import parquet
 
-from bench.background import Background
 from bench.compare.contenders import Plain, Sluice, check
 from bench.compare.figures import Figures, percentile
+from bench.compare.meter import Background
 from bench.compare.stack import LIMIT_SECONDS, BenchStack, end
 from local.runtime.roles import WAREHOUSE
 from local.stack.stack import wait_until

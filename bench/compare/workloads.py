@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from bench.compare import connect, plain
+from bench.compare import connect, growth, plain, supervision
 from bench.compare.changes import ChangedSluice
 from bench.compare.connect import Connect
 from bench.compare.contenders import Plain, Sluice
-from bench.compare.figures import CONNECT, PLAIN, SLUICE, TUNED, Figures, report
+from bench.compare.figures import CONNECT, NEW, PAUSED, PLAIN, SLUICE, TUNED, Figures, prefixed, report
 from bench.compare.records import PARTITIONS, Declared
 from bench.compare.stack import BenchStack, bench_stack
 from bench.compare.watch import Contender, WatchedPlain, WatchedSluice, measure
@@ -25,6 +26,11 @@ BATCHES, BATCH_ROWS = 150, 20_000
 SLOW = f"{SLUICE}_5s"
 # Of a contender at SCALE=1, and at least 20; kills of each contender in each turn.
 LATENCY_SECONDS, KILLS = 120.0, 3
+# Behind a stream that is new, and behind one that is not; sources of which a row was loaded.
+FEW, HISTORY, SOURCES = 10, 5_000, 10_000
+IDLE_STREAMS, INTERVALS = 20, 3
+# The workload that needs Airflow, and idle consumers.
+SUPERVISION = "supervision"
 
 
 @dataclass(frozen=True)
@@ -49,13 +55,16 @@ class Size:
         """BATCHES, but in proportion below a tenth: a batch has a cost of its own, whatever its rows."""
         return max(round(BATCHES * min(10 * self.scale, 1.0)), 1)
 
+    @property
+    def history(self) -> int:
+        """Batches behind a stream, more than FEW with what is measured there."""
+        return max(self.of(HISTORY), 5 * FEW)
+
+    def of(self, count: int) -> int:
+        return max(round(count * self.scale), 1)
+
 
 Found = defaultdict[str, list[Figures]]
-
-
-def prefixed(**steps: Figures) -> Figures:
-    """The figures of several steps in one: ``<step>.<figure>``."""
-    return {f"{step}.{name}": value for step, figures in steps.items() for name, value in figures.items()}
 
 
 def one_batch(bench: BenchStack, size: Size, names: list[str], objects: int = OBJECTS) -> dict[str, Any]:
@@ -75,11 +84,6 @@ def one_batch(bench: BenchStack, size: Size, names: list[str], objects: int = OB
         found[SLUICE][-1] |= prefixed(validate=proof_share(sluice.validate(), found[SLUICE][-1]))
         say(name, found)
     return report(found, {"rows": size.rows, "objects": objects, **settings(bench, 5)})
-
-
-def one_object(bench: BenchStack, size: Size, names: list[str]) -> dict[str, Any]:
-    """As one_batch, with all rows in one object."""
-    return one_batch(bench, size, names, 1)
 
 
 def proof_share(validated: Figures, load: Figures) -> Figures:
@@ -162,14 +166,46 @@ def json_records(bench: BenchStack, size: Size, names: list[str]) -> dict[str, A
     return report(found, {"partitions": PARTITIONS, **more})
 
 
+def history(bench: BenchStack, size: Size, names: list[str]) -> dict[str, Any]:
+    """Batches, failovers and verification of a stream with many batches behind it, and with ten."""
+    found: Found = defaultdict(list)
+    for name in names:
+        stream = growth.GrowingSluice(bench, name)
+        for contender, batches in ((NEW, FEW), (SLUICE, size.history)):
+            stream.grow(batches)
+            found[contender].append(stream.measure())
+        recovered = stream.measure_with_sources(size.of(SOURCES))
+        found[SLUICE][-1] |= prefixed(recovery_with_sources=recovered)
+        say(name, found)
+    behind = {SLUICE: {"batches": size.history, "sources": size.of(SOURCES)}, NEW: {"batches": FEW}}
+    measured = {"measured_batches": growth.MEASURED, "records_per_batch": growth.RECORDS_PER_BATCH}
+    return report(found, {"partitions": growth.PARTITIONS, **measured, **behind})
+
+
+def supervised(bench: BenchStack, size: Size, names: list[str]) -> dict[str, Any]:
+    """CPU seconds and S3 calls per interval of idle streams, supervised, and with their DAGs paused."""
+    found: Found = defaultdict(list)
+    idle = supervision.IdleStreams(bench, names)
+    intervals, every = size.of(INTERVALS), supervision.INTERVAL_SECONDS
+    for turn in range(size.turns):
+        for contender, is_on in ((PAUSED, False), (SLUICE, True)):
+            found[contender].append(idle.measure(is_on, intervals))
+        more = found[SLUICE][-1]["cpu_seconds"] - found[PAUSED][-1]["cpu_seconds"]
+        found[SLUICE][-1]["cpu_seconds_per_stream"] = round(more / len(names), 3)
+        say(f"{SUPERVISION}_{turn}", found)
+    return report(found, {"streams": len(names), "intervals": intervals, "interval_seconds": every})
+
+
 Run = Callable[[BenchStack, Size, list[str]], dict[str, Any]]
 WORKLOADS: Mapping[str, Run] = {
     "one_batch": one_batch,
-    "one_object": one_object,
+    "one_object": partial(one_batch, objects=1),
     "changes": changes,
     "small_batches": small_batches,
     "latency": latency,
     "json": json_records,
+    "growth": history,
+    SUPERVISION: supervised,
 }
 
 
@@ -183,15 +219,25 @@ def declared(workload: str, size: Size) -> list[Declared]:
     if workload == "json":
         ours = [Declared(f"json_{n}", "bench-json", 5, size.rows, is_json=True) for n in turns]
         return [Declared("avro", "bench-avro"), *ours]
+    if workload == "growth":
+        batch, partitions = growth.RECORDS_PER_BATCH, growth.PARTITIONS
+        return [Declared(f"growth_{n}", f"bench-growth-{n}", 1, batch, partitions) for n in turns]
+    if workload == SUPERVISION:
+        idle = range(size.of(IDLE_STREAMS))
+        return [Declared(f"idle_{n:03}", f"bench-idle-{n}", partitions=1) for n in idle]
     return [Declared(f"{workload}_{n}", topic_of(f"{workload}_{n}"), 5, size.rows) for n in turns]
 
 
 def run(workloads: Sequence[str], size: Size) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each workload with its part of the result, on one new stack that is removed."""
-    streams = {name: declared(name, size) for name in workloads}
-    with bench_stack([one for each in streams.values() for one in each]) as bench:
-        for name, each in streams.items():
-            yield name, WORKLOADS[name](bench, size, [one.name for one in each])
+    """Each workload with its part of the result, on a new stack that is removed; SUPERVISION on its own."""
+    for is_supervised in (False, True):
+        chosen = [name for name in workloads if (name == SUPERVISION) is is_supervised]
+        streams = {name: declared(name, size) for name in chosen}
+        if not streams:
+            continue
+        with bench_stack([one for each in streams.values() for one in each], is_supervised) as bench:
+            for name, each in streams.items():
+                yield name, WORKLOADS[name](bench, size, [one.name for one in each])
 
 
 def plain_contenders(bench: BenchStack, name: str, max_offsets: int) -> dict[str, Plain]:

@@ -12,12 +12,12 @@ from playwright.sync_api import expect
 from prometheus_client.parser import text_string_to_metric_families
 from pyarrow import fs, parquet
 
-from bench.queries_exact import LOAD, STREAM, Course
 from local.services import airflow as service
 from local.stack import lake
 from local.stack.stack import Stack, wait_until
 from sluice.config import connection as database
 from tests.integration import feeds, streams
+from tests.integration.hits import LOAD, STREAM, Course
 from tests.support import airflow_calls, browser
 from tests.support.scenario import step
 

@@ -9,8 +9,9 @@ from typing import Any, cast
 
 import pytest
 
-from bench.compare import connect
+from bench.compare import connect, growth
 from bench.compare.chart import write_chart
+from bench.compare.contenders import Event, events
 from bench.compare.figures import (
     CONNECT,
     GOALS,
@@ -39,8 +40,9 @@ from bench.compare.records import (
     missing_columns,
     schema_text,
 )
+from bench.compare.stack import idle
 from bench.compare.watch import Contender, Watch, is_beyond, latencies
-from bench.compare.workloads import OBJECTS, WORKLOADS, Size, declared
+from bench.compare.workloads import FEW, OBJECTS, WORKLOADS, Size, declared
 from sluice.config import schema
 from sluice.config import stream as streams
 
@@ -136,6 +138,12 @@ def test_a_workload_of_any_scale_fills_its_objects_and_its_partitions_evenly(sca
 def test_scale_1_is_what_the_issue_names() -> None:
     assert (Size(1.0, 1).rows, Size(1.0, 1).batch_rows) == (3_000_000, 20_000)
     assert [Size(scale, 1).batches for scale in (1.0, 0.1, 0.02)] == [150, 150, 30]
+    assert Size(1.0, 1).history == 5_000
+
+
+def test_a_long_history_is_longer_than_what_is_measured_of_the_new_stream() -> None:
+    # A failover publishes one batch, a load at least one.
+    assert Size(0.0001, 1).history > FEW + growth.WARM_UP + growth.MEASURED + 2
 
 
 def test_a_record_is_queryable_with_the_first_publication_behind_its_offset() -> None:
@@ -195,6 +203,9 @@ def test_the_workloads_of_one_run_have_streams_of_their_own_and_one_per_turn() -
         # At both triggers; the Avro stream that the JSON is made of.
         "latency": 6,
         "json": 4,
+        "growth": 3,
+        # Those of a stack, whatever the turns.
+        "supervision": 20,
     }
     # A batch of one turn: all rows of its own topic. Small ones: all turns read one topic.
     assert len({one.topic for one in streams["one_batch"]}) == 3
@@ -220,3 +231,29 @@ def test_the_chart_names_every_ratio_and_loads_nothing_from_the_web(tmp_path: Pa
     assert all(name in text for name in ratio)
     assert "url(http" not in text
     assert [path.name for path in tmp_path.iterdir()] == ["bench.svg"]
+
+
+def test_a_consumer_s_log_tells_its_starts_and_its_batches() -> None:
+    text = """\
+2026-11-23 06:24:05,123 INFO spark_jobs.common.spark.session: Spark started seconds=9.1
+2026-11-23 06:24:07,000 INFO spark_jobs.common.lake.writer_lease: lease acquired writer=x epoch=2 branch=w2_a
+2026-11-23T06:24:08.000Z WARN Something: of the JVM
+2026-11-23 06:24:09,500 INFO spark_jobs.common.consumer.writer: batch published batch=0 records=100 files=2 \
+verification='100 of 100 offsets' seconds=1.4
+"""
+    start, lease, batch = events(text)
+    assert [start.what, lease.what, batch.what] == ["Spark started", "lease acquired", "batch published"]
+    assert batch == Event(start.at + 4.377, "batch published", 100, 1.4)
+
+
+def test_only_a_consumer_is_replaced_by_an_idle_one() -> None:
+    parent = ["python", "-S", "-m", "sluice.runtime.parent", "python", "-m", "spark_jobs"]
+    assert idle([*parent, "consumer", "trips"]) == [*parent[:5], "-m", "bench.compare.idle_consumer", "trips"]
+    for other in ([*parent, "queries", "trips"], ["postgres"]):
+        assert idle(other) == other
+
+
+def test_the_idle_consumers_are_those_of_the_streams_of_a_stack() -> None:
+    spec = streams.load("nyc_taxi")
+    command = ["python", *spec.components["consumer"].arguments]
+    assert idle(command) == ["python", "-m", "bench.compare.idle_consumer", "nyc_taxi"]

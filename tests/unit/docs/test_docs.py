@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from fastapi.routing import APIRoute
 
+from bench.compare.workloads import WORKLOADS
 from local import checks
 from local.commands import COMMANDS
 from local.demo import run as demos
@@ -60,7 +61,7 @@ ARCHITECTURE, OPERATING, REFERENCE, ERRORS, ADDING, OWN_SYSTEMS, TESTING, DAGS, 
     )
 )
 KUBERNETES = REPO / "docs" / "kubernetes.md"
-BENCH = REPO / "bench" / "README.md"
+PERFORMANCE = REPO / "docs" / "performance.md"
 PAGES = [
     README,
     ARCHITECTURE,
@@ -75,7 +76,7 @@ PAGES = [
     DEVELOPING,
     DOCKER,
     KUBERNETES,
-    BENCH,
+    PERFORMANCE,
 ]
 EXAMPLE = REPO / "docs" / "platform.example.toml"
 VERB = re.compile(r"\bmake (?!it (?:writable|one of))([a-z][a-z0-9-]*)")
@@ -400,14 +401,9 @@ def test_every_command_of_the_tests() -> None:
     assert said == [f"make {verb}" for verb in checks.COMMANDS]
 
 
-def test_every_measurement() -> None:
-    commands = {names(row[0])[0] for row in table(BENCH.read_text(), "command", "question")}
-    found = {
-        f"python -m bench.{file.stem}"
-        for file in (REPO / "bench").glob("*.py")
-        if "__main__" in file.read_text()
-    } | {"python -m bench.compare", "python -m bench.compare.sizing"}
-    assert commands == found
+def test_every_workload_of_the_measurements() -> None:
+    rows = table(PERFORMANCE.read_text(), "workload", "question")
+    assert {names(row[0])[0] for row in rows} == set(WORKLOADS)
 
 
 def test_how_to_preview_a_query() -> None:

@@ -80,7 +80,6 @@ PROSE = re.compile(rf"(?<![\w/`-])(?:{'|'.join(WORDS)})(?![\w/`-])", re.I)
 
 def texts() -> Iterable[Path]:
     yield REPO / "README.md"
-    yield REPO / "bench" / "README.md"
     yield from sorted((REPO / "docs").glob("*.md"))
     yield from sorted((REPO / "docs").glob("*.toml"))
     yield from sorted((REPO / "spark_jobs").glob("*/stream.toml"))

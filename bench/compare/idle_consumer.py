@@ -1,14 +1,20 @@
-"""Acquires a stream's writer lease without Spark: one snapshot with the lease's properties, and no rows."""
+"""A consumer that acquires a stream's writer lease without Spark, and sleeps.
+
+``python -m bench.compare.idle_consumer <stream>``. The lease: one snapshot with its properties, and no rows.
+"""
 
 from __future__ import annotations
 
 import json
+import signal
+import sys
 from contextlib import suppress
 
 import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NamespaceAlreadyExistsError
 
+from sluice.clients.databases import postgresql as _deadline  # noqa: F401 - registers the plugin of the catalog's URL
 from sluice.clients.kafka.consumers import topic_offsets
 from sluice.config import platform as platforms
 from sluice.config import stream as streams
@@ -41,3 +47,8 @@ def acquire(name: str) -> None:
             "sluice.end-offsets": json.dumps(ends),
         },
     )
+
+
+if __name__ == "__main__":
+    acquire(sys.argv[1])
+    signal.sigwait({signal.SIGTERM})
