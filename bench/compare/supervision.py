@@ -57,5 +57,5 @@ class IdleStreams:
 
 def runs(stream: StreamUnderTest, since: float) -> list[str]:
     """The states of the supervision's runs that started after ``since``."""
-    started = [(run["start_date"], run["state"]) for run in stream.supervision_runs()]
+    started = [(run["start_date"], run["state"]) for run in stream.runs(stream.supervision)]
     return [state for date, state in started if date and datetime.fromisoformat(date).timestamp() >= since]
