@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from tests.protocol.history import History, Step, histories, play
 from tests.protocol.processes import without_servers
@@ -40,9 +40,9 @@ def test_without_a_fix_the_search_finds_what_it_is_for(fix: str, monkeypatch: py
     removed = REMOVED[fix]
     tried: list[History] = []
 
+    @seed(removed.seed)
     @settings(
         max_examples=ENOUGH,
-        derandomize=True,
         database=None,
         deadline=None,
         phases=PHASES,
