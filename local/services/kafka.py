@@ -146,7 +146,7 @@ def program(context: Context) -> Program:
     return Program("kafka", command, context.environment(), priority=20, directory=context.home.root)
 
 
-def admin_config(context: Context) -> dict[str, str]:
+def admin_config(context: Context) -> dict[str, Any]:
     """librdkafka's configuration for the superuser; for set-up and tests only."""
     password = context.secrets["kafka_admin"]
     return Kafka(context.network.bootstrap_servers, "SASL_PLAINTEXT", "PLAIN", ADMIN, password).librdkafka()

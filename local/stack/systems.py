@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from local.progress import ProgressDisplay
 from local.runtime import roles
@@ -80,7 +80,7 @@ class Systems(ABC):
         """boto3's client that may write the source bucket; with SLUICE_EXTERNAL only if role airflow may."""
         return self.s3("airflow") if self.context.external is not None else self.admin_s3()
 
-    def kafka(self, role: str) -> dict[str, str]:
+    def kafka(self, role: str) -> dict[str, Any]:
         """librdkafka's settings with a role's rights; `admin` is the superuser (not of an external Kafka)."""
         return kafka.admin_config(self.context) if role == "admin" else self.platform(role).kafka.librdkafka()
 

@@ -43,7 +43,7 @@ class Services:
         self._started: dict[str, tuple[Program, Callable[[], str]]] = {}
 
     @cached_property
-    def kafka(self) -> dict[str, str]:
+    def kafka(self) -> dict[str, Any]:
         """A broker with the roles' users. Returns the superuser's configuration for librdkafka."""
         context = self.stack.context
         kafka.prepare(context)

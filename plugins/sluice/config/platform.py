@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ CATALOG = "lake"
 STATEMENT_SECONDS, ANSWER_SECONDS = 45, 60
 # Of a bearer token, in characters.
 MIN_TOKEN = 24
+# Of librdkafka, which else writes to standard error, past every handler.
+LIBRDKAFKA_LOG = logging.getLogger("librdkafka")
 _CHECKPOINTS = re.compile(r"/|s3a://[^/]")
 
 
@@ -33,9 +36,9 @@ class Kafka:
     password: str = field(default="", repr=False)
     ssl_ca_location: str = ""
 
-    def librdkafka(self) -> dict[str, str]:
-        """Configuration for confluent-kafka."""
-        settings = self._servers()
+    def librdkafka(self) -> dict[str, Any]:
+        """Configuration for confluent-kafka, whose clients log when they are polled."""
+        settings: dict[str, Any] = {**self._servers(), "logger": LIBRDKAFKA_LOG}
         if self.sasl_mechanism:
             settings |= {
                 "sasl.mechanism": self.sasl_mechanism,

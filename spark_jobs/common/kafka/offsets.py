@@ -61,6 +61,9 @@ class Topic:
             if code in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
                 raise self._unanswered(error) from error
             raise
+        finally:
+            # The client's log.
+            self.admin.poll(0)
 
     def _unanswered(self, reason: Exception) -> TimeoutError:
         return TimeoutError(

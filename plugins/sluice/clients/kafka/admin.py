@@ -307,6 +307,7 @@ class KafkaAdmin:
             cause = error if self._login_error is None else KafkaException(self._login_error)
             raise translated(what, cause) from error
         except FutureTimeout as error:
+            self.admin.poll(0)
             message = f"{what}: no answer from {self.servers} in {self.timeout:g} s"
             raise Unreachable(message, ErrorCode.KAFKA_UNREACHABLE) from error
 

@@ -34,6 +34,7 @@ def test_every_role_knows_strimzi_s_kafka(context: Context, tmp_path: Path) -> N
         assert found.kafka.librdkafka() == {
             "bootstrap.servers": "brokers-kafka-bootstrap:9093",
             "security.protocol": "SASL_SSL",
+            "logger": platform.LIBRDKAFKA_LOG,
             "sasl.mechanism": "SCRAM-SHA-512",
             "sasl.username": f"sluice-{role}",
             "sasl.password": made["sluice-kafka-passwords"][role],
