@@ -6,6 +6,7 @@ Generated examples are few, the same in every run, and may take their time on a 
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import PurePath
 
@@ -18,12 +19,19 @@ from local.runtime.ports import FREE, RANGE_VARIABLE
 from sluice.config.sections import overrides
 from tests.support import stacks
 
+# Of tests/spark those over queries, sinks and feeds: about as long as the others, in a Spark of their own.
+QUERIES = (
+    *("bucket_checkpoint", "change_queries", "feed", "files_sink", "first_batch", "hits", "hits_load"),
+    *("hostile_records", "iceberg_sink", "jdbc_sink", "kafka_sink", "keys", "oversize_rows", "preview"),
+    *("progress", "queries", "query_results", "state", "wiki", "wiki_table"),
+)
 # Path -> the group whose tests run in one process, one after the other: they share what they start.
 GROUPS = {
     "tests/integration/test_wiki.py": "feeds",
     "tests/integration/test_hits.py": "feeds",
     "tests/integration": "stack",
     "tests/drills": "drills",
+    **{f"tests/spark/test_{name}.py": "queries" for name in QUERIES},
     "tests/spark": "spark",
     "tests/browser": "browser",
 }
@@ -70,3 +78,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     if "PYTEST_XDIST_WORKER" not in os.environ and config.getoption("numprocesses", 0):
         stacks.end_run()
+
+
+def pytest_collection_finish() -> None:
+    """What is loaded by now stays: the collector need not go through it again in every round."""
+    gc.freeze()

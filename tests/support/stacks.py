@@ -8,9 +8,13 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from local.runtime import processes
-from local.stack.stack import Stack
+
+if TYPE_CHECKING:
+    # Not at run time: its imports take seconds, and each process of a test run needs what is below.
+    from local.stack.stack import Stack
 
 # A folder with a file per stack, named by its id: shared by the processes of one test run.
 VARIABLE = "SLUICE_TEST_STACKS"
