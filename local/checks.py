@@ -165,6 +165,8 @@ def run(stage: Stage) -> int:
         # Not in the checkout: a fresh clone need not check the libraries again.
         "MYPY_CACHE_DIR": str(cache() / "mypy"),
     }
+    # Each process of a run, and each program that a test starts, would compile all of the code again.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     return subprocess.run(
         [str(programs / stage.command[0]), *stage.command[1:]], cwd=REPO, env=environment
     ).returncode
