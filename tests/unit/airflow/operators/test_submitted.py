@@ -51,8 +51,9 @@ def test_a_job_shows_its_arguments_and_configuration_after_it_ran(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loads = Loads(tmp_path)
-    for number in range(100):
-        loads.upload(f"{number:03}")
+    # Their keys alone are longer than what is shown.
+    for number in range(40):
+        loads.upload(f"{number:03}" + 30 * "x")
     monkeypatch.setattr(connections, "get", lambda name: None)
     monkeypatch.setattr(SparkSubmitOperator, "execute", lambda _, context: loads._send(context, []))
     task = ProduceOperator(task_id="produce", stream="nyc_taxi")

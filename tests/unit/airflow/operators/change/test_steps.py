@@ -147,7 +147,7 @@ def test_who_may_answer_is_told_once_of_the_open_question(
 
 
 def test_what_is_shown_is_cut_and_names_the_whole_plan(world: World) -> None:
-    ranges = OffsetRanges.of({0: [(10 * n, 10 * n + 1) for n in range(100_000)]})
+    ranges = OffsetRanges.of({0: [(10 * n, 10 * n + 1) for n in range(10_000)]})
     world.plan(Action.REPLACE, rows_out=ranges, rows_in=ranges)
     with pytest.raises(TaskAwaitingInput):
         world.run(ApproveChangeOperator)
