@@ -11,6 +11,7 @@ import pytest
 from local import checks, cli
 from local.checks import LINTERS, REPO, SLOW, UNIT, Stage, main, stages
 from local.commands import COMMANDS
+from tests.conftest import GROUPS
 
 FAST = [name for name, _ in LINTERS] + ["unit tests"]
 WHOLE = [*FAST, "slow tests"]
@@ -248,6 +249,17 @@ def test_python_is_the_environments_with_args(
     monkeypatch.setenv("ARGS", "-c 'import sys; print(sys.executable); sys.exit(3)'")
     assert cli.main(["python"]) == 3
     assert capfd.readouterr().out.strip() == sys.executable
+
+
+def test_a_group_is_of_files_that_exist() -> None:
+    """Tests of a file that was renamed would else run in another group."""
+    assert [place for place in GROUPS if not (REPO / place).exists()] == []
+
+
+def test_what_a_stage_compiles_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    ended = Stage("any", (Path(sys.executable).name, "-c", "import sys; sys.exit(sys.dont_write_bytecode)"))
+    assert checks.run(ended) == 0
 
 
 def test_make_knows_every_command() -> None:
