@@ -76,6 +76,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
+    # Else libraries report what stays as leaked when Python ends.
+    gc.unfreeze()
     if "PYTEST_XDIST_WORKER" not in os.environ and config.getoption("numprocesses", 0):
         stacks.end_run()
 
