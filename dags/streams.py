@@ -1,4 +1,5 @@
-"""The DAGs of every stream, from its stream.toml: load, backfill, supervision, decision, maintenance."""
+"""The DAGs of every stream, from its stream.toml: load, backfill, supervision, maintenance, change,
+reconciliation."""
 
 from __future__ import annotations
 
@@ -12,13 +13,7 @@ from airflow.sdk.bases.operator import chain
 
 from sluice.airflow.assets import loaded, loaded_interval
 from sluice.airflow.dags import docs, forms
-from sluice.airflow.dags.stream_dags import (
-    configuration_dag,
-    decision_dag,
-    invalid_dags,
-    make_dag,
-    supervision_dag,
-)
+from sluice.airflow.dags.stream_dags import configuration_dag, invalid_dag, make_dag, supervision_dag
 from sluice.airflow.operators.change.approval import APPROVE, PLAN, ApproveChangeOperator
 from sluice.airflow.operators.change.steps import ApplyChangeOperator, PlanChangeOperator
 from sluice.airflow.operators.change.verify import VerifyChangeOperator
@@ -224,7 +219,6 @@ def stream_dags(spec: StreamSpec) -> list[DAG]:
     dags = [
         load_dag(spec),
         supervision_dag(spec.name, spec.label, tuple(spec.components), spec.supervision),
-        decision_dag(spec.name, spec.label, spec.supervision),
         maintenance_dag(spec),
         change_dag(spec),
         reconciliation_dag(spec),
@@ -238,8 +232,8 @@ def stream_dags(spec: StreamSpec) -> list[DAG]:
 
 
 def all_dags() -> Iterator[DAG]:
-    """Of every stream; of an invalid one those that say so. Whatever a declaration holds, the other streams
-    have theirs."""
+    """Of every stream; an invalid one has the DAG that says so. Whatever a declaration holds, the other
+    streams have theirs."""
     specs = []
     for name in stream.names():
         try:
@@ -247,14 +241,14 @@ def all_dags() -> Iterator[DAG]:
             dags = stream_dags(spec)
             specs.append(spec)
         except ConfigError as error:
-            dags = invalid_dags(name, str(error))
+            dags = [invalid_dag(name, str(error))]
         except Exception as error:
             log.exception("the DAGs of stream %s cannot be built", name)
-            dags = invalid_dags(
-                name,
+            reason = (
                 f"stream {name!r}: its DAGs cannot be built: {type(error).__name__}: {shown(str(error))}. "
-                "Fix: remove from its stream.toml what was changed last; report this",
+                "Fix: remove from its stream.toml what was changed last; report this"
             )
+            dags = [invalid_dag(name, reason)]
         yield from dags
     if problems := stream.problems(specs):
         yield configuration_dag(problems)

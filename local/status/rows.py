@@ -14,7 +14,7 @@ from sluice.config.stream import CONSUMER, Component, StreamSpec
 from sluice.core.messages import summarize
 from sluice.ledger.keys import event_details
 from sluice.supervision.rules.sample import Sample
-from sluice.supervision.rules.status import NEEDS_DECISION, RESTARTABLE, WELL, no_action
+from sluice.supervision.rules.status import LEFT_ALONE, RESTARTABLE, WELL, no_action
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,7 @@ def health_style(found: dict[str, Any] | Unavailable | None, component: str) -> 
         return "cyan"
     if health in RESTARTABLE:
         return "yellow"
-    return "magenta" if health in NEEDS_DECISION else "red"
+    return "magenta" if health in LEFT_ALONE else "red"
 
 
 def _restarts(requested: list[bool]) -> Cell:
@@ -211,7 +211,7 @@ def _is_missed(spec: StreamSpec, found: SupervisionStatus, now: float) -> bool:
 
 
 def format_event(event: dict[str, Any] | None, now: float) -> str:
-    """`health down, 40 s ago`, `restart by schedule, 3 min ago`, `decision Restart it by ada, 2 h ago`."""
+    """`health down, 40 s ago`, `restart by schedule, 3 min ago`, `suspend by ada, 2 h ago`."""
     if event is None:
         return "none"
     kind = str(event["kind"])

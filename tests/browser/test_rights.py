@@ -60,13 +60,13 @@ def test_the_asked_paths_are_all_kinds_that_a_stream_has() -> None:
 
 @pytest.mark.parametrize("user", SEEN)
 def test_the_streams_of_a_user(clients: dict[str, httpx.Client], user: str) -> None:
-    """On the overview, with their decisions and who may take them, and as links of the queries page."""
+    """On the overview, with their approvals and who may give them, and as links of the queries page."""
     seen, client = SEEN[user], clients[user]
     overview = client.get("/sluice/streams")
     assert overview.status_code == 200
     assert streams_in(overview.text) == seen
     assert set(re.findall(r'id="stream-(\w+)"', overview.text)) == seen
-    assert set(re.findall(r">Restart (\w+)\?<", overview.text)) == seen
+    assert set(re.findall(r">Revert (\w+)\?<", overview.text)) == seen
     assert overview.text.count(MAY_ANSWER) == len(seen)
     for stream in ALL:
         answers = [client.get(f"/sluice/{path}/{stream}") for path in ("streams", "queries", "api/queries")]
@@ -150,13 +150,13 @@ def test_roles_see_all_streams(fab: Airflow, open_page: OpenPage, user: str) -> 
     page.get_by_role("link", name="Streams").click()
     frame = page.frame_locator("iframe[title='Streams']")
     expect(frame.locator("section.stream")).to_have_count(len(ALL))
-    decisions = frame.locator("#decisions li")
-    expect(decisions).to_have_count(len(ALL))
-    expect(decisions.first).to_contain_text(f"{MAY_ANSWER} Ada")
+    approvals = frame.locator("#waiting li")
+    expect(approvals).to_have_count(len(ALL))
+    expect(approvals.first).to_contain_text(f"{MAY_ANSWER} Ada")
     for stream in sorted(ALL)[1:]:
-        of_stream = decisions.filter(has_text=f"Restart {stream}?")
+        of_stream = approvals.filter(has_text=f"Revert {stream}?")
         expect(of_stream).to_contain_text(f"{MAY_ANSWER} every Airflow user who may")
-        expect(of_stream).to_contain_text(f"of DAG {stream}_decision")
+        expect(of_stream).to_contain_text(f"of DAG {stream}_change")
     browsers.screenshot(page, f"rights-{user}")
 
 
@@ -165,7 +165,7 @@ def test_who_lacks_one_stream_sees_the_others(fab: Airflow, open_page: OpenPage)
     page.get_by_role("link", name="Streams").click()
     frame = page.frame_locator("iframe[title='Streams']")
     expect(frame.locator("section.stream")).to_have_count(len(OTHERS))
-    expect(frame.locator("#decisions li")).to_have_count(len(OTHERS))
+    expect(frame.locator("#waiting li")).to_have_count(len(OTHERS))
     expect(frame.locator("body")).not_to_contain_text(HIDDEN)
     browsers.screenshot(page, "rights-all-but-one")
 

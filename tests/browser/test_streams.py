@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 
 from sluice.config.stream import Declared
 from sluice.supervision.rules.status import Health, HealthReport
-from sluice.web.airflow_db import OpenDecision
+from sluice.web.airflow_db import OpenApproval
 from sluice.web.app import REFRESH_SECONDS
 from tests.support import browser as browsers
 from tests.support import observed, pages
@@ -40,8 +40,8 @@ def made() -> Made:
     made.observed.lives["rides", "queries"] = observed.component(
         specs[1], "queries", now, Health.SUSPENDED, suspended=f"by {HOSTILE[4]} since 2026: a new disk"
     )
-    question = OpenDecision("rides_decision", "r 1", "request_decision", HOSTILE[1], now - 60, (HOSTILE[4],))
-    made.airflow = replace(made.airflow, decisions=[question])
+    approval = OpenApproval("rides_change", "r 1", "approve_change", HOSTILE[1], now - 60, (HOSTILE[4],))
+    made.airflow = replace(made.airflow, approvals=[approval])
     made.past = [
         ("consumer", observed.event("health", now - 60, health="flapping", message=HOSTILE[2])),
         ("consumer", observed.event("restart", now - 90, who="schedule", reason="it is down")),
@@ -64,8 +64,9 @@ def test_the_worst_first_and_the_way_out(watch: Watch, address: str) -> None:
     card = page.locator("section.stream").first
     expect(card.locator(".pill").first).to_have_text("flapping")
     expect(card).to_contain_text(HOSTILE[0])
-    expect(card).to_contain_text("answer the decision in Required Actions")
-    expect(page.locator("#decisions")).to_contain_text(HOSTILE[1].strip())
+    expect(card).to_contain_text("trigger rides_stream with action restart")
+    expect(page.locator("#waiting")).to_contain_text(HOSTILE[1].strip())
+    expect(page.locator("#waiting")).to_contain_text("Restart or stop the consumer of rides")
     expect(page.locator("#invalid-broken")).to_contain_text("unknown key")
     assert page.evaluate("window.hit") is None
     browsers.expect_readable(page)

@@ -181,7 +181,7 @@ def test_a_folder_that_no_stream_can_have_is_named(name: str, streams: Path, dag
 def test_a_stream_cannot_have_a_name_of_sluices_own(name: str, streams: Path, dag_file: DagFile) -> None:
     make(streams, name)
     dags = dag_file()
-    assert set(dags) == HEALTHY | {f"{name}_stream", f"{name}_decision"}
+    assert set(dags) == HEALTHY | {f"{name}_stream"}
     assert repr(name) in reason(dags, f"{name}_stream")
 
 

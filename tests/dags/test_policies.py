@@ -17,7 +17,6 @@ import pytest
 from airflow.sdk import DAG
 
 from sluice.airflow.operators.base import BACKSTOP
-from sluice.airflow.operators.supervision.supervise import decision_dag_id
 from sluice.config import stream
 from sluice.supervision.rules.status import Action
 from tests.dags.conftest import DAGS, REPO, files
@@ -27,7 +26,7 @@ PARSE_SECONDS = 2.0
 
 SINKS, SINKS_DONE = "provision_sinks", "sinks_provisioned"
 # Of DAGs that are alike in every stream, one text.
-SHARED = ("_stream", "_decision")
+SHARED = ("_stream",)
 
 
 def complaints(bag: Any, check: Any) -> list[str]:
@@ -104,8 +103,6 @@ def waits(task: Any) -> list[timedelta]:
         "WaitForPublishOperator": lambda: [timedelta(minutes=allowed["publish_timeout_minutes"]) + BACKSTOP],
         "ProduceFeedOperator": lambda: [timedelta(minutes=allowed["minutes"]) + BACKSTOP],
         "SuperviseOperator": lambda: [task.start_trigger_args.timeout, recovery + BACKSTOP],
-        "ApplyDecisionOperator": lambda: [recovery + BACKSTOP],
-        "RequestDecisionOperator": lambda: [task.response_timeout + BACKSTOP],
         "ApproveChangeOperator": lambda: [task.response_timeout],
         "EnsureConsumerOperator": lambda: [timedelta(minutes=3) + BACKSTOP],
         "VerifyTableOperator": lambda: [timedelta(seconds=n) + BACKSTOP for n in (5, 15, 40)],
@@ -179,7 +176,7 @@ def test_a_run_ends_by_its_tasks_and_not_by_its_own_timeout(bag: Any) -> None:
     """The timeout of a run skips what is left, and no task says why."""
     kinds = {dag_id.rsplit("_", 1)[-1] for dag_id in bag.dags}
     assert kinds >= {
-        "load", "backfill", "stream", "decision", "maintenance", "change", "reconciliation",
+        "load", "backfill", "stream", "maintenance", "change", "reconciliation",
     }  # fmt: skip
     paths = {dag_id: max(map(longest, dag.tasks)) for dag_id, dag in bag.dags.items()}
     short = {
@@ -202,8 +199,7 @@ def test_runs_of_changes_do_not_block_each_other(bag: Any) -> None:
 def test_what_has_no_schedule_of_its_own_is_not_paused_at_first(bag: Any) -> None:
     """A request of a paused DAG waits unseen."""
     running = {dag_id for dag_id, dag in bag.dags.items() if dag.is_paused_upon_creation is False}
-    kinds = ("change", "decision")
-    assert running == {f"{name}_{kind}" for name in stream.names() for kind in kinds}
+    assert running == {f"{name}_change" for name in stream.names()}
 
 
 def test_no_form_turns_the_approval_of_a_change_off(bag: Any) -> None:
@@ -259,14 +255,6 @@ def test_no_run_succeeds_of_which_a_task_failed(bag: Any) -> None:
     assert not tasks(bag, has_leaf)
     rules = {task.trigger_rule for dag in bag.dags.values() for task in dag.tasks}
     assert rules == {"all_success", "all_done"}
-
-
-def test_a_decision_is_made_in_a_dag_of_its_own_that_is_never_paused_at_first(bag: Any) -> None:
-    for dag in streams(bag):
-        decision = bag.dags[decision_dag_id(dag.dag_id.removesuffix("_stream"))]
-        assert (decision.schedule, decision.is_paused_upon_creation) == (None, False)
-        assert decision.get_task("request_decision").downstream_task_ids == {"apply_decision"}
-        assert decision.get_task("request_decision").response_timeout < decision.dagrun_timeout
 
 
 def test_a_load_of_a_stream_with_queries_makes_their_sinks_and_checks_them(bag: Any) -> None:

@@ -36,7 +36,7 @@ def bag_with(monkeypatch: pytest.MonkeyPatch) -> Bag:
 def test_a_csv_stream_is_a_folder_with_two_files(bag_with: Bag, bag: Any, tmp_path: Path) -> None:
     root = rides.make(tmp_path)
     found = bag_with(root)
-    kinds = ("load", "stream", "decision", "maintenance", "change", "reconciliation")
+    kinds = ("load", "stream", "maintenance", "change", "reconciliation")
     own = {f"rides_{kind}" for kind in kinds}
     assert own <= set(found.dags)
     assert set(found.dags) - own == set(bag.dags) - {"drill"}

@@ -125,12 +125,12 @@ class DrillRun:
                 raise Failed(f"the first load, before the injection, was {state}") from None
 
     def _reset_restart_count(self) -> None:
-        # Restarts by earlier drills would count against this one and require a decision.
+        # Restarts by earlier drills would count against this one and leave the stream to a person.
         history, now = self.stream.history, datetime.now(UTC)
         recorded = history.restart_history(now, self.stream.spec.supervision)
         if recorded.suspended is not None:
             raise Failed(f"the stream is suspended {recorded.suspended}. Fix: resume it with action start")
-        if recorded.restarts:
+        if recorded.restarts or recorded.left_since:
             reason = f"drill {self.drill.name}: restarts by earlier drills do not count"
             history.record("resume", {"who": "drill", "reason": reason}, now)
 

@@ -11,7 +11,6 @@ from typing import Any
 from urllib.parse import quote
 
 from local.stack.stack import wait_until
-from sluice.airflow.operators.supervision.supervise import decision_dag_id
 from sluice.airflow.triggers.health import observe_seconds
 from sluice.config.stream import CONSUMER
 from sluice.core.process import ProcessState, ProcessStatus
@@ -21,9 +20,8 @@ from tests.integration.rig import SPEC, Rig
 from tests.support import airflow_calls
 
 RUN_SECONDS = 300
-DECISION = decision_dag_id(SPEC.name)
 UNDER_WAY = ("queued", "running")
-KINDS = ("restart", "start", "stop", "suspend", "resume", "recovered", "decision_requested")
+KINDS = ("restart", "start", "stop", "suspend", "resume", "recovered")
 
 
 @dataclass
@@ -55,13 +53,12 @@ class Supervised:
 
 def open_transaction(rig: Rig) -> None:
     """No run is under way, nobody holds the stream, and no earlier restart counts."""
-    for dag, runs in ((rig.supervision, rig.runs(rig.supervision)), (DECISION, decisions(rig))):
-        for run in runs:
-            if run["state"] in UNDER_WAY:
-                path = f"/dags/{dag}/dagRuns/{quote(run['dag_run_id'], safe='')}"
-                rig.airflow.request("PATCH", path, json={"state": "failed"})
+    for run in rig.runs(rig.supervision):
+        if run["state"] in UNDER_WAY:
+            path = f"/dags/{rig.supervision}/dagRuns/{quote(run['dag_run_id'], safe='')}"
+            rig.airflow.request("PATCH", path, json={"state": "failed"})
     recorded = rig.history.restart_history(datetime.now(UTC), SPEC.supervision)
-    if recorded.suspended or recorded.restarts:
+    if recorded.suspended or recorded.restarts or recorded.left_since:
         rig.history.record("resume", {"who": "tests", "reason": "another test begins"}, datetime.now(UTC))
 
 
@@ -87,25 +84,6 @@ def supervise(rig: Rig, **conf: Any) -> Supervised:
 
 def tasks_of(rig: Rig, run_id: str) -> dict[str, str]:
     return {task["task_id"]: task["state"] for task in rig.airflow.tasks(rig.supervision, run_id)}
-
-
-def decisions(rig: Rig) -> list[dict[str, Any]]:
-    """The newest runs in which a person decides, newest first."""
-    return rig.runs(DECISION)
-
-
-def open_question(rig: Rig) -> str:
-    """The run that asks a person, once it does. There is one."""
-    runs = [run["dag_run_id"] for run in decisions(rig) if run["state"] in UNDER_WAY]
-    assert len(runs) == 1, runs
-    wait_for_task(rig, DECISION, runs[0], "request_decision", "deferred")
-    return str(runs[0])
-
-
-def question(rig: Rig, run_id: str) -> str:
-    """Where Airflow shows a question and takes its answer."""
-    path = f"/dags/{DECISION}/dagRuns/{quote(run_id, safe='')}/taskInstances"
-    return f"{path}/request_decision/-1/hitlDetails"
 
 
 def wait_for_task(rig: Rig, dag: str, run_id: str, task: str, state: str) -> None:

@@ -1,9 +1,8 @@
-"""Supervision through Airflow: what it does by itself, what it does by order, and when it asks a person."""
+"""Supervision through Airflow: what it does by itself, on request, and what it leaves to a person."""
 
 from __future__ import annotations
 
 import signal
-import time
 import xmlrpc.client
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,23 +13,17 @@ from confluent_kafka import Consumer, TopicPartition
 from supervisor.xmlrpc import Faults
 
 from local.stack.stack import wait_until
-from sluice.airflow.triggers.health import SETTLE_SECONDS
 from tests.integration.rig import SPEC, Rig
 from tests.integration.supervision import (
-    DECISION,
     RUN_SECONDS,
-    Supervised,
     end,
     finish,
     is_patient_for_long,
-    open_question,
     open_transaction,
-    question,
     settles_nothing,
     supervise,
     trigger,
     trigger_log,
-    wait_for_run,
     wait_for_task,
 )
 from tests.support.processes import component_processes, process_tree, signal_all
@@ -113,59 +106,27 @@ def test_a_stream_on_hold_stays_down_until_it_is_released(rig: Rig) -> None:
     rig.assert_exact()
 
 
-def test_what_ended_is_started_once_and_what_keeps_ending_is_asked_about_in_a_run_of_its_own(
-    rig: Rig,
-) -> None:
+def test_what_ended_is_started_once_and_what_keeps_ending_is_left_to_a_person(rig: Rig) -> None:
     epoch = started_once_for_two_runs(rig)
     # The click of the second run began the counts again: one more restart that no person asked for.
     rig.history.record("restart", {"who": "tests", "requested": False}, datetime.now(UTC))
     assert SPEC.supervision.max_restarts == 1, "the next end is one too many"
 
     end(rig)
-    assert ask(rig).state == "success"
-    run_id = open_question(rig)
-    asked = rig.airflow.request("GET", question(rig, run_id))
-    assert f"restarted {SPEC.supervision.max_restarts} times" in asked["subject"]
-    assert "down" in asked["body"]
-    # The stream is checked meanwhile, and nobody is asked a second time.
-    assert ask(rig).did == set()
-    assert open_question(rig) == run_id
-    assert rig.process()["statename"] in ("EXITED", "STOPPED"), "it was restarted without an answer"
-    # A person takes longer: Airflow 3.3 fails a task that is resumed before it knows of its worker's end.
-    time.sleep(SETTLE_SECONDS)
-    rig.airflow.request(
-        "PATCH", question(rig, run_id), json={"chosen_options": ["Restart it"], "params_input": {}}
-    )
-    assert wait_for_run(rig, DECISION, run_id) == "success"
-    answer = rig.history.latest("decision")
-    assert answer is not None
-    assert (answer["choice"], answer["who"], answer["run"]) == ("Restart it", "operator", run_id)
+    for _ in range(2):
+        run = supervise(rig)
+        assert (run.state, run.health, run.did) == ("failed", "flapping", set()), run.log()
+        said = run.log()
+        assert all(word in said for word in ("SLU-614", "action restart", f"/dags/{rig.supervision}")), said
+        assert rig.process()["statename"] in ("EXITED", "STOPPED"), "it was restarted without a person"
+    run = supervise(rig, action="restart", component="consumer", reason="the disk is repaired")
+    assert (run.state, run.did) == ("success", {"resume", "restart", "recovered"})
     recorded = rig.history.restart_history(datetime.now(UTC), SPEC.supervision)
-    assert recorded.restarts == [], "restarts before the answer count no more"
+    assert (recorded.restarts, recorded.left_since) == ([], None), "restarts before the action count no more"
     assert rig.epoch() == epoch + 1
     rig.send({0: rig.trips(5)})
     rig.wait_for_everything()
     rig.assert_exact()
-
-
-def test_a_request_is_obeyed_while_a_question_is_open_and_ends_it(rig: Rig) -> None:
-    rig.history.record("restart", {"who": "tests", "requested": False}, datetime.now(UTC))
-    end(rig)
-    ask(rig)
-    run_id = open_question(rig)
-    run = supervise(rig, action="restart", component="consumer", reason="somebody acts")
-    assert (run.state, run.did) == ("success", {"resume", "restart", "recovered"})
-    assert wait_for_run(rig, DECISION, run_id) == "success"
-    answer = rig.history.latest("decision")
-    assert answer is not None
-    assert (answer["choice"], answer["who"], answer["run"]) == ("Check again", "no user", run_id)
-
-
-def ask(rig: Rig) -> Supervised:
-    """A check that finds the consumer flapping."""
-    run = supervise(rig)
-    assert run.health == "flapping", run.log()
-    return run
 
 
 def started_once_for_two_runs(rig: Rig) -> int:

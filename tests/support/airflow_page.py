@@ -23,7 +23,7 @@ from fastapi.routing import Mount
 
 from sluice.config import stream as streams
 from sluice.web import documents
-from sluice.web.airflow_db import OpenDecision
+from sluice.web.airflow_db import OpenApproval
 from sluice.web.data import sources
 from tests.support import fab_users, pages
 
@@ -38,19 +38,19 @@ def main() -> None:
     (mounted,) = [route.app for route in app.routes if isinstance(route, Mount) and route.path == "/sluice"]
     assert isinstance(mounted, FastAPI)
     mounted.dependency_overrides[sources] = made.app.dependency_overrides[sources]
-    made.airflow = replace(made.airflow, decisions=list(decisions(time.time())))
+    made.airflow = replace(made.airflow, approvals=list(approvals(time.time())))
     # Not the dependency, which asks for the right.
     documents.open_ledger = lambda stream: pages.ledger()  # type: ignore[assignment]
     address = urlsplit(os.environ["AIRFLOW__API__BASE_URL"])
     uvicorn.run(app, host=address.hostname or "127.0.0.1", port=address.port or 0, log_level="warning")
 
 
-def decisions(now: float) -> Iterator[OpenDecision]:
+def approvals(now: float) -> Iterator[OpenApproval]:
     """An open one of each stream: the first can be answered by Ada alone."""
     for number, stream in enumerate(streams.names()):
         named = () if number else ("Ada",)
-        yield OpenDecision(
-            f"{stream}_decision", "a run", "request_decision", f"Restart {stream}?", now - 60, named
+        yield OpenApproval(
+            f"{stream}_change", "a run", "approve_change", f"Revert {stream}?", now - 60, named
         )
 
 

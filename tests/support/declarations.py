@@ -14,8 +14,8 @@ from tests.support import rides
 # The stream that a test makes invalid, beside two that are valid.
 NAME = "fuzzed"
 VALID = ("rides", "trips")
-KINDS = ("load", "stream", "decision", "maintenance", "change", "reconciliation")
-INVALID = {f"{NAME}_{kind}" for kind in ("stream", "decision")}
+KINDS = ("load", "stream", "maintenance", "change", "reconciliation")
+INVALID = {f"{NAME}_stream"}
 HEALTHY = {f"{name}_{kind}" for name in VALID for kind in KINDS}
 CONFIGURATION = "sluice_configuration"
 

@@ -13,7 +13,7 @@ AUTH_MANAGER = "airflow.providers.fab.auth_manager.fab_auth_manager.FabAuthManag
 SETTINGS = {"CORE__AUTH_MANAGER": AUTH_MANAGER, "FAB__AUTH_RATE_LIMITED": "False", "FAB__CACHE_TTL": "1"}
 # The stream that some users may not read.
 HIDDEN = "wiki_changes"
-KINDS = ("stream", "decision", "load", "backfill", "change", "maintenance", "reconciliation")
+KINDS = ("stream", "load", "backfill", "change", "maintenance", "reconciliation")
 
 READ = "can_read"
 _SEES = ((READ, "Website"), (READ, "Plugins"), ("menu_access", "DAGs"))

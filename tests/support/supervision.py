@@ -6,10 +6,6 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
-from airflow.sdk.api.datamodels._generated import DagRunState
-from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
-from airflow.sdk.execution_time.comms import ErrorResponse
-
 from sluice.airflow.hook import StreamClients
 from sluice.clients.processes.base import Runtime
 from sluice.config import stream
@@ -134,14 +130,6 @@ class Ti:
         self.try_number = 1
         self.xcoms = xcoms
         self.pushed: dict[str, Any] = {}
-        # Of other DAGs' runs, by their ids.
-        self.states: dict[str, str] = {}
-
-    def get_dagrun_state(self, dag_id: str, run_id: str) -> DagRunState:
-        """As in a worker, though Airflow declares a str."""
-        if run_id not in self.states:
-            raise AirflowRuntimeError(ErrorResponse(error=ErrorType.GENERIC_ERROR))
-        return DagRunState(self.states[run_id])
 
     def xcom_pull(self, task_ids: Any, **_: Any) -> Any:
         if isinstance(task_ids, str):

@@ -41,7 +41,7 @@ MAX_OPEN, MAX_DELIVERED = 50, 5
 IN_PROCESSOR = "sluice_in_processor"
 # Of what is well again.
 SUCCEEDS, NONE = "succeeds again", "no action needed"
-WHO_DECIDES = "every Airflow user who may update required actions (HITL details) of DAG {dag}"
+WHO_APPROVES = "every Airflow user who may update required actions (HITL details) of DAG {dag}"
 
 
 @dataclass(frozen=True)
@@ -67,19 +67,27 @@ def compose(
     task: str = "",
     **more: str,
 ) -> Notification:
-    """A notification with its addresses; ``run``: dag and run id; ``more``: ``link``, ``remedy``."""
-    base = conf.get("api", "base_url", fallback="http://localhost:8080")
+    """A notification with its addresses; ``run``: dag and run id; ``more``: of :func:`notification`."""
+    base = _base_url()
     page = f"{base.rstrip('/')}/{pages.STREAMS if stream == INSTALLATION else pages.stream_page(stream)}"
     more = {"link": pages.run_page(base, *run, task), **more}
     return notification(event, stream, about, message, page=page, run=run, **more)
 
 
 def request(stream: str, about: str, message: object, run: tuple[str, str], task: str) -> Notification:
-    """Of a decision that ``task`` of ``run`` asks for."""
-    base = conf.get("api", "base_url", fallback="http://localhost:8080")
-    link = pages.answer_page(base, *run, task)
-    remedy = f"answer at {link} (Required Actions); who may: {WHO_DECIDES.format(dag=run[0])}"
-    return compose(Event.DECISION, stream, about, message, run, link=link, remedy=remedy)
+    """Of an approval that ``task`` of ``run`` asks for."""
+    link = pages.answer_page(_base_url(), *run, task)
+    remedy = f"answer at {link} (Required Actions); who may: {WHO_APPROVES.format(dag=run[0])}"
+    return compose(Event.APPROVAL, stream, about, message, run, link=link, remedy=remedy)
+
+
+def form(stream: str) -> str:
+    """Address of the page with the trigger form of ``<stream>_stream``, for its actions."""
+    return pages.dag_page(_base_url(), f"{stream}_stream")
+
+
+def _base_url() -> str:
+    return str(conf.get("api", "base_url", fallback="http://localhost:8080"))
 
 
 def is_told(history: History, stream: str) -> bool:
@@ -276,7 +284,8 @@ def _task_failed(context: Mapping[str, Any], error: object) -> None:
     stream, kind = task.stream, dag_id.removeprefix(f"{task.stream}_")
     if kind == "stream":
         about = getattr(task, "component", None) or task.task_id
-        note = compose(Event.ALERT, stream, about, message, (dag_id, run_id), task=task.task_id)
+        acts = {"form": form(stream)} if hasattr(task, "component") else {}
+        note = compose(Event.ALERT, stream, about, message, (dag_id, run_id), task=task.task_id, **acts)
         # Of the maintenance, whose success ends it, and not of the consumer, which is well.
         is_overdue = code is ErrorCode.MAINTENANCE_OVERDUE
         name = f"{stream}.{MAINTENANCE}" if is_overdue else history_name(stream, about)

@@ -19,8 +19,13 @@ def stream_page(stream: str) -> str:
 
 def run_page(base_url: str, dag_id: str, run_id: str, task_id: str = "") -> str:
     """Airflow's page of a run, or of a task in it."""
-    run = f"{base_url.rstrip('/')}/dags/{quote(dag_id, safe='')}/runs/{quote(run_id, safe='')}"
+    run = f"{dag_page(base_url, dag_id)}/runs/{quote(run_id, safe='')}"
     return f"{run}/tasks/{quote(task_id, safe='')}" if task_id else run
+
+
+def dag_page(base_url: str, dag_id: str) -> str:
+    """Airflow's page of a DAG. Its trigger form, which has no address in Airflow 3.3, is a click away."""
+    return f"{base_url.rstrip('/')}/dags/{quote(dag_id, safe='')}"
 
 
 def answer_page(base_url: str, dag_id: str, run_id: str, task_id: str) -> str:

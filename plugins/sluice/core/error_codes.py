@@ -101,6 +101,7 @@ class ErrorCode(StrEnum):
     HEALTH_EXECUTOR_PREEMPTED = "SLU-611", "Health: executor preempted"
     HEALTH_NOT_STARTED = "SLU-612", "Health: not started"
     HEALTH_REJECTING = "SLU-613", "Health: rejecting"
+    HEALTH_FLAPPING = "SLU-614", "Health: flapping"
     # Queries and sinks.
     SINK_WRITE_FAILED = "SLU-701", "Sink write failed"
     PARTIAL_SNAPSHOT_READ = "SLU-702", "Query read a part of a snapshot"

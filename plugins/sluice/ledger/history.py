@@ -16,7 +16,6 @@ from sluice.ledger.keys import (
     MAINTENANCE,
     METADATA,
     RUNTIME,
-    countdown,
     history_key,
     history_prefix,
     is_ascending,
@@ -53,11 +52,6 @@ class History(Ledger):
         events = (self.get(key) for key in self._since(kind, at))
         return [event for event in events if event is not None]
 
-    def at(self, kind: str, at: datetime) -> list[Document]:
-        """The events of a kind of exactly this time: a LIST, and a GET each."""
-        events = (self.get(key) for key in self.keys(f"{history_prefix(kind)}{countdown(at)}-"))
-        return [event for event in events if event is not None]
-
     def latest(self, kind: str) -> Document | None:
         newest = self._newest(kind)
         return self.get(newest[0]) if newest else None
@@ -85,7 +79,7 @@ class History(Ledger):
         return self.get(suspend[0])
 
     def restart_history(self, now: datetime, policy: Supervision) -> RestartHistory:
-        """The restarts within the policy's window, and the suspension.
+        """The restarts within the policy's window, the suspension and the newest health.
 
         Not counted: a restart on request, those before it, and those before the stream was resumed. Two runs
         that restarted the same instance count once.
@@ -110,6 +104,7 @@ class History(Ledger):
                 [begin.timestamp(), *(at.timestamp() for at, event in events if event.get("who") == RUNTIME)]
             ),
             requested_at=resumed.timestamp() if resumed else 0.0,
+            recorded=self.latest("health"),
         )
 
     def record_metadata(
@@ -152,19 +147,6 @@ class History(Ledger):
         key = history_key(kind, at, "run")
         self.put(key, {**document, "at": at.astimezone(UTC).isoformat()})
         return key
-
-    def requested_since(self, at: datetime) -> str | None:
-        """Kind and time of the newest action on request after ``at``; None if there was none."""
-        actions = [
-            (when, kind) for kind in ("suspend", "resume", "start") for when in self._since(kind, at).values()
-        ]
-        actions += [
-            (datetime.fromisoformat(event["at"]), "restart")
-            for event in self.since("restart", at)
-            if event.get("requested")
-        ]
-        when, kind = max(actions, default=(at, ""))
-        return f"{kind} at {when.isoformat(timespec='seconds')}" if kind else None
 
     def _newest(self, kind: str) -> tuple[str, datetime] | None:
         """Key and time of the newest event: one request."""

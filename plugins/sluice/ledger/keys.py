@@ -21,7 +21,6 @@ A backfill's run has several loads; its documents are under ``<run_id>#<number>`
                                             this and audit have its number too
     runs/<run_id, quoted>/change.json       the plan of a change, pinned by its first attempt
     runs/<run_id, quoted>/change-approval.json  a person's answer about a change; later: change-approval-<n>
-    runs/<run_id, quoted>/decision.json     the answer about a component, later ones: decision-<n>
     runs/<run_id, quoted>/change-proof.json the result of `verify_change`, if it passed
     runs/<run_id, quoted>/notified-<dag>-<event>-<start>.json  what a person was told of a run
     runs/<run_id, quoted>/findings-<task>.json  what a run of reconciliation found that later ones do not
@@ -62,8 +61,6 @@ EVENTS = (
     "stop",
     "suspend",
     "resume",
-    "decision_requested",
-    "decision",
     "recovered",
     "deadline_missed",
 )
@@ -153,7 +150,7 @@ def change_key(change: str) -> str:
 
 def run_key(run_id: str, name: str) -> str:
     """``name``: plan, produced, baseline, proof, proof-<snapshot>, reconciliation, audit, change,
-    change-approval, change-proof, decision, notified-<dag>-<event>-<start>, findings-<task>, compaction."""
+    change-approval, change-proof, notified-<dag>-<event>-<start>, findings-<task>, compaction."""
     # Run ids contain ":" and "+".
     return f"runs/{quote(run_id, safe='')}/{name}.json"
 
@@ -223,10 +220,8 @@ def is_ascending(key: str) -> bool:
 
 
 def event_details(event: Document) -> list[str]:
-    """What a line says of an event after its kind: ``Restart it``, ``in 8 s``, ``by ada``."""
+    """What a line says of an event after its kind: ``in 8 s``, ``by ada``."""
     words = []
-    if event["kind"] == "decision":
-        words.append(str(event["choice"]))
     if event["kind"] == "recovered":
         words.append(f"in {event['seconds']:.0f} s")
     if event.get("who"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sluice.core.json_record import Document
 from sluice.core.process import ProcessStatus
 
 
@@ -14,7 +15,8 @@ class RestartHistory:
 
     ``restarts``: by Airflow and the runtime, not on request, none before ``counted_from``.
     ``runtime_restart_at``: the newest recorded one by the runtime. ``suspended``: by whom, since when, why.
-    ``requested_at``: the newest restart or start that a person asked for, 0 before the first.
+    ``requested_at``: the newest restart or start that a person asked for, 0 before the first. ``recorded``:
+    the newest health event.
     """
 
     restarts: Sequence[float] = ()
@@ -22,6 +24,13 @@ class RestartHistory:
     counted_from: float = 0.0
     runtime_restart_at: float = 0.0
     requested_at: float = 0.0
+    recorded: Document | None = None
+
+    @property
+    def left_since(self) -> float | None:
+        """Since when the component keeps ending and is left to a person; None if one acted since."""
+        at = (self.recorded or {}).get("left_since")
+        return float(at) if at is not None and at > self.requested_at else None
 
 
 def new_restarts(process: ProcessStatus, history: RestartHistory) -> list[float]:

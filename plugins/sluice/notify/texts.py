@@ -30,8 +30,9 @@ _HEALTHS = {
 
 @dataclass(frozen=True)
 class Notification:
-    """``message``: one line; ``link``: the run, task or form; ``page``: of the stream; ``remedy``: the way
-    out; ``run``: that found it, as dag and run id."""
+    """``message``: one line; ``link``: the run, task or request; ``page``: of the stream; ``remedy``: the way
+    out; ``run``: that found it, as dag and run id; ``form``: where a person restarts, stops or starts the
+    component, empty if it is about none."""
 
     event: Event
     stream: str
@@ -41,12 +42,16 @@ class Notification:
     page: str
     remedy: str
     run: tuple[str, str]
+    form: str = ""
 
     @property
     def text(self) -> str:
-        return "\n".join(
-            [self.message, "", f"Fix: {self.remedy}", f"See: {self.link}", f"Stream: {self.page}"]
-        )
+        places = [f"{title}: {address}" for title, address in self._places()]
+        return "\n".join([self.message, "", f"Fix: {self.remedy}", *places])
+
+    def _places(self) -> list[tuple[str, str]]:
+        places = [("See", self.link), ("Stream", self.page), ("Restart or stop it", self.form)]
+        return [(title, address) for title, address in places if address]
 
     def values(self) -> dict[str, str]:
         """For the templates of a notifier's arguments, as ``sluice``."""
@@ -58,6 +63,7 @@ class Notification:
             "link": self.link,
             "page": self.page,
             "remedy": self.remedy,
+            "form": self.form,
             "dag_id": self.run[0],
             "run_id": self.run[1],
             "text": self.text,
@@ -68,10 +74,8 @@ class Notification:
     def html(self) -> str:
         """Messages quote logs and sources, so all of it is escaped."""
         message, remedy = html.escape(self.message), html.escape(self.remedy)
-        return (
-            f"<p>{message}</p>\n<p>Fix: {remedy}</p>\n"
-            f"<p>See: {_anchor(self.link)}<br>Stream: {_anchor(self.page)}</p>"
-        )
+        places = "<br>".join(f"{title}: {_anchor(address)}" for title, address in self._places())
+        return f"<p>{message}</p>\n<p>Fix: {remedy}</p>\n<p>{places}</p>"
 
 
 def notification(
@@ -84,6 +88,7 @@ def notification(
     page: str,
     run: tuple[str, str],
     remedy: str = "",
+    form: str = "",
 ) -> Notification:
     """``about``: the component or DAG. Without ``remedy``: that of the code in ``message``, of a health with
     its way out."""
@@ -99,6 +104,7 @@ def notification(
         page=page,
         remedy=remedy or _remedy(code or ErrorCode.PROCESS_FAILED, stream),
         run=run,
+        form=form,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ from sluice.core.json_record import JsonRecord
 from sluice.ledger.keys import RUNTIME
 from sluice.ledger.restarts import RestartHistory, new_restarts
 from sluice.supervision.rules.sample import Sample
-from sluice.supervision.rules.status import HealthReport
+from sluice.supervision.rules.status import NO_ACTION, Health, HealthReport
 
 if TYPE_CHECKING:
     from sluice.ledger.history import History
@@ -43,7 +43,8 @@ class Observation(JsonRecord):
 def record(history: History, observation: Observation, restarts: RestartHistory) -> str | None:
     """Record the health if it changed, and the runtime's restarts since the last check.
 
-    Returns the previous health, None before the first.
+    Returns the previous health, None before the first. ``left_since``, since when the component is left
+    to a person, stays in later events until it works or is stopped; a person's action ends it too.
     """
     report, process = observation.report, observation.samples[-1].process
     if process is not None:
@@ -51,14 +52,33 @@ def record(history: History, observation: Observation, restarts: RestartHistory)
             reason = str(process.last_exit or "")
             document = {"who": RUNTIME, "reason": reason, "requested": False, "identity": f"{RUNTIME} {at}"}
             history.record("restart", document, datetime.fromtimestamp(at, UTC))
-    latest = history.latest("health")
-    before = latest["health"] if latest else None
-    if before != report.health.value:
+    if _is_recorded(report.health, restarts):
+        return report.health.value
+    # Another run may have recorded meanwhile.
+    restarts = replace(restarts, recorded=history.latest("health"))
+    before = restarts.recorded["health"] if restarts.recorded else None
+    if not _is_recorded(report.health, restarts):
+        now = datetime.now(UTC)
         change = {
             "health": report.health.value,
             "message": report.message,
             "before": before,
             "details": report.details,
+            "left_since": _left_since(report.health, restarts, now.timestamp()),
         }
-        history.record("health", change, datetime.now(UTC))
+        history.record("health", change, now)
     return before
+
+
+def _is_recorded(health: Health, restarts: RestartHistory) -> bool:
+    """Whether the newest health is this one, and no person has acted on it since."""
+    if restarts.recorded is None or restarts.recorded["health"] != health.value:
+        return False
+    return health is not Health.FLAPPING or restarts.left_since is not None
+
+
+def _left_since(health: Health, restarts: RestartHistory, now: float) -> float | None:
+    """A system that does not answer, or a start that has not succeeded, takes nothing back."""
+    if health in NO_ACTION - {Health.STARTING}:
+        return None
+    return restarts.left_since or (now if health is Health.FLAPPING else None)

@@ -1,4 +1,4 @@
-"""What the pages show of Airflow's own tables: checks of supervision, runs of loads, open decisions.
+"""What the pages show of Airflow's own tables: checks of supervision, runs of loads, open approvals.
 
 Every query is bounded by a time or by a state that few rows have, so that it costs the same after years.
 """
@@ -50,8 +50,8 @@ class LoadRun:
 
 
 @dataclass(frozen=True)
-class OpenDecision:
-    """A question that waits for a person. ``assigned``: who may answer, nobody named: whoever may edit the
+class OpenApproval:
+    """A change that waits for a person's approval. ``assigned``: who may answer; empty: all who may edit the
     DAG and its required actions."""
 
     dag: str
@@ -110,7 +110,7 @@ def unverified_runs(dags: Collection[str], session: Session) -> list[LoadRun]:
     return sorted(found, key=lambda run: -run.at)
 
 
-def open_decisions(dags: Collection[str], session: Session) -> list[OpenDecision]:
+def open_approvals(dags: Collection[str], session: Session) -> list[OpenApproval]:
     """Questions of these DAGs without an answer, oldest first."""
     rows = session.execute(
         select(
@@ -130,6 +130,6 @@ def open_decisions(dags: Collection[str], session: Session) -> list[OpenDecision
         .order_by(HITLDetail.created_at)
     )
     return [
-        OpenDecision(dag, run, task, subject, at.timestamp(), tuple(one["name"] for one in assignees or ()))
+        OpenApproval(dag, run, task, subject, at.timestamp(), tuple(one["name"] for one in assignees or ()))
         for dag, run, task, subject, at, assignees in rows
     ]

@@ -20,9 +20,9 @@ from sluice.systems import QUICK
 from sluice.web.airflow_db import (
     LastCheck,
     LoadRun,
-    OpenDecision,
+    OpenApproval,
     last_checks,
-    open_decisions,
+    open_approvals,
     unverified_runs,
 )
 from sluice.web.cache import TtlCache
@@ -53,10 +53,10 @@ DECLARED_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class AirflowState:
-    """Of all streams: ``checks`` by stream, open ``decisions``, ``runs`` of loads that are not verified."""
+    """Of all streams: ``checks`` by stream, open ``approvals``, ``runs`` of loads that are not verified."""
 
     checks: dict[str, LastCheck]
-    decisions: Sequence[OpenDecision]
+    approvals: Sequence[OpenApproval]
     runs: Sequence[LoadRun]
 
 
@@ -137,7 +137,7 @@ class Sources:
             with create_session() as session:
                 return AirflowState(
                     last_checks(names, session),
-                    open_decisions(dags("decision", "change"), session),
+                    open_approvals(dags("change"), session),
                     unverified_runs(dags("load", "backfill"), session),
                 )
 

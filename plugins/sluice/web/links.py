@@ -40,10 +40,7 @@ _CHANGE = {
     "change.approval": ("ApproveChangeOperator",),
     "change.verify": ("VerifyChangeOperator",),
 }
-_SUPERVISION = {
-    "supervision.supervise": ("SuperviseOperator",),
-    "supervision.decision": ("RequestDecisionOperator", "ApplyDecisionOperator"),
-}
+_SUPERVISION = {"supervision.supervise": ("SuperviseOperator",)}
 _OTHERS = {
     "maintenance.compaction": ("CompactOperator", "VerifyCompactionOperator"),
     "maintenance.removal": ("RecordMetadataOperator", "RemoveFilesOperator", "RecordMaintenanceOperator"),

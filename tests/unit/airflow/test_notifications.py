@@ -341,14 +341,6 @@ def test_a_risk_is_told_again_after_another_health(world: World) -> None:
     assert [text.split()[2] for text in Recorder.messages()] == ["SLU-601", "SLU-602", "SLU-601", "SLU-602"]
 
 
-def test_a_decision_ends_a_risk_that_was_told(world: World) -> None:
-    asked = notifications.compose(Event.DECISION, "nyc_taxi", "consumer", "it flaps", ("d", "q1"))
-    for _ in range(2):
-        world.fails("consumer", "nyc_taxi_stream")
-        notifications.tell(world.history("nyc_taxi"), asked, "decision q1", {})
-    assert len(Recorder.sent) == 3
-
-
 def test_overdue_maintenance_mutes_no_outage_and_its_success_ends_it(world: World) -> None:
     overdue = failed(ErrorCode.MAINTENANCE_OVERDUE, "no run was complete")
     for error in (overdue, overdue, RISK):

@@ -35,7 +35,7 @@ from sluice.core.offsets.verify import FileStats, verify
 from sluice.ledger import keys as ledger
 from sluice.supervision.lifecycle import Request
 from sluice.supervision.rules import status
-from sluice.supervision.rules.status import NEEDS_DECISION, NO_ACTION, RESTARTABLE, Health
+from sluice.supervision.rules.status import LEFT_ALONE, NO_ACTION, RESTARTABLE, Health
 from sluice.web import navigation
 from spark_jobs.common.feed import event, sender
 from tests.drills.faults import DRILLS
@@ -422,7 +422,7 @@ def test_what_follows_each_verdict() -> None:
     follows = {
         **dict.fromkeys(NO_ACTION, "nothing"),
         **dict.fromkeys(RESTARTABLE, "restart"),
-        **dict.fromkeys(NEEDS_DECISION, "decision"),
+        **dict.fromkeys(LEFT_ALONE, "red until a person acts"),
         **dict.fromkeys(ALERTING, "red"),
     }
     said = {
@@ -433,10 +433,9 @@ def test_what_follows_each_verdict() -> None:
     assert said == follows
 
 
-def test_the_orders_and_the_answers() -> None:
-    text = OPERATING.read_text()
-    for head, kind in (("action", status.Action), ("decision", status.Decision)):
-        assert [names(row[0])[0] for row in table(text, head)] == [word.value for word in kind]
+def test_the_actions() -> None:
+    rows = table(OPERATING.read_text(), "action")
+    assert [names(row[0])[0] for row in rows] == [action.value for action in status.Action]
 
 
 def test_the_columns_of_make_status() -> None:
@@ -582,7 +581,6 @@ def test_what_a_snapshot_and_the_ledger_say() -> None:
         "change",
         "change-approval",
         "change-proof",
-        "decision",
         "notified-<dag>-<event>-<start>",
         "findings-<task>",
         "compaction",

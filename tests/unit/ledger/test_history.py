@@ -126,7 +126,6 @@ def test_what_is_asked_does_not_follow_the_number_of_events() -> None:
         client.requests.clear()
         history.latest("health")
         history.suspended()
-        history.requested_since(ago(10))
         history.restart_history(NOON, POLICY)
         asked.append(client.requests.copy())
     assert asked[0] == asked[1]
@@ -242,14 +241,18 @@ def test_a_restart_that_two_runs_made_of_one_instance_counts_once_and_the_runtim
 
 
 @pytest.mark.parametrize(
-    ("kind", "requested", "counts"),
-    [("restart", True, True), ("restart", False, False), ("suspend", True, True), ("health", False, False)],
+    ("acted", "is_left"), [(None, True), ("suspend", True), ("restart", True), ("resume", False)]
 )
-def test_who_acted_on_request_since_then(kind: str, requested: bool, counts: bool) -> None:
-    history = make(MemoryS3())
-    history.record(kind, {"requested": requested}, ago(30))
-    assert (history.requested_since(ago(60)) is not None) is counts
-    assert history.requested_since(ago(20)) is None
+def test_who_keeps_ending_is_left_to_a_person_until_one_acts(acted: str | None, is_left: bool) -> None:
+    history, since = make(MemoryS3()), ago(86_400)
+    history.record("resume", {}, ago(90_000))
+    history.record("health", {"health": "flapping", "left_since": since.timestamp()}, since)
+    history.record("health", {"health": "unknown", "left_since": since.timestamp()}, ago(80_000))
+    if acted:
+        history.record(acted, {"requested": False}, ago(30))
+    found = history.restart_history(NOON, POLICY)
+    assert (found.recorded or {})["health"] == "unknown"
+    assert found.left_since == (since.timestamp() if is_left else None)
 
 
 def test_the_newest_key_sorts_first_and_tells_its_moment() -> None:
@@ -269,7 +272,6 @@ def test_the_newest_key_sorts_first_and_tells_its_moment() -> None:
         ("restart", {"requested": True}, [50]),
         ("restart", {"requested": False, "n": 0}, [500, 300, 100, 50]),
         ("resume", {}, [50]),
-        ("decision", {"choice": "Check again"}, [500, 300, 50]),
         ("suspend", {}, [500, 300, 50]),
     ],
 )

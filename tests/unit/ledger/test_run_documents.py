@@ -36,11 +36,13 @@ def test_of_a_proof_that_was_written_again_the_newest() -> None:
 def test_what_is_added_again_is_beside_it_and_the_latest_is_the_newest() -> None:
     made = ledger("nyc_taxi")
     for second, who in ((2, "ann"), (9, "bob"), (5, "eve"), (9, "bob")):
-        run_documents.add(made, RUN, "decision", {"who": who, "at": f"2026-01-01T00:00:0{second}+00:00"})
-    assert len(list(made.keys(run_key(RUN, "decision").removesuffix(".json")))) == 3
-    assert (run_documents.newest(made, RUN, "decision") or ("", {}))[1]["who"] == "bob"
+        run_documents.add(
+            made, RUN, "change-approval", {"who": who, "at": f"2026-01-01T00:00:0{second}+00:00"}
+        )
+    assert len(list(made.keys(run_key(RUN, "change-approval").removesuffix(".json")))) == 3
+    assert (run_documents.newest(made, RUN, "change-approval") or ("", {}))[1]["who"] == "bob"
     with raising(Refused, "another content"):
-        run_documents.add(made, RUN, "decision", {"who": "mal", "at": "2026-01-01T00:00:09+00:00"})
+        run_documents.add(made, RUN, "change-approval", {"who": "mal", "at": "2026-01-01T00:00:09+00:00"})
 
 
 def test_of_a_backfill_the_newest_load_by_the_run_id() -> None:

@@ -224,7 +224,7 @@ def test_rows_per_second(batches: list[Commit], expected: float) -> None:
         (None, "none"),
         ({"kind": "health", "health": "down"}, "health down, 10 s ago"),
         ({"kind": "restart", "who": "schedule", "health": "down"}, "restart by schedule, 10 s ago"),
-        ({"kind": "decision", "choice": "Restart it", "who": "ada"}, "decision Restart it by ada, 10 s ago"),
+        ({"kind": "suspend", "who": "ada"}, "suspend by ada, 10 s ago"),
         ({"kind": "recovered", "seconds": 36.9, "how": "owner 2"}, "recovered in 37 s, 10 s ago"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What pages show of Airflow's own tables: checks of supervision, runs of loads, open decisions."""
+"""What pages show of Airflow's own tables: checks of supervision, runs of loads, open approvals."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from sluice.web.airflow_db import (
     MAX_RUNS,
     LastCheck,
     LoadRun,
-    OpenDecision,
+    OpenApproval,
     last_checks,
-    open_decisions,
+    open_approvals,
     unverified_runs,
 )
 from sluice.web.streams.health import last_check
@@ -119,12 +119,12 @@ def test_loads_that_failed_lately_or_are_not_finished(session: Session) -> None:
     assert len(unverified_runs(["x_load"], session)) == MAX_RUNS
 
 
-def add_decision(session: Session, dag: str, state: str, answered: bool = False, **more: Any) -> str:
+def add_request(session: Session, dag: str, state: str, answered: bool = False, **more: Any) -> str:
     run, number = add_run(session, "running", 0.1, dag, ended=False), uuid.uuid4()
     session.execute(
         insert(TaskInstance.__table__).values(
             id=number,
-            task_id="request_decision",
+            task_id="approve_change",
             dag_id=dag,
             run_id=run,
             map_index=-1,
@@ -138,7 +138,7 @@ def add_decision(session: Session, dag: str, state: str, answered: bool = False,
         insert(HITLDetail.__table__).values(
             ti_id=number,
             options=["a"],
-            subject="Restart?",
+            subject="Revert?",
             params={},
             params_input={},
             created_at=NOW,
@@ -149,15 +149,15 @@ def add_decision(session: Session, dag: str, state: str, answered: bool = False,
     return run
 
 
-def test_decisions_that_wait_for_an_answer(session: Session) -> None:
-    run = add_decision(session, "x_decision", "deferred")
-    asked = add_decision(session, "x_change", "deferred", assignees=[{"id": "1", "name": "ada"}])
-    add_decision(session, "x_decision", "deferred", answered=True)
+def test_approvals_that_wait_for_an_answer(session: Session) -> None:
+    run = add_request(session, "x_change", "deferred")
+    asked = add_request(session, "w_change", "deferred", assignees=[{"id": "1", "name": "ada"}])
+    add_request(session, "x_change", "deferred", answered=True)
     # Its run was ended by its time limit, or by a person.
-    add_decision(session, "x_decision", "skipped")
-    add_decision(session, "y_decision", "deferred")
+    add_request(session, "x_change", "skipped")
+    add_request(session, "y_change", "deferred")
     at = NOW.timestamp()
-    assert sorted(open_decisions(["x_decision", "x_change"], session), key=lambda one: one.dag) == [
-        OpenDecision("x_change", asked, "request_decision", "Restart?", at, ("ada",)),
-        OpenDecision("x_decision", run, "request_decision", "Restart?", at, ()),
+    assert sorted(open_approvals(["w_change", "x_change"], session), key=lambda one: one.dag) == [
+        OpenApproval("w_change", asked, "approve_change", "Revert?", at, ("ada",)),
+        OpenApproval("x_change", run, "approve_change", "Revert?", at, ()),
     ]

@@ -133,30 +133,17 @@ seconds.
 """
 
 
-def supervision(stream: str, decision: str, interval: timedelta, steps: Iterable[Any]) -> str:
+def supervision(stream: str, interval: timedelta, steps: Iterable[Any]) -> str:
     return f"""
 ### Supervise stream {stream}
 
 While this DAG is not paused, every component of the stream is to run. The runtime restarts a process that
 ends. Every {interval.total_seconds():g} seconds Airflow checks each component's health, restarts a component
-that is stalled or down, and requests a decision about one that keeps failing (DAG `{decision}`).
+that is stalled or down. One that keeps failing stays red and untouched until a person acts.
 
 {steps_table(steps)}
 
 Trigger it with an action to restart, stop or start the stream or one component. A stopped component stays
 stopped until such a request restarts or starts it. The ledger's `history` of each component records health
-changes, restarts, requests and decisions. Tasks are not retried: the next run checks again.
-"""
-
-
-def decision(stream: str, steps: Iterable[Any]) -> str:
-    return f"""
-### Decide about stream {stream}
-
-Supervision triggers this DAG if a component keeps failing although it was restarted.
-
-{steps_table(steps)}
-
-A request is open for an hour at most, and ends by itself if the component is healthy again or a person
-acted. Supervision continues meanwhile. One request per component is open at a time.
+changes, restarts and requests. Tasks are not retried: the next run checks again.
 """

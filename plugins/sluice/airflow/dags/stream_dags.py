@@ -17,18 +17,12 @@ from sluice.airflow.dags import docs, forms
 from sluice.airflow.dags.timeouts import run_timeout
 from sluice.airflow.operators.invalid import InvalidDeclarationOperator
 from sluice.airflow.operators.load.provision import ProvisionSinksOperator, SinksProvisionedOperator
-from sluice.airflow.operators.supervision.decision import ApplyDecisionOperator, RequestDecisionOperator
-from sluice.airflow.operators.supervision.supervise import (
-    REQUEST,
-    SuperviseOperator,
-    decision_dag_id,
-    recovery_seconds,
-)
+from sluice.airflow.operators.supervision.supervise import SuperviseOperator, recovery_seconds
 from sluice.config.stream import CONSUMER, Supervision
 
 QUERIES = "queries"
 # DAGs whose runs last minutes, and which check again.
-SUPERVISION = ("stream", "decision", notifications.CONFIGURATION)
+SUPERVISION = ("stream", notifications.CONFIGURATION)
 
 
 @contextmanager
@@ -100,7 +94,7 @@ def supervision_dag(
     with make_dag(
         f"{stream}_stream",
         f"{title}: stream",
-        f"Supervises {' and '.join(components)}: restarts, alerts, requests decisions",
+        f"Supervises {' and '.join(components)}: restarts and alerts",
         tags=["stream", stream],
         stream=stream,
         schedule=schedule,
@@ -133,13 +127,13 @@ def supervision_dag(
                 sinks >> [task, done]
                 steps += [sinks, done]
             steps.append(task)
-    dag.doc_md = docs.supervision(stream, decision_dag_id(stream), schedule, steps)
+    dag.doc_md = docs.supervision(stream, schedule, steps)
     return dag
 
 
-def invalid_dags(stream: str, reason: str) -> list[DAG]:
-    """Of a stream whose declaration is invalid, or whose DAGs cannot be built: supervision that fails with
-    the ``reason``, and the DAG of open decisions."""
+def invalid_dag(stream: str, reason: str) -> DAG:
+    """``<stream>_stream`` of a stream whose declaration is invalid, or whose DAGs cannot be built: it fails
+    with the ``reason``."""
     schedule = timedelta(seconds=Supervision().interval_seconds)
     with make_dag(
         f"{stream}_stream",
@@ -154,7 +148,7 @@ def invalid_dags(stream: str, reason: str) -> list[DAG]:
         # Named like the component that every stream has, so that its recovery ends what is told.
         task = InvalidDeclarationOperator(task_id=CONSUMER, stream=stream, reason=reason)
     dag.doc_md = docs.invalid(stream, schedule, task)
-    return [dag, decision_dag(stream, stream)]
+    return dag
 
 
 def configuration_dag(problems: Sequence[str]) -> DAG:
@@ -172,24 +166,4 @@ def configuration_dag(problems: Sequence[str]) -> DAG:
     ) as dag:
         task = InvalidDeclarationOperator(task_id="check", stream=stream, reason="; ".join(problems))
     dag.doc_md = docs.configuration(schedule, task)
-    return dag
-
-
-def decision_dag(stream: str, title: str, policy: Supervision | None = None) -> DAG:
-    """``<stream>_decision``: one run per request."""
-    seconds = recovery_seconds(policy or Supervision())
-    with make_dag(
-        decision_dag_id(stream),
-        f"{title}: decision",
-        "Requests a decision about a component that keeps failing, and applies it",
-        tags=["decision", stream],
-        stream=stream,
-        max_active_runs=16,
-        # Supervision needs it from the first run on, and triggers it alone.
-        is_paused_upon_creation=False,
-    ) as dag:
-        request = RequestDecisionOperator(task_id=REQUEST, stream=stream)
-        apply = ApplyDecisionOperator(task_id="apply_decision", stream=stream, recovery_seconds=seconds)
-        request >> apply
-    dag.doc_md = docs.decision(stream, [request, apply])
     return dag

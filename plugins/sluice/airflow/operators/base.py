@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import TaskDeferralError, TaskDeferralTimeout
 
+from sluice.airflow import notifications
 from sluice.airflow.failures import failed, failed_attempt, final_failures, log_excerpt
 from sluice.airflow.hook import StreamMixin
 from sluice.airflow.triggers.wait import GRACE_INTERVALS
@@ -21,10 +22,12 @@ from sluice.supervision.lifecycle import Lifecycle
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+    from airflow.sdk.exceptions import AirflowFailException
 
     from sluice.airflow.triggers.wait import PollTrigger
     from sluice.clients.s3.objects import Entry
     from sluice.config.stream import StreamSpec
+    from sluice.core.process import ProcessStatus
 
 # A trigger ends itself at its deadline, with a reason; Airflow's timeout is for a triggerer that is gone.
 BACKSTOP = timedelta(minutes=5)
@@ -161,12 +164,16 @@ class ComponentOperator(StreamOperator):
             self.log.warning("state of %s unknown: %s", self.program, error)
             return
         if process.is_misconfigured:
-            cause = process.description
-            raise failed(
-                code_in(cause) or ErrorCode.INVALID_CONFIGURATION,
-                f"{cause}; so {self.program} ended. Fix: correct that, then trigger {self.stream}_stream "
-                "with action restart",
-            )
+            raise self.misconfigured(process)
+
+    def misconfigured(self, process: ProcessStatus) -> AirflowFailException:
+        """The failure over a process that ended over its configuration."""
+        cause = process.description
+        return failed(
+            code_in(cause) or ErrorCode.INVALID_CONFIGURATION,
+            f"{cause}; so {self.program} ended. Fix: correct that, then trigger {self.stream}_stream with "
+            f"action restart: {notifications.form(self.stream)}",
+        )
 
     def check_not_suspended(self) -> None:
         """Raises AirflowFailException: a retry would find it suspended too."""

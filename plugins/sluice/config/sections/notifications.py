@@ -40,8 +40,8 @@ class Event(StrEnum):
 
     # A component's health or its supervision needs a person.
     ALERT = "alert"
-    # A person has to decide: a component keeps failing, or a change needs approval.
-    DECISION = "decision"
+    # A change needs a person's approval.
+    APPROVAL = "approval"
     # Supervision did not end in time.
     DEADLINE = "deadline"
     # A load, backfill, change, maintenance or reconciliation failed.

@@ -190,7 +190,7 @@ class ObservedComponent:
         restarts = history.restart_history(now, self.spec.supervision)
         live = replace(
             self.live,
-            recorded=history.latest("health"),
+            recorded=restarts.recorded,
             restarts=[at.timestamp() for at in history.times("restart", now - DAY)],
             suspended=restarts.suspended,
         )

@@ -34,12 +34,14 @@ GUIDES: Mapping[Health, Guide] = {
         "stall_timeout_seconds.",
     ),
     Health.DOWN: Guide(
-        "The process does not run. Supervision starts it; after a configuration error a person decides.",
-        "The message and the end of its log have the cause.",
+        "The process does not run. Supervision starts it, unless it ended over its configuration.",
+        "The message and the end of its log have the cause. After a configuration error correct that, then "
+        "trigger {stream}_stream with action restart.",
     ),
     Health.FLAPPING: Guide(
-        "Restarts did not help, so supervision makes no more of them.",
-        "Repair the cause that its log names, then answer the decision in Required Actions.",
+        "Restarts did not help, so supervision makes no more of them, and waits for a person.",
+        "Repair the cause that its log names, then trigger {stream}_stream with action restart; or with "
+        "action stop, to keep it stopped.",
     ),
     Health.LAGGING: Guide(
         "It makes progress, and its lag keeps growing.",

@@ -1,4 +1,4 @@
-"""Health statuses, the report of one, and the actions and decisions that follow."""
+"""Health statuses, the report of one, and the actions that follow."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sluice.supervision.rules.sample import Sample
 
 
 class Health(StrEnum):
-    """At most in one of NO_ACTION, RESTARTABLE and NEEDS_DECISION; any other alerts a person.
+    """At most in one of NO_ACTION, RESTARTABLE and LEFT_ALONE; any other alerts a person.
 
     The stall timeout is the policy's, or three times the longest of the last batches if that is more; each
     restart since the newest batch doubles it.
@@ -39,7 +39,7 @@ class Health(StrEnum):
     STALLED = "stalled"
     # The process does not run.
     DOWN = "down"
-    # Down or stalled after too many restarts.
+    # Down or stalled after too many restarts, until it works or a person acts.
     FLAPPING = "flapping"
     # It makes progress, and its lag keeps growing.
     LAGGING = "lagging"
@@ -72,8 +72,8 @@ NO_ACTION = WELL | {Health.SUSPENDED}
 # Of a report's details: why a person has to look at the stream's maintenance, though its consumer is well.
 MAINTENANCE_OVERDUE = "maintenance_overdue"
 RESTARTABLE = frozenset({Health.STALLED, Health.DOWN, Health.NODE_LOST, Health.OUT_OF_MEMORY})
-# Restarts did not help: a person decides.
-NEEDS_DECISION = frozenset({Health.FLAPPING})
+# Restarts did not help: red, and untouched until a person triggers an action.
+LEFT_ALONE = frozenset({Health.FLAPPING})
 
 _NOT_STARTED = ENDED | {ProcessState.STARTING, ProcessState.BACKOFF}
 # Problem -> states of the process in which it is the health, however the stream is. Of a lost node the state
@@ -104,6 +104,13 @@ def no_action(component: str) -> frozenset[Health]:
     """Statuses that need no action. A component other than the consumer may be replaced by a process that
     this runtime does not know."""
     return NO_ACTION if component == CONSUMER else NO_ACTION | {Health.FENCED}
+
+
+def is_left_alone(health: Health, process: ProcessStatus | None) -> bool:
+    """Whether supervision leaves it as it is until a person triggers an action: restarts did not help, or it
+    ended over its configuration, which no restart corrects."""
+    is_misconfigured = health in RESTARTABLE and process is not None and process.is_misconfigured
+    return health in LEFT_ALONE or is_misconfigured
 
 
 def must_stop(health: Health, process: ProcessStatus | None) -> bool:
@@ -164,7 +171,7 @@ class Rules(ABC):
 
     @property
     def is_flapping(self) -> bool:
-        return len(self.restarts) >= self.policy.max_restarts
+        return len(self.restarts) >= self.policy.max_restarts or self.history.left_since is not None
 
     def ended(self) -> str:
         """End of the process that is down, and its next restart."""
@@ -242,12 +249,17 @@ class Rules(ABC):
             # The next instance would get no executor either.
             return self.say(Health.EXECUTOR_PREEMPTED, message, is_final)
         if self.is_flapping:
-            message = (
-                f"{health.value}: {message}; restarted {len(self.restarts)} times within "
-                f"{self.policy.restart_window_seconds} s without recovery"
-            )
+            message = f"{health.value}: {message}; {self._futile()}"
             health = Health.FLAPPING
         return self.say(health, message, is_final)
+
+    def _futile(self) -> str:
+        """Why no further restart is made."""
+        if len(self.restarts) >= self.policy.max_restarts or self.history.left_since is None:
+            window = self.policy.restart_window_seconds
+            return f"restarted {len(self.restarts)} times within {window} s without recovery"
+        seconds = self.now.at - self.history.left_since
+        return f"restarts did not help, and no person has acted for {seconds:.0f} s"
 
 
 def unknown_reasons(now: Sample) -> list[str]:
@@ -283,14 +295,6 @@ class Action(StrEnum):
     RESTART = "restart"
     STOP = "stop"
     START = "start"
-
-
-class Decision(StrEnum):
-    """A person's decision about a component that is flapping."""
-
-    RESTART = "Restart it"
-    SUSPEND = "Keep it stopped"
-    CHECK = "Check again"
 
 
 def action_for(params: Mapping[str, Any], component: str) -> Action:

@@ -11,8 +11,8 @@ from sluice.config.stream import CONSUMER, StreamSpec
 from sluice.core.process import ProcessState
 from sluice.supervision.observer.live import Live, LoadResult, seconds_behind
 from sluice.supervision.rules.guide import GUIDES, Guide
-from sluice.supervision.rules.status import Health
-from sluice.web.airflow_db import LastCheck, LoadRun, OpenDecision
+from sluice.supervision.rules.status import Health, is_left_alone
+from sluice.web.airflow_db import LastCheck, LoadRun, OpenApproval
 from sluice.web.formats import UNKNOWN, age, count
 from sluice.web.streams.health import severity
 
@@ -53,6 +53,8 @@ class ComponentView:
     restarts: int
     suspended: str
     problems: Sequence[str]
+    # Supervision leaves it to a person.
+    is_left_alone: bool = False
     # Of the consumer alone.
     lag: int | None = None
     behind: str = UNKNOWN
@@ -73,9 +75,14 @@ class StreamView:
     severity: str
     components: Sequence[ComponentView]
     loads: Sequence[Load]
-    decisions: Sequence[OpenDecision]
+    approvals: Sequence[OpenApproval]
     check: LastCheck
     is_supervised: bool
+
+    @property
+    def left_alone(self) -> list[tuple[str, ComponentView]]:
+        """This stream and each component that stays as it is until a person triggers an action."""
+        return [(self.name, component) for component in self.components if component.is_left_alone]
 
     @property
     def rank(self) -> int:
@@ -94,8 +101,12 @@ class Overview:
     problems: Sequence[str] = ()
 
     @property
-    def decisions(self) -> list[OpenDecision]:
-        return [decision for stream in self.streams for decision in stream.decisions]
+    def approvals(self) -> list[OpenApproval]:
+        return [approval for stream in self.streams for approval in stream.approvals]
+
+    @property
+    def left_alone(self) -> list[tuple[str, ComponentView]]:
+        return [one for stream in self.streams for one in stream.left_alone]
 
     @property
     def suspended(self) -> list[ComponentView]:
@@ -111,7 +122,7 @@ def stream_view(
     spec: StreamSpec,
     lives: Mapping[str, Live],
     check: LastCheck,
-    decisions: Sequence[OpenDecision],
+    approvals: Sequence[OpenApproval],
     runs: Sequence[LoadRun],
     now: float,
 ) -> StreamView:
@@ -134,7 +145,7 @@ def stream_view(
             [*(_result(spec, result, failed) for result in results), *map(_run, others)],
             key=lambda load: -load.at,
         ),
-        decisions=decisions,
+        approvals=approvals,
         check=check,
         is_supervised=check.paused is False and is_recent,
     )
@@ -153,6 +164,7 @@ def component_view(spec: StreamSpec, name: str, live: Live, now: float, is_pause
     if is_paused and process is not None and process.state is ProcessState.STOPPED and not is_lost:
         health, message, since = OFF, f"{process.message()}, and its supervision is paused", None
     is_known = health in list(Health)
+    is_left = is_known and is_left_alone(Health(health), process)
     is_stale = live.at is not None and now - live.at > CURRENT_SECONDS
     batch = live.batches[0] if live.batches else None
     is_consumer = name == CONSUMER
@@ -160,7 +172,7 @@ def component_view(spec: StreamSpec, name: str, live: Live, now: float, is_pause
     return ComponentView(
         name=name,
         health=health,
-        severity=_severity(health, name, is_known, is_stale),
+        severity="error" if is_left else _severity(health, name, is_known, is_stale),
         message=message,
         since=since,
         guide=GUIDES[Health(health)].for_stream(spec.name) if is_known else Guide(""),
@@ -170,6 +182,7 @@ def component_view(spec: StreamSpec, name: str, live: Live, now: float, is_pause
         restarts=len(live.restarts),
         suspended=live.suspended or "",
         problems=[f"{what}: {why}" for what, why in live.errors.items()],
+        is_left_alone=is_left,
         lag=live.lag,
         behind=_behind(behind) if behind else UNKNOWN,
         until_loss=_until_loss(spec, live) if is_consumer else UNKNOWN,

@@ -123,7 +123,7 @@ def _views(specs: list[StreamSpec], data: Sources, now: float) -> list[StreamVie
             spec,
             {component: data.observed.live(spec.name, component) for component in spec.components},
             known.checks.get(spec.name) or LastCheck(f"{spec.name}_stream"),
-            [one for one in known.decisions if one.dag in (f"{spec.name}_decision", f"{spec.name}_change")],
+            [one for one in known.approvals if one.dag == f"{spec.name}_change"],
             [one for one in known.runs if one.dag in (f"{spec.name}_load", f"{spec.name}_backfill")],
             now,
         )
@@ -160,7 +160,7 @@ def _events(spec: StreamSpec, data: Sources) -> tuple[list[dict[str, Any]], str]
 
 
 def _title(event: Document) -> str:
-    """``healthy``, ``restart by schedule``, ``decision Restart it by ada``."""
+    """``healthy``, ``restart by schedule``, ``recovered in 8 s``."""
     kind = str(event["kind"])
     title = str(event["health"]) if kind == "health" else kind.replace("_", " ")
     return " ".join([title, *event_details(event)])

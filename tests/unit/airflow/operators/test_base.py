@@ -11,7 +11,6 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from sluice.airflow.operators.base import StreamOperator
 from sluice.airflow.operators.change.approval import ApproveChangeOperator
-from sluice.airflow.operators.supervision.decision import RequestDecisionOperator
 from sluice.airflow.operators.supervision.supervise import SuperviseOperator
 from sluice.core.error_codes import ErrorCode
 from tests.support.raising import raising
@@ -68,7 +67,6 @@ class Waits(StreamOperator):
         Waits(task_id="wait_published", stream="nyc_taxi"),
         StreamOperator(task_id="other", stream="nyc_taxi"),
         SuperviseOperator(task_id="consumer", stream="nyc_taxi", component="consumer"),
-        RequestDecisionOperator(task_id="request_decision", stream="nyc_taxi"),
         ApproveChangeOperator(task_id="approve_change", stream="nyc_taxi"),
     ],
     ids=lambda step: step.task_id,

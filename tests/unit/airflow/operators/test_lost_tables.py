@@ -33,7 +33,6 @@ from sluice.airflow.operators.maintenance.reconciliation import (
 from sluice.airflow.operators.maintenance.removal import RecordMaintenanceOperator, RecordMetadataOperator
 from sluice.airflow.operators.maintenance.stored_files import CheckFilesOperator
 from sluice.airflow.operators.quarantine import QuarantineOperator
-from sluice.airflow.operators.supervision.decision import ApplyDecisionOperator, RequestDecisionOperator
 from sluice.airflow.operators.supervision.drill import DrillOperator
 from sluice.airflow.operators.supervision.supervise import ActingOperator, SuperviseOperator
 from sluice.airflow.triggers.published import PublishedTrigger
@@ -82,14 +81,12 @@ UNCHECKED: set[type[BaseOperator]] = {
     RecordMaintenanceOperator,
     InvalidDeclarationOperator,
     SuperviseOperator,
-    ApplyDecisionOperator,
     ObserveOffsetsOperator,
     VerifyTableOperator,
     CheckFilesOperator,
 }
 # A person is asked, a drill run, a job made; none reads a table before a step that does.
 NO_STEPS: set[type[BaseOperator]] = {
-    RequestDecisionOperator,
     ApproveChangeOperator,
     DrillOperator,
     JobApplication,

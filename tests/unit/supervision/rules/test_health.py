@@ -19,7 +19,7 @@ from sluice.core.process import Problem, ProcessState, ProcessStatus
 from sluice.ledger.restarts import RestartHistory
 from sluice.supervision.rules.consumer import assess_consumer
 from sluice.supervision.rules.sample import Sample
-from sluice.supervision.rules.status import NEEDS_DECISION, NO_ACTION, RESTARTABLE, WELL, Health, HealthReport
+from sluice.supervision.rules.status import LEFT_ALONE, NO_ACTION, RESTARTABLE, WELL, Health, HealthReport
 from tests.support.alerting import ALERTING
 
 NOW = 100_000.0
@@ -1003,7 +1003,7 @@ def test_every_verdict_has_a_case_and_one_consequence() -> None:
     # cluster says is in test_problems.
     elsewhere = {V.SOURCE_UNAVAILABLE.value, *(problem.value for problem in Problem)}
     assert {case.split(":")[0] for case in CASES} == {health.value for health in Health} - elsewhere
-    parts = [NO_ACTION, RESTARTABLE, NEEDS_DECISION, ALERTING]
+    parts = [NO_ACTION, RESTARTABLE, LEFT_ALONE, ALERTING]
     assert sum(map(len, parts)) == len(Health)
     assert frozenset().union(*parts) == frozenset(Health)
     assert {Health.SUSPENDED} == NO_ACTION - WELL

@@ -8,7 +8,7 @@ import pytest
 
 from sluice.config.stream import Supervision
 from sluice.core.errors import Unreachable
-from sluice.supervision.rules.status import NEEDS_DECISION, RESTARTABLE, WELL, Health, no_action
+from sluice.supervision.rules.status import LEFT_ALONE, RESTARTABLE, WELL, Health, no_action
 from sluice.web.streams.health import LastCheck, severity, stream_status
 from tests.support.alerting import ALERTING
 from tests.support.pages import health
@@ -82,7 +82,7 @@ def test_every_verdict_has_its_severity() -> None:
     assert {word for word, said in severities.items() if said == "ok"} == WELL
     assert {word for word, said in severities.items() if said == "suspended"} == {Health.SUSPENDED}
     assert {word for word, said in severities.items() if said == "recovering"} == RESTARTABLE
-    assert {word for word, said in severities.items() if said == "error"} == ALERTING | NEEDS_DECISION
+    assert {word for word, said in severities.items() if said == "error"} == ALERTING | LEFT_ALONE
     assert severity("of a later version") == "error"
 
 

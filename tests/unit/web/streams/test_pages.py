@@ -13,12 +13,13 @@ from fastapi import HTTPException
 from fastapi.testclient import TestClient
 
 from sluice.config.stream import Declared
+from sluice.core import exits
 from sluice.core.errors import Unreachable
 from sluice.core.process import ProcessState
 from sluice.supervision.observer.live import Live, LoadResult
 from sluice.supervision.rules.sample import LAKE
 from sluice.supervision.rules.status import Health, HealthReport
-from sluice.web.airflow_db import LastCheck, LoadRun, OpenDecision
+from sluice.web.airflow_db import LastCheck, LoadRun, OpenApproval
 from sluice.web.rights import may_read_log, may_read_stream, reader
 from sluice.web.streams import pages as streams
 from tests.support import observed
@@ -160,22 +161,46 @@ def test_suspended_and_by_whom(made: Made, client: TestClient) -> None:
     assert f"Trigger {STREAM}_stream with action start" in text_of(html)
 
 
-def test_open_decisions_name_who_may_take_them(made: Made, client: TestClient) -> None:
+def test_open_approvals_name_who_may_give_them(made: Made, client: TestClient) -> None:
     made.airflow = replace(
         made.airflow,
-        decisions=[
-            OpenDecision(f"{STREAM}_decision", "a b+c__1", "request_decision", "Restart?", NOW - 60, ()),
-            OpenDecision(f"{STREAM}_change", "r2", "approve_change", "Revert?", NOW - 90, ("ada", "bob")),
-            OpenDecision("other_decision", "r3", "request_decision", "Of another", NOW, ()),
+        approvals=[
+            OpenApproval(f"{STREAM}_change", "a b+c__1", "approve_change", "Redo?", NOW - 60, ()),
+            OpenApproval(f"{STREAM}_change", "r2", "approve_change", "Revert?", NOW - 90, ("ada", "bob")),
+            OpenApproval("other_change", "r3", "approve_change", "Of another", NOW, ()),
         ],
     )  # fmt: skip
     for page in (ALL, ONE):
-        html = section(client.get(page).text, "decisions")
-        assert f'/dags/{STREAM}_decision/runs/a%20b%2Bc__1/tasks/request_decision/required_actions"' in html
+        html = section(client.get(page).text, "waiting")
+        assert f'/dags/{STREAM}_change/runs/a%20b%2Bc__1/tasks/approve_change/required_actions"' in html
         text = text_of(html)
-        assert "Restart? asked 1 min ago; may be answered by every Airflow user who may update" in text
+        assert "Redo? asked 1 min ago; may be answered by every Airflow user who may update" in text
         assert "Revert? asked 1 min 30 s ago; may be answered by ada, bob" in text
         assert "Of another" not in text
+
+
+@pytest.mark.parametrize("health", [Health.FLAPPING, Health.DOWN])
+def test_what_is_left_to_a_person_says_which_actions_there_are(
+    made: Made, client: TestClient, health: Health
+) -> None:
+    for page in (ALL, ONE):
+        assert 'id="waiting"' not in client.get(page).text
+    live = observed.component(spec(), "producer", NOW, health)
+    assert live.sample is not None
+    ended = observed.process("producer", ProcessState.EXITED, NOW)
+    if health is Health.DOWN:
+        # Over its configuration; after any other end supervision restarts it.
+        made.observed.lives[STREAM, "producer"] = replace(live, sample=replace(live.sample, process=ended))
+        assert 'id="waiting"' not in client.get(ALL).text
+        ended = replace(ended, exit_status=exits.CONFIGURATION)
+    made.observed.lives[STREAM, "producer"] = replace(live, sample=replace(live.sample, process=ended))
+    for page in (ALL, ONE):
+        html = section(client.get(page).text, "waiting")
+        assert f'../dags/{STREAM}_stream">Restart or stop the producer of {STREAM}<' in html
+        assert f"{health.value}" in text_of(html)
+        assert f"trigger {STREAM}_stream with action restart, or with action stop" in text_of(html)
+    assert "Actions and approvals 1 wait for a person" in text_of(client.get(ALL).text)
+    assert 'data-severity="error"' in section(client.get(ALL).text, f"stream-{STREAM}")
 
 
 def test_loads_that_failed_or_are_under_way(made: Made, client: TestClient) -> None:
@@ -240,7 +265,7 @@ def test_a_streams_own_page(made: Made, client: TestClient) -> None:
     made.past = [
         ("consumer", observed.event("health", NOW - 60, health="stalled", message="no progress for 61 s")),
         ("consumer", observed.event("restart", NOW - 55, who="schedule", reason="it is stalled")),
-        ("producer", observed.event("decision", NOW - 90, choice="Restart it", who="ada")),
+        ("producer", observed.event("resume", NOW - 90, who="ada")),
         ("consumer", observed.event("recovered", NOW - 50, seconds=7.6)),
     ]
     html = client.get(ONE).text
@@ -248,7 +273,7 @@ def test_a_streams_own_page(made: Made, client: TestClient) -> None:
     assert [
         words in history for words in ("stalled no progress for 61 s", "restart by schedule it is stalled")
     ]
-    order = ["recovered in 8 s", "restart by schedule", "consumer: stalled", "decision Restart it by ada"]
+    order = ["recovered in 8 s", "restart by schedule", "consumer: stalled", "resume by ada"]
     assert [history.index(words) for words in order] == sorted(history.index(words) for words in order)
     batches = section(html, "batches")
     assert batches.count("<tr>") == 1 + 5
@@ -286,7 +311,7 @@ def test_texts_are_text(made: Made, client: TestClient) -> None:
     made.logs["producer"] = [hostile]
     made.airflow = replace(
         made.airflow,
-        decisions=[OpenDecision(f"{STREAM}_decision", hostile, "t", hostile, NOW, (hostile,))],
+        approvals=[OpenApproval(f"{STREAM}_change", hostile, "t", hostile, NOW, (hostile,))],
         runs=[LoadRun(f"{STREAM}_load", hostile, "failed", NOW)],
     )
     for page in (ALL, ONE, LOG):

@@ -13,7 +13,6 @@ from sluice.airflow.delivery import NotDelivered
 from sluice.airflow.failures import failed, final_failures
 from sluice.airflow.hook import StreamMixin
 from sluice.airflow.operators.base import WaitMixin
-from sluice.airflow.operators.supervision.decision import NO_USER
 from sluice.changes import plan as change_plans
 from sluice.config.reading.toml import ConfigError
 from sluice.core.changes.plan import Action, ChangePlan
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
 
 RESPONSE_TIMEOUT = timedelta(hours=24)
 PLAN, APPROVE = "plan_change", "approve_change"
+NO_USER = "no user"
 # Name of the ledger's document.
 ANSWER = "change-approval"
 
@@ -127,7 +127,7 @@ class ApproveChangeOperator(WaitMixin, StreamMixin, ApprovalOperator):
             return self._unasked(f"{changed} rows, asked above {ask_above(document)}")
         self.subject = f"{document['action']}: change {changed} rows of {self.spec.table}?"
         rows = [f"| {name} | {value} |" for name, value in preview(document, self.ledger.uri(key))]
-        who = notifications.WHO_DECIDES.format(dag=f"{self.stream}_change")
+        who = notifications.WHO_APPROVES.format(dag=f"{self.stream}_change")
         table = [f"| change | {document['change_id']} |", "|---|---|", *rows]
         self.body = "\n".join([*table, "", f"It may be answered by {who}."])
         try:

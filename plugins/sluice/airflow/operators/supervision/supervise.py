@@ -1,4 +1,4 @@
-"""Supervision of one component: check, act, wait for recovery; if it flaps, a person decides."""
+"""Supervision of one component: check, act, wait for recovery; if it flaps, a person acts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, DagRunTriggerException
+from airflow.sdk.exceptions import AirflowFailException
 from airflow.triggers.base import StartTriggerArgs
 
 from sluice.airflow import notifications
@@ -20,7 +20,7 @@ from sluice.config.sections.notifications import Event
 from sluice.config.stream import CONSUMER
 from sluice.core.error_codes import ErrorCode, code_of, with_code
 from sluice.core.errors import ClientError
-from sluice.core.process import ProcessState
+from sluice.core.process import ProcessState, ProcessStatus
 from sluice.notify.texts import has_recovered
 from sluice.supervision.lifecycle import Request
 from sluice.supervision.observation import Observation
@@ -28,12 +28,12 @@ from sluice.supervision.rules.sample import Sample
 from sluice.supervision.rules.status import (
     ALL,
     MAINTENANCE_OVERDUE,
-    NEEDS_DECISION,
     RESTARTABLE,
     Action,
     Health,
     HealthReport,
     action_for,
+    is_left_alone,
     must_stop,
     no_action,
 )
@@ -49,23 +49,12 @@ if TYPE_CHECKING:
 CHECK_TIMEOUT = timedelta(minutes=4)
 # A consumer that acquired the lease again publishes within seconds; a backlog's first batch may take longer.
 RECOVERY_SECONDS = 120.0
-OPEN = ("queued", "running")
-# A run that is queued for longer is not started: its DAG is paused.
-QUEUED_INTERVALS = 2
-
-
 PLATFORM = "schedule"
-# Task of the decision DAG that asks.
-REQUEST = "request_decision"
 
 
 def recovery_seconds(policy: Supervision) -> float:
     """How long a restarted component may take to work again."""
     return max(RECOVERY_SECONDS, policy.startup_timeout_seconds)
-
-
-def decision_dag_id(stream: str) -> str:
-    return f"{stream}_decision"
 
 
 def request_from(context: Context, reason: str, requested: bool) -> Request:
@@ -78,11 +67,6 @@ def request_from(context: Context, reason: str, requested: bool) -> Request:
         requested=requested,
         at=run.run_after,
     )
-
-
-def decision_condition(run_id: str) -> str:
-    """Of a notification: each request is told of, for it has its own place to answer."""
-    return f"decision {run_id}"
 
 
 class ActingOperator(ComponentOperator):
@@ -131,9 +115,9 @@ class SuperviseOperator(ActingOperator):
     """Check the component's health, and act on it or on a person's request.
 
     The check runs in the triggerer and ends the task there if no action is needed. Else a worker restarts a
-    component that is down or stalled, requests a decision about one that flaps, and fails for everything that
-    a restart does not repair, also if the component cannot be observed. After a restart it waits, without a
-    worker, for the recovery. Its return value is the health and its message.
+    component that is down or stalled, and fails for everything that a restart does not repair, also if the
+    component cannot be observed. One that keeps ending is left to a person, who triggers an action. After a
+    restart it waits, without a worker, for the recovery. Its return value is the health and its message.
     """
 
     fails_if = "no restart helps, it does not recover in time, or its health is unknown"
@@ -160,7 +144,7 @@ class SuperviseOperator(ActingOperator):
         if "error" in event:
             raise failed(ErrorCode.INVALID_CONFIGURATION, event["error"])
         observation = Observation.from_json(event)
-        # A task that defers, triggers another DAG or fails has no return value.
+        # A task that defers or fails has no return value.
         context["ti"].xcom_push(key="return_value", value=observation.summary())
         for text in describe(observation):
             self.log.info("%s", text)
@@ -183,12 +167,9 @@ class SuperviseOperator(ActingOperator):
         assessed, action = observation.report, action_for(context["params"], self.component)
         newest, before = observation.samples[-1], observation.before
         if action is Action.CHECK:
-            is_restartable = assessed.health in RESTARTABLE
-            if assessed.health in NEEDS_DECISION or (
-                is_restartable and newest.process and newest.process.is_misconfigured
-            ):
-                self._request_decision(context, assessed)
-            elif (
+            if is_left_alone(assessed.health, newest.process):
+                raise self._left_alone(assessed, newest.process)
+            if (
                 newest.process
                 and newest.process.state is ProcessState.BACKOFF
                 and assessed.health is Health.OUT_OF_MEMORY
@@ -198,7 +179,7 @@ class SuperviseOperator(ActingOperator):
                 self.log.warning("it is suspended and runs: %s", assessed.message)
                 request = request_from(context, "it is suspended, and ran", requested=False)
                 self.log.info("%s", self.lifecycle.stop(request).message)
-            elif is_restartable:
+            elif assessed.health in RESTARTABLE:
                 request = request_from(context, assessed.message, requested=False)
                 self.wait_for_recovery(self.lifecycle.restart(request, assessed), before)
             elif assessed.health not in no_action(self.component):
@@ -209,6 +190,18 @@ class SuperviseOperator(ActingOperator):
             return
         request = request_from(context, context["params"].get("reason") or "", requested=True)
         self.wait_for_recovery(self._carry_out(action, request, assessed), before)
+
+    def _left_alone(self, assessed: HealthReport, process: ProcessStatus | None) -> AirflowFailException:
+        """The failure of a check that leaves the component to a person: the cause, and the ways on."""
+        if process is not None and process.is_misconfigured:
+            return self.misconfigured(process)
+        return failed(
+            ErrorCode.HEALTH_FLAPPING,
+            f"the {self.component} of {self.stream} is {assessed.health.value}: {assessed.message}; "
+            f"{self.log_excerpt()}. Fix: repair the cause, then trigger {self.stream}_stream with action "
+            f"restart, or with action stop to keep it stopped: "
+            f"{notifications.form(self.stream)}",
+        )
 
     def _check_maintenance(self, assessed: HealthReport) -> None:
         if overdue := assessed.details.get(MAINTENANCE_OVERDUE):
@@ -254,54 +247,6 @@ class SuperviseOperator(ActingOperator):
         if action is Action.START:
             return self.lifecycle.start(request, assessed)
         return self.lifecycle.restart(request, assessed)
-
-    def _request_decision(self, context: Context, assessed: HealthReport) -> None:
-        dag_id, newest = decision_dag_id(self.stream), self.history.latest("decision_requested")
-        if newest and (state := self._state(context, dag_id, newest["run"])) in OPEN:
-            self.log.info(
-                "decision is %s: since=%s dag=%s run=%s", state, newest["at"], dag_id, newest["run"]
-            )
-            waited = (datetime.now(UTC) - datetime.fromisoformat(newest["at"])).total_seconds()
-            if state == "queued" and waited > QUEUED_INTERVALS * self.spec.supervision.interval_seconds:
-                raise failed(
-                    ErrorCode.COMPONENT_DOWN,
-                    f"the {self.component} of {self.stream} is {assessed.health.value}, and run "
-                    f"{newest['run']} of {dag_id} is queued for {waited:.0f} s. Fix: unpause {dag_id}",
-                )
-            if state == "running":
-                # Again if the request itself could not tell.
-                run = (dag_id, str(newest["run"]))
-                note = notifications.request(self.stream, self.component, newest["message"], run, REQUEST)
-                self._tell(context, note, decision_condition(run[1]))
-            return
-        run_id = f"{self.component}__{context['run_id']}__{context['ti'].try_number}"
-        now = datetime.now(UTC)
-        requested = {"run": run_id, "health": assessed.health.value, "message": assessed.message}
-        self.history.record("decision_requested", requested, now)
-        raise DagRunTriggerException(
-            trigger_dag_id=dag_id,
-            dag_run_id=run_id,
-            conf={"component": self.component, "requested_at": now.timestamp(), "report": assessed.to_json()},
-            logical_date=None,
-            run_after=None,
-            reset_dag_run=False,
-            skip_when_already_exists=True,
-            wait_for_completion=False,
-            allowed_states=[],
-            failed_states=[],
-            poke_interval=0,
-            deferrable=False,
-        )
-
-    def _state(self, context: Context, dag_id: str, run_id: str) -> str | None:
-        try:
-            # Said to be a str, and in a worker an enum, whose str() is its name.
-            state = context["ti"].get_dagrun_state(dag_id, run_id)
-            return str(getattr(state, "value", state))
-        except AirflowRuntimeError as error:
-            # It was never created, or is deleted.
-            self.log.info("no run %s %s: %s", dag_id, run_id, error)
-            return None
 
 
 def describe(observation: Observation) -> list[str]:

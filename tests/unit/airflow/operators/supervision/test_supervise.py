@@ -10,11 +10,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, DagRunTriggerException, TaskDeferred
+from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 from airflow.triggers.base import BaseTrigger, TaskSuccessEvent
 from botocore.exceptions import ClientError as S3Error
 
-from sluice.airflow.operators.supervision import supervise as supervision
 from sluice.airflow.operators.supervision.supervise import SuperviseOperator, request_from
 from sluice.airflow.triggers import health
 from sluice.clients.processes.base import Runtime
@@ -37,7 +36,7 @@ from tests.support.supervision import T0, Ti, connect, context, events
 
 STREAM = "wiki_changes"
 SPEC = stream.load(STREAM)
-KINDS = ("health", "restart", "start", "stop", "suspend", "resume", "recovered", "decision_requested")
+KINDS = ("health", "restart", "start", "stop", "suspend", "resume", "recovered")
 DENIED = S3Error({"Error": {"Code": "AccessDenied", "Message": "no"}}, "ListObjectsV2")
 
 
@@ -71,7 +70,6 @@ class World(Runtime):
         self.state, self.state_since = HeartbeatState.STREAMING, 400.0
         self.meanwhile: Callable[[], None] = lambda: None
         self.ti = Ti({})
-        self.requested: dict[str, Any] | None = None
         # How far the clock was set back; the monotonic one was not.
 
     # The clock.
@@ -176,7 +174,6 @@ class World(Runtime):
 
     def supervise(self, **request: Any) -> str:
         """One task as Airflow carries it through; the health of its check. Raises what makes it red."""
-        self.requested = None
         made, given = self.operator(), context(**request)
         given["ti"] = given["task_instance"] = self.ti
         arguments = made.start_trigger_args
@@ -193,14 +190,6 @@ class World(Runtime):
             except TaskDeferred as waits:
                 fired = self._fire(waits.trigger, given)
                 method, arguments_of = waits.method_name, {"event": fired.payload, **(waits.kwargs or {})}
-            except DagRunTriggerException as triggers:
-                self.requested = {
-                    "dag": triggers.trigger_dag_id,
-                    "run": triggers.dag_run_id,
-                    **(triggers.conf or {}),
-                }
-                self.ti.states[triggers.dag_run_id] = "queued"
-                break
             else:
                 break
         return str(self.ti.pushed["return_value"]["health"])
@@ -314,7 +303,7 @@ def test_a_start_that_finds_another_one_at_work_is_not_red() -> None:
     assert "recovered" not in ended.happened
 
 
-# A person decides.
+# Left to a person.
 
 
 def flapping(component: str) -> World:
@@ -330,50 +319,89 @@ def flapping(component: str) -> World:
     return made
 
 
+WAYS_ON = ("wiki_changes_stream with action restart", "action stop", "/dags/wiki_changes_stream")
+
+
 @pytest.mark.parametrize("component", ["consumer", "producer"])
-def test_a_component_that_flaps_is_asked_about_once(component: str) -> None:
+def test_a_component_that_flaps_is_red_and_untouched_with_the_ways_on(component: str) -> None:
     world = flapping(component)
-    assert world.supervise() == "flapping"
-    assert world.requested is not None
-    assert (world.requested["dag"], world.requested["component"]) == ("wiki_changes_decision", component)
-    assert world.requested["report"]["health"] == "flapping"
-    assert world.did == []
-    run = world.requested["run"]
+    for _ in range(3):
+        world.red("SLU-614", f"the {component} of wiki_changes", "psycopg2.OperationalError", *WAYS_ON)
+        assert world.did == []
     assert world.happened.count("restart") == 3, "the runtime's restarts are in the history"
-    assert world.supervise() == "flapping"
-    assert world.requested is None, "one question at a time"
-    world.ti.states[run] = "failed"
-    world.ti.try_number += 1
-    world.supervise()
-    assert world.requested is not None, "a run that is over asks nobody"
-    assert world.requested["run"] != run
+    assert world.happened.count("health flapping") == 1
 
 
-def test_a_request_is_obeyed_while_a_question_is_open() -> None:
+@pytest.mark.parametrize("component", ["consumer", "producer"])
+def test_it_stays_so_when_the_restarts_are_long_ago_until_a_person_acts(component: str) -> None:
+    """A system that does not answer meanwhile takes nothing back."""
+    world = World(S.EXITED, component)
+    old = datetime.now(UTC) - timedelta(seconds=SPEC.supervision.restart_window_seconds + 60)
+    flapped = {"health": "flapping", "left_since": old.timestamp()}
+    world.kept.record("health", flapped, old)
+    for _ in range(2):
+        world.red("SLU-614", "no person has acted", *WAYS_ON)
+    world.away["process"] = Unreachable("supervisord is away")
+    world.red("unknown")
+    world.away.clear()
+    world.red("SLU-614", *WAYS_ON)
+    assert (world.did, world.happened.count("restart")) == ([], 0)
+    world.supervise(user="ada", action="restart", at=datetime.now(UTC))
+    assert world.did == ["start"]
+    assert world.supervise() in ("healthy", "idle")
+    world.process = replace(world.process, state=S.EXITED, pid=None)
+    assert world.supervise() == "down", "the counts began again"
+    assert world.did == ["start", "start"]
+
+
+def test_a_component_that_flaps_again_after_a_persons_restart_is_left_again() -> None:
+    """Within one check the runtime may restart it as often as before."""
     world = flapping("producer")
-    world.supervise()
+    world.red("SLU-614")
+    (first,) = events(world.kept, "health")
+    world.kept.record("resume", {"who": "ada"}, datetime.now(UTC))
+    again = datetime.now(UTC).timestamp()
+    world.process = replace(world.process, restarts=tuple(again + ago for ago in (0.1, 0.2, 0.3)))
+    world.red("SLU-614")
+    assert world.happened.count("health flapping") == 2
+    *_, newest = events(world.kept, "health")
+    assert newest["left_since"] > first["left_since"]
+
+
+def test_a_component_that_works_again_by_itself_is_left_no_more() -> None:
+    world = flapping("producer")
+    world.red("SLU-614")
+    started = world.now - SPEC.supervision.startup_timeout_seconds - 1
+    world.process = replace(world.process, state=S.RUNNING, pid=8, since=started, restart_at=None)
+    world.heard = world.heartbeat(1, pid=8)
+    assert world.supervise() == "healthy"
+    assert world.kept.restart_history(datetime.now(UTC), SPEC.supervision).left_since is None
+
+
+def test_a_persons_restart_is_carried_out_on_what_flaps() -> None:
+    world = flapping("producer")
+    world.red("SLU-614")
     world.supervise(user="ada", action="restart", at=datetime.now(UTC))
     assert world.did == ["stop 20", "start"]
     assert world.supervise() == "healthy"
 
 
-def test_a_decision_whose_dag_is_paused_is_red(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_persons_stop_keeps_what_flaps_stopped() -> None:
     world = flapping("producer")
-    world.supervise()
-    monkeypatch.setattr(supervision, "QUEUED_INTERVALS", 0)
-    world.red("wiki_changes_decision", "unpause")
-    assert world.requested is None
-    for run in world.ti.states:
-        world.ti.states[run] = "running"
-    assert world.supervise() == "flapping", "a request that is shown to a person is not red"
+    world.red("SLU-614")
+    world.supervise(user="ada", action="stop")
+    assert world.did == ["stop 20"]
+    assert [world.supervise() for _ in range(2)] == ["suspended"] * 2
 
 
-def test_a_component_that_is_misconfigured_is_asked_about_at_once(ended: World) -> None:
+def test_a_component_that_is_misconfigured_is_left_to_a_person_at_once(ended: World) -> None:
     ended.process = replace(ended.process, exit_status=exits.CONFIGURATION, description=WRONG)
     for _ in range(2):
-        assert ended.supervise() == "down"
+        with raising(AirflowFailException, ended.program, *(WAYS_ON[0], WAYS_ON[2])) as caught:
+            ended.supervise()
+        assert str(caught.value).startswith(WRONG)
         assert ended.did == []
-        assert ended.happened == ["health down", "decision_requested"]
+        assert ended.happened == ["health down"]
     (event,) = events(ended.kept, "health")
     assert WRONG in event["message"]
 
@@ -393,9 +421,8 @@ def test_restarts_that_did_not_help_are_not_repeated() -> None:
     ended = World(S.EXITED)
     for number in range(3):
         ended.kept.record("restart", {"requested": False, "n": number}, datetime.now(UTC))
-    assert ended.supervise() == "flapping"
+    ended.red("SLU-614", "flapping")
     assert ended.did == []
-    assert ended.requested is not None
 
 
 # Red.
@@ -523,7 +550,7 @@ def test_a_suspension_that_a_restored_ledger_forgot_is_not_ended(world: World) -
     world.memory.objects = dict(before)
     world.supervise(user="ada", action="start")
     assert world.did[-1] == "start"
-    # As any that ended: a person has decided.
+    # As any that ended: a person has acted.
     world.process = replace(world.process, state=S.EXITED, pid=None)
     assert world.supervise() == "down"
 
@@ -582,8 +609,8 @@ def test_a_request_to_what_cannot_be_observed(producer: World) -> None:
 
 def test_what_flaps_is_flapping_for_its_history_too() -> None:
     world = flapping("producer")
-    world.supervise()
-    assert world.happened[-2:] == [f"health {Health.FLAPPING}", "decision_requested"]
+    world.red(Health.FLAPPING)
+    assert world.happened[-1] == f"health {Health.FLAPPING}"
 
 
 def test_a_request_names_who_triggered_the_run() -> None:

@@ -14,13 +14,11 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from sluice.airflow import notifications
 from sluice.airflow.delivery import NotDelivered
-from sluice.airflow.operators.supervision.supervise import REQUEST, decision_dag_id
 from sluice.airflow.triggers import health
 from sluice.config.sections.notifications import Event
 from sluice.core.errors import Unreachable
 from sluice.core.heartbeat import HeartbeatState
 from sluice.core.process import ProcessState
-from sluice.ledger.keys import NOTIFIED
 from tests.support import notifier
 from tests.support.notifier import Recorder, rule
 from tests.support.raising import raising
@@ -94,6 +92,8 @@ def test_to_know_what_was_told_costs_a_check_two_requests(world: World, tmp_path
         airflow(world)
         return world.memory.requests.total() - before
 
+    # The first check records the health besides.
+    requests()
     first, then = requests(), requests()
     (tmp_path / "notifications.toml").unlink()
     without = requests()
@@ -165,22 +165,25 @@ def test_an_invalid_file_turns_a_healthy_check_red(world: World, tmp_path: Path)
         world.supervise()
 
 
-def test_an_open_request_that_was_not_told_is_told_by_the_next_check(world: World) -> None:
-    dag, now = decision_dag_id(STREAM), datetime.now(UTC)
-    for minutes in range(3):
-        at = datetime.fromtimestamp(world.now - 60 * minutes - 30, UTC)
-        world.kept.record("restart", {"who": "schedule", "requested": False, "identity": str(minutes)}, at)
+def test_what_is_left_to_a_person_is_told_once_with_the_ways_on_and_its_end_once(world: World) -> None:
+    for seconds in (30, 90, 150):
+        at = datetime.fromtimestamp(world.now - seconds, UTC)
+        world.kept.record("restart", {"who": "schedule", "requested": False, "identity": str(seconds)}, at)
     world.process = World(ProcessState.EXITED).process
-    world.kept.record("decision_requested", {"run": "q1", "health": "flapping", "message": "it ends"}, now)
-    world.ti.states["q1"] = "running"
-    for _ in range(2):
-        assert airflow(world) == "flapping"
+    for _ in range(3):
+        assert airflow(world).startswith("SLU-614")
     ((_, text),) = Recorder.sent
-    for part in (f"/dags/{dag}/runs/q1/tasks/{REQUEST}/required_actions", "who may", "it ends"):
+    for part in (
+        f"{STREAM} producer: SLU-614",
+        f"trigger {STREAM}_stream with action restart; or with action stop",
+        f"Restart or stop it: http://localhost:8080/dags/{STREAM}_stream",
+        f"/streams/{STREAM}",
+    ):
         assert part in text
-    newest = world.kept.latest(NOTIFIED)
-    assert newest is not None
-    assert newest["event"] == "decision"
+    world.supervise(user="ada", action="restart", at=datetime.now(UTC))
+    assert len(Recorder.sent) == 1
+    assert airflow(world) == "healthy"
+    assert "healthy again" in Recorder.messages()[-1]
 
 
 def test_a_consumer_that_is_well_again_is_told_though_its_maintenance_is_overdue(consumer: World) -> None:
