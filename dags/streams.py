@@ -24,7 +24,6 @@ from sluice.airflow.operators.load.interval import CheckCorrectedFilesOperator, 
 from sluice.airflow.operators.load.produce import ProduceOperator
 from sluice.airflow.operators.load.produce_feed import ProduceFeedOperator
 from sluice.airflow.operators.load.provision import ProvisionSinksOperator, ProvisionTopicOperator
-from sluice.airflow.operators.load.published import WaitForPublishOperator
 from sluice.airflow.operators.load.reconcile import ReconcileSinksOperator
 from sluice.airflow.operators.load.validate import ValidateOperator
 from sluice.airflow.operators.maintenance.compaction import CompactOperator, VerifyCompactionOperator
@@ -35,6 +34,7 @@ from sluice.airflow.operators.maintenance.removal import (
     RemoveFilesOperator,
 )
 from sluice.airflow.operators.maintenance.stored_files import CheckFilesOperator
+from sluice.airflow.sensors.published import PublishedSensor
 from sluice.config import stream
 from sluice.config.reading.toml import ConfigError
 from sluice.config.reading.values import shown
@@ -100,6 +100,8 @@ def load_steps(spec: StreamSpec, produce: type[Any]) -> list[Any]:
     # A backfill's load is of an interval, and so are generated records.
     is_interval = is_backfill or spec.source is SourceType.GENERATOR
     name, hour, send_timeout = spec.name, timedelta(hours=1), SEND_TIMEOUTS[spec.source]
+    # What the form allows; its value is the run's.
+    publish_timeout = timedelta(minutes=forms.MAX_PUBLISH_MINUTES)
     steps: list[Any] = [ProvisionTopicOperator(task_id="provision_topic", stream=name)]
     if spec.queries:
         steps += [ProvisionSinksOperator(task_id="provision_sinks", stream=name)]
@@ -111,12 +113,14 @@ def load_steps(spec: StreamSpec, produce: type[Any]) -> list[Any]:
         # sent, and a feed's second run starts at the first's end offsets. A load and a backfill of the same
         # object may send it both, as an attempt that was abandoned may: the consumer quarantines the copies.
         produce(task_id="produce", stream=name, max_active_tis_per_dag=1, execution_timeout=send_timeout),
-        WaitForPublishOperator(task_id="wait_for_publish", stream=name),
+        PublishedSensor(task_id="wait_for_publish", stream=name, timeout=publish_timeout),
         ValidateOperator(task_id="validate", stream=name, execution_timeout=hour),
     ]
     if spec.queries:
         steps += [
-            WaitForPublishOperator(task_id="wait_for_queries", stream=name, component="queries"),
+            PublishedSensor(
+                task_id="wait_for_queries", stream=name, component="queries", timeout=publish_timeout
+            ),
             ReconcileSinksOperator(task_id="reconcile_sinks", stream=name, execution_timeout=hour),
         ]
     steps += [AuditOperator(task_id="audit", stream=name, execution_timeout=timedelta(minutes=30))]

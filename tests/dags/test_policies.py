@@ -100,7 +100,7 @@ def waits(task: Any) -> list[timedelta]:
     supervision = None if kind == "DrillOperator" else stream.load(task.stream).supervision
     recovery = timedelta(seconds=max(120, supervision.startup_timeout_seconds if supervision else 0))
     found = {
-        "WaitForPublishOperator": lambda: [timedelta(minutes=allowed["publish_timeout_minutes"]) + BACKSTOP],
+        "PublishedSensor": lambda: [timedelta(minutes=allowed["publish_timeout_minutes"]) + BACKSTOP],
         "ProduceFeedOperator": lambda: [timedelta(minutes=allowed["minutes"]) + BACKSTOP],
         "SuperviseOperator": lambda: [task.start_trigger_args.timeout, recovery + BACKSTOP],
         "ApproveChangeOperator": lambda: [task.response_timeout],
@@ -115,7 +115,8 @@ def waits(task: Any) -> list[timedelta]:
 
 def defers(task: Any) -> bool:
     """Whether the code of its class, or of one of ours that it is made of, waits in the triggerer."""
-    ours = [kind for kind in type(task).__mro__ if kind.__module__.startswith("sluice.airflow.operators")]
+    rooms = ("sluice.airflow.operators", "sluice.airflow.sensors")
+    ours = [kind for kind in type(task).__mro__ if kind.__module__.startswith(rooms)]
     bases = ("StreamOperator", "ComponentOperator")
     source = "".join(inspect.getsource(kind) for kind in ours if kind.__name__ not in bases)
     calls = ("self.wait_for(", "self.defer(", "HITLOperator", "ApprovalOperator")

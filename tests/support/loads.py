@@ -17,7 +17,7 @@ from sqlalchemy import update
 from sqlalchemy.orm import Session
 
 from sluice.airflow.operators.load.produce import ProduceOperator
-from sluice.airflow.operators.load.published import WaitForPublishOperator
+from sluice.airflow.sensors.published import PublishedSensor
 from sluice.clients.s3.objects import Bucket
 from sluice.config.sections.topic import MAX_MESSAGE_BYTES
 from sluice.core.offsets.quarantine import WITHHELD_REASON
@@ -129,7 +129,7 @@ class Loads:
         return operator.work(given(run_id=run, params={"max_quarantined_percent": 50, **params}))
 
     def wait(self, run: str) -> None:
-        sensor = WaitForPublishOperator(task_id="wait_for_publish", stream="nyc_taxi")
+        sensor = PublishedSensor(task_id="wait_for_publish", stream="nyc_taxi")
         sensor.__dict__ |= {"tables": NewTables(), "platform_hook": SimpleNamespace(), "ledger": self.ledger}
         try:
             sensor.execute(given(run_id=run, params={}))

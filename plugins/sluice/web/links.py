@@ -20,32 +20,41 @@ if TYPE_CHECKING:
 
 # Module below `_PACKAGE` -> its classes.
 Steps = Mapping[str, tuple[str, ...]]
-_PACKAGE = "sluice.airflow.operators"
+_PACKAGE = "sluice.airflow"
 _LOAD = {
-    "load.produce": ("ProduceOperator",),
-    "load.produce_feed": ("ProduceFeedOperator",),
-    "load.interval": ("ProduceIntervalOperator", "CheckCorrectedFilesOperator"),
-    "load.published": ("WaitForPublishOperator",),
-    "load.validate": ("ValidateOperator",),
-    "load.asset_event": ("EmitAssetEventOperator",),
-    "load.reconcile": ("ReconcileSinksOperator",),
-    "load.audit": ("AuditOperator",),
+    "operators.load.produce": ("ProduceOperator",),
+    "operators.load.produce_feed": ("ProduceFeedOperator",),
+    "operators.load.interval": ("ProduceIntervalOperator", "CheckCorrectedFilesOperator"),
+    "sensors.published": ("PublishedSensor",),
+    "operators.load.validate": ("ValidateOperator",),
+    "operators.load.asset_event": ("EmitAssetEventOperator",),
+    "operators.load.reconcile": ("ReconcileSinksOperator",),
+    "operators.load.audit": ("AuditOperator",),
 }
 _PREPARED = {
-    "load.provision": ("ProvisionTopicOperator", "ProvisionSinksOperator", "SinksProvisionedOperator"),
-    "load.ensure": ("EnsureConsumerOperator", "EnsureComponentOperator"),
+    "operators.load.provision": (
+        "ProvisionTopicOperator",
+        "ProvisionSinksOperator",
+        "SinksProvisionedOperator",
+    ),
+    "operators.load.ensure": ("EnsureConsumerOperator", "EnsureComponentOperator"),
 }
 _CHANGE = {
-    "change.steps": ("PlanChangeOperator", "ApplyChangeOperator"),
-    "change.approval": ("ApproveChangeOperator",),
-    "change.verify": ("VerifyChangeOperator",),
+    "operators.change.steps": ("PlanChangeOperator", "ApplyChangeOperator"),
+    "operators.change.approval": ("ApproveChangeOperator",),
+    "operators.change.verify": ("VerifyChangeOperator",),
 }
-_SUPERVISION = {"supervision.supervise": ("SuperviseOperator",)}
+_SUPERVISION = {"operators.supervision.supervise": ("SuperviseOperator",)}
+_SENSORS = {"sensors.health": ("StreamHealthSensor",)}
 _OTHERS = {
-    "maintenance.compaction": ("CompactOperator", "VerifyCompactionOperator"),
-    "maintenance.removal": ("RecordMetadataOperator", "RemoveFilesOperator", "RecordMaintenanceOperator"),
-    "maintenance.reconciliation": ("ObserveOffsetsOperator", "VerifyTableOperator"),
-    "maintenance.stored_files": ("CheckFilesOperator",),
+    "operators.maintenance.compaction": ("CompactOperator", "VerifyCompactionOperator"),
+    "operators.maintenance.removal": (
+        "RecordMetadataOperator",
+        "RemoveFilesOperator",
+        "RecordMaintenanceOperator",
+    ),
+    "operators.maintenance.reconciliation": ("ObserveOffsetsOperator", "VerifyTableOperator"),
+    "operators.maintenance.stored_files": ("CheckFilesOperator",),
 }
 
 
@@ -53,7 +62,7 @@ class StreamLink(BaseOperatorLink):
     """To the stream's page; ``steps`` have this link."""
 
     name = "Stream"
-    steps: ClassVar[Steps] = {**_LOAD, **_PREPARED, **_CHANGE, **_SUPERVISION, **_OTHERS}
+    steps: ClassVar[Steps] = {**_LOAD, **_PREPARED, **_CHANGE, **_SUPERVISION, **_SENSORS, **_OTHERS}
 
     @cached_property
     def operators(self) -> list[type]:  # type: ignore[override]
@@ -66,7 +75,7 @@ class StreamLink(BaseOperatorLink):
         ]
 
     def get_link(self, operator: Any, *, ti_key: TaskInstanceKey) -> str:
-        return navigation.stream_page(stream_of(ti_key))
+        return navigation.stream_page(stream_of(operator, ti_key))
 
 
 class LogLink(StreamLink):
@@ -74,15 +83,16 @@ class LogLink(StreamLink):
 
     name = "Process log"
     steps: ClassVar[Steps] = {
-        "supervision.supervise": ("SuperviseOperator",),
-        "load.ensure": ("EnsureConsumerOperator", "EnsureComponentOperator"),
-        "load.produce_feed": ("ProduceFeedOperator",),
-        "load.published": ("WaitForPublishOperator",),
+        "operators.supervision.supervise": ("SuperviseOperator",),
+        "operators.load.ensure": ("EnsureConsumerOperator", "EnsureComponentOperator"),
+        "operators.load.produce_feed": ("ProduceFeedOperator",),
+        "sensors.published": ("PublishedSensor",),
+        **_SENSORS,
     }
 
     def get_link(self, operator: Any, *, ti_key: TaskInstanceKey) -> str:
         # A template field, so the serialized task has it.
-        return navigation.log_page(stream_of(ti_key), operator.submitted["component"])
+        return navigation.log_page(stream_of(operator, ti_key), operator.submitted["component"])
 
 
 class PlanLink(StreamLink):
@@ -92,7 +102,7 @@ class PlanLink(StreamLink):
     steps: ClassVar[Steps] = {
         **_LOAD,
         **_CHANGE,
-        "maintenance.compaction": ("CompactOperator", "VerifyCompactionOperator"),
+        "operators.maintenance.compaction": ("CompactOperator", "VerifyCompactionOperator"),
     }
     documents: ClassVar[Mapping[str, str]] = {
         "change": "change",
@@ -102,6 +112,8 @@ class PlanLink(StreamLink):
 
     def get_link(self, operator: Any, *, ti_key: TaskInstanceKey) -> str:
         stream, _, kind = ti_key.dag_id.rpartition("_")
+        if stream != stream_of(operator, ti_key):
+            return super().get_link(operator, ti_key=ti_key)
         return navigation.ledger_page(stream, ti_key.run_id, self.documents.get(kind, self.default))
 
 
@@ -110,9 +122,9 @@ class ProofLink(PlanLink):
 
     name = "Proof"
     steps: ClassVar[Steps] = {
-        "load.validate": ("ValidateOperator",),
-        "load.asset_event": ("EmitAssetEventOperator",),
-        "change.verify": ("VerifyChangeOperator",),
+        "operators.load.validate": ("ValidateOperator",),
+        "operators.load.asset_event": ("EmitAssetEventOperator",),
+        "operators.change.verify": ("VerifyChangeOperator",),
     }
     documents: ClassVar[Mapping[str, str]] = {"change": "change-proof"}
     default = "proof"
@@ -125,10 +137,17 @@ class LedgerLink(StreamLink):
     steps: ClassVar[Steps] = {**_LOAD, **_PREPARED, **_CHANGE, **_OTHERS}
 
     def get_link(self, operator: Any, *, ti_key: TaskInstanceKey) -> str:
-        return navigation.ledger_page(stream_of(ti_key), ti_key.run_id)
+        if _dag_stream(ti_key) != stream_of(operator, ti_key):
+            return super().get_link(operator, ti_key=ti_key)
+        return navigation.ledger_page(_dag_stream(ti_key), ti_key.run_id)
 
 
-def stream_of(ti_key: TaskInstanceKey) -> str:
+def stream_of(operator: Any, ti_key: TaskInstanceKey) -> str:
+    """The task's stream. A sensor may be in another DAG than the stream's; that has no page of documents."""
+    return str(getattr(operator, "submitted", {}).get("stream") or _dag_stream(ti_key))
+
+
+def _dag_stream(ti_key: TaskInstanceKey) -> str:
     """Of a DAG ``<stream>_<kind>``; no kind has an underscore."""
     return ti_key.dag_id.rpartition("_")[0]
 

@@ -16,7 +16,7 @@ RENAMED = {
     "DamagedObject": "CorruptObject",
     "Diagnosis": "HealthReport",
     "EventProof": "Reconciliation",
-    "LandedSensor": "WaitForPublishOperator",
+    "LandedSensor": "PublishedSensor",
     "LandedTrigger": "PublishedTrigger",
     "OtherRows": "RowsDiffer",
     "PartOperator": "ComponentOperator",

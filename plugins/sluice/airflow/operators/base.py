@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import TaskDeferralError, TaskDeferralTimeout
+from airflow.sdk.exceptions import AirflowSensorTimeout, TaskDeferralError, TaskDeferralTimeout
 
 from sluice.airflow import notifications
 from sluice.airflow.failures import failed, failed_attempt, final_failures, log_excerpt
@@ -39,7 +39,8 @@ class WaitMixin:
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
         try:
             return super().resume_execution(next_method, next_kwargs, context)  # type: ignore[misc]
-        except TaskDeferralTimeout as error:
+        # A sensor makes the second of the first.
+        except (TaskDeferralTimeout, AirflowSensorTimeout) as error:
             waits: Sequence[timedelta] = getattr(self, "waits", ())
             # Of several it is not known which.
             within = f"{waits[0].total_seconds() / 60:g} minutes" if len(waits) == 1 else "its timeout"

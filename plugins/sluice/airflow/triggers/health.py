@@ -131,7 +131,7 @@ class HealthTrigger(StreamTrigger):
         count, logged = 0, ""
         while True:
             # A request is of this moment: it is looked at now.
-            samples = await self._samples(own) if is_check else [await self.observe()]
+            samples = await self.samples(own) if is_check else [await self.observe()]
             count += 1
             try:
                 if restarts is None:
@@ -152,16 +152,6 @@ class HealthTrigger(StreamTrigger):
                 break
             await self.sleep(CHECK_SECONDS)
         return Observation.of(report, samples), restarts
-
-    async def _samples(self, own: list[Sample]) -> list[Sample]:
-        """The observer's; if it does not answer ``own``, with one more: supervision depends on no other."""
-        try:
-            return await self.ask(lambda clients: clients.platform_hook.observed(self.stream, self.component))
-        except ClientError as error:
-            if not own:
-                self.log.warning("%s; so this check looks for itself", error)
-        own.append(await self.observe())
-        return own
 
     async def _with_maintenance(self, report: HealthReport) -> HealthReport:
         """With MAINTENANCE_OVERDUE in its details if it is."""

@@ -24,7 +24,6 @@ from sluice.airflow.operators.load.ensure import EnsureComponentOperator
 from sluice.airflow.operators.load.interval import CheckCorrectedFilesOperator, ProduceIntervalOperator
 from sluice.airflow.operators.load.produce_feed import ProduceFeedOperator
 from sluice.airflow.operators.load.provision import ProvisionSinksOperator, SinksProvisionedOperator
-from sluice.airflow.operators.load.published import WaitForPublishOperator
 from sluice.airflow.operators.maintenance.reconciliation import (
     ObserveOffsetsOperator,
     ReconciliationOperator,
@@ -75,7 +74,6 @@ BASES: set[type[BaseOperator]] = {
 # Why none of them is misled is said where ``checked`` is None.
 UNCHECKED: set[type[BaseOperator]] = {
     EnsureComponentOperator,
-    WaitForPublishOperator,
     ProvisionSinksOperator,
     CheckCorrectedFilesOperator,
     RecordMaintenanceOperator,

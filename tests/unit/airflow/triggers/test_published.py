@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
-from sluice.airflow.operators.load.published import WaitForPublishOperator
+from sluice.airflow.sensors.published import PublishedSensor
 from sluice.airflow.triggers.base import REQUEST_TIMEOUT_SECONDS
 from sluice.airflow.triggers.published import PublishedTrigger, unreachable_offsets
 from sluice.airflow.triggers.wait import ProcessWatch
@@ -175,7 +175,7 @@ def test_a_trigger_goes_on_elsewhere_and_holds_no_secret() -> None:
 
 
 def test_the_sensor_returns_or_fails_without_retries() -> None:
-    sensor = WaitForPublishOperator(task_id="wait_for_publish", stream="nyc_taxi")
+    sensor = PublishedSensor(task_id="wait_for_publish", stream="nyc_taxi")
     event = {"outcome": "reached", "reason": "10 of 10"}
     assert sensor.resume(given(), event) == event
     with raising(AirflowFailException, "timed out", "3 of 10"):
@@ -183,7 +183,7 @@ def test_the_sensor_returns_or_fails_without_retries() -> None:
 
 
 def test_the_consumer_may_be_down_for_two_supervision_intervals() -> None:
-    sensor = WaitForPublishOperator(task_id="wait_for_publish", stream="nyc_taxi")
+    sensor = PublishedSensor(task_id="wait_for_publish", stream="nyc_taxi")
     kept = ledger("nyc_taxi")
     sensor.__dict__["ledger"] = kept
     kept.put(run_key("r", "produced"), {"sources": {}})
@@ -194,7 +194,7 @@ def test_the_consumer_may_be_down_for_two_supervision_intervals() -> None:
 
 
 def test_what_is_hopeless_names_the_reason_and_who_mends_it() -> None:
-    sensor = WaitForPublishOperator(task_id="wait_for_publish", stream="nyc_taxi")
+    sensor = PublishedSensor(task_id="wait_for_publish", stream="nyc_taxi")
     sensor.__dict__["platform_hook"] = SimpleNamespace(runtime=FakeRuntime())
     hook: Any = sensor.platform_hook
     wrong = "SLU-101 ConfigError: stream.toml: unknown key 'x'"

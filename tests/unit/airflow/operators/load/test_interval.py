@@ -16,7 +16,7 @@ from sluice.airflow.operators.load.interval import (
     ProduceIntervalOperator,
     load_id,
 )
-from sluice.airflow.operators.load.published import WaitForPublishOperator
+from sluice.airflow.sensors.published import PublishedSensor
 from sluice.config import stream as streams
 from sluice.core.offsets.quarantine import DUPLICATE
 from sluice.ledger.keys import planned_key, run_key
@@ -140,7 +140,7 @@ def test_a_cleared_step_finds_the_plan_of_the_newest_attempt_of_produce(june: Ba
     june.put("2020-06_late", 2)
     june.run()
     assert june.prove()["published"] == 2
-    waiting = june.step(WaitForPublishOperator, "wait_for_publish")
+    waiting = june.step(PublishedSensor, "wait_for_publish")
     assert load_id(waiting, given(run_id=RUN)) == f"{RUN}#000002"
 
 

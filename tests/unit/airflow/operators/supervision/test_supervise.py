@@ -197,7 +197,10 @@ class World(Runtime):
     def _fire(self, trigger: BaseTrigger, given: Any) -> Any:
         path, values = trigger.serialize()
         assert path == f"{health.__name__}.{type(trigger).__name__}"
-        made: Any = type(trigger)(**values)
+        return self.fire(type(trigger)(**values), given)
+
+    def fire(self, made: Any, given: Any = None) -> Any:
+        """The first event of a trigger, on this clock."""
         connect(made, self.hook)
         made.clock, made.sleep = lambda: self.now, self.sleep
         made.task_instance = SimpleNamespace(
