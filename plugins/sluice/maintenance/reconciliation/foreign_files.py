@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from sluice.core.batches import time_of
 from sluice.core.tables.rewrites import Rewrites
-from sluice.maintenance.verified_rewrites import VerifiedRewrites
+from sluice.ledger.verified_rewrites import VerifiedRewrites
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

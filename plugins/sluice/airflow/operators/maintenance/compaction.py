@@ -16,8 +16,8 @@ from sluice.core.json_record import Document
 from sluice.core.tables.rewrites import Rewrites, is_of_change
 from sluice.core.tables.storage import KEEP_REWRITES
 from sluice.ledger.keys import run_key
+from sluice.ledger.verified_rewrites import VerifiedRewrites
 from sluice.loads.plan import head_of
-from sluice.maintenance.verified_rewrites import VerifiedRewrites
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

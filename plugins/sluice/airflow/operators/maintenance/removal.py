@@ -26,7 +26,7 @@ from sluice.core.tables.file_removal import (
 )
 from sluice.core.tables.rewrites import MAX_NAMED, Rewrites, is_of_change
 from sluice.ledger.keys import METADATA, history_key, rewrite_key
-from sluice.maintenance.verified_rewrites import VerifiedRewrites
+from sluice.ledger.verified_rewrites import VerifiedRewrites
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

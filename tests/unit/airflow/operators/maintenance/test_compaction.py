@@ -29,7 +29,7 @@ from sluice.core.tables.rewrites import MAX_NAMED, REWRITES, Rewrites, id_of_cha
 from sluice.core.tables.storage import FileSetDigest, Rewrite
 from sluice.ledger import keys
 from sluice.ledger.history import History
-from sluice.maintenance.verified_rewrites import VerifiedRewrites
+from sluice.ledger.verified_rewrites import VerifiedRewrites
 from tests.support.memory_s3 import MemoryS3
 from tests.support.raising import raising
 from tests.support.steps import NewTables, given, ledger

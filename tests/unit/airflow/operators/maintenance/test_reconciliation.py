@@ -40,8 +40,8 @@ from sluice.ledger.history import History
 from sluice.ledger.keys import PROOF, history_key, rewrite_key, run_key
 from sluice.ledger.known_tables import KnownTables
 from sluice.ledger.marks import LedgerMarks
+from sluice.ledger.verified_rewrites import VerifiedRewrites
 from sluice.maintenance.reconciliation.findings import FindingName
-from sluice.maintenance.verified_rewrites import VerifiedRewrites
 from tests.support import lake as lakes
 from tests.support.memory_s3 import MemoryS3
 from tests.support.steps import carried_out, given

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 from sluice.core.json_record import Document
@@ -27,10 +28,9 @@ class VerifiedRewrites:
     def unverified(self, rewrites: Rewrites) -> Unverified:
         """Of a table's rewrites those that were not. If all were, that is recorded, for the next question."""
         newest = rewrites.newest[-1] if rewrites.newest else ""
-        if not newest or self._is_verified_up_to(newest):
-            return Unverified()
-        found = unverified(rewrites, self._is_verified, self._is_verified_up_to)
-        if not found:
+        is_up_to = cache(self._is_verified_up_to)
+        found = unverified(rewrites, self._is_verified, is_up_to)
+        if newest and not found and not is_up_to(newest):
             self.ledger.put(rewrite_key(newest, up_to=True), {"rewrite": newest, "count": rewrites.count})
         return found
 
