@@ -14,9 +14,12 @@ from airflow.sdk.bases.operator import chain
 from sluice.airflow.assets import loaded, loaded_interval
 from sluice.airflow.dags import docs, forms
 from sluice.airflow.dags.stream_dags import configuration_dag, invalid_dag, make_dag, supervision_dag
-from sluice.airflow.operators.change.approval import APPROVE, PLAN, ApproveChangeOperator
-from sluice.airflow.operators.change.steps import ApplyChangeOperator, PlanChangeOperator
-from sluice.airflow.operators.change.verify import VerifyChangeOperator
+from sluice.airflow.operators.change.approval import ApproveChangeOperator
+from sluice.airflow.operators.change.steps import (
+    ApplyChangeOperator,
+    PlanChangeOperator,
+    VerifyChangeOperator,
+)
 from sluice.airflow.operators.load.asset_event import EmitAssetEventOperator
 from sluice.airflow.operators.load.audit import AuditOperator
 from sluice.airflow.operators.load.ensure import EnsureComponentOperator, EnsureConsumerOperator
@@ -35,6 +38,8 @@ from sluice.airflow.operators.maintenance.removal import (
 )
 from sluice.airflow.operators.maintenance.stored_files import CheckFilesOperator
 from sluice.airflow.sensors.published import PublishedSensor
+from sluice.changes.approval import APPROVE
+from sluice.changes.plan import PLAN
 from sluice.config import stream
 from sluice.config.reading.toml import ConfigError
 from sluice.config.reading.values import shown

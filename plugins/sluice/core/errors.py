@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
+
 from sluice.core.error_codes import ErrorCode
+from sluice.core.messages import summarize
 
 
 class ClientError(Exception):
@@ -29,3 +33,13 @@ class Unreachable(ClientError):
     """The system did not answer: a retry may succeed."""
 
     code = ErrorCode.SYSTEM_UNREACHABLE
+
+
+def check_no_problems(
+    log: logging.Logger, code: ErrorCode, problems: Sequence[str], failure: str, fix: str = ""
+) -> None:
+    """Log each problem. Raises Refused with the first of them, if any."""
+    for problem in problems:
+        log.error("%s", problem)
+    if problems:
+        raise Refused(f"{failure}: {summarize(problems)}{fix}", code)

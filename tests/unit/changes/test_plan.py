@@ -13,7 +13,10 @@ from unittest.mock import patch
 import pytest
 
 from sluice.changes import plan as change_plans
-from sluice.changes.plan import ChangePlanner
+from sluice.changes import records as record_changes
+from sluice.changes.plan import plan_action
+from sluice.changes.quarantined import QuarantinedRecords
+from sluice.changes.stream import PlannedStream
 from sluice.config import stream as streams
 from sluice.core.changes.plan import Action, ChangePlan, ChangeResult, RemovedRecord
 from sluice.core.changes.published import Changes
@@ -53,8 +56,8 @@ class World:
         )
 
     def plan(self, **params: Any) -> ChangePlan:
-        planner = ChangePlanner(self.hook, self.spec, self.loads.ledger, "run")
-        return planner.plan({"action": "replay", **params})
+        stream = PlannedStream(self.hook, self.spec, self.loads.ledger, "run")
+        return plan_action(stream, {"action": "replay", **params})
 
     def refused(self, *parts: str, **params: Any) -> None:
         with raising(Refused, *parts, "Fix: "):
@@ -317,7 +320,7 @@ def test_redo_of_a_load_whose_object_was_replaced_is_refused(world: World) -> No
 def test_a_replace_that_would_bring_nothing_is_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.loads.upload("a", rows=4)
     world.loads.load("corrected", objects=["nyc_taxi/a.csv"], withhold=True)
-    monkeypatch.setattr(ChangePlanner, "_one_per_row", lambda *_: OffsetRanges())
+    monkeypatch.setattr(QuarantinedRecords, "one_per_row", lambda *_: OffsetRanges())
     world.refused("older rows would go and none come", action="replace", object="nyc_taxi/a.csv")
 
 
@@ -379,7 +382,7 @@ def test_single_records_are_removed_and_brought_back(world: World) -> None:
 
 
 def test_many_records_are_not_removed_singly(world: World) -> None:
-    with patch.object(change_plans, "MAX_RECORDS", 3):
+    with patch.object(record_changes, "MAX_RECORDS", 3):
         world.refused("4 offsets", "3 at most", "revert", action="remove", ranges="0=[0,4)")
         assert world.plan(action="remove", ranges="0=[0,3)").rows_out.count == 3
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import TaskDeferred
 
-from sluice.airflow.operators.change.steps import PlanChangeOperator
-from sluice.airflow.operators.change.verify import VerifyChangeOperator
+from sluice.airflow.operators.change.steps import PlanChangeOperator, VerifyChangeOperator
 from sluice.airflow.operators.load.validate import ValidateOperator
 from sluice.airflow.operators.quarantine import QuarantineOperator
 from sluice.airflow.triggers.quarantine import QuarantineTrigger

@@ -1,4 +1,4 @@
-"""Ask a person before a change, and require the answer."""
+"""Ask a person before a change, and record the answer."""
 
 from __future__ import annotations
 
@@ -13,90 +13,20 @@ from sluice.airflow.delivery import NotDelivered
 from sluice.airflow.failures import failed, final_failures
 from sluice.airflow.hook import StreamMixin
 from sluice.airflow.operators.base import WaitMixin
-from sluice.changes import plan as change_plans
+from sluice.changes.approval import APPROVE, changed_rows, record_answer, why_unasked
+from sluice.changes.plan import is_made, pinned, preview
 from sluice.config.reading.toml import ConfigError
-from sluice.core.changes.plan import Action, ChangePlan
+from sluice.core.changes.plan import ChangePlan
 from sluice.core.error_codes import ErrorCode, with_code
-from sluice.core.errors import Refused
-from sluice.core.json_record import Document
-from sluice.core.offsets.ranges import SHOWN
-from sluice.ledger import run_documents
 from sluice.ledger.keys import run_key
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from sluice.core.changes.published import Changes
-    from sluice.ledger.documents import Ledger
+    from sluice.core.json_record import Document
 
 RESPONSE_TIMEOUT = timedelta(hours=24)
-PLAN, APPROVE = "plan_change", "approve_change"
 NO_USER = "no user"
-# Name of the ledger's document.
-ANSWER = "change-approval"
-
-
-def preview(document: Document, address: str, limit: int = SHOWN) -> list[list[Any]]:
-    """What a change would do: names and values. Of offsets ``limit`` characters; ``address`` has all."""
-    plan, counted = ChangePlan.from_document(document), document["counted"]
-    return [
-        ["action", plan.action.value],
-        ["rows that go", f"{counted['rows_out']:,}"],
-        ["of sources", len(plan.sources_out)],
-        ["at offsets", plan.rows_out.shown(limit, address) if plan.rows_out else "-"],
-        ["records that come", f"{counted['records_in']:,}"],
-        ["at offsets", plan.rows_in.shown(limit, address) if plan.rows_in else "-"],
-        ["of them in quarantine now", counted.get("quarantined", 0)],
-        ["of them in neither now", counted.get("missing", 0)],
-        ["plan", address],
-    ]
-
-
-def changed_rows(document: Document) -> int:
-    counted = document["counted"]
-    return max(counted["rows_out"], counted["records_in"])
-
-
-def ask_above(document: Document) -> int:
-    return int(document["params"].get("ask_above", 0))
-
-
-def needs_approval(document: Document) -> bool:
-    """Whether rows go that do not come back, or more of them than the param ``ask_above``."""
-    is_final = document["action"] in (Action.REVERT, Action.REPLACE, Action.REMOVE)
-    return is_final or changed_rows(document) > ask_above(document)
-
-
-def check_approved(ledger: Ledger, run_id: str, document: Document, published: Changes) -> None:
-    """Raise Refused unless a person approved a change that needs it, also if the task that asks was marked as
-    success. Only the ledger says so (:func:`_record`): who may edit XComs can write any answer there."""
-    change = document["change_id"]
-    if not needs_approval(document) or change in published.newest:
-        return
-    found = run_documents.newest(ledger, run_id, ANSWER)
-    given = found[1] if found else {}
-    answer, is_of_this = given.get("answer"), given.get("change_id") == change
-    if answer != ApprovalOperator.APPROVE or not given.get("who") or not is_of_this:
-        said = f"its answer is {answer}" if answer and is_of_this else "it has no answer"
-        by = "" if given.get("who") or not answer else ", of no person"
-        raise Refused(
-            f"change {change} ({document['action']} of {changed_rows(document)} rows) is not approved: a "
-            f"person has to, in task {APPROVE}, and {said}{by}; nothing was changed. Fix: clear {APPROVE}, "
-            "and answer it",
-            ErrorCode.CHANGE_REFUSED,
-        )
-
-
-def _record(ledger: Ledger, run_id: str, document: Document, event: dict[str, Any]) -> None:
-    """Keep an answer as Airflow hands it to the task that it resumes. Of several the latest counts."""
-    user = event["responded_by_user"]
-    answer = {
-        "change_id": document["change_id"],
-        "answer": ", ".join(event["chosen_options"]),
-        "who": user["name"] if user else None,
-        "at": event["responded_at"].isoformat(),
-    }
-    run_documents.add(ledger, run_id, ANSWER, answer)
 
 
 class ApproveChangeOperator(WaitMixin, StreamMixin, ApprovalOperator):
@@ -116,8 +46,8 @@ class ApproveChangeOperator(WaitMixin, StreamMixin, ApprovalOperator):
         self.stream = stream
 
     def execute(self, context: Context) -> Any:
-        key = run_key(context["run_id"], "change")
         with final_failures():
+<<<<<<< HEAD
             document = self.ledger.require(key, PLAN)
             # Asked again, a rejection would say that nothing was changed.
             if self._is_made(context, document):
@@ -128,6 +58,17 @@ class ApproveChangeOperator(WaitMixin, StreamMixin, ApprovalOperator):
         self.subject = f"{document['action']}: change {changed} rows of {self.spec.table}?"
         rows = [f"| {name} | {value} |" for name, value in preview(document, self.ledger.uri(key))]
         who = notifications.WHO_APPROVES.format(dag=f"{self.stream}_change")
+=======
+            document = pinned(self.ledger, context["run_id"])
+            changes = self.platform_hook.lake.changes(self.spec.table)
+            reason = why_unasked(self.ledger, context["run_id"], document, changes)
+        if reason:
+            return self._unasked(reason)
+        self.subject = f"{document['action']}: change {changed_rows(document)} rows of {self.spec.table}?"
+        address = self.ledger.uri(run_key(context["run_id"], "change"))
+        rows = [f"| {name} | {value} |" for name, value in preview(document, address)]
+        who = notifications.WHO_DECIDES.format(dag=f"{self.stream}_change")
+>>>>>>> ead28317 (Move the policy of changes out of Airflow's classes: a command could plan, approve and verify one, too)
         table = [f"| change | {document['change_id']} |", "|---|---|", *rows]
         self.body = "\n".join([*table, "", f"It may be answered by {who}."])
         try:
@@ -149,7 +90,7 @@ class ApproveChangeOperator(WaitMixin, StreamMixin, ApprovalOperator):
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         with final_failures():
-            document = self.ledger.require(run_key(context["run_id"], "change"), PLAN)
+            document = pinned(self.ledger, context["run_id"])
             # It was asked again before, or its job outlived its task.
             if self._is_made(context, document):
                 return self._unasked(f"change {document['change_id']} was published meanwhile")
@@ -162,8 +103,10 @@ class ApproveChangeOperator(WaitMixin, StreamMixin, ApprovalOperator):
             )
         if "error" not in event:
             # Before a rejection skips the rest.
+            user, at = event["responded_by_user"], event["responded_at"]
+            who = user["name"] if user else None
             with final_failures():
-                _record(self.ledger, context["run_id"], document, event)
+                record_answer(self.ledger, context["run_id"], document, event["chosen_options"], who, at)
         answer = super().execute_complete(context, event)
         user = answer["responded_by_user"]
         return {
@@ -174,8 +117,7 @@ class ApproveChangeOperator(WaitMixin, StreamMixin, ApprovalOperator):
 
     def _is_made(self, context: Context, document: Document) -> bool:
         changes = self.platform_hook.lake.changes(self.spec.table)
-        plan = ChangePlan.from_document(document)
-        return change_plans.is_made(self.ledger, context["run_id"], plan, changes)
+        return is_made(self.ledger, context["run_id"], ChangePlan.from_document(document), changes)
 
     def _unasked(self, reason: str) -> dict[str, Any]:
         self.log.info("no person is asked: %s", reason)

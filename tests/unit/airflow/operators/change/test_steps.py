@@ -15,9 +15,16 @@ from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput, Task
 from sluice.airflow import notifications
 from sluice.airflow.dags import forms
 from sluice.airflow.operators.change import approval as change_approval
-from sluice.airflow.operators.change import steps as change
 from sluice.airflow.operators.change.approval import ApproveChangeOperator
-from sluice.airflow.operators.change.steps import ApplyChangeOperator, PlanChangeOperator
+from sluice.airflow.operators.change.steps import (
+    ApplyChangeOperator,
+    PlanChangeOperator,
+    VerifyChangeOperator,
+)
+from sluice.changes import plan as change_plans
+from sluice.changes.approval import APPROVED as APPROVED_ANSWER
+from sluice.changes.approval import needs_approval
+from sluice.clients.lake import change_files
 from sluice.core.changes.plan import Action, ChangePlan, ChangeResult, Reverted
 from sluice.core.changes.published import KEEP_IDS, Changes
 from sluice.core.errors import Unreachable
@@ -69,7 +76,9 @@ class World:
         step = kind(task_id="step", stream="nyc_taxi")
         step.__dict__ |= {
             "ledger": self.ledger,
-            "spec": SimpleNamespace(table="raw.nyc_taxi", quarantine_table="raw.nyc_taxi_quarantine"),
+            "spec": SimpleNamespace(
+                name="nyc_taxi", table="raw.nyc_taxi", quarantine_table="raw.nyc_taxi_quarantine"
+            ),
             "tables": NewTables(),
             "platform_hook": SimpleNamespace(
                 lake=SimpleNamespace(changes=lambda name: self.changes),
@@ -312,7 +321,7 @@ def test_a_verified_change_with_many_later_ones_passes_when_its_run_is_cleared(w
 def test_a_plan_while_the_quarantine_is_behind_says_how_to_go_on(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(change.change_plans, "ChangePlanner", lambda *given: None)
+    monkeypatch.setattr(change_plans, "PlannedStream", lambda *given: None)
     step, _ = world.do(PlanChangeOperator)
     step.spec.quarantine_table = "raw.nyc_taxi_quarantine"
     step.platform_hook.lake.position = lambda table: SimpleNamespace(rejected=3)
@@ -330,15 +339,27 @@ def test_a_plan_whose_change_is_not_published_goes_on(world: World) -> None:
     assert world.run(PlanChangeOperator)["change_id"] == ID
 
 
+def test_a_change_that_is_not_published_fails_its_verification_without_retries(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.plan(Action.REVERT)
+    monkeypatch.setattr(change_files, "snapshot_of", lambda table, change: None)
+    step, context = world.do(VerifyChangeOperator)
+    step.platform_hook.lake.table = lambda name: None
+    with raising(AirflowFailException, "SLU-421", ID, "is not published", "clear apply_change"):
+        step.execute(context)
+
+
 def test_the_answer_is_waited_for_as_long_as_it_says() -> None:
     step = ApproveChangeOperator(task_id="approve_change", stream="nyc_taxi")
     assert step.response_timeout == change_approval.RESPONSE_TIMEOUT
     assert isinstance(step, ApprovalOperator)
+    assert step.APPROVE == APPROVED_ANSWER
 
 
 def test_the_form_names_each_action_that_a_person_approves() -> None:
     few = {"counted": {"rows_out": 1, "records_in": 1}, "params": {"ask_above": 1_000_000}}
-    asked = [action for action in Action if change_approval.needs_approval({"action": action, **few})]
+    asked = [action for action in Action if needs_approval({"action": action, **few})]
     text = str(forms.change()["ask_above"].description)
     assert asked
     assert all(action in text for action in asked)

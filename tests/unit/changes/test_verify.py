@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
 
-from sluice.airflow.failures import final_failures
-from sluice.airflow.operators.change.verify import VerifyChangeOperator
+from sluice.changes.verify import ChangeVerification
 from sluice.clients.lake import change_files, table_diff
+from sluice.config import stream as streams
 from sluice.core.changes.plan import Action, ChangePlan, ChangeResult
 from sluice.core.changes.published import KEEP_IDS, Changes
+from sluice.core.error_codes import with_code
+from sluice.core.errors import ClientError
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.tables.rewrites import MAX_NAMED, REWRITES, Rewrites, Unverified
 from sluice.core.tables.storage import REWRITE_ID
 from sluice.ledger.keys import rewrite_key, run_key
-from sluice.maintenance.verified_rewrites import VerifiedRewrites
+from sluice.ledger.verified_rewrites import VerifiedRewrites
 from tests.support import lake as lakes
 from tests.support.memory_s3 import MemoryS3
-from tests.support.raising import raising
-from tests.support.steps import NewTables, given, ledger
+from tests.support.steps import ledger
 
 SOURCE, OTHER = "a" * 16, "b" * 16
 ID = "c1"
@@ -38,6 +39,16 @@ def offsets(start: int, until: int) -> OffsetRanges:
 
 def usual(start: int, until: int) -> Rows:
     return [(offset, 1.0) for offset in range(start, until)]
+
+
+@contextmanager
+def failing(*parts: str) -> Iterator[None]:
+    """Expects an error whose code and message have these parts."""
+    with pytest.raises(ClientError) as caught:
+        yield
+    text = with_code(caught.value.code, caught.value)
+    missing = [part for part in parts if part not in text]
+    assert not missing, f"{text} does not name {missing}"
 
 
 class Changed:
@@ -94,13 +105,12 @@ class Changed:
         return plan
 
     def verify(self) -> dict[str, Any]:
-        operator = VerifyChangeOperator(task_id="verify_change", stream="nyc_taxi")
-        operator.__dict__ |= {"tables": NewTables(), "platform_hook": self, "ledger": self.ledger}
-        with final_failures():
-            return operator.work(given(run_id="r", params={}))
+        systems: Any = self
+        spec = streams.load("nyc_taxi")
+        return ChangeVerification(systems, spec, self.ledger, "r").run(lambda: True)
 
     def refused(self, *parts: str) -> None:
-        with raising(AirflowFailException, "SLU-421", *parts):
+        with failing("SLU-421", *parts):
             self.verify()
         assert self.ledger.get(run_key("r", "change-proof")) is None
 
@@ -205,7 +215,7 @@ def test_a_record_was_read_from_a_quarantine_whose_state_is_gone(
     changed.exchange(recovered, "_kafka_offset > 20", usual(10, 11), **RECOVERED)
     document = changed.ledger.require(run_key("r", "change"), "x")
     Path(document["metadata"][lakes.QUARANTINE].removeprefix("file://")).unlink()
-    with raising(AirflowFailException, "cannot be compared alone any more", "metadata"):
+    with failing("cannot be compared alone any more", "metadata"):
         changed.verify()
 
 
@@ -254,7 +264,7 @@ def test_rows_that_went_and_are_there(changed: Changed) -> None:
 
 
 def test_a_change_that_is_not_published(changed: Changed, replay: ChangePlan) -> None:
-    with raising(Exception, "SLU-421", "change c1 is not published", "has 0 changes", "clear apply_change"):
+    with failing("SLU-421", "change c1 is not published", "has 0 changes", "clear apply_change"):
         changed.verify()
 
 
@@ -304,7 +314,7 @@ def test_so_many_later_changes_that_it_cannot_be_compared_alone(changed: Changed
     changed.exchange(replay, THREE, usual(3, 6), rows_out=3)
     for number in range(KEEP_IDS + 1):
         revert(changed, f"later-{number}")
-    with raising(AirflowFailException, "SLU-422", "9 changes came after it", "_reconciliation", "full"):
+    with failing("SLU-422", "9 changes came after it", "_reconciliation", "full"):
         changed.verify()
 
 
@@ -316,7 +326,7 @@ def test_a_change_whose_snapshots_have_expired(changed: Changed, replay: ChangeP
     lakes.append(changed.lake, [(0, 10)], said)
     table = changed.lake.catalog.load_table(lakes.TABLE)
     table.maintenance.expire_snapshots().by_ids([one.snapshot_id for one in own]).commit()
-    with raising(AirflowFailException, "SLU-422", ID, "have expired", "nyc_taxi_reconciliation", "full"):
+    with failing("SLU-422", ID, "have expired", "nyc_taxi_reconciliation", "full"):
         changed.verify()
 
 
@@ -324,11 +334,11 @@ def test_a_catalog_that_was_restored_to_before_the_change(changed: Changed, repl
     changed.exchange(replay, THREE, usual(3, 6), rows_out=3)
     changed.verify()
     restored(changed)
-    with raising(Exception, "change c1 is not published"):
+    with failing("change c1 is not published"):
         changed.verify()
     # Also if another change was published then.
     revert(changed, "c2")
-    with raising(Exception, "change c1 is not published"):
+    with failing("change c1 is not published"):
         changed.verify()
 
 
@@ -339,7 +349,7 @@ def test_a_change_that_was_made_again_after_a_restore_is_verified_again(
     first = changed.verify()
     restored(changed)
     changed.exchange(replay, THREE, usual(3, 5), rows_out=3)
-    with raising(AirflowFailException, "SLU-421", "0=[5,6)"):
+    with failing("SLU-421", "0=[5,6)"):
         changed.verify()
     restored(changed)
     changed.exchange(replay, THREE, usual(3, 6), rows_out=3)
@@ -387,7 +397,7 @@ def test_a_change_whose_exchange_has_expired_cannot_be_compared(changed: Changed
     document = json.loads(changed.s3_objects.objects["warehouse", address])
     document |= {"files_removed": document["files_removed"] + 1}
     changed.s3_objects.objects["warehouse", address] = json.dumps(document).encode()
-    with raising(AirflowFailException, "SLU-422", "has expired", "full"):
+    with failing("SLU-422", "has expired", "full"):
         changed.verify()
 
 
@@ -401,7 +411,7 @@ def test_a_proof_that_left_offsets_out_counts_only_while_the_later_changes_are_t
     assert changed.verify() == changed.verify()
     changed.lake.catalog.drop_table(lakes.TABLE)
     changed.lake.catalog.register_table(lakes.TABLE, before_later)
-    with raising(AirflowFailException, "SLU-421", "1 gaps", "0=[5,6)"):
+    with failing("SLU-421", "1 gaps", "0=[5,6)"):
         changed.verify()
 
 
@@ -416,5 +426,5 @@ def test_an_attempt_beside_main_is_not_taken_for_the_one_on_it(changed: Changed,
     table.manage_snapshots().set_current_snapshot(snapshot_id=base.snapshot_id).commit()
     changed.changes = Changes()
     changed.exchange(replay, THREE, usual(3, 5), rows_out=3)
-    with raising(AirflowFailException, "SLU-421", "1 gaps"):
+    with failing("SLU-421", "1 gaps"):
         changed.verify()

@@ -1,0 +1,87 @@
+"""Offsets of records in quarantine, by what a change asks for: an offset, a reason, a source."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from sluice.core.offsets.quarantine import DUPLICATE, WITHHELD
+from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
+
+if TYPE_CHECKING:
+    from sluice.clients.lake.catalog import Lake
+    from sluice.core.changes.plan import ChangeResult
+
+
+class QuarantinedRecords:
+    """The records that the consumer rejected of one stream; ``table`` is its quarantine. Each method reads
+    it once."""
+
+    def __init__(self, lake: Lake, table: str) -> None:
+        self._lake, self.table = lake, table
+
+    def among(self, asked: OffsetRanges) -> OffsetRanges:
+        """Those of ``asked`` that are there."""
+        from pyiceberg.expressions import And, EqualTo
+
+        from sluice.clients.lake import files
+
+        table = self._lake.table(self.table)
+        rows = And(EqualTo("stage", "consumer"), files.overlapping(asked.bounds()))
+        return _ranges_of(files.read_offsets(table, files.committed_since(table, 0), rows)).intersect(asked)
+
+    def withheld(self) -> OffsetRanges:
+        """The records that are withheld."""
+        from pyiceberg.expressions import StartsWith
+
+        from sluice.clients.lake import files
+
+        table = self._lake.table(self.table)
+        offsets = files.read_offsets(table, files.committed_since(table, 0), StartsWith("reason", WITHHELD))
+        return _ranges_of(offsets)
+
+    def one_per_row(self, source_id: str, published: Any) -> OffsetRanges:
+        """Of each withheld row of a source that is not ``published`` (row numbers, a NumPy array) one record:
+        a producer that was believed dead may have sent copies."""
+        import numpy as np
+        from pyiceberg.expressions import And, EqualTo, StartsWith
+
+        from sluice.clients.lake import files
+
+        table, columns = self._lake.table(self.table), (files.PARTITION, files.OFFSET, files.ROW)
+        chosen = And(StartsWith("reason", WITHHELD), EqualTo(files.SOURCE, source_id))
+        found = files.read(table, chosen, columns).read_all()
+        partitions, offsets, rows = (found[name].to_numpy().astype(np.int64) for name in columns)
+        unpublished = np.flatnonzero(~np.isin(rows, published))
+        _, where = np.unique(rows[unpublished], return_index=True)
+        one = unpublished[where]
+        return _ranges_of({int(p): offsets[one][partitions[one] == p] for p in np.unique(partitions[one])})
+
+    def to_retry(
+        self, reason: str, sources: Collection[str] | None, feeds: OffsetRanges, before: ChangeResult
+    ) -> OffsetRanges:
+        """Those whose reason contains ``reason``, of ``sources`` or at offsets of ``feeds`` (None: of all),
+        without what a change took out (``before``). Withheld ones only if ``reason`` begins so."""
+        from pyiceberg.expressions import And, EqualTo, NotStartsWith, StartsWith
+
+        from sluice.clients.lake import files
+
+        of_reason = StartsWith if reason.startswith(WITHHELD) else NotStartsWith
+        rows = And(
+            EqualTo("stage", "consumer"), NotStartsWith("reason", DUPLICATE), of_reason("reason", WITHHELD)
+        )
+        reverted, removed = before.reverted_sources, before.removed
+        offsets: dict[int, list[int]] = {}
+        for row in files.quarantined(self._lake.table(self.table), rows):
+            partition, offset = row[files.PARTITION], row[files.OFFSET]
+            if reason not in row["reason"]:
+                continue
+            if row[files.SOURCE] in reverted or offset in removed[partition]:
+                continue
+            if sources is None or row[files.SOURCE] in sources or offset in feeds[partition]:
+                offsets.setdefault(partition, []).append(offset)
+        return _ranges_of(offsets)
+
+
+def _ranges_of(offsets: Mapping[int, Iterable[int]]) -> OffsetRanges:
+    return OffsetRanges({p: IntervalSet.of_values(values) for p, values in sorted(offsets.items())})

@@ -1,0 +1,84 @@
+"""Changes of single records, named by offsets or reasons: replay, retry, remove, and redo of removed ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from sluice.changes.loads import sent_sources
+from sluice.changes.requested import parse_offsets, requested_offsets
+from sluice.changes.stream import refused
+from sluice.core.changes.plan import MAX_RECORDS, Action, ChangePlan
+from sluice.core.offsets.quarantine import WITHHELD
+from sluice.core.offsets.ranges import OffsetRanges
+from sluice.loads import plan as plans
+
+if TYPE_CHECKING:
+    from sluice.changes.stream import PlannedStream
+
+
+def replay(stream: PlannedStream, params: Mapping[str, Any]) -> ChangePlan:
+    """The requested offsets, without what a change took out, and what is withheld."""
+    asked = requested_offsets(stream, params)
+    if removed := asked.intersect(stream.removed().removed):
+        asked = asked.minus(removed)
+    asked = asked.minus(stream.quarantine.withheld())
+    there = stream.readable(asked, is_partial=bool(params.get("partial")))
+    if not there:
+        raise refused(
+            "no record is in the range",
+            "choose another; action redo brings a reverted load back, action replace withheld records",
+        )
+    return stream.planned(Action.REPLAY, rows_out=there, rows_in=there)
+
+
+def retry(stream: PlannedStream, params: Mapping[str, Any]) -> ChangePlan:
+    """Quarantined records whose reason contains ``reason``, of the run ``load``; both are optional. Those
+    that the topic has lost are read from the quarantine. Withheld ones only if ``reason`` says so: they
+    would come beside the rows of the older version."""
+    reason, load = params.get("reason") or "", params.get("load") or ""
+    sources = sent_sources(stream.ledger, load) if load else None
+    ids = None if sources is None else {source["source_id"] for source in sources}
+    feeds = OffsetRanges()
+    for source in sources or ():
+        if plans.is_feed(source):
+            feeds = feeds.union(plans.offsets_of(source))
+    found = stream.quarantine.to_retry(reason, ids, feeds, stream.removed())
+    if not found:
+        raise refused(
+            f"no record in {stream.spec.quarantine_table} matches (reason {reason or 'any'!r}, load "
+            f"{load or 'any'!r}; duplicates are not tried again, records with {WITHHELD!r} by that only, "
+            "and rows that the producer rejected are on no topic)",
+            "look at stage and reason there, and choose others; of stage 'producer' correct the file",
+        )
+    return stream.planned(Action.RETRY, rows_in=found, withheld=reason.startswith(WITHHELD))
+
+
+def remove(stream: PlannedStream, ranges: str) -> ChangePlan:
+    """The records at these offsets, wherever they are: rows of the table and quarantined records."""
+    asked = parse_offsets(stream, ranges)
+    if asked.count > MAX_RECORDS:
+        raise refused(
+            f"{asked.count} offsets: a change removes {MAX_RECORDS} at most, and names each of them",
+            "name fewer; a whole load goes by action revert",
+        )
+    if not (left := asked.minus(stream.removed().removed)):
+        raise refused(f"{asked} is removed already", "nothing is left to do; action redo brings it back")
+    return stream.planned(Action.REMOVE, rows_out=left)
+
+
+def redo_records(stream: PlannedStream, params: Mapping[str, Any]) -> ChangePlan:
+    """Of the offsets ``ranges`` those that action remove took out."""
+    if params.get("load"):
+        raise refused("give either load or ranges", "redo brings back a reverted load, or removed records")
+    removed = stream.removed().single_offsets
+    asked = parse_offsets(stream, str(params["ranges"])).intersect(removed)
+    if not asked:
+        raise refused(
+            f"no record in the range was taken out by action {Action.REMOVE}, which removed "
+            f"{removed or 'none'}",
+            "choose others; a reverted load comes back by its run id (load)",
+        )
+    there = stream.readable(asked, is_partial=bool(params.get("partial")))
+    # A withheld record returns to the quarantine: it would come beside the rows of the older version.
+    return stream.planned(Action.REDO, rows_in=there)

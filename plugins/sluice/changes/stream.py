@@ -1,0 +1,112 @@
+"""A stream as a change of it is planned: its published offsets, its rows, and what changes removed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sluice.changes.quarantined import QuarantinedRecords
+from sluice.core.changes.plan import Action, ChangePlan, ChangeResult, change_id
+from sluice.core.error_codes import ErrorCode
+from sluice.core.errors import Missing, Refused
+from sluice.core.offsets.ranges import OffsetRanges
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyiceberg.table import Table
+
+    from sluice.clients.kafka.admin import KafkaAdmin
+    from sluice.clients.lake.catalog import Lake, Position
+    from sluice.config.stream import StreamSpec
+    from sluice.ledger.documents import Ledger
+    from sluice.systems import Systems
+
+
+def refused(message: str, fix: str) -> Refused:
+    """The request names what is not there, or what cannot be changed so."""
+    return Refused(f"{message}. Fix: {fix}", ErrorCode.INVALID_PARAMETER)
+
+
+def number_of_rows(table: Table, sources: Sequence[str]) -> int:
+    """How many rows of these sources the table has."""
+    from sluice.clients.lake import files
+
+    found = files.rows_by_source(table, files.committed_since(table, 0), sources)
+    return sum(map(len, found.values()))
+
+
+class PlannedStream:
+    """The stream that the change of a run is planned of. Raises Missing without a table, Refused if its topic
+    was recreated."""
+
+    def __init__(self, systems: Systems, spec: StreamSpec, ledger: Ledger, run_id: str) -> None:
+        self.spec, self.ledger, self.run_id = spec, ledger, run_id
+        self._s3, self.source = systems.s3, systems.source.within(spec.source_prefix)
+        self.lake: Lake = systems.lake
+        self.kafka: KafkaAdmin = systems.kafka
+        position = self.lake.position(spec.table)
+        if position is None:
+            raise Missing(
+                f"{spec.table} has no published record. Fix: load the stream first", ErrorCode.TABLE_NOT_FOUND
+            )
+        self.position: Position = position
+        self.changes = self.lake.changes(spec.table)
+        topic_id = self.kafka.describe(spec.topic.name).id
+        if topic_id != position.topic_id:
+            raise refused(
+                f"topic {spec.topic.name!r} was recreated: its id is {topic_id}, {spec.table} has "
+                f"{position.topic_id}, so its offsets are of other records",
+                "restore the topic, or give the stream a new table",
+            )
+        self.published = OffsetRanges.from_ends(position.starts, position.ends)
+        self.quarantine = QuarantinedRecords(self.lake, spec.quarantine_table)
+
+    def removed(self) -> ChangeResult:
+        """The document of the newest change after which offsets are removed; an empty one without."""
+        from sluice.clients.s3.errors import removed_by
+
+        return removed_by(self._s3, self.changes)
+
+    def rows_of(self, source_id: str) -> Any:
+        """The row numbers of a source in the table, as a NumPy array."""
+        from sluice.clients.lake import files
+
+        table = self.lake.table(self.spec.table)
+        return files.rows_by_source(table, files.committed_since(table, 0), [source_id])[source_id]
+
+    def check_published(self, asked: OffsetRanges) -> OffsetRanges:
+        """``asked``. Raises Refused if the stream has not published all of it."""
+        if beyond := asked.minus(self.published):
+            unknown = sorted(set(beyond.partitions) - set(self.position.ends))
+            if unknown:
+                raise refused(
+                    f"partition {unknown[0]} is none of {self.spec.table}: it has "
+                    f"{min(self.position.ends)} to {max(self.position.ends)}",
+                    "name others",
+                )
+            raise refused(
+                f"{self.spec.topic.name}: {beyond} is not published by the stream, which has "
+                f"{self.published}",
+                "choose offsets up to that, or wait until the stream has published them",
+            )
+        return asked
+
+    def readable(self, asked: OffsetRanges, *, is_partial: bool) -> OffsetRanges:
+        """The records that the topic has, or the quarantine. Raises Refused if one is in neither, unless
+        ``is_partial``."""
+        topic = self.spec.topic.name
+        deleted = asked.minus(OffsetRanges.from_ends(self.kafka.begins(topic), self.kafka.ends(topic)))
+        lost = deleted.minus(self.quarantine.among(deleted)) if deleted else deleted
+        if lost and not is_partial:
+            raise Refused(
+                f"{topic}: retention has deleted {lost}, and {self.spec.quarantine_table} does not have "
+                "them, so these records cannot be read again. Fix: set partial to leave them as they are, "
+                "or load their source file again",
+                ErrorCode.OFFSETS_NOT_THERE,
+            )
+        return asked.minus(lost)
+
+    def planned(self, action: Action, **parts: Any) -> ChangePlan:
+        """A plan with these ``parts``, of this run and as of the changes now."""
+        topic, changes = self.spec.topic.name, self.changes.count
+        return ChangePlan(change_id(self.run_id), action, topic, **parts, changes=changes)
