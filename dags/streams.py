@@ -30,13 +30,16 @@ from sluice.airflow.operators.load.provision import ProvisionSinksOperator, Prov
 from sluice.airflow.operators.load.reconcile import ReconcileSinksOperator
 from sluice.airflow.operators.load.validate import ValidateOperator
 from sluice.airflow.operators.maintenance.compaction import CompactOperator, VerifyCompactionOperator
-from sluice.airflow.operators.maintenance.reconciliation import ObserveOffsetsOperator, VerifyTableOperator
+from sluice.airflow.operators.maintenance.reconciliation import (
+    CheckFilesOperator,
+    ObserveOffsetsOperator,
+    VerifyTableOperator,
+)
 from sluice.airflow.operators.maintenance.removal import (
     RecordMaintenanceOperator,
     RecordMetadataOperator,
     RemoveFilesOperator,
 )
-from sluice.airflow.operators.maintenance.stored_files import CheckFilesOperator
 from sluice.airflow.sensors.published import PublishedSensor
 from sluice.changes.approval import APPROVE
 from sluice.changes.plan import PLAN

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
 from pyspark.sql.types import StructType
 
 from local.runtime import roles
 from sluice.airflow.hook import PlatformHook
-from sluice.airflow.operators.maintenance.removal import RecordMetadataOperator, RemoveFilesOperator
+from sluice.airflow.operators.maintenance.removal import RecordMetadataOperator
 from sluice.clients.lake.catalog import Lake
 from sluice.clients.lake.referenced import ReferencedFiles
 from sluice.config.platform import DIRECTORY_VARIABLE
@@ -22,6 +21,7 @@ from sluice.core import exits
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
 from sluice.core.tables import file_removal
+from sluice.maintenance.removal import FileRemoval
 from spark_jobs.common.lake import tables
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.spark.process import run_process
@@ -71,7 +71,7 @@ class Maintained:
                 history.record_metadata({self.table: location}, self.later - day * DAY, "")
 
     def remove(self) -> Any:
-        return self.step(RemoveFilesOperator).remove(self.later)[self.table]
+        return FileRemoval(self.hook, self.stream.spec).remove(self.later)[self.table]
 
     def keys(self) -> set[str]:
         bucket = self.hook.bucket(roles.WAREHOUSE)
@@ -141,8 +141,9 @@ def test_a_file_that_the_current_table_lacks_is_named_before_anything_is_deleted
     key = uri.removeprefix("s3://").split("/", 1)[1]
     maintained.stream.services.minio.delete_object(Bucket=roles.WAREHOUSE, Key=key)
     before = maintained.keys()
-    with raising(AirflowFailException, "SLU-224", key, "is missing", "previous version"):
-        maintained.step(RemoveFilesOperator).remove(maintained.later)
+    with raising(Refused, key, "is missing", "previous version") as caught:
+        maintained.remove()
+    assert caught.value.code is ErrorCode.LAKE_FILE_MISSING
     assert maintained.keys() == before
     maintained.undelete({f"{roles.WAREHOUSE}/{key}"})
     assert maintained.remove() > 0
@@ -162,8 +163,9 @@ def test_a_file_that_a_recorded_state_lacks_is_named_before_anything_is_deleted(
     key = path.split("/", 1)[1]
     maintained.stream.services.minio.delete_object(Bucket=roles.WAREHOUSE, Key=key)
     before = maintained.keys()
-    with raising(AirflowFailException, "SLU-224", key, "is missing"):
+    with raising(Refused, key, "is missing") as caught:
         maintained.remove()
+    assert caught.value.code is ErrorCode.LAKE_FILE_MISSING
     assert maintained.keys() == before
     maintained.undelete({path})
     assert maintained.remove() > 0

@@ -1,8 +1,8 @@
-"""Task failures with a code and a reason in one line; aligned tables for task logs."""
+"""Task failures with a code and a reason in one line."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from sluice.config.reading.toml import ConfigError
 from sluice.core.error_codes import ErrorCode, with_code
 from sluice.core.errors import ClientError, Missing, Refused, Unreachable
 from sluice.core.messages import failure_reason
+from sluice.core.text_table import text_table
 
 if TYPE_CHECKING:
     from sluice.clients.processes.base import Runtime
@@ -49,26 +50,4 @@ def log_excerpt(runtime: Runtime, program: str, log: Any) -> str:
     return f"its log ends: {failure_reason(tail)}"
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Aligned columns, numbers to the right; begins with a line break, for a log."""
-    cells = [list(map(str, head)), *([_cell(value) for value in row] for row in rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
-    numeric = [bool(rows) and all(isinstance(row[c], int | float) for row in rows) for c in range(len(head))]
-
-    def line(row: Sequence[str]) -> str:
-        padded = (
-            text.rjust(width) if right else text.ljust(width)
-            for text, width, right in zip(row, widths, numeric, strict=True)
-        )
-        return "  ".join(padded).rstrip()
-
-    rule = "  ".join("-" * width for width in widths)
-    return "\n" + "\n".join([line(cells[0]), rule, *map(line, cells[1:])])
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    return f"{value:.2f}" if isinstance(value, float) else str(value)
+table = text_table

@@ -1,4 +1,4 @@
-"""How failures and tables read."""
+"""How failures read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from botocore.exceptions import IncompleteReadError
 
-from sluice.airflow.failures import failed, failed_attempt, final_failures, table
+from sluice.airflow.failures import failed, failed_attempt, final_failures
 from sluice.config.reading.toml import ConfigError
 from sluice.core.error_codes import PERMANENT, ErrorCode, code_in
 from sluice.core.errors import Missing, Refused, Unreachable
@@ -80,14 +80,3 @@ def test_a_failures_text_begins_with_its_code_once() -> None:
         error = fail(ErrorCode.SUSPENDED, "the consumer is suspended")
         assert (type(error), str(error)) == (kind, "SLU-503 the consumer is suspended")
         assert str(fail(ErrorCode.SUSPENDED, error)) == str(error)
-
-
-def test_columns_align_and_numbers_stand_right() -> None:
-    assert (
-        table(["a", "n"], [["x", 1000], ["long", 2]])
-        == "\na         n\n----  -----\nx     1,000\nlong      2"
-    )
-
-
-def test_an_empty_table_has_its_head() -> None:
-    assert table(["a", "b"], []) == "\na  b\n-  -"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -15,14 +16,14 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from sluice.airflow import delivery, notifications
 from sluice.airflow.delivery import NotDelivered
-from sluice.airflow.failures import failed
-from sluice.airflow.operators.maintenance.reconciliation import VerifyTableOperator
+from sluice.airflow.failures import failed, final_failures
 from sluice.config.sections.notifications import INSTALLATION, Event
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused, Unreachable
 from sluice.ledger.history import History
 from sluice.ledger.keys import NOTIFIED, UNDELIVERED
 from sluice.maintenance.reconciliation.findings import Finding, FindingName
+from sluice.maintenance.reconciliation.report import check_findings
 from tests.support import notifier
 from tests.support.memory_s3 import MemoryS3
 from tests.support.notifier import Recorder, rule
@@ -183,12 +184,11 @@ def test_hourly_runs_that_find_the_same_tell_once_and_their_end_once(world: Worl
 
 def test_a_new_finding_in_fourth_place_is_told(world: World) -> None:
     """The message shows three; the condition has all."""
-    step = VerifyTableOperator(task_id="verify_table", stream="nyc_taxi")
     names = [FindingName.FOREIGN_COMMIT, FindingName.RANGE_WRONG, FindingName.OFFSETS_MISSING]
     for run, more in enumerate([[], [], [FindingName.OFFSETS_DUPLICATED], [FindingName.OFFSETS_DUPLICATED]]):
         found = [Finding(name, f"of run {run}") for name in [*names, *more]]
-        with pytest.raises(AirflowFailException) as failure:
-            step.report(found, "contents of raw.nyc_taxi")
+        with pytest.raises(AirflowFailException) as failure, final_failures():
+            check_findings(logging.getLogger(), found, "contents of raw.nyc_taxi")
         world.fails("verify_table", "nyc_taxi_reconciliation", failure.value, run=f"r{run}")
     first, second = Recorder.messages()
     assert "offsets-duplicated" not in first

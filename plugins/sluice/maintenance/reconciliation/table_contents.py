@@ -25,6 +25,7 @@ from sluice.maintenance.reconciliation.incremental import (
     range_findings,
 )
 from sluice.maintenance.reconciliation.on_purpose import Exchanged, ask_for_plans
+from sluice.maintenance.reconciliation.report import no_position
 from sluice.maintenance.reconciliation.verified_table import OnPurpose, Verified
 
 if TYPE_CHECKING:
@@ -101,8 +102,7 @@ class TableContents:
         at = position(table, self.lake.table(self.quarantine) if has_quarantine else None)
         snapshot = table.snapshot_by_name(MAIN)
         if at is None or snapshot is None:
-            message = f"{self.table}: no snapshot of main that is kept says what it has published"
-            return [Finding(FindingName.MAIN_MOVED, message)], None
+            return [no_position(self.table)], None
         found = self._history(table, earlier, at.ends)
         if {one.name for one in found} & {FindingName.TABLE_RESTORED, FindingName.MAIN_MOVED}:
             before = None

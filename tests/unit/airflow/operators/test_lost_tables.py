@@ -25,12 +25,12 @@ from sluice.airflow.operators.load.interval import CheckCorrectedFilesOperator, 
 from sluice.airflow.operators.load.produce_feed import ProduceFeedOperator
 from sluice.airflow.operators.load.provision import ProvisionSinksOperator, SinksProvisionedOperator
 from sluice.airflow.operators.maintenance.reconciliation import (
+    CheckFilesOperator,
     ObserveOffsetsOperator,
     ReconciliationOperator,
     VerifyTableOperator,
 )
 from sluice.airflow.operators.maintenance.removal import RecordMaintenanceOperator, RecordMetadataOperator
-from sluice.airflow.operators.maintenance.stored_files import CheckFilesOperator
 from sluice.airflow.operators.quarantine import QuarantineOperator
 from sluice.airflow.operators.supervision.drill import DrillOperator
 from sluice.airflow.operators.supervision.supervise import ActingOperator, SuperviseOperator

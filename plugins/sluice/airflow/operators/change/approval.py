@@ -47,18 +47,6 @@ class ApproveChangeOperator(WaitMixin, StreamMixin, ApprovalOperator):
 
     def execute(self, context: Context) -> Any:
         with final_failures():
-<<<<<<< HEAD
-            document = self.ledger.require(key, PLAN)
-            # Asked again, a rejection would say that nothing was changed.
-            if self._is_made(context, document):
-                return self._unasked(f"change {document['change_id']} is published already")
-        changed = changed_rows(document)
-        if not needs_approval(document):
-            return self._unasked(f"{changed} rows, asked above {ask_above(document)}")
-        self.subject = f"{document['action']}: change {changed} rows of {self.spec.table}?"
-        rows = [f"| {name} | {value} |" for name, value in preview(document, self.ledger.uri(key))]
-        who = notifications.WHO_APPROVES.format(dag=f"{self.stream}_change")
-=======
             document = pinned(self.ledger, context["run_id"])
             changes = self.platform_hook.lake.changes(self.spec.table)
             reason = why_unasked(self.ledger, context["run_id"], document, changes)
@@ -67,8 +55,7 @@ class ApproveChangeOperator(WaitMixin, StreamMixin, ApprovalOperator):
         self.subject = f"{document['action']}: change {changed_rows(document)} rows of {self.spec.table}?"
         address = self.ledger.uri(run_key(context["run_id"], "change"))
         rows = [f"| {name} | {value} |" for name, value in preview(document, address)]
-        who = notifications.WHO_DECIDES.format(dag=f"{self.stream}_change")
->>>>>>> ead28317 (Move the policy of changes out of Airflow's classes: a command could plan, approve and verify one, too)
+        who = notifications.WHO_APPROVES.format(dag=f"{self.stream}_change")
         table = [f"| change | {document['change_id']} |", "|---|---|", *rows]
         self.body = "\n".join([*table, "", f"It may be answered by {who}."])
         try:

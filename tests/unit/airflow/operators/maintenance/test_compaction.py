@@ -13,14 +13,11 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from pyiceberg.types import BinaryType, LongType, StringType
 
-from sluice.airflow.operators.maintenance.compaction import (
-    CompactOperator,
-    VerifyCompactionOperator,
-    closed_before,
-)
+from sluice.airflow.operators.maintenance.compaction import CompactOperator, VerifyCompactionOperator
 from sluice.airflow.operators.maintenance.removal import RemoveFilesOperator
 from sluice.clients.lake import compaction
 from sluice.clients.lake.catalog import Head
+from sluice.config import stream as streams
 from sluice.config.sections.maintenance import lake_tables
 from sluice.config.stream import ENTRY_POINT
 from sluice.core.error_codes import ErrorCode
@@ -30,6 +27,8 @@ from sluice.core.tables.storage import FileSetDigest, Rewrite
 from sluice.ledger import keys
 from sluice.ledger.history import History
 from sluice.ledger.verified_rewrites import VerifiedRewrites
+from sluice.maintenance.compaction import closed_before
+from sluice.maintenance.removal import FileRemoval
 from tests.support.memory_s3 import MemoryS3
 from tests.support.raising import raising
 from tests.support.steps import NewTables, given, ledger
@@ -111,8 +110,10 @@ class World:
 
     def remove(self, run: str) -> dict[str, Any]:
         made = RemoveFilesOperator(task_id="step", stream="wiki_changes")
-        made.remove = lambda now: {"raw.wiki_changes": 3}  # type: ignore[method-assign]
-        return self._with_clients(made).work(given(run_id=run))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(FileRemoval, "remove", lambda removal, now: {"raw.wiki_changes": 3})
+            removed: dict[str, Any] = self._with_clients(made).execute(given(run_id=run))
+        return removed
 
 
 @pytest.fixture
@@ -247,7 +248,8 @@ def test_a_table_that_fails_stops_no_other(world: World) -> None:
     with raising(AirflowFailException, "SLU-407", "queries.wiki_changes changed"):
         world.check()
     assert [name for name, *_ in world.requested] == ["raw.wiki_changes", "queries.wiki_changes"]
-    removing = world._with_clients(RemoveFilesOperator(task_id="step", stream="wiki_changes"))
+    systems: Any = SimpleNamespace(lake=world, history=lambda stream: world.history)
+    removing = FileRemoval(systems, streams.load("wiki_changes"))
     removed: list[str] = []
 
     def remove_of(name: str, records: Any) -> int:

@@ -15,14 +15,14 @@ from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
 from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
 from sluice.airflow import hook as platform_hook
+from sluice.airflow.failures import final_failures
 from sluice.airflow.operators.base import BACKSTOP
-from sluice.airflow.operators.maintenance import reconciliation
 from sluice.airflow.operators.maintenance.reconciliation import (
+    CheckFilesOperator,
     ObserveOffsetsOperator,
     ReconciliationOperator,
     VerifyTableOperator,
 )
-from sluice.airflow.operators.maintenance.stored_files import CheckFilesOperator
 from sluice.changes.plan import pin
 from sluice.clients.lake.catalog import ancestors
 from sluice.clients.s3.objects import Entry
@@ -41,6 +41,7 @@ from sluice.ledger.keys import PROOF, history_key, rewrite_key, run_key
 from sluice.ledger.known_tables import KnownTables
 from sluice.ledger.marks import LedgerMarks
 from sluice.ledger.verified_rewrites import VerifiedRewrites
+from sluice.maintenance.reconciliation import contents
 from sluice.maintenance.reconciliation.findings import FindingName
 from tests.support import lake as lakes
 from tests.support.memory_s3 import MemoryS3
@@ -169,12 +170,13 @@ class World:
             "tables": KnownTables(self.lake, self.history, lambda: self.now),
             "ledger": self.history,
             "spec": SimpleNamespace(
-                **self.names, topic=SimpleNamespace(name="t"), supervision=Supervision()
+                **self.names, name="nyc_taxi", topic=SimpleNamespace(name="t"), supervision=Supervision()
             ),
             "entries": self.entries,
         }  # fmt: skip
         context = given(params={"full": full}, run_id=run_id or f"run-{self.runs}")
-        return dict(carried_out(made, context, self.fire))
+        with final_failures():
+            return dict(carried_out(made, context, self.fire))
 
     def fire(self, waits: TaskDeferred) -> dict[str, Any]:
         """A pause without a worker, within what the operator says."""
@@ -339,7 +341,7 @@ def test_malformed_records_add_up_for_a_day(
     world: World, hours: int, is_red: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [datetime.now(UTC)]
-    monkeypatch.setattr(reconciliation, "datetime", SimpleNamespace(now=lambda zone: now[0]))
+    monkeypatch.setattr(contents, "datetime", SimpleNamespace(now=lambda zone: now[0]))
     world.run()
     world.rejecting(4)
     world.run()

@@ -1,0 +1,179 @@
+"""Verify that each published offset is in the table or the quarantine once, from the last run that passed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from sluice.changes.plan import run_of
+from sluice.core.messages import summarize
+from sluice.core.tables.known_tables import TableState
+from sluice.ledger.keys import PROOF, VERIFIED_TABLE
+from sluice.maintenance.reconciliation.findings import Finding, FindingName
+from sluice.maintenance.reconciliation.on_purpose import WAITS, waiting
+from sluice.maintenance.reconciliation.report import NOTHING, ONCE, check_findings, table_findings
+from sluice.maintenance.reconciliation.table_contents import TableContents
+from sluice.maintenance.reconciliation.verified_table import Base, Verified
+
+if TYPE_CHECKING:
+    from sluice.config.stream import StreamSpec
+    from sluice.ledger.documents import Ledger
+    from sluice.ledger.known_tables import KnownTables
+    from sluice.ledger.marks import LedgerMarks
+    from sluice.systems import Systems
+
+log = logging.getLogger(__name__)
+
+# Kinds of which the ledger must have the newest document that was written.
+MARKED = (VERIFIED_TABLE, PROOF)
+# Two tables have no common commit: a batch's rejected records follow its publication, and what a change has
+# published leaves the quarantine after it. What is still so after these seconds is a finding.
+SETTLE_SECONDS = (5, 15, 40)
+SETTLING = frozenset({FindingName.OFFSETS_MISSING, FindingName.OFFSETS_IN_BOTH})
+
+
+class ContentsReconciliation:
+    """The contents of a stream's table and quarantine. ``marks``: what the ledger must have; ``key``: of the
+    run's document that keeps what is found once."""
+
+    def __init__(
+        self,
+        systems: Systems,
+        spec: StreamSpec,
+        ledger: Ledger,
+        tables: KnownTables,
+        marks: LedgerMarks,
+        key: str,
+    ) -> None:
+        self.spec, self.ledger, self.tables, self.marks, self.key = spec, ledger, tables, marks, key
+        self._lake, self._history = systems.lake, systems.history(spec.name)
+        self._names = (spec.table, spec.quarantine_table)
+        self._contents = TableContents(systems.lake, *self._names, ledger, systems.batch_log)
+
+    def run(self, *, is_full: bool, waited: int) -> dict[str, Any] | None:
+        """Verify, and record the state from which the next run starts; None if findings may settle: to be
+        called again in ``SETTLE_SECONDS[waited]``, with one more. Raises Refused with the findings."""
+        what, unlike = f"contents of {self.spec.table}", table_findings(self.tables, *self._names)
+        # Nothing can be compared with a table that is not the one.
+        check_findings(log, [] if {finding.name for finding in unlike} <= ONCE else unlike, what)
+        forgotten = self._forgotten()
+        if self.tables.state(self.spec.table) is TableState.NEW:
+            found = self._found_once(forgotten)
+            self._told(forgotten)
+            check_findings(log, found, what)
+            log.info("%s: %s", self.spec.table, NOTHING)
+            return {"result": NOTHING}
+        earlier = self._contents.earlier(self._history.latest(VERIFIED_TABLE), log.warning)
+        is_whole = is_full or bool(forgotten)
+        before = self._contents.usable(earlier, log.warning) if earlier and not is_whole else None
+        found, verified = self._contents.verify(before, earlier)
+        found = [*(unlike or forgotten), *found]
+        if waited < len(SETTLE_SECONDS) and {finding.name for finding in found} & SETTLING:
+            log.info("%d findings may settle; looking again in %d s", len(found), SETTLE_SECONDS[waited])
+            return None
+        check_findings(log, self._judged(found, verified, earlier, forgotten), what)
+        if verified is None:
+            raise RuntimeError(f"{self.spec.table}: no findings, and no state")
+        return self._result(verified, earlier)
+
+    def _judged(
+        self,
+        found: Sequence[Finding],
+        verified: Verified | None,
+        earlier: Verified | None,
+        forgotten: Sequence[Finding],
+    ) -> list[Finding]:
+        """All findings; the state is recorded if it is verified by them."""
+        all_found, now = [self._with_change(one) for one in found], datetime.now(UTC)
+        if verified:
+            all_found += [*self._rejected(verified, earlier), *self._waiting(verified, now)]
+        is_verified = {finding.name for finding in all_found} <= ONCE | {FindingName.WITHHELD_WAITING}
+        all_found = self._found_once(all_found)
+        if verified is not None and is_verified:
+            document = verified.counted(earlier, now).to_document()
+            key = self._history.record_run(VERIFIED_TABLE, document, now)
+            self._told(forgotten)
+            self.marks.replace(VERIFIED_TABLE, key)
+            # Also one that the ledger had forgotten, now that all of it is verified.
+            self.tables.accept(*self._names)
+        return all_found
+
+    def _result(self, verified: Verified, earlier: Verified | None) -> dict[str, Any]:
+        message = (
+            f"{verified.count} offsets, each once; {verified.quarantined.count} of them in quarantine, "
+            f"{verified.quarantined_since(earlier)} since the last run that passed; {verified.files} files "
+            f"added or removed since then, {verified.read} of them read, {verified.manifests} manifests"
+        )
+        log.info("%s: %s", self.spec.table, message)
+        return {"result": message, "read": verified.read, "files": verified.files}
+
+    def _found_once(self, found: Sequence[Finding]) -> list[Finding]:
+        """``found``, and what is found once: recorded by the run, so that it stays red if it is cleared or
+        tried again. To be called before the state is recorded from which the next run starts."""
+        recorded = self.ledger.get(self.key)
+        once = [[finding.name.value, finding.message] for finding in found if finding.name in ONCE]
+        if once and recorded is None:
+            recorded = self.ledger.put(self.key, {"findings": once, "at": datetime.now(UTC).isoformat()})
+        said = {str(finding) for finding in found}
+        before = [Finding(FindingName(n), text) for n, text in (recorded or {}).get("findings", [])]
+        return [*found, *(finding for finding in before if str(finding) not in said)]
+
+    def _with_change(self, finding: Finding) -> Finding:
+        """Of records in both tables the finding names the change that did not end."""
+        if finding.name is not FindingName.OFFSETS_IN_BOTH:
+            return finding
+        newest = self._lake.changes(self.spec.table).newest
+        if not newest:
+            return finding
+        run = run_of(self.ledger, newest[-1])
+        of_run = f" of run {run!r}" if run else ", of a run that the ledger does not name"
+        message = f"{finding.message}; the newest change is {newest[-1]}{of_run}: clear its apply_change"
+        return replace(finding, message=message, whole=finding.whole or finding.message)
+
+    def _forgotten(self) -> list[Finding]:
+        """Of a ledger that was restored to an earlier state, by what it must have."""
+        lost = [uri for kind in MARKED if (uri := self.marks.lost(kind))]
+        message = (
+            f"the ledger does not have {', '.join(lost)} any more: it was emptied, or restored to an earlier "
+            f"state, and may lack plans, proofs and suspensions. Fix: docs/operating.md, Ledger lost"
+        )
+        return [Finding(FindingName.LEDGER_LOST, message)] if lost else []
+
+    def _told(self, forgotten: Sequence[Finding]) -> None:
+        """What was forgotten is told by this run: the next one begins with what is known now."""
+        for kind in MARKED if forgotten else ():
+            self.marks.forget(kind)
+
+    def _rejected(self, verified: Verified, earlier: Verified | None) -> list[Finding]:
+        """Also while supervision, which tells it at once, is paused or does not see it. Of
+        the last run's new records, or with those of runs before it that had too few malformed ones."""
+        limit = self.spec.supervision.max_rejected_percent
+        sinces: list[tuple[str, Verified | Base | None]] = [("the last run that passed", earlier)]
+        if earlier and earlier.base:
+            sinces.append((earlier.base.at.isoformat(timespec="seconds"), earlier.base))
+        shares = ((since, verified.rejected_since(state)) for since, state in sinces)
+        found = next(((since, share) for since, share in shares if share.exceeds(limit)), None)
+        if found is None:
+            return []
+        message = (
+            f"{found[1]} were rejected since {found[0]}, max_rejected_percent is {limit}; their reasons are "
+            f"in {self.spec.quarantine_table}"
+        )
+        before = earlier.on_purpose.unplanned if earlier else 0
+        if unplanned := verified.on_purpose.unplanned - before:
+            message += (
+                f"; {unplanned} of them have keys of sources that no load planned so: another producer sends "
+                "them, or the ledger lost the plans"
+            )
+        return [Finding(FindingName.RECORDS_REJECTED, message)]
+
+    def _waiting(self, verified: Verified, now: datetime) -> list[Finding]:
+        """Versions that were loaded to replace earlier ones, and have not."""
+        found = waiting(self.ledger, self._lake, self.spec.table, verified.on_purpose.withheld, now)
+        hours = f"for more than {WAITS.total_seconds() / 3600:g} hours"
+        whole = f"{len(found)} versions wait {hours} for action replace: {'; '.join(found)}"
+        shown = f"{len(found)} versions wait {hours} for action replace: {summarize(found)}"
+        return [Finding(FindingName.WITHHELD_WAITING, shown, whole)] if found else []

@@ -1,0 +1,83 @@
+"""Check that each data file since the last run that passed is in the bucket as it was written."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from sluice.config.sections.maintenance import for_each_table
+from sluice.core.errors import Refused
+from sluice.core.tables.storage import WrittenObject
+from sluice.loads.inventory import check_objects
+from sluice.maintenance.reconciliation.findings import Finding, FindingName
+from sluice.maintenance.reconciliation.report import NOTHING, ONCE, check_findings, table_findings
+from sluice.maintenance.reconciliation.table_contents import DAMAGED, kept
+
+if TYPE_CHECKING:
+    from sluice.clients.lake.catalog import Lake
+    from sluice.clients.s3.objects import Entry
+    from sluice.config.stream import StreamSpec
+    from sluice.ledger.known_tables import KnownTables
+    from sluice.systems import Systems
+
+log = logging.getLogger(__name__)
+
+# A kind of the history: up to which manifest lists the newest run has checked, for the next one.
+CHECKED = "reconciled_files"
+
+
+def reconcile_files(
+    systems: Systems,
+    spec: StreamSpec,
+    tables: KnownTables,
+    entries: Callable[[str], list[Entry]],
+    *,
+    is_full: bool,
+) -> dict[str, Any]:
+    """Check the data files of table and quarantine. ``entries``: versions and delete markers of an object;
+    ``is_full``: all files, and not only those since the last run that passed. Raises Refused with the
+    findings."""
+    names, history = (spec.table, spec.quarantine_table), systems.history(spec.name)
+    found = [one for one in table_findings(tables, *names) if one.name not in ONCE]
+    newest = None if is_full else history.latest(CHECKED)
+    lists: dict[str, str] = dict((newest or {}).get("manifest_lists", {}))
+    done: dict[str, int] = {}
+
+    def check(name: str) -> None:
+        if systems.lake.location(name) is None:
+            # New, or a finding.
+            return
+        problems, checked, location = _check(systems.lake, name, lists.get(name), entries)
+        found.extend(problems)
+        done[name] = checked
+        if location and not problems:
+            lists[name] = location
+
+    for_each_table(names, check, log.exception)
+    # Of a table with findings the one before.
+    history.record_run(CHECKED, {"manifest_lists": lists}, datetime.now(UTC))
+    check_findings(log, found, "stored files")
+    return {"checked": done} if done else {"result": NOTHING}
+
+
+def _check(
+    lake: Lake, name: str, since: str | None, entries: Callable[[str], list[Entry]]
+) -> tuple[list[Finding], int, str | None]:
+    """Findings, number of files, and the manifest list up to which they were checked."""
+    from sluice.clients.lake import table_diff
+
+    table = lake.table(name)
+    try:
+        diff = table_diff.diff(table, kept(table, since))
+    except Refused as error:
+        if error.code not in DAMAGED:
+            raise
+        return [Finding(FindingName.METADATA_DAMAGED, f"{name}: {error}")], 0, None
+    if diff is None:
+        return [], 0, None
+    written = [WrittenObject(one.file.file_path, one.file.file_size_in_bytes) for one in diff.added]
+    checked = check_objects(written, entries)
+    problems = [Finding(FindingName.FILE_DAMAGED, one.message()) for one in checked if one.problem]
+    return problems, len(written), diff.manifest_list

@@ -1,0 +1,59 @@
+"""What all reconciliations share: findings of tables that the ledger knows otherwise, and the failure."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sluice.core.error_codes import ErrorCode
+from sluice.core.errors import check_no_problems
+from sluice.core.tables.known_tables import TableState
+from sluice.maintenance.reconciliation.findings import Finding, FindingName, named
+
+if TYPE_CHECKING:
+    from sluice.ledger.known_tables import KnownTables
+
+FIX = ". Fix: docs/operating.md, Reconciliation findings"
+NOTHING = "nothing was loaded yet, and the ledger knows of no earlier table: there is nothing to compare"
+# Found once: the state that is there is verified as a whole, and the next run starts from it.
+ONCE = frozenset(
+    {
+        FindingName.TABLE_RESTORED,
+        FindingName.MAIN_MOVED,
+        FindingName.FOREIGN_COMMIT,
+        FindingName.RECORDS_REJECTED,
+        FindingName.LEDGER_LOST,
+    }
+)
+_TABLE_FINDINGS = {
+    TableState.LOST: FindingName.TABLE_LOST,
+    TableState.EMPTIED: FindingName.TABLE_LOST,
+    TableState.REPLACED: FindingName.TABLE_REPLACED,
+    TableState.FORGOTTEN: FindingName.LEDGER_LOST,
+}
+
+
+def table_findings(tables: KnownTables, *names: str) -> list[Finding]:
+    """Of tables that are lost, replaced or unknown to the ledger."""
+    states = {name: tables.state(name) for name in names}
+    return [
+        Finding(_TABLE_FINDINGS[state], tables.problem(name) or state.name)
+        for name, state in states.items()
+        if state in _TABLE_FINDINGS
+    ]
+
+
+def no_position(table: str) -> Finding:
+    return Finding(
+        FindingName.MAIN_MOVED, f"{table}: no snapshot of main that is kept says what it has published"
+    )
+
+
+def check_findings(log: logging.Logger, found: Sequence[Finding], what: str) -> None:
+    """Log each finding as a whole. Raises Refused with the first of them, if any."""
+    for finding in found:
+        if finding.whole not in finding.message:
+            log.error("%s: %s", finding.name, finding.whole)
+    problems = [str(finding) for finding in found]
+    check_no_problems(log, ErrorCode.RECONCILIATION_FINDING, problems, f"{what}: {named(found)}", FIX)
