@@ -337,7 +337,7 @@ def test_the_batches_listed_are_those_published_after_crashes_and_a_restored_cat
         assert [one.ranges for one in found[::-1]] == [OffsetRanges.of_batch(r) for r in published.values()]
         assert len(log.on_main) < len(found), "no snapshot has expired: nothing was tested"
         assert len(listed) > len(found), "nothing that was lost had been recorded"
-        assert all(began <= (one.started_at or 0) < one.published_at <= now_ms() for one in found)
+        assert all(began <= one.started_at < one.published_at <= now_ms() for one in found)
         assert sorted(found, key=lambda one: one.published_at, reverse=True) == found
         for partition, offset in stream.record_offsets():
             holding = log.holding(partition, offset)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from sqlite3 import Connection
@@ -73,8 +74,10 @@ def summary(
     more: dict[str, str] | None = None,
 ) -> dict[str, str]:
     """As a consumer writes it; ``more``: other entries, without their prefix."""
-    starts = starts or dict.fromkeys(ends, 0)
+    starts, now = starts or dict.fromkeys(ends, 0), str(int(time.time() * 1000))
     return {
+        "sluice.acquired-at": now,
+        **({"sluice.started-at": now} if kind == "batch" else {}),
         **{f"sluice.{key}": value for key, value in (more or {}).items()},
         "sluice.offset-ranges": json.dumps({str(p): list(pair) for p, pair in (ranges or {}).items()}),
         "sluice.kind": kind,

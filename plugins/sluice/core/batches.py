@@ -20,7 +20,7 @@ BATCH = "batch"
 
 @dataclass(frozen=True)
 class Batch:
-    """One published batch. Times in ms since 1970; ``started_at`` is None in a table of an earlier version.
+    """One published batch. Times in ms since 1970.
 
     ``batch_id``: its number in the streaming query of ``writer``, which has ``epoch``. ``ranges``: what it
     read, of which ``rows`` are in the table and ``rejected`` in the quarantine. ``ends``: partition -> the
@@ -36,7 +36,7 @@ class Batch:
     ends: Mapping[int, int]
     rows: int
     files: int
-    started_at: int | None
+    started_at: int
     published_at: int
     manifest_list: str = ""
     metadata_files: int | None = None
@@ -46,9 +46,9 @@ class Batch:
         return self.ranges.count - self.rows
 
     @property
-    def seconds(self) -> float | None:
+    def seconds(self) -> float:
         """From its start to its publication."""
-        return None if self.started_at is None else max(self.published_at - self.started_at, 0) / 1000
+        return max(self.published_at - self.started_at, 0) / 1000
 
     @property
     def published(self) -> datetime:
@@ -67,7 +67,6 @@ class Batch:
         it."""
         if summary.get("sluice.kind") != BATCH:
             return None
-        started = summary.get("sluice.started-at")
         return cls(
             snapshot_id=snapshot_id,
             batch_id=int(summary.get("sluice.batch-id", -1)),
@@ -78,7 +77,7 @@ class Batch:
             # Iceberg leaves these out if they are 0.
             rows=int(summary.get("added-records", 0)),
             files=int(summary.get("added-data-files", 0)),
-            started_at=int(started) if started else None,
+            started_at=int(summary["sluice.started-at"]),
             published_at=published_at,
             manifest_list=manifest_list,
             metadata_files=metadata_files,

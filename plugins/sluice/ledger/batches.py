@@ -154,7 +154,7 @@ class BatchLog:
         return batches_in(document) if document else []
 
     def holding(self, partition: int, offset: int, near: datetime | None = None) -> Batch | None:
-        """The batch that published an offset; None if none is recorded, as of an earlier version.
+        """The batch that published an offset; None if none is recorded.
 
         ``near``: a time shortly before its publication, as its record's own, which saves requests. A LIST
         and a GET per step of a search by time: their number grows with the logarithm of the history.

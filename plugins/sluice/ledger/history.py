@@ -7,26 +7,20 @@ import json
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from sluice.config.stream import Supervision
 from sluice.core.json_record import Document
 from sluice.core.tables.file_removal import MetadataRecord
+from sluice.ledger.documents import Ledger
 from sluice.ledger.keys import (
     MAINTENANCE,
     METADATA,
     RUNTIME,
     history_key,
     history_prefix,
-    is_ascending,
     moment_of,
 )
 from sluice.ledger.restarts import RestartHistory
-
-if TYPE_CHECKING:
-    pass
-
-from sluice.ledger.documents import Ledger
 
 
 class History(Ledger):
@@ -59,7 +53,7 @@ class History(Ledger):
     def newest_keys(self, kind: str, limit: int) -> list[tuple[str, datetime]]:
         """Key and time of the newest events or records of a kind, newest first: a LIST."""
         found = ((key, moment_of(key)) for key in self.keys(history_prefix(kind), limit=limit))
-        return [(key, at) for key, at in found if at is not None and not is_ascending(key)]
+        return [(key, at) for key, at in found if at is not None]
 
     def keys_since(self, kind: str, at: datetime) -> list[tuple[str, datetime]]:
         """Key and time of the events or records of a kind after ``at``, newest first."""
@@ -126,7 +120,7 @@ class History(Ledger):
             document = self.get(key)
             if document is not None:
                 at = datetime.fromisoformat(document["at"])
-                yield MetadataRecord(at, document["tables"], document.get("run", ""))
+                yield MetadataRecord(at, document["tables"], document["run"])
 
     def record_maintenance(self, at: datetime, run: str) -> None:
         """Record that ``run`` of maintenance was complete."""
@@ -150,13 +144,7 @@ class History(Ledger):
 
     def _newest(self, kind: str) -> tuple[str, datetime] | None:
         """Key and time of the newest event: one request."""
-        for key in self.keys(history_prefix(kind), limit=1):
-            at = moment_of(key)
-            if at is not None and not is_ascending(key):
-                return key, at
-            # Only some of an earlier version.
-            return max(self._events(kind), default=None, key=lambda event: event[1])
-        return None
+        return next(iter(self.newest_keys(kind, 1)), None)
 
     def _since(self, kind: str, since: datetime) -> dict[str, datetime]:
         """Key -> time of the events from ``since`` on, oldest first; lists no older ones but a page."""
@@ -169,7 +157,7 @@ class History(Ledger):
         found = []
         for key, at in self._events(kind):
             found.append((key, at))
-            if at < since and not is_ascending(key):
+            if at < since:
                 break
         return found
 

@@ -185,8 +185,7 @@ def history_prefix(kind: str) -> str:
 
 def history_key(kind: str, at: datetime, suffix: str) -> str:
     """``suffix``: without a slash, distinguishes events of one time."""
-    # S3 lists keys in ascending order only: a number that falls with time makes the newest the first. All
-    # of them sort before the keys of earlier versions, which began with the moment.
+    # S3 lists keys in ascending order only: a number that falls with time makes the newest the first.
     return f"{history_prefix(kind)}{countdown(at)}-{moment(at)}-{suffix}.json"
 
 
@@ -206,17 +205,12 @@ def moment(at: datetime) -> str:
 
 
 def moment_of(key: str) -> datetime | None:
-    """Time of an event by its key, also of an earlier version's; None for another key."""
-    found = re.search(r"history/[^/]+/(?:\d{17}-)?([^/-]+)-[^/]+\.json$", key)
+    """Time of an event by its key; None for another key."""
+    found = re.search(r"history/[^/]+/\d{17}-([^/-]+)-[^/]+\.json$", key)
     try:
         return datetime.strptime(found[1], _MOMENT).replace(tzinfo=UTC) if found else None
     except ValueError:
         return None
-
-
-def is_ascending(key: str) -> bool:
-    """Whether an earlier version wrote the event: its key sorts by time, behind all newer events."""
-    return re.search(r"history/[^/]+/\d{17}-", key) is None
 
 
 def event_details(event: Document) -> list[str]:

@@ -188,7 +188,7 @@ def _named(rows: Sequence[int]) -> str:
 
 def _batch(batch: Batch | None) -> str:
     if batch is None:
-        return "not recorded (published by an earlier version)"
+        return "not recorded"
     published = batch.published.isoformat(timespec="milliseconds")
     return f"{batch.batch_id} of {batch.writer}, published {published}, {batch.ranges}"
 

@@ -119,7 +119,7 @@ class StreamWriter(WriterLease):
         return ends
 
     def _check_topic(self, topic_id: str) -> None:
-        # A table from before topic ids were stored has none.
+        # A new table has none.
         if self.state.topic_id not in (None, topic_id):
             raise Unrecoverable(
                 f"topic {self.spec.topic.name!r} was recreated: its id is {topic_id}, {self.spec.table} has "

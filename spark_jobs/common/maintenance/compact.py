@@ -90,7 +90,7 @@ def compact(
             )
             staged.rewrite(dates)
         if len(staged.added) >= len(staged.removed):
-            # Also of an earlier version's compaction, or of another program's.
+            # Also those of another program's compaction.
             is_changed = staged.publish_manifests({"maintenance": "manifests without removed files"})
             log.info("nothing to compact table=%s manifests_rewritten=%s", table, is_changed)
             return is_changed

@@ -13,7 +13,7 @@ from sluice.config.stream import Supervision
 from sluice.core.errors import Refused, Unreachable
 from sluice.core.tables.file_removal import MetadataRecord
 from sluice.ledger.history import History
-from sluice.ledger.keys import RUNTIME, history_key, moment, moment_of
+from sluice.ledger.keys import RUNTIME, history_key, moment_of
 from sluice.ledger.restarts import RestartHistory
 from tests.support.memory_s3 import MemoryS3, error
 from tests.support.raising import raising
@@ -93,12 +93,6 @@ def test_records_of_metadata_come_newest_first_and_are_read_as_they_are_asked_fo
     assert list(make(client, "other").metadata()) == []
 
 
-def test_a_record_of_an_earlier_version_has_no_run() -> None:
-    history = make(MemoryS3())
-    history.put(history_key("metadata", NOON, "tables"), {"at": NOON.isoformat(), "tables": {}})
-    assert list(history.metadata()) == [MetadataRecord(NOON, {}, "")]
-
-
 def test_the_newest_event_is_found_however_old_it_is() -> None:
     client = MemoryS3()
     history = make(client)
@@ -129,28 +123,6 @@ def test_what_is_asked_does_not_follow_the_number_of_events() -> None:
         history.restart_history(NOON, POLICY)
         asked.append(client.requests.copy())
     assert asked[0] == asked[1]
-
-
-def test_events_of_an_earlier_version_count_behind_newer_ones() -> None:
-    """Their keys began with the time, so the oldest sorts first."""
-    client = MemoryS3(page=1)
-    history = make(client)
-
-    def old(kind: str, seconds: int) -> None:
-        key = f"ledger/nyc_taxi/history/{kind}/{moment(ago(seconds))}-ab.json"
-        client.objects["warehouse", key] = json.dumps({"n": seconds, "at": ago(seconds).isoformat()}).encode()
-
-    for seconds in (300, 200, 100):
-        old("suspend", seconds)
-    assert (history.suspended() or {})["n"] == 100
-    assert [event["n"] for event in history.since("suspend", ago(250))] == [200, 100]
-    history.record("suspend", {"n": 50}, ago(50))
-    assert (history.suspended() or {})["n"] == 50
-    assert [event["n"] for event in history.since("suspend", ago(250))] == [200, 100, 50]
-    old("resume", 60)
-    assert history.suspended() is not None
-    history.record("resume", {}, ago(40))
-    assert history.suspended() is None
 
 
 def test_many_events_come_in_pages() -> None:
@@ -262,7 +234,6 @@ def test_the_newest_key_sorts_first_and_tells_its_moment() -> None:
     countdown = 10**16 - 1 - int(NOON.timestamp() * 1_000_000)
     key = history_key("stop", NOON, "ab")
     assert key == f"history/stop/{countdown:017d}-20260301T120000.250000Z-ab.json"
-    assert key < f"history/stop/{moment(ago(10**9))}-ab.json", "before all keys of earlier versions"
     assert moment_of("runs/x/plan.json") is None
 
 

@@ -78,10 +78,9 @@ class Commit:
 
     @property
     def acquired_at(self) -> float | None:
-        """When its writer acquired the lease."""
-        if found := self.summary.get("sluice.acquired-at"):
-            return int(found) / 1000
-        return self.at if self.kind == "epoch-start" else None
+        """When its writer acquired the lease; None for a snapshot of maintenance."""
+        found = self.summary.get("sluice.acquired-at")
+        return int(found) / 1000 if found else None
 
     @property
     def seconds(self) -> float | None:
@@ -310,16 +309,14 @@ def _has_records(table: Table) -> bool:
 
 def _newest(table: Table) -> list[Commit]:
     """The newest snapshots of the stream, newest first: down to the BATCHES-th batch, and no more than
-    MAX_READ; further back only for a batch at all, or if they do not say when the writer acquired the lease,
-    as those of earlier versions."""
-    found, batches, is_acquired = list[Commit](), 0, False
+    MAX_READ; further back only for a batch at all."""
+    found, batches = list[Commit](), 0
     for commit in commits(table):
         if not commit.is_of_stream:
             continue
         found.append(commit)
         batches += commit.kind == "batch"
-        is_acquired |= commit.acquired_at is not None
-        if is_acquired and batches and (batches >= BATCHES or len(found) >= MAX_READ):
+        if batches and (batches >= BATCHES or len(found) >= MAX_READ):
             break
     return found
 
@@ -338,7 +335,7 @@ def position_of(newest: Sequence[Commit], quarantine: Table | None = None) -> Po
     return Position(
         epoch=head.epoch,
         at=head.at,
-        acquired_at=next((at for commit in newest if (at := commit.acquired_at) is not None), None),
+        acquired_at=head.acquired_at,
         starts=offsets_from_json(head.summary["sluice.start-offsets"]),
         ends=head.ends,
         topic_id=head.summary.get("sluice.topic-id") or None,

@@ -41,12 +41,11 @@ class StoredFile:
 
 @dataclass(frozen=True)
 class MetadataRecord:
-    """``tables``: name -> the metadata file that the catalog had at this time. ``run``: of maintenance, ""
-    if an earlier version recorded it."""
+    """``tables``: name -> the metadata file that the catalog had at this time. ``run``: of maintenance."""
 
     at: datetime
     tables: Mapping[str, str]
-    run: str = ""
+    run: str
 
 
 class ClockChanged(ValueError):

@@ -80,8 +80,8 @@ def seconds_behind(points: Sequence[Point]) -> tuple[float, bool] | None:
 
 @dataclass(frozen=True)
 class LoadResult:
-    """A verification of a load, which ended at ``at`` and took ``seconds``; if it failed, with ``problems``.
-    ``audit``: None before its audit passed."""
+    """A verification of a load, which ended at ``at`` and took ``seconds``; if it failed, with ``problems``
+    and without numbers of records. ``audit``: None before its audit passed."""
 
     at: float
     run_id: str
@@ -120,7 +120,7 @@ class Counts:
             self,
             batches=self.batches + len(newer),
             rows=self.rows + sum(batch.rows for batch in newer),
-            seconds=self.seconds + sum(batch.seconds or 0.0 for batch in newer),
+            seconds=self.seconds + sum(batch.seconds for batch in newer),
         )
 
     def with_loads(self, since: float, found: Sequence[LoadResult]) -> Counts:

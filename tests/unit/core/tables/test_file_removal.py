@@ -97,7 +97,7 @@ class World:
 
     def record(self) -> None:
         at = self.now + self.ahead
-        self.records.append(MetadataRecord(at, {"t": self.current.location}))
+        self.records.append(MetadataRecord(at, {"t": self.current.location}, "r"))
         self.records.sort(key=lambda record: record.at)
 
     def step(self, hours: int) -> None:
@@ -192,7 +192,7 @@ def test_no_state_of_the_horizon_loses_a_file_and_the_rest_goes_at_last(
 
 
 def recorded(*hours_ago: float) -> list[MetadataRecord]:
-    return [MetadataRecord(BEGIN - hours * HOUR, {"t": f"m{hours}"}) for hours in hours_ago]
+    return [MetadataRecord(BEGIN - hours * HOUR, {"t": f"m{hours}"}, "r") for hours in hours_ago]
 
 
 def base_of(*hours_ago: float) -> float | None:
