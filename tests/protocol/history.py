@@ -17,7 +17,7 @@ from sluice.core import writers
 from sluice.core.offsets.ranges import offsets_from_json
 from spark_jobs.common.lake.iceberg import MAIN
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit
-from spark_jobs.common.spark.process import Fenced
+from spark_jobs.common.spark.process import Fenced, Unrecoverable
 from tests.protocol.catalog import AnswerLost
 from tests.protocol.kafka import KINDS
 from tests.protocol.processes import compact, consume, reject_rows
@@ -256,13 +256,13 @@ def settle(world: World) -> None:
     _check_errors(world)
     if impossible:
         require(
-            isinstance(last.error, LookupError),
+            isinstance(last.error, LookupError | Unrecoverable),
             f"{impossible}, and the stream does not say so: {last.error!r}",
         )
         return
     if last.error is not None:
         require(
-            world.tables_may_differ and isinstance(last.error, LookupError),
+            world.tables_may_differ and isinstance(last.error, LookupError | Unrecoverable),
             f"nothing is in the way, and the stream ended: {last.error!r}",
         )
         return

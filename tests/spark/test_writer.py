@@ -27,7 +27,7 @@ from spark_jobs.common.lake import clock, writer_lease
 from spark_jobs.common.lake.clock import now_ms
 from spark_jobs.common.lake.iceberg import HOUR_MS, MAIN, IcebergTable, Refused, StagedSnapshot
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit
-from spark_jobs.common.spark.process import Fenced
+from spark_jobs.common.spark.process import Fenced, Unrecoverable
 from tests.support.lakehouse import Stream
 from tests.support.services import Services
 
@@ -127,7 +127,7 @@ def test_a_topic_that_is_made_anew_under_a_batch_publishes_nothing_of_it(stream:
     running = stream.run(owner)
     before_publishing(owner, stream, stream.make_the_topic_anew)
     stream.send(4)
-    with pytest.raises(LookupError, match=rf"'{stream.spec.topic.name}' .*recreated"):
+    with pytest.raises(Unrecoverable, match=rf"'{stream.spec.topic.name}' .*recreated"):
         stream.await_end(running)
     stream.assert_exact(3)
     assert stream.group() == {}, "Kafka has removed what was committed for the topic, and nothing came"
@@ -149,7 +149,7 @@ def test_a_table_from_before_there_were_ids_accepts_the_topic_and_keeps_its_id(s
     stream.assert_exact(2)
     assert [(s["epoch"], "topic-id" in s) for s in stream.summaries()] == [("8", True)] * 2 + [("7", False)]
     stream.make_the_topic_anew()
-    with pytest.raises(LookupError, match="recreated"):
+    with pytest.raises(Unrecoverable, match="recreated"):
         stream.owner().acquire()
 
 

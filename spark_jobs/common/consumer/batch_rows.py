@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from sluice.core.offsets.quarantine import WITHHELD_REASON
+from sluice.core.record_columns import COORDINATES, FROM_KAFKA, IDENTITY
 from spark_jobs.common.consumer.readable import is_readable_time, unreadable
 from spark_jobs.common.kafka.keys import is_withheld, with_identity
 from spark_jobs.common.spark.session import KAFKA_RECORD
@@ -19,9 +20,6 @@ log = logging.getLogger(__name__)
 # Kafka's columns (`_kafka_…`, `key`, `value`, `headers`) -> the same with the decoded `record`, and with the
 # `reason` why it is malformed (or null).
 Decode = Callable[[DataFrame], DataFrame]
-
-_COORDINATES = ("_kafka_partition", "_kafka_offset", "_kafka_timestamp")
-_IDENTITY = ("_source_id", "_source_row", "_source_base_offset")
 
 
 def decoded_rows(records: DataFrame, decode: Decode) -> DataFrame:
@@ -34,13 +32,7 @@ def decoded_rows(records: DataFrame, decode: Decode) -> DataFrame:
     identified = with_identity(
         records.select(
             F.col("topic").alias("_kafka_topic"),
-            F.col("partition").alias("_kafka_partition"),
-            F.col("offset").alias("_kafka_offset"),
-            F.col("timestamp").alias("_kafka_timestamp"),
-            F.col("timestampType").alias("_kafka_timestamp_type"),
-            "key",
-            "value",
-            "headers",
+            *(F.col(source).alias(name) for name, source in FROM_KAFKA.items()),
         )
     )
     decoded = decode(identified).drop("_kafka_topic")
@@ -79,7 +71,7 @@ def is_good() -> Column:
 
 def table_rows(rows: DataFrame) -> DataFrame:
     """Decoded rows as the stream's table has them."""
-    return rows.select("record.*", *_COORDINATES, *_IDENTITY)
+    return rows.select("record.*", *COORDINATES, *IDENTITY)
 
 
 def warm_up(spark: SparkSession, decode: Decode) -> None:

@@ -89,7 +89,7 @@ class StreamWriter(WriterLease):
     def acquire(self) -> dict[int, int]:
         """Acquire the lease; return partition -> the next offset to read.
 
-        Raises LookupError if retention deleted the next records, or the topic was recreated.
+        Raises Unrecoverable if retention deleted the next records, or the topic was recreated.
         """
         # The id first: the first batch detects a topic that is recreated after it was read.
         topic_id, bounds = self.topic.id(), topic_offsets(self.topic.kafka, self.topic.name)
@@ -168,7 +168,7 @@ class StreamWriter(WriterLease):
     def batch(self, records: DataFrame, batch_id: int) -> None:
         """Write, verify and publish one micro-batch, for ``foreachBatch``.
 
-        Raises Fenced, VerificationFailed, ConcurrentCommit, LookupError for a recreated topic,
+        Raises Fenced, VerificationFailed, ConcurrentCommit, Unrecoverable for a recreated topic,
         CheckpointCorrupted if Spark lost the batch's plan; then ``main`` is unchanged.
         """
         began = time.time()

@@ -21,6 +21,7 @@ from sluice.core.offsets.quarantine import (
     held_in,
     settlement,
 )
+from sluice.core.record_columns import RECORD
 from sluice.core.writers import epoch_of
 from spark_jobs.common.lake.clock import now_ms
 from spark_jobs.common.lake.iceberg import (
@@ -38,19 +39,7 @@ from spark_jobs.common.spark.texts import printable
 
 KEEP_SNAPSHOTS = 20
 # Of a rejected record: the whole record of the topic, whose retention deletes it there, and its source.
-REJECTED_COLUMNS = (
-    "_kafka_partition",
-    "_kafka_offset",
-    "_kafka_timestamp",
-    "_kafka_timestamp_type",
-    "key",
-    "value",
-    "headers",
-    "_source_id",
-    "_source_row",
-    "_source_base_offset",
-    "reason",
-)
+REJECTED_COLUMNS = (*RECORD, "reason")
 # Of the newest malformed record's place and reason in a summary.
 MAX_CHARACTERS = 200
 

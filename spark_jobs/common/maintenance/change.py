@@ -20,10 +20,8 @@ import argparse
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
 from sluice.clients.s3.requests import connect, read_json
 from sluice.config import platform as platforms
@@ -32,28 +30,24 @@ from sluice.config.platform import Platform
 from sluice.config.stream import StreamSpec
 from sluice.core.changes.plan import ChangePlan, ChangeResult
 from sluice.core.offsets.deduplication import LoadedRows, loaded_from, possible_duplicates
-from sluice.core.offsets.quarantine import DUPLICATE, WITHHELD
-from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
-from sluice.core.offsets.verify import needs_read, verify
+from sluice.core.offsets.ranges import OffsetRanges
 from spark_jobs.common.consumer import state
-from spark_jobs.common.consumer.batch_rows import Decode, decoded_rows, is_good, table_rows, without_withheld
+from spark_jobs.common.consumer.batch_rows import Decode
 from spark_jobs.common.consumer.run import decoding
-from spark_jobs.common.consumer.writer import SMALL_BATCH
-from spark_jobs.common.lake import deduplicate, known_tables
+from spark_jobs.common.lake import known_tables
 from spark_jobs.common.lake.iceberg import MAIN, Snapshot
-from spark_jobs.common.lake.read_offsets import COLUMNS, OffsetReader, by_partition
+from spark_jobs.common.lake.read_offsets import COLUMNS, OffsetReader
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit
 from spark_jobs.common.lake.written_batch import WrittenBatch
 from spark_jobs.common.maintenance.change_quarantine import ChangeQuarantine
-from spark_jobs.common.maintenance.change_records import check_as_quarantined, records_to_load
 from spark_jobs.common.maintenance.changed_stream import ChangedStream, ChangeRefused
+from spark_jobs.common.maintenance.incoming import IncomingRecords, StagedRecords
 from spark_jobs.common.maintenance.leaving import Leaving
 from spark_jobs.common.maintenance.row_diff import RowsDiffer, compare
 from spark_jobs.common.maintenance.staged_change import StagedChange, TableFile, Touched
 from spark_jobs.common.maintenance.staged_files import CommitConflict
 from spark_jobs.common.spark import session
 from spark_jobs.common.spark.process import log_to_stderr
-from spark_jobs.common.spark.texts import printable
 
 log = logging.getLogger(__name__)
 
@@ -79,28 +73,17 @@ def main(name: str, options: Sequence[str]) -> int:
     return 0
 
 
-@dataclass(frozen=True)
-class Staged:
-    """What is staged to come: its files, and the rejected records with their reasons. ``recovered``: offsets
-    of the records that were read from the quarantine."""
-
-    files: list[TableFile]
-    written: WrittenBatch
-    rejected: OffsetRanges
-    bad: DataFrame
-    recovered: OffsetRanges = field(default_factory=OffsetRanges)
-
-
 class Change:
     """One change, from a plan to its commit; for one thread."""
 
     def __init__(
         self, spark: SparkSession, platform: Platform, spec: StreamSpec, decode: Decode, plan: ChangePlan
     ) -> None:
-        self.spark, self.platform, self.spec, self.decode, self.plan = spark, platform, spec, decode, plan
+        self.spark, self.spec, self.plan = spark, spec, plan
         self.reader = OffsetReader(platform.s3)
         self.stream = ChangedStream(spark, platform, spec, plan, self.reader)
         self.quarantine = ChangeQuarantine(spark, spec, self.reader)
+        self.incoming = IncomingRecords(spark, platform, spec, decode, plan, self.stream, self.reader)
 
     def run(self) -> None:
         """Make the change, unless it is made. Raises ChangeRefused, RowsDiffer, CommitConflict, LookupError
@@ -127,7 +110,7 @@ class Change:
             )  # fmt: skip
             self._check_not_doubled(staged, touched)
             kept = self._keep(staged, touched)
-            coming = self._load(staged, touched)
+            coming = self.incoming.load(staged, touched)
             result = ChangeResult(
                 id=self.plan.id,
                 action=self.plan.action,
@@ -170,82 +153,12 @@ class Change:
             )
         return files
 
-    def _load(self, staged: StagedChange, touched: Touched) -> Staged:
-        """Read, decode and write the records that come; verify that each is written or rejected once."""
-        self.stream.check_topic(self.stream.now())
-        records, recovered = records_to_load(
-            self.spark, self.platform.kafka, self.spec, self.plan, self.reader
-        )
-        decoded = decoded_rows(records, self.decode)
-        before = self.stream.removed_before(self.stream.now())
-        if removed := before.rows_out_of(self.plan):
-            decoded = deduplicate.flag_removed(decoded, removed)
-        rows = decoded if self.plan.withheld else without_withheld(decoded)
-        coming = self._write(staged, rows)
-        if not self.plan.withheld and (published := self._published_of_withheld(staged, coming)):
-            rows = without_withheld(decoded, published)
-            coming = self._write(staged, rows)
-        # The rows of these sources that stay in the table; and of a reverted one, of which none is to come.
-        sources_in = {run.source_id for run in coming.written.runs}
-        reverted = sources_in & before.reverted_sources_out_of(self.plan)
-        loaded = loaded_from(staged.runs_of(sources_in, touched.offsets)).union(
-            LoadedRows.all_of(reverted, self.plan.rows_in.partitions)
-        )
-        if sources := possible_duplicates(loaded, coming.written.runs):
-            log.warning("possible duplicates sources=%s; comparing rows", ",".join(sorted(sources)))
-            rows = deduplicate.flag_duplicates(rows, loaded, sources)
-            coming = self._write(staged, rows)
-        stats = [one.stats for one in coming.files]
-        paths = [file.path for file in needs_read(self.plan.rows_in, stats, coming.rejected)]
-        found = verify(self.plan.rows_in, stats, coming.written.offsets(paths), quarantined=coming.rejected)
-        if not found.is_ok:
-            raise ChangeRefused(f"{self.spec.table}: the records that come: {found.message()}")
-        self._check_not_lost(coming, touched)
-        check_as_quarantined(staged, coming.files, rows, recovered.minus(coming.rejected))
-        return replace(coming, recovered=recovered)
-
-    def _write(self, staged: StagedChange, rows: DataFrame) -> Staged:
-        good = table_rows(rows.where(is_good()))
-        if self.plan.rows_in.count <= SMALL_BATCH and not self.spec.partition_by:
-            good = good.coalesce(1)
-        files = staged.written(good) if self.plan.rows_in else []
-        written = staged.batch(files)
-        bad = rows.where(~is_good())
-        if sum(one.stats.records for one in files) == self.plan.rows_in.count:
-            return Staged(files, written, OffsetRanges(), bad)
-        found = by_partition(bad.select(*COLUMNS).toArrow())
-        rejected = OffsetRanges({p: IntervalSet.of_values(values) for p, values in found.items()})
-        return Staged(files, written, rejected, bad)
-
-    def _published_of_withheld(self, staged: StagedChange, coming: Staged) -> set[str]:
-        """Of the sources whose records were rejected as withheld, those that a change has published."""
-        if not coming.rejected:
-            return set()
-        withheld = coming.bad.where(F.col("reason").startswith(WITHHELD)).select("_source_id").distinct()
-        sources = {row["_source_id"] for row in withheld.collect()}
-        return {run.source_id for run in staged.runs_of(sources, OffsetRanges())} if sources else set()
-
-    def _check_not_lost(self, coming: Staged, touched: Touched) -> None:
-        lost = coming.rejected.intersect(touched.offsets)
-        if not lost:
-            return
-        others = coming.bad.where(~F.col("reason").startswith(DUPLICATE))
-        for partition, offset, reason in others.select(
-            *COLUMNS, printable(F.col("reason"))
-        ).toLocalIterator():
-            if offset in lost[partition]:
-                raise ChangeRefused(
-                    f"{self.spec.table}: {lost.count} records are published and would be rejected now, the "
-                    f"first: {self.plan.topic} partition {partition} offset {offset}: {reason}; nothing was "
-                    "changed. Fix: correct the schema or the decoder, or leave them out"
-                )
-
     def _publish(
         self,
         staged: StagedChange,
         touched: Touched,
         added: list[TableFile],
-        coming: Staged,
+        coming: StagedRecords,
         result: ChangeResult,
     ) -> None:
         checked, leaving = staged.base, Leaving(self.reader, self.plan, touched, coming.rejected)
@@ -296,7 +209,7 @@ class Change:
         return f"trigger {dag} with action stop, then clear apply_change; then {dag} with action start"
 
     def _check_no_copies(
-        self, staged: StagedChange, touched: Touched, coming: Staged, checked: int | None
+        self, staged: StagedChange, touched: Touched, coming: StagedRecords, checked: int | None
     ) -> int | None:
         """Raise CommitConflict if the stream published since the snapshot ``checked`` a row that is to come
         (of a rejected one, a producer that was believed dead may send a copy), or one of a source that goes.

@@ -18,6 +18,7 @@ from sluice.config.stream import StreamSpec
 from sluice.core.changes.plan import ChangePlan
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.topic_ranges import TopicRanges
+from sluice.core.record_columns import FROM_KAFKA
 from spark_jobs.common.consumer.batch_rows import is_good, table_rows
 from spark_jobs.common.kafka.read_ranges import read_ranges, split_deleted
 from spark_jobs.common.lake.read_offsets import COLUMNS, OffsetReader
@@ -52,14 +53,8 @@ def _quarantined(spark: SparkSession, spec: StreamSpec, offsets: OffsetRanges) -
     )
     chosen = rows.join(offset_masks(spark, offsets), is_at(*COLUMNS), "left_semi")
     return chosen.select(
-        "key",
-        "value",
         F.lit(spec.topic.name).alias("topic"),
-        F.col("_kafka_partition").alias("partition"),
-        F.col("_kafka_offset").alias("offset"),
-        F.col("_kafka_timestamp").alias("timestamp"),
-        F.col("_kafka_timestamp_type").alias("timestampType"),
-        "headers",
+        *(F.col(name).alias(source) for name, source in FROM_KAFKA.items()),
     )
 
 

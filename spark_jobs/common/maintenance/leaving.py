@@ -65,9 +65,14 @@ def malformed_of(reader: OffsetReader, touched: Touched) -> OffsetRanges:
     """Of a quarantine's rows that go those that were not rejected on purpose."""
     found = OffsetRanges()
     for rows in _going(reader, touched, [*COLUMNS, "reason"]):
+        # As bytes: a reason may be no text, which a removal mends.
+        reasons = rows["reason"].cast(pyarrow.binary())
         for begin in ON_PURPOSE:
-            is_so = pyarrow.compute.starts_with(rows["reason"], begin)
-            rows = rows.filter(pyarrow.compute.invert(pyarrow.compute.fill_null(is_so, False)))
+            is_so = pyarrow.compute.starts_with(reasons, begin.encode())
+            rows, reasons = (
+                one.filter(pyarrow.compute.invert(pyarrow.compute.fill_null(is_so, False)))
+                for one in (rows, reasons)
+            )
         values = by_partition(rows.select(COLUMNS))
         found = found.union(
             OffsetRanges({p: IntervalSet.of_values(offsets) for p, offsets in values.items()})

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from sluice.config.sections import generator
 from sluice.config.sections.generator import Generated
 from spark_jobs.common.lake.source_quarantine import quarantine_rows
-from spark_jobs.common.producer.oversize import oversize
+from spark_jobs.common.producer.objects import oversize
 from spark_jobs.common.spark.process import function
 
 if TYPE_CHECKING:

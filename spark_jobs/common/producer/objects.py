@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import to_avro
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType
@@ -25,7 +25,6 @@ from spark_jobs.common.kafka.avro import AvroSchema, Schemas, schema_headers
 from spark_jobs.common.lake.source_quarantine import quarantine_rows
 from spark_jobs.common.producer import csv
 from spark_jobs.common.producer.lines import MAX_LINE_BYTES, Block, SourceObject, blocks, header_line
-from spark_jobs.common.producer.oversize import oversize
 from spark_jobs.common.producer.usual_rows import Layout
 from spark_jobs.common.spark.columns import computed
 
@@ -210,6 +209,19 @@ def encoded_rest(parsed: DataFrame, schema: AvroSchema, rules: SendingRules) -> 
     )
     encoded = computed(parsed, value=value)
     return encoded.withColumn("reason", F.coalesce(cut, "reason", oversize(rules)))
+
+
+def oversize(rules: SendingRules) -> Column:
+    """Why the ``value`` of a record is not sent; null if it is.
+
+    By the value alone: a key has the number of earlier rows that are sent, which depends on this.
+    """
+    size = F.octet_length("value")
+    limit = f" bytes, the topic takes {rules.max_value_bytes} (max.message.bytes {rules.max_message_bytes})"
+    return F.when(
+        size > rules.max_value_bytes,
+        F.concat(F.lit("too large: the record's value has "), size.cast("string"), F.lit(limit)),
+    )
 
 
 def parse_rest(spark: SparkSession, readings: Sequence[Reading], record: StructType) -> DataFrame:

@@ -58,7 +58,7 @@ def check_epoch(writer: str, epoch: int, newest: int | None, place: str, *, open
         raise Fenced(f"{writer}: fenced: writer epoch {epoch} is another writer's ({place})", newest)
 
 
-class Unrecoverable(LookupError):
+class Unrecoverable(RuntimeError):
     """Table and topic no longer match: a restart finds the same, a user must decide."""
 
     code = ErrorCode.UNRECOVERABLE

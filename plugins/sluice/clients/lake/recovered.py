@@ -9,12 +9,13 @@ from pyiceberg.expressions import And, EqualTo
 from pyiceberg.table import Table
 
 from sluice.clients.lake.arrow_sql import open_sql, quoted
-from sluice.clients.lake.files import OFFSET, PARTITION, ROW, SOURCE, overlapping, read
+from sluice.clients.lake.files import OFFSET, PARTITION, overlapping, read
+from sluice.core import record_columns
 from sluice.core.offsets.ranges import OffsetRanges
 
 # A published row has these of its record, and one that was rejected again has the record.
-IDENTITY = ("_kafka_timestamp", SOURCE, ROW, "_source_base_offset")
-RECORD = (*IDENTITY, "_kafka_timestamp_type", "key", "value", "headers")
+IDENTITY = (*record_columns.COORDINATES, *record_columns.IDENTITY)
+RECORD = record_columns.RECORD
 _COMPARED = """
     with pairs as (
         select b.digest is distinct from n.digest as differs
@@ -29,7 +30,8 @@ def differences(before: Table, now: Table, offsets: OffsetRanges, columns: Seque
     the table or the quarantine. ``columns``: those that are compared."""
     if not offsets:
         return 0
-    shared = [name for name in columns if name in set(now.schema().column_names)]
+    there = set(now.schema().column_names) - {PARTITION, OFFSET}
+    shared = [name for name in columns if name in there]
     pairs = [(p, start, until) for p, ranges in offsets.partitions.items() for start, until in ranges]
     ranges = pa.table(
         {name: pa.array([pair[n] for pair in pairs], pa.int64()) for n, name in enumerate(("p", "a", "b"))}

@@ -26,6 +26,13 @@ class Share:
     malformed: int
     records: int
 
+    @classmethod
+    def beside(cls, rows: int, malformed: int) -> Share:
+        """Of ``malformed`` records beside ``rows`` good ones; a number below 0, of a counter that went back,
+        is none."""
+        malformed = max(malformed, 0)
+        return cls(malformed, max(rows, 0) + malformed)
+
     @property
     def percent(self) -> float:
         return 100 * self.malformed / self.records if self.records else 0.0
@@ -51,8 +58,7 @@ class Counters:
     malformed: int
 
     def since(self, before: Counters) -> Share:
-        malformed = max(self.malformed - before.malformed, 0)
-        return Share(malformed, max(self.rows - before.rows, 0) + malformed)
+        return Share.beside(self.rows - before.rows, self.malformed - before.malformed)
 
 
 Said = Sequence[tuple[float, Mapping[str, str]]]

@@ -93,7 +93,7 @@ class Verified:
         malformed = max(self.malformed - before[0], 0) + max(self.unplanned - before[1], 0)
         # A change may have published some of them.
         malformed = min(malformed, self.quarantined_since(earlier))
-        return Share(malformed, self.present.minus(_until(earlier)).count + malformed)
+        return Share.beside(self.present.minus(_until(earlier)).count, malformed)
 
     def counted(self, earlier: Verified | None, now: datetime) -> Verified:
         """With the base of the next run: the one of ``earlier``, until enough were malformed since then to be

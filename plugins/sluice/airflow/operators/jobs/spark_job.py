@@ -35,6 +35,13 @@ _NO_NODE = "took too long to be scheduled"
 class SubmitHook(SparkSubmitHook):
     """The provider's hook, whose processes get ``child_environment``, not Airflow's."""
 
+    @classmethod
+    def like(cls, hook: SparkSubmitHook) -> SubmitHook:
+        """With what the provider's operator gave its hook: it has no parameter for another class."""
+        made = cls.__new__(cls)
+        vars(made).update(vars(hook))
+        return made
+
     def submit(self, application: str = "", **kwargs: Any) -> str | None:
         return super().submit(application, env=child_environment(os.environ), **kwargs)
 
@@ -131,10 +138,7 @@ class SparkJobOperator(StepMixin, SparkSubmitOperator):
             )
 
     def _get_hook(self) -> SparkSubmitHook:
-        hook = super()._get_hook()
-        # The provider's operator has no parameter for it.
-        hook.__class__ = SubmitHook
-        return hook
+        return SubmitHook.like(super()._get_hook())
 
     def on_kill(self) -> None:
         if self._pod is not None:

@@ -1,0 +1,127 @@
+"""The records that come with a change: read, decoded as by the consumer, written, and each accounted for."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field, replace
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from sluice.config.platform import Platform
+from sluice.config.stream import StreamSpec
+from sluice.core.changes.plan import ChangePlan
+from sluice.core.offsets.deduplication import LoadedRows, loaded_from, possible_duplicates
+from sluice.core.offsets.quarantine import DUPLICATE, WITHHELD
+from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
+from sluice.core.offsets.verify import needs_read, verify
+from spark_jobs.common.consumer.batch_rows import Decode, decoded_rows, is_good, table_rows, without_withheld
+from spark_jobs.common.consumer.writer import SMALL_BATCH
+from spark_jobs.common.lake import deduplicate
+from spark_jobs.common.lake.read_offsets import COLUMNS, OffsetReader, by_partition
+from spark_jobs.common.lake.written_batch import WrittenBatch
+from spark_jobs.common.maintenance.change_records import check_as_quarantined, records_to_load
+from spark_jobs.common.maintenance.changed_stream import ChangedStream, ChangeRefused
+from spark_jobs.common.maintenance.staged_change import StagedChange, TableFile, Touched
+from spark_jobs.common.spark.texts import printable
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class StagedRecords:
+    """What is staged to come: its files, and the rejected records with their reasons. ``recovered``: offsets
+    of the records that were read from the quarantine."""
+
+    files: list[TableFile]
+    written: WrittenBatch
+    rejected: OffsetRanges
+    bad: DataFrame
+    recovered: OffsetRanges = field(default_factory=OffsetRanges)
+
+
+class IncomingRecords:
+    """The records of a plan that come to a stream's table."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        platform: Platform,
+        spec: StreamSpec,
+        decode: Decode,
+        plan: ChangePlan,
+        stream: ChangedStream,
+        reader: OffsetReader,
+    ) -> None:
+        self.spark, self.platform, self.spec, self.decode, self.plan = spark, platform, spec, decode, plan
+        self.stream, self.reader = stream, reader
+
+    def load(self, staged: StagedChange, touched: Touched) -> StagedRecords:
+        """Read, decode and write the records; verify that each is written or rejected once."""
+        self.stream.check_topic(self.stream.now())
+        records, recovered = records_to_load(
+            self.spark, self.platform.kafka, self.spec, self.plan, self.reader
+        )
+        decoded = decoded_rows(records, self.decode)
+        before = self.stream.removed_before(self.stream.now())
+        if removed := before.rows_out_of(self.plan):
+            decoded = deduplicate.flag_removed(decoded, removed)
+        rows = decoded if self.plan.withheld else without_withheld(decoded)
+        coming = self._write(staged, rows)
+        if not self.plan.withheld and (published := self._published_of_withheld(staged, coming)):
+            rows = without_withheld(decoded, published)
+            coming = self._write(staged, rows)
+        # The rows of these sources that stay in the table; and of a reverted one, of which none is to come.
+        sources_in = {run.source_id for run in coming.written.runs}
+        reverted = sources_in & before.reverted_sources_out_of(self.plan)
+        loaded = loaded_from(staged.runs_of(sources_in, touched.offsets)).union(
+            LoadedRows.all_of(reverted, self.plan.rows_in.partitions)
+        )
+        if sources := possible_duplicates(loaded, coming.written.runs):
+            log.warning("possible duplicates sources=%s; comparing rows", ",".join(sorted(sources)))
+            rows = deduplicate.flag_duplicates(rows, loaded, sources)
+            coming = self._write(staged, rows)
+        stats = [one.stats for one in coming.files]
+        paths = [file.path for file in needs_read(self.plan.rows_in, stats, coming.rejected)]
+        found = verify(self.plan.rows_in, stats, coming.written.offsets(paths), quarantined=coming.rejected)
+        if not found.is_ok:
+            raise ChangeRefused(f"{self.spec.table}: the records that come: {found.message()}")
+        self._check_not_lost(coming, touched)
+        check_as_quarantined(staged, coming.files, rows, recovered.minus(coming.rejected))
+        return replace(coming, recovered=recovered)
+
+    def _write(self, staged: StagedChange, rows: DataFrame) -> StagedRecords:
+        good = table_rows(rows.where(is_good()))
+        if self.plan.rows_in.count <= SMALL_BATCH and not self.spec.partition_by:
+            good = good.coalesce(1)
+        files = staged.written(good) if self.plan.rows_in else []
+        written = staged.batch(files)
+        bad = rows.where(~is_good())
+        if sum(one.stats.records for one in files) == self.plan.rows_in.count:
+            return StagedRecords(files, written, OffsetRanges(), bad)
+        found = by_partition(bad.select(*COLUMNS).toArrow())
+        rejected = OffsetRanges({p: IntervalSet.of_values(values) for p, values in found.items()})
+        return StagedRecords(files, written, rejected, bad)
+
+    def _published_of_withheld(self, staged: StagedChange, coming: StagedRecords) -> set[str]:
+        """Of the sources whose records were rejected as withheld, those that a change has published."""
+        if not coming.rejected:
+            return set()
+        withheld = coming.bad.where(F.col("reason").startswith(WITHHELD)).select("_source_id").distinct()
+        sources = {row["_source_id"] for row in withheld.collect()}
+        return {run.source_id for run in staged.runs_of(sources, OffsetRanges())} if sources else set()
+
+    def _check_not_lost(self, coming: StagedRecords, touched: Touched) -> None:
+        lost = coming.rejected.intersect(touched.offsets)
+        if not lost:
+            return
+        others = coming.bad.where(~F.col("reason").startswith(DUPLICATE))
+        for partition, offset, reason in others.select(
+            *COLUMNS, printable(F.col("reason"))
+        ).toLocalIterator():
+            if offset in lost[partition]:
+                raise ChangeRefused(
+                    f"{self.spec.table}: {lost.count} records are published and would be rejected now, the "
+                    f"first: {self.plan.topic} partition {partition} offset {offset}: {reason}; nothing was "
+                    "changed. Fix: correct the schema or the decoder, or leave them out"
+                )
