@@ -11,11 +11,13 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from sluice.config.reading.toml import ConfigError
 from sluice.core.error_codes import ErrorCode, with_code
 from sluice.core.errors import ClientError, Missing, Refused, Unreachable
-from sluice.core.messages import failure_reason
-from sluice.core.text_table import text_table
+from sluice.core.messages import aligned, failure_reason
 
 if TYPE_CHECKING:
     from sluice.clients.processes.base import Runtime
+
+
+table = aligned
 
 
 @contextmanager
@@ -48,6 +50,3 @@ def log_excerpt(runtime: Runtime, program: str, log: Any) -> str:
     for line in tail[-40:]:
         log.error("%s | %s", program, line)
     return f"its log ends: {failure_reason(tail)}"
-
-
-table = text_table

@@ -16,9 +16,9 @@ from sluice.config.sections.maintenance import compacted_tables, for_each_table
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused, check_no_problems
 from sluice.core.json_record import Document
+from sluice.core.messages import aligned
 from sluice.core.tables.rewrites import Rewrites, is_of_change
 from sluice.core.tables.storage import KEEP_REWRITES
-from sluice.core.text_table import text_table
 from sluice.ledger.keys import run_key
 from sluice.ledger.verified_rewrites import VerifiedRewrites
 from sluice.loads.plan import head_of
@@ -174,4 +174,4 @@ def report(table: str, rewrites: list[Rewrite]) -> str:
         for rewrite in rewrites
     ]
     head = ["snapshot", "operation", "files before", "after", "rows before", "after", "result"]
-    return f"{table}: {text_table(head, rows) if rows else 'no file was rewritten'}"
+    return f"{table}: {aligned(head, rows) if rows else 'no file was rewritten'}"

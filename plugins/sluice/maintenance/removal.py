@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from sluice.config.sections.maintenance import compacted_tables, for_each_table, lake_tables
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import ClientError, Refused
-from sluice.core.messages import summarize
+from sluice.core.messages import aligned, summarize
 from sluice.core.tables.file_removal import (
     MISSING_FIX,
     ClockChanged,
@@ -31,7 +31,6 @@ from sluice.core.tables.file_removal import (
     removable,
 )
 from sluice.core.tables.rewrites import MAX_NAMED, Rewrites, is_of_change
-from sluice.core.text_table import text_table
 from sluice.ledger.keys import METADATA, history_key, rewrite_key
 from sluice.ledger.verified_rewrites import VerifiedRewrites
 
@@ -160,7 +159,7 @@ class FileRemoval:
         log.info(
             "%s: %d of %d files were needed by no state since %s%s",
             name, removed.number, stored.number, base.at.isoformat(timespec="seconds"),
-            text_table(["kind", "files", "bytes"], removed.rows()) if removed.number else "",
+            aligned(["kind", "files", "bytes"], removed.rows()) if removed.number else "",
         )  # fmt: skip
         if removed.number:
             self._checked(name, reader, set())

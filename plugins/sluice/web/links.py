@@ -40,9 +40,8 @@ _PREPARED = {
     "operators.load.ensure": ("EnsureConsumerOperator", "EnsureComponentOperator"),
 }
 _CHANGE = {
-    "operators.change.steps": ("PlanChangeOperator", "ApplyChangeOperator"),
+    "operators.change.steps": ("PlanChangeOperator", "ApplyChangeOperator", "VerifyChangeOperator"),
     "operators.change.approval": ("ApproveChangeOperator",),
-    "operators.change.verify": ("VerifyChangeOperator",),
 }
 _SUPERVISION = {"operators.supervision.supervise": ("SuperviseOperator",)}
 _SENSORS = {"sensors.health": ("StreamHealthSensor",)}
@@ -53,8 +52,11 @@ _OTHERS = {
         "RemoveFilesOperator",
         "RecordMaintenanceOperator",
     ),
-    "operators.maintenance.reconciliation": ("ObserveOffsetsOperator", "VerifyTableOperator"),
-    "operators.maintenance.stored_files": ("CheckFilesOperator",),
+    "operators.maintenance.reconciliation": (
+        "ObserveOffsetsOperator",
+        "VerifyTableOperator",
+        "CheckFilesOperator",
+    ),
 }
 
 

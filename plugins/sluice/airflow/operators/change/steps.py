@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sluice.airflow import failures
 from sluice.airflow.operators.jobs.spark_job import SparkJobOperator
 from sluice.airflow.operators.quarantine import QuarantineOperator
 from sluice.changes.approval import is_to_apply
 from sluice.changes.plan import pinned, plan_change, preview
 from sluice.changes.verify import ChangeVerification
+from sluice.core.messages import aligned
 from sluice.ledger.keys import run_key
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class PlanChangeOperator(QuarantineOperator):
         self.submitted |= {"action": str(params.get("action")), "plan": address}
         document = plan_change(self.platform_hook, self.spec, self.ledger, run_id, params, self.settle)
         rows = preview(document, address, LOGGED)
-        self.log.info("%s", failures.table(["change", document["change_id"]], rows))
+        self.log.info("%s", aligned(["change", document["change_id"]], rows))
         return {name: document[name] for name in ("change_id", "action", "counted")}
 
 
