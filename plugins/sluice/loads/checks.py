@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sluice.config.reading.toml import ConfigError
 from sluice.core.offsets.quarantine import DUPLICATE, WITHHELD
 from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
-from sluice.core.offsets.sources import Reconciliation, reconcile_events, reconcile_rows
+from sluice.core.offsets.sources import SourceCheck, check_events, check_rows
 from sluice.core.offsets.verify import OffsetVerification, needs_read, verify
 from sluice.loads import plan as plans
 
@@ -203,7 +203,7 @@ def _quarantined(load: LoadFiles) -> OffsetRanges:
     )
 
 
-def check_feed_events(spec: StreamSpec, load: LoadFiles, check: OffsetCheck) -> Reconciliation:
+def check_feed_events(spec: StreamSpec, load: LoadFiles, check: OffsetCheck) -> SourceCheck:
     """Whether rows with the load's offsets and quarantined offsets add up, and each of the rows' event ids is
     in the table once. A feed cannot be read again, so the topic's offsets stand for its events.
     Raises ConfigError if the stream declares no feed."""
@@ -214,7 +214,7 @@ def check_feed_events(spec: StreamSpec, load: LoadFiles, check: OffsetCheck) -> 
         raise ConfigError(f"stream {spec.name!r} declares no [feed], but its load's plan is of a feed")
     rows = files.overlapping(load.expected)
     found = count_event_ids(load.table, rows, spec.feed.event_id, spec.partition_by, load.tasks)
-    return reconcile_events(
+    return check_events(
         total=load.expected.count,
         published=found.rows,
         quarantined=check.quarantined.count,
@@ -225,11 +225,11 @@ def check_feed_events(spec: StreamSpec, load: LoadFiles, check: OffsetCheck) -> 
 
 def check_source_rows(
     load: LoadFiles, source: Document, rows: int, removed: Sequence[int] = ()
-) -> Reconciliation:
+) -> SourceCheck:
     """Whether each of the source's ``rows`` rows is published once or quarantined, but for those that a
     change ``removed`` singly."""
     source_id = source["source_id"]
-    return reconcile_rows(rows, load.published[source_id], load.rejected_rows[source_id], removed)
+    return check_rows(rows, load.published[source_id], load.rejected_rows[source_id], removed)
 
 
 def object_rows(systems: Systems, source: Document) -> int:

@@ -126,7 +126,7 @@ class ProofLink(PlanLink):
     steps: ClassVar[Steps] = {
         "operators.load.validate": ("ValidateOperator",),
         "operators.load.asset_event": ("EmitAssetEventOperator",),
-        "operators.change.verify": ("VerifyChangeOperator",),
+        "operators.change.steps": ("VerifyChangeOperator",),
     }
     documents: ClassVar[Mapping[str, str]] = {"change": "change-proof"}
     default = "proof"

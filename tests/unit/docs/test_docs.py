@@ -30,7 +30,7 @@ from sluice.core import exits, heartbeat
 from sluice.core.error_codes import ErrorCode
 from sluice.core.heartbeat import HeartbeatState
 from sluice.core.offsets.ranges import OffsetRanges
-from sluice.core.offsets.sources import reconcile_rows
+from sluice.core.offsets.sources import check_rows
 from sluice.core.offsets.verify import FileStats, verify
 from sluice.ledger import keys as ledger
 from sluice.supervision.lifecycle import Request
@@ -165,7 +165,7 @@ def test_a_failed_verification_is_shown_as_validate_writes_it() -> None:
     ]
     assert verify(expected, files).message() in text
     published = [row for row in range(29_999) if row not in (12_073, 12_083)]
-    assert f"taxi-data.csv.gz: {reconcile_rows(29_999, published, []).message()}" in text
+    assert f"taxi-data.csv.gz: {check_rows(29_999, published, []).message()}" in text
     assert ErrorCode.LOAD_NOT_VERIFIED.value in text
 
 

@@ -1,4 +1,4 @@
-"""Reconcile a source's rows or events with table and quarantine."""
+"""Check the rows or events of a source against table and quarantine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_NAMED_IDS = 5
 
 
 @dataclass(frozen=True)
-class Reconciliation:
+class SourceCheck:
     """Result for one source. ``what``: "rows" or "events"; ``total``: those of the source; ``problems``:
     a message per kind of failure; ``removed``: rows that a change took out singly."""
 
@@ -45,9 +45,9 @@ class Reconciliation:
         return f"passed: {self.total} {self.what} = {kept}"
 
 
-def reconcile_rows(
+def check_rows(
     total: int, published: Collection[int], quarantined: Iterable[int], removed: Iterable[int] = ()
-) -> Reconciliation:
+) -> SourceCheck:
     """Compare a source's ``total`` rows with the 0-based row numbers in table and quarantine, and with those
     that a change ``removed`` singly, of which copies may be there.
 
@@ -64,12 +64,12 @@ def reconcile_rows(
     named = (missing, "missing"), (duplicated, "more than once"), (unknown, "not in the source")
     problems = tuple(f"{found.count} {name} (rows {cut(str(found))})" for found, name in named if found)
     counts = quarantined_rows.count, missing.count, duplicated.count
-    return Reconciliation("rows", total, len(published), *counts, problems, absent.count - missing.count)
+    return SourceCheck("rows", total, len(published), *counts, problems, absent.count - missing.count)
 
 
-def reconcile_events(
+def check_events(
     total: int, published: int, quarantined: int, missing_id: int, duplicates: Mapping[str, int]
-) -> Reconciliation:
+) -> SourceCheck:
     """Compare a load's ``total`` offsets with its published rows, ``missing_id`` of them without an event id,
     and quarantined offsets. ``duplicates``: event id -> its rows in the whole table, if more than one."""
     missing = max(total - published - quarantined, 0)
@@ -82,7 +82,7 @@ def reconcile_events(
         (len(duplicates), f"event ids more than once ({named})"),
     )
     problems = tuple(f"{count} {name}" for count, name in counts if count)
-    return Reconciliation("events", total, published, quarantined, missing, len(duplicates), problems)
+    return SourceCheck("events", total, published, quarantined, missing, len(duplicates), problems)
 
 
 def minute_ranges(minutes: Sequence[int], max_ranges: int) -> list[tuple[int, int]]:

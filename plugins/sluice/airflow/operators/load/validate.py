@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from sluice.core.offsets.ranges import OffsetRanges
-    from sluice.core.offsets.sources import Reconciliation
+    from sluice.core.offsets.sources import SourceCheck
     from sluice.core.offsets.verify import OffsetVerification
     from sluice.loads.checks import OffsetCheck
 
@@ -49,7 +49,7 @@ class ValidationResult:
     ``uploaded_again``: the objects of the plan whose newest version has the content of an earlier one."""
 
     offsets: OffsetVerification
-    sources: list[tuple[Document, Reconciliation]]
+    sources: list[tuple[Document, SourceCheck]]
     schema: list[str]
     limit: float
     verified_before: Document
@@ -234,7 +234,7 @@ class ValidateOperator(QuarantineOperator):
 
     def _source(
         self, load: LoadFiles, source: Document, check: OffsetCheck, rows: int, removed: list[int]
-    ) -> Reconciliation:
+    ) -> SourceCheck:
         if plans.is_feed(source):
             return checks.check_feed_events(self.spec, load, check)
         return checks.check_source_rows(load, source, rows, removed)

@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice.core.offsets.sources import MAX_NAMED_IDS, minute_ranges, reconcile_events
+from sluice.core.offsets.sources import MAX_NAMED_IDS, check_events, minute_ranges
 
 GOOD: dict[str, Any] = {"total": 10, "published": 8, "quarantined": 2, "missing_id": 0, "duplicates": {}}
 
 
 def test_exact() -> None:
-    reconciliation = reconcile_events(10, 8, 2, 0, {})
-    assert reconciliation.is_ok
-    assert reconciliation.message() == "passed: 10 events = 8 published + 2 quarantined"
-    assert (reconciliation.missing, reconciliation.duplicated) == (0, 0)
-    assert reconcile_events(0, 0, 0, 0, {}).is_ok
+    found = check_events(10, 8, 2, 0, {})
+    assert found.is_ok
+    assert found.message() == "passed: 10 events = 8 published + 2 quarantined"
+    assert (found.missing, found.duplicated) == (0, 0)
+    assert check_events(0, 0, 0, 0, {}).is_ok
 
 
 @pytest.mark.parametrize(
@@ -32,15 +32,15 @@ def test_exact() -> None:
     ],
 )
 def test_what_is_not(more: dict[str, Any], words: str) -> None:
-    reconciliation = reconcile_events(**(GOOD | more))
-    assert not reconciliation.is_ok
-    assert f"failed: {words}" in reconciliation.message()
+    found = check_events(**(GOOD | more))
+    assert not found.is_ok
+    assert f"failed: {words}" in found.message()
 
 
 def test_of_many_ids_a_few_are_named() -> None:
-    reconciliation = reconcile_events(99, 99, 0, 0, {f"id{n:02}": 2 for n in range(50)})
-    assert reconciliation.duplicated == 50
-    assert reconciliation.message().count("times") == MAX_NAMED_IDS
+    found = check_events(99, 99, 0, 0, {f"id{n:02}": 2 for n in range(50)})
+    assert found.duplicated == 50
+    assert found.message().count("times") == MAX_NAMED_IDS
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from sluice.core.offsets.sources import reconcile_rows
+from sluice.core.offsets.sources import check_rows
 
 CASES = {
     "all published": (4, [0, 1, 2, 3], [], True, "passed: 4 rows = 4 published + 0 quarantined"),
@@ -20,6 +20,6 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_rows_against_the_source(case: str) -> None:
     rows, published, quarantined, exact, words = CASES[case]
-    reconciliation = reconcile_rows(rows, published, quarantined)
-    assert reconciliation.is_ok is exact
-    assert words in reconciliation.message()
+    found = check_rows(rows, published, quarantined)
+    assert found.is_ok is exact
+    assert words in found.message()
