@@ -6,8 +6,8 @@ import re
 
 from confluent_kafka import KafkaError
 
-from sluice.clients.query_state import Headers
 from sluice.core.offsets.sources import KEY_PATTERN
+from sluice.core.records import Headers
 
 
 def row_identity(key: bytes | None) -> tuple[str, int, int] | None:

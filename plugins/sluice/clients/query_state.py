@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 
 from sluice.config.query import VERSION, Query
 from sluice.config.reading.toml import ConfigError
+from sluice.core.records import Headers
 
 # A crash per batch adds one; the publisher, the last, is always kept.
 MAX_CHECKPOINTS = 8
@@ -163,7 +164,6 @@ def parse(offset: int, text: str) -> CommittedBatch:
 
 
 # Of a record, as confluent-kafka has them.
-Headers = list[tuple[str, str | bytes | None]]
 
 
 def tombstone_headers(batch: int) -> Headers:

@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from sluice.config.platform import Kafka
 from sluice.config.sections.topic import Topic
 from sluice.core.error_codes import ErrorCode
+from sluice.core.records import Headers
 from spark_jobs.common.feed.event import Event
 from spark_jobs.common.feed.progress import Progress
 from spark_jobs.common.feed.window import Entry, Window
@@ -45,7 +46,6 @@ SETTINGS = {
     "request.timeout.ms": 30_000,
     "queue.buffering.max.kbytes": MAX_QUEUED_KIB,
 }
-Headers = list[tuple[str, str | bytes | None]]
 
 
 def feed_name(url: str) -> str:

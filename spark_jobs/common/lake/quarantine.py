@@ -21,7 +21,7 @@ from sluice.core.offsets.quarantine import (
     held_in,
     settlement,
 )
-from sluice.core.record_columns import RECORD
+from sluice.core.records import RECORD
 from sluice.core.writers import epoch_of
 from spark_jobs.common.lake.clock import now_ms
 from spark_jobs.common.lake.iceberg import (

@@ -23,6 +23,7 @@ from sluice.clients.kafka.consumers import MISSING_RIGHT, REFUSED_LOGIN
 from sluice.clients.query_state import NO_BATCH, CommittedBatch
 from sluice.config.platform import Kafka
 from sluice.config.query import VERSION
+from sluice.core.records import Headers
 from spark_jobs.common.sinks.base import RetryPolicy, SinkWriteFailed, Target, TransientError
 from spark_jobs.common.spark.process import check_epoch
 
@@ -219,7 +220,7 @@ class Transactions:
             raise failures[0]
 
     def _send(
-        self, producer: Producer, partition: int, key: bytes, value: bytes | None, headers: state.Headers
+        self, producer: Producer, partition: int, key: bytes, value: bytes | None, headers: Headers
     ) -> None:
         while True:
             try:

@@ -10,12 +10,12 @@ from pyiceberg.table import Table
 
 from sluice.clients.lake.arrow_sql import open_sql, quoted
 from sluice.clients.lake.files import OFFSET, PARTITION, overlapping, read
-from sluice.core import record_columns
+from sluice.core import records
 from sluice.core.offsets.ranges import OffsetRanges
 
 # A published row has these of its record, and one that was rejected again has the record.
-IDENTITY = (*record_columns.COORDINATES, *record_columns.IDENTITY)
-RECORD = record_columns.RECORD
+IDENTITY = (*records.COORDINATES, *records.IDENTITY)
+RECORD = records.RECORD
 _COMPARED = """
     with pairs as (
         select b.digest is distinct from n.digest as differs

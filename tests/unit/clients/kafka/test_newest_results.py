@@ -10,8 +10,9 @@ import pytest
 from confluent_kafka import Message
 
 from sluice.clients.kafka.reader import Result, newest
-from sluice.clients.query_state import Headers, tombstone_headers
+from sluice.clients.query_state import tombstone_headers
 from sluice.core.errors import Refused
+from sluice.core.records import Headers
 from tests.support.kafka_records import Record
 from tests.support.raising import raising
 

@@ -1,4 +1,4 @@
-"""The columns that a topic's record has in the stream's tables, beside the decoded ones."""
+"""A topic's record: its headers, and its columns in the stream's tables beside the decoded ones."""
 
 from __future__ import annotations
 
@@ -17,3 +17,5 @@ FROM_KAFKA = {
     "headers": "headers",
 }
 RECORD = (*FROM_KAFKA, *IDENTITY)
+# As Kafka's client takes them.
+Headers = list[tuple[str, str | bytes | None]]
