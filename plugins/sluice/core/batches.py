@@ -7,15 +7,26 @@ batches beside the table, :mod:`sluice.ledger.batch_log`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any
 
 from sluice.core.offsets.ranges import OffsetRanges, offsets_from_json
+from sluice.core.tables.storage import metadata_files
 
 BATCH = "batch"
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """``at_ms``: since 1970. ``summary``: with Iceberg's ``operation``. ``manifest_list``: its address."""
+
+    id: int
+    at_ms: int
+    summary: Mapping[str, str]
+    manifest_list: str = ""
 
 
 @dataclass(frozen=True)
@@ -56,19 +67,14 @@ class Batch:
 
     @classmethod
     def of_snapshot(
-        cls,
-        snapshot_id: int,
-        summary: Mapping[str, str],
-        published_at: int,
-        manifest_list: str = "",
-        metadata_files: int | None = None,
+        cls, snapshot: Snapshot, published_at: int, metadata_files: int | None = None
     ) -> Batch | None:
-        """From a snapshot's summary; None if it is no batch's. ``published_at``: when ``main`` moved to
-        it."""
+        """None if the snapshot is no batch's. ``published_at``: when ``main`` moved to it."""
+        summary = snapshot.summary
         if summary.get("sluice.kind") != BATCH:
             return None
         return cls(
-            snapshot_id=snapshot_id,
+            snapshot_id=snapshot.id,
             batch_id=int(summary.get("sluice.batch-id", -1)),
             writer=summary.get("sluice.writer", ""),
             epoch=int(summary["sluice.epoch"]),
@@ -79,7 +85,7 @@ class Batch:
             files=int(summary.get("added-data-files", 0)),
             started_at=int(summary["sluice.started-at"]),
             published_at=published_at,
-            manifest_list=manifest_list,
+            manifest_list=snapshot.manifest_list,
             metadata_files=metadata_files,
         )
 
@@ -116,6 +122,21 @@ class Batch:
             manifest_list=document.get("manifest_list", ""),
             metadata_files=document.get("metadata_files"),
         )
+
+
+def batches_of(
+    snapshots: Iterable[Snapshot], published_at: Mapping[int, int], metadata_log: Sequence[int] = ()
+) -> Iterator[Batch]:
+    """The batches among the snapshots of ``main``, newest first. ``published_at``: snapshot -> when ``main``
+    moved to it, as far as logged; ``metadata_log``: when the table's metadata files were written, which says
+    how many a batch wrote."""
+    until: int | None = None
+    for one in snapshots:
+        files = metadata_files(metadata_log, one.at_ms, until)
+        batch = Batch.of_snapshot(one, published_at.get(one.id, one.at_ms), files)
+        if batch is not None:
+            yield batch
+        until = one.at_ms
 
 
 def time_of(ms: int) -> datetime:

@@ -14,10 +14,9 @@ from pyiceberg.table import Table
 from sluice.clients.lake.catalog import ancestors, asking, metadata_log
 from sluice.clients.s3.requests import connect
 from sluice.config.platform import S3
-from sluice.core.batches import Batch, time_of
+from sluice.core.batches import Batch, Snapshot, batches_of, time_of
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
-from sluice.core.tables.storage import metadata_files
 from sluice.ledger.batch_log import (
     FOLDER,
     PUBLISHED,
@@ -61,17 +60,16 @@ class BatchLog:
         """Snapshot -> batch of those that ``main`` keeps, newest first. No request."""
         moved = {entry.snapshot_id: entry.timestamp_ms for entry in self.table.metadata.snapshot_log}
         written = [at for at, _ in metadata_log(self.table)]
-        found, until = dict[int, Batch](), None
-        for snapshot in ancestors(self.table):
-            number, at = snapshot.snapshot_id, snapshot.timestamp_ms
-            summary = snapshot.summary.additional_properties if snapshot.summary else {}
-            files = metadata_files(written, at, until)
-            lists = snapshot.manifest_list
-            batch = Batch.of_snapshot(number, summary, moved.get(number, at), lists, files)
-            if batch is not None:
-                found[number] = batch
-            until = at
-        return found
+        snapshots = (
+            Snapshot(
+                one.snapshot_id,
+                one.timestamp_ms,
+                one.summary.additional_properties if one.summary else {},
+                one.manifest_list,
+            )
+            for one in ancestors(self.table)
+        )
+        return {batch.snapshot_id: batch for batch in batches_of(snapshots, moved, written)}
 
     @cached_property
     def restores(self) -> list[Restore]:

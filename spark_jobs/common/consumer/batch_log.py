@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
 from sluice.clients.s3.requests import split
 from sluice.core.batches import Batch, by_writer, time_of
-from sluice.core.tables.storage import metadata_files
 from sluice.ledger.batch_log import (
     FOLDER,
     PUBLISHED,
@@ -24,7 +22,6 @@ from sluice.ledger.batch_log import (
     restored_key,
     span_of,
 )
-from spark_jobs.common.lake.iceberg import Snapshot
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -78,25 +75,3 @@ class BatchLog:
             # An earlier attempt's, without an answer or before a crash: the key names the same batches.
             if error.response["Error"]["Code"] != "PreconditionFailed":
                 raise
-
-
-def newest_batches(
-    snapshots: Iterable[Snapshot],
-    count: int,
-    published_at: Mapping[int, int],
-    metadata_log: Sequence[int] = (),
-) -> list[Batch]:
-    """The newest ``count`` batches in ``snapshots`` (of ``main``, newest first), oldest first.
-    ``metadata_log``: when the table's metadata files were written, which says how many a batch wrote."""
-
-    def batches() -> Iterator[Batch]:
-        until: int | None = None
-        for one in snapshots:
-            files = metadata_files(metadata_log, one.at_ms, until)
-            at = published_at.get(one.id, one.at_ms)
-            batch = Batch.of_snapshot(one.id, one.summary, at, one.manifest_list, files)
-            if batch is not None:
-                yield batch
-            until = one.at_ms
-
-    return list(islice(batches(), count))[::-1]

@@ -9,6 +9,7 @@ import json
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from itertools import islice
 
 from py4j.protocol import Py4JJavaError
 from pyspark import StorageLevel
@@ -20,13 +21,13 @@ from sluice.clients.kafka.consumers import topic_offsets
 from sluice.clients.s3.requests import connect
 from sluice.config.platform import CATALOG, Platform
 from sluice.config.stream import StreamSpec
-from sluice.core.batches import Batch
+from sluice.core.batches import Batch, batches_of
 from sluice.core.error_codes import ErrorCode
 from sluice.core.offsets.deduplication import LoadedRows, loaded_from, possible_duplicates
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.verify import OffsetVerification, needs_read, verify
 from spark_jobs.common.consumer import state
-from spark_jobs.common.consumer.batch_log import BatchLog, newest_batches
+from spark_jobs.common.consumer.batch_log import BatchLog
 from spark_jobs.common.consumer.batch_rows import Decode, decoded_rows, is_good, table_rows, without_withheld
 from spark_jobs.common.consumer.state import StreamState
 from spark_jobs.common.kafka.offsets import Group, Topic
@@ -299,6 +300,6 @@ class StreamWriter(WriterLease):
             self.state.unrecorded = []
 
     def _newest_batches(self, count: int, metadata_log: Sequence[int] = ()) -> list[Batch]:
-        """``metadata_log``: what is to be recorded of a batch's cost."""
+        """Oldest first. ``metadata_log``: what is to be recorded of a batch's cost."""
         snapshots, published_at = self.table.snapshots(MAIN), self.table.published_at()
-        return newest_batches(snapshots, count, published_at, metadata_log)
+        return list(islice(batches_of(snapshots, published_at, metadata_log), count))[::-1]

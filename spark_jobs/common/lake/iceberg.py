@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 
 from sluice.config.platform import CATALOG
 from sluice.config.schema import spelled
+from sluice.core.batches import Snapshot
 from sluice.core.error_codes import ErrorCode
 from sluice.core.tables.storage import KEEP_REWRITES, REWRITE_ID
 from spark_jobs.common.lake.added_file import BOUNDED, AddedFile, read
@@ -35,16 +36,6 @@ class Refused(RuntimeError):
     """The catalog refused a commit: another came first, or a ref is not where it was expected."""
 
     code = ErrorCode.CONCURRENT_COMMIT
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """``at_ms``: since 1970. ``summary``: with Iceberg's ``operation``. ``manifest_list``: its address."""
-
-    id: int
-    at_ms: int
-    summary: Mapping[str, str]
-    manifest_list: str = ""
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from sluice.config import platform as platforms
 from sluice.config import stream as streams
 from sluice.config.platform import Platform
 from sluice.config.stream import StreamSpec
+from sluice.core.batches import Snapshot
 from sluice.core.changes.plan import ChangePlan, ChangeResult
 from sluice.core.offsets.deduplication import LoadedRows, loaded_from, possible_duplicates
 from sluice.core.offsets.ranges import OffsetRanges
@@ -35,7 +36,7 @@ from spark_jobs.common.consumer import state
 from spark_jobs.common.consumer.batch_rows import Decode
 from spark_jobs.common.consumer.run import decoding
 from spark_jobs.common.lake import known_tables
-from spark_jobs.common.lake.iceberg import MAIN, Snapshot
+from spark_jobs.common.lake.iceberg import MAIN
 from spark_jobs.common.lake.read_offsets import COLUMNS, OffsetReader
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit
 from spark_jobs.common.lake.written_batch import WrittenBatch

@@ -15,10 +15,11 @@ from sluice.clients.query_state import QueryState
 from sluice.config.platform import CATALOG
 from sluice.config.query import Query
 from sluice.config.stream import StreamSpec
+from sluice.core.batches import Snapshot
 from sluice.core.changes.published import CHANGE_ID
 from spark_jobs.common.consumer.state import changes_until
 from spark_jobs.common.kafka.heartbeat import CountingEvent
-from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Snapshot
+from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit
 from spark_jobs.common.queries import aggregate
 from spark_jobs.common.queries.first_batch import PartialSnapshotRead

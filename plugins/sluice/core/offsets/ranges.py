@@ -158,6 +158,12 @@ class OffsetRanges:
         return cls({partition: ranges[partition] for partition in sorted(ranges) if ranges[partition]})
 
     @classmethod
+    def of_values(cls, values: Mapping[int, Iterable[int]]) -> OffsetRanges:
+        """From the single offsets of each partition, in any order, repeats allowed."""
+        found = {int(partition): IntervalSet.of_values(offsets) for partition, offsets in values.items()}
+        return cls({partition: found[partition] for partition in sorted(found) if found[partition]})
+
+    @classmethod
     def from_ends(cls, starts: Mapping[int, int], ends: Mapping[int, int]) -> OffsetRanges:
         """``[starts[p], ends[p])`` for every partition of ``ends``; a missing start is 0.
 

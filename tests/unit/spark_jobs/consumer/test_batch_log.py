@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
 from sluice.core.batches import time_of
 from sluice.ledger.batch_log import PUBLISHED, RESTORED, Restore, restore_of
-from spark_jobs.common.consumer.batch_log import newest_batches
-from spark_jobs.common.lake.iceberg import Snapshot
 from tests.support.batches import LOCATION, NOON, batch, writers_log
 from tests.support.memory_s3 import MemoryS3
 
@@ -61,23 +58,3 @@ def test_a_restored_catalog_is_recorded_once_and_later_than_what_it_lost() -> No
     (key,) = keys(s3, RESTORED)
     assert restore_of(key) == Restore(time_of(NOON + 9001), time_of(NOON + 4000))
     assert json.loads(s3.objects["lake", key])["writer"] == "w2_b"
-
-
-def test_the_newest_batches_are_those_between_other_snapshots() -> None:
-    def snapshot(number: int, kind: str) -> Snapshot:
-        summary: dict[str, Any] = {
-            "sluice.kind": kind,
-            "sluice.epoch": "2",
-            "sluice.offset-ranges": f'{{"0":[{number},{number + 2}]}}',
-            "sluice.end-offsets": f'{{"0":{number + 2}}}',
-            "sluice.started-at": str(NOON),
-            "added-records": "1",
-        }
-        return Snapshot(number, NOON + 100, summary if kind else {"operation": "replace"})
-
-    kinds = ("batch", "", "batch", "epoch-start", "batch", "batch")
-    line = [snapshot(20 - n, kind) for n, kind in enumerate(kinds)]
-    found = newest_batches(line, 3, {20: NOON + 2000, 18: NOON + 1500})
-    assert [one.snapshot_id for one in found] == [16, 18, 20]
-    assert [one.seconds for one in found] == [0.1, 1.5, 2.0], "of the time when main moved, if it is logged"
-    assert [(one.rows, one.rejected, one.files) for one in found] == [(1, 1, 0)] * 3
