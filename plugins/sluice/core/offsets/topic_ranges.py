@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from sluice.core.error_codes import ErrorCode
+from sluice.core.messages import quoted
 from sluice.core.offsets.ranges import OffsetRanges, Pair
 
 EXAMPLE = "nyc-avro-topic: 0=[110,220) 1=[100,313),[400,410)"
@@ -55,7 +56,7 @@ class TopicRanges:
             named = _TOPIC.match(part)
             name = named[1] if named else topic
             if not name:
-                raise _invalid(f"{_quoted(part)} names no topic")
+                raise _invalid(f"{quoted(part.strip(), _QUOTED)} names no topic")
             if name in found:
                 raise _invalid(f"topic {name!r} is named twice")
             found[name] = OffsetRanges.of(dict(_partitions(part[named.end() if named else 0 :], name)))
@@ -101,7 +102,7 @@ def _partitions(text: str, topic: str) -> Iterator[tuple[int, list[Pair]]]:
     while position < length:
         match = _PARTITION.match(text, position)
         if match is None:
-            raise _invalid(f"{_quoted(text[position:])} is no partition with ranges")
+            raise _invalid(f"{quoted(text[position:].strip(), _QUOTED)} is no partition with ranges")
         partition, position = int(match[1]), match.end()
         if partition in named:
             raise _invalid(f"topic {topic!r}: partition {partition} is named twice")
@@ -125,11 +126,6 @@ def _pairs(text: str, place: str) -> list[Pair]:
         if after[0] < before[1]:
             raise _invalid(f"{place}: ranges [{before[0]},{before[1]}) and [{after[0]},{after[1]}) overlap")
     return pairs
-
-
-def _quoted(text: str) -> str:
-    text = text.strip()
-    return repr(text if len(text) <= _QUOTED else f"{text[:_QUOTED]}…")
 
 
 def _invalid(reason: str) -> RangesInvalid:

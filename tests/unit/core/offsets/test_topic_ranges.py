@@ -90,7 +90,7 @@ def test_the_largest_offset_is_exact() -> None:
         "a: x=[1,2)": "'x=[1,2)' is no partition with ranges",
         "a: 0=[1,2),": "'0=[1,2),' is no partition with ranges",
         "a: -1=[1,2)": "'-1=[1,2)' is no partition with ranges",
-        "a: " + "9" * 60: f"'{'9' * 40}…' is no partition with ranges",
+        "a: " + "9" * 60: f"'{'9' * 40}'… is no partition with ranges",
         "a: 0=[5,3)": "topic 'a', partition 0: range [5,3) ends before it begins",
         "a: 0=[5,5)": "topic 'a', partition 0: range [5,5) ends before it begins, or is empty",
         "a: 0=[-3,5)": "topic 'a', partition 0: range [-3,5) is negative",
