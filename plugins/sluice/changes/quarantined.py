@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from sluice.core.offsets.quarantine import DUPLICATE, WITHHELD
-from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
+from sluice.core.offsets.ranges import OffsetRanges
 
 if TYPE_CHECKING:
     from sluice.clients.lake.catalog import Lake
@@ -84,4 +84,4 @@ class QuarantinedRecords:
 
 
 def _ranges_of(offsets: Mapping[int, Iterable[int]]) -> OffsetRanges:
-    return OffsetRanges({p: IntervalSet.of_values(values) for p, values in sorted(offsets.items())})
+    return OffsetRanges.of_values(offsets)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.config.reading.toml import ConfigError
 from sluice.core.offsets.quarantine import DUPLICATE, WITHHELD
-from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
+from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.sources import SourceCheck, check_events, check_rows
 from sluice.core.offsets.verify import OffsetVerification, needs_read, verify
 from sluice.loads import plan as plans
@@ -84,7 +84,7 @@ class LoadFiles:
         """Source id -> its row numbers in the table."""
         from sluice.clients.lake import files
 
-        return files.rows_by_source(self.table, self.tasks, self.source_ids)
+        return files.rows_by_source(self.table, self.source_ids, self.tasks)
 
     @cached_property
     def rejected(self) -> pyarrow.Table:
@@ -197,10 +197,7 @@ def _quarantined(load: LoadFiles) -> OffsetRanges:
     from sluice.clients.lake import files
 
     of_consumer = load.rejected.filter(pc.equal(load.rejected["stage"], "consumer"))
-    offsets = files.by_partition(of_consumer.to_batches())
-    return OffsetRanges(
-        {partition: IntervalSet.of_values(offsets[partition]) for partition in sorted(offsets)}
-    )
+    return OffsetRanges.of_values(files.by_partition(of_consumer.to_batches()))
 
 
 def check_feed_events(spec: StreamSpec, load: LoadFiles, check: OffsetCheck) -> SourceCheck:

@@ -53,8 +53,7 @@ class VerifiedSources:
         and the files whose bounds do not tell."""
         from sluice.clients.lake import files
 
-        table = self.lake.table(self.table)
-        rows = files.rows_by_source(table, files.committed_since(table, 0), source_ids)
+        rows = files.rows_by_source(self.lake.table(self.table), source_ids)
         return {source_id for source_id, found in rows.items() if len(found)}
 
     def among(self, source_ids: Sequence[str]) -> tuple[set[str], Document]:

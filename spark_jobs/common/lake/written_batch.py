@@ -15,7 +15,7 @@ import pyarrow
 import pyarrow.compute
 
 from sluice.core.offsets.deduplication import Run
-from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
+from sluice.core.offsets.ranges import OffsetRanges
 from spark_jobs.common.lake.added_file import AddedFile
 from spark_jobs.common.lake.read_offsets import COLUMNS, OffsetReader, by_partition, is_in
 
@@ -42,7 +42,7 @@ class WrittenBatch:
     def rejected(self) -> OffsetRanges:
         """The offsets of the rejected records. Raises ValueError if one is there more than once."""
         found = self.offsets(self.staged)
-        ranges = OffsetRanges({p: IntervalSet.of_values(values) for p, values in found.items()})
+        ranges = OffsetRanges.of_values(found)
         if ranges.count != sum(map(len, found.values())):
             raise ValueError(f"{ranges.count} offsets are rejected, some of them more than once")
         return ranges

@@ -13,7 +13,7 @@ from sluice.config.stream import StreamSpec
 from sluice.core.changes.plan import ChangePlan
 from sluice.core.offsets.deduplication import LoadedRows, loaded_from, possible_duplicates
 from sluice.core.offsets.quarantine import DUPLICATE, WITHHELD
-from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
+from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.verify import needs_read, verify
 from spark_jobs.common.consumer.batch_rows import Decode, decoded_rows, is_good, table_rows, without_withheld
 from spark_jobs.common.consumer.writer import SMALL_BATCH
@@ -100,7 +100,7 @@ class IncomingRecords:
         if sum(one.stats.records for one in files) == self.plan.rows_in.count:
             return StagedRecords(files, written, OffsetRanges(), bad)
         found = by_partition(bad.select(*COLUMNS).toArrow())
-        rejected = OffsetRanges({p: IntervalSet.of_values(values) for p, values in found.items()})
+        rejected = OffsetRanges.of_values(found)
         return StagedRecords(files, written, rejected, bad)
 
     def _published_of_withheld(self, staged: StagedChange, coming: StagedRecords) -> set[str]:

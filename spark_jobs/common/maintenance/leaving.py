@@ -10,7 +10,7 @@ import pyarrow.compute
 
 from sluice.core.changes.plan import ChangePlan, ChangeResult, RemovedRecord
 from sluice.core.offsets.quarantine import ON_PURPOSE
-from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
+from sluice.core.offsets.ranges import OffsetRanges
 from spark_jobs.common.lake.read_offsets import COLUMNS, OffsetReader, by_partition, is_in
 from spark_jobs.common.maintenance.staged_change import Touched
 
@@ -73,10 +73,7 @@ def malformed_of(reader: OffsetReader, touched: Touched) -> OffsetRanges:
                 one.filter(pyarrow.compute.invert(pyarrow.compute.fill_null(is_so, False)))
                 for one in (rows, reasons)
             )
-        values = by_partition(rows.select(COLUMNS))
-        found = found.union(
-            OffsetRanges({p: IntervalSet.of_values(offsets) for p, offsets in values.items()})
-        )
+        found = found.union(OffsetRanges.of_values(by_partition(rows.select(COLUMNS))))
     return found
 
 

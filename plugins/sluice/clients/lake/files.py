@@ -151,13 +151,15 @@ def read(
 
 
 def rows_by_source(
-    table: Table, tasks: Sequence[FileScanTask], source_ids: Collection[str]
+    table: Table, source_ids: Collection[str], tasks: Sequence[FileScanTask] | None = None
 ) -> dict[str, Any]:
-    """Source id -> the row numbers that these files hold, repeated ones too, as a NumPy array in any order.
+    """Source id -> the row numbers that these files hold (``tasks``; None: the whole table's), repeated ones
+    too, as a NumPy array in any order.
 
     Each file is read once, however many sources it has rows of.
     """
-    chosen = [task for task in tasks if _may_hold(table, task, sorted(source_ids))]
+    within = committed_since(table, 0) if tasks is None else tasks
+    chosen = [task for task in within if _may_hold(table, task, sorted(source_ids))]
     return by_source(read(table, In(SOURCE, source_ids), (SOURCE, ROW), tasks=chosen), source_ids)
 
 

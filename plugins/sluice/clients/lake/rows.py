@@ -14,7 +14,7 @@ from pyiceberg.table import FileScanTask, ManifestGroupPlanner, Table
 
 from sluice.clients.lake.catalog import MAIN, asking
 from sluice.clients.lake.files import OFFSET, PARTITION, ROW, SOURCE, file_stats, read
-from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
+from sluice.core.offsets.ranges import OffsetRanges
 
 TIME = "_kafka_timestamp"
 ORIGIN = (PARTITION, OFFSET, TIME, SOURCE, ROW)
@@ -79,7 +79,7 @@ def offsets_of_source(table: Table, source_id: str, since: int = 0) -> Iterator[
                 partitions, values = (batch.column(name).to_pylist() for name in (PARTITION, OFFSET))
                 for partition, offset in zip(partitions, values, strict=True):
                     found.setdefault(partition, []).append(offset)
-            offsets = OffsetRanges({p: IntervalSet.of_values(found[p]) for p in sorted(found)})
+            offsets = OffsetRanges.of_values(found)
         if offsets:
             yield HeldOffsets(task.file.file_path, offsets)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from sluice.clients.lake.files import OFFSET, PARTITION
-from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
+from sluice.core.offsets.ranges import OffsetRanges
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,7 +25,7 @@ def unreadable(table: Table) -> OffsetRanges:
             partition, offset = (row.column(name)[0].as_py() for name in (PARTITION, OFFSET))
             if offset is not None:
                 offsets.setdefault(partition, []).append(offset)
-    return OffsetRanges({p: IntervalSet.of_values(values) for p, values in sorted(offsets.items())})
+    return OffsetRanges.of_values(offsets)
 
 
 def _rows(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -12,7 +12,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
-from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
+from sluice.core.offsets.ranges import OffsetRanges
 
 # Offsets that one change may remove singly: its result names each.
 MAX_RECORDS = 10_000
@@ -158,7 +158,7 @@ class ChangeResult:
         offsets: dict[int, list[int]] = {}
         for one in self.records:
             offsets.setdefault(one.partition, []).append(one.offset)
-        return OffsetRanges({p: IntervalSet.of_values(values) for p, values in sorted(offsets.items())})
+        return OffsetRanges.of_values(offsets)
 
     def rows_of(self, source_id: str) -> list[int]:
         """Row numbers of a source that went singly."""

@@ -42,6 +42,12 @@ def test_values_are_sorted_into_those_that_are_there_and_those_that_are_repeated
         assert repeated == IntervalSet.of((v, v + 1) for v in values if values.count(v) > 1)
 
 
+def test_offsets_of_partitions_are_ranges_without_partitions_that_have_none() -> None:
+    found = OffsetRanges.of_values({2: [5, 4, 5], 1: [], 0: np.array([7], np.int64)})
+    assert found == OffsetRanges.of({0: [(7, 8)], 2: [(4, 6)]})
+    assert str(found) == "0=[7,8) 2=[4,6)", "in the order of the partitions"
+
+
 def test_a_row_without_number_is_no_value() -> None:
     with raising(TypeError, "float64"):
         IntervalSet.once_and_repeated(np.array([1, None], float))
