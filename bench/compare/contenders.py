@@ -28,7 +28,10 @@ from sluice.config.sending_rules import SendingRules
 from sluice.config.stream import ENTRY_POINT
 from sluice.ledger.documents import Ledger
 from sluice.ledger.keys import run_key
-from sluice.loads import plan as plans
+from sluice.loads import produced
+from sluice.loads.plan import LoadPlanner
+from sluice.loads.sources import read_all
+from sluice.loads.sources.csv_object import select_objects
 from tests.support.stream import StreamUnderTest
 
 # As the connection sluice_spark of the embedded stack.
@@ -74,24 +77,26 @@ class Sluice:
         ledger = Ledger.open(platform, self.spec.name)
         topic, kafka = self.spec.topic.name, self.bench.kafka_admin()
         before = self.bench.records(topic)
-        plan = plans.pin(
+        bucket = Bucket(self.bench.stack.s3("airflow"), SOURCE)
+        form = {"source_prefix": "", "objects": []}
+        planner = LoadPlanner(
             ledger,
             kafka,
-            lambda params: plans.object_sources(
-                ledger, Bucket(self.bench.stack.s3("airflow"), SOURCE), params
-            ),
-            run_id=self.run_id,
-            topic=topic,
-            params={"source_prefix": prefix, "objects": []},
-            defaults={"source_prefix": "", "objects": []},
+            topic,
+            form,
             rules=lambda: SendingRules.of(self.spec, kafka.max_message_bytes(topic)),
+        )
+        plan = planner.pin(
+            self.run_id,
+            {"source_prefix": prefix, "objects": []},
+            lambda params: select_objects(ledger, bucket, params),
         )
         uri = ledger.uri(run_key(self.run_id, "plan"))
         named = ("--name", f"sluice-{self.spec.name}-producer")
-        conf = [f"--conf={key}={value}" for key, value in java_options(plan["sources"]).items()]
+        conf = [f"--conf={key}={value}" for key, value in java_options(read_all(plan["sources"])).items()]
         job = (str(ENTRY_POINT), "producer", self.spec.name, "--plan", uri)
         figures = self.bench.run([*SUBMIT, *named, *conf, *job], f"{self.spec.name}-produce", rows)
-        plans.complete(ledger, plan, kafka.ends(topic))
+        produced.complete(ledger, plan, kafka.ends(topic))
         check(f"records of {topic}", self.bench.records(topic) - before, rows)
         return figures
 

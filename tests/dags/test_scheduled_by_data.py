@@ -46,7 +46,7 @@ def test_the_example_is_scheduled_by_a_watched_asset(example: Any) -> None:
 
 
 def test_the_partitioned_example_takes_the_key_of_the_load(example: Any) -> None:
-    from sluice.airflow.operators.load.asset_event import partition_key
+    from sluice.loads.announce import partition_key
 
     report = example["hits_report"]
     (asset,) = scheduling(report)

@@ -21,7 +21,7 @@ from local.stack import lake as details
 from local.stack.stack import Stack, wait_until
 from sluice.clients.lake.results.table import ResultsReader
 from sluice.core.offsets.ranges import OffsetRanges
-from sluice.loads import plan as plans
+from sluice.loads import produced
 from tests.integration import feeds, streams
 from tests.support import airflow_calls, browser
 from tests.support.processes import component_processes, signal_all
@@ -253,7 +253,7 @@ def check_load(wiki: Wiki, run_id: str, events: int) -> OffsetRanges:
     made, proof = (airflow_calls.xcom(wiki.airflow, LOAD, run_id, task) for task in ("produce", "validate"))
     assert made["records"] >= events
     assert (proof["status"], proof["published"] + proof["quarantined"]) == ("passed", made["records"])
-    return plans.offsets_of_all(airflow_calls.document(wiki.stack, made["produced"]))
+    return produced.offsets_of_all(airflow_calls.document(wiki.stack, made["produced"]))
 
 
 def check_supervision_starts_what_is_down(wiki: Wiki, *down: str) -> None:

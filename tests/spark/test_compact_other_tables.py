@@ -23,6 +23,7 @@ from sluice.core.tables.storage import KEEP_REWRITES, REWRITE_ID
 from sluice.loads import checks
 from sluice.loads.checks import LoadFiles
 from sluice.loads.inventory import written_since
+from sluice.loads.sources import read
 from spark_jobs.common.lake import source_quarantine
 from spark_jobs.common.lake.iceberg import HOUR_MS, MAIN, IcebergTable
 from spark_jobs.common.lake.quarantine import BatchQuarantine
@@ -383,7 +384,7 @@ def test_a_load_is_verified_though_its_table_and_quarantine_are_compacted_meanwh
     with closing(Lake.open(stream.platform)) as lake:
         heads = lake.heads(spec.table, spec.quarantine_table)
     main = {name: head.__dict__ for name, head in heads.items()}
-    source = {"source_id": "s", "start_offsets": {"0": 4, "1": 0}, "main": main}
+    source = read({"source_id": "s", "start_offsets": {"0": 4, "1": 0}, "main": main})
     for _ in range(3):
         send(stream, b"good", b"bad")
         running.query.processAllAvailable()

@@ -28,7 +28,8 @@ from sluice.config.sending_rules import SendingRules
 from sluice.config.stream import ENTRY_POINT
 from sluice.ledger.documents import Ledger
 from sluice.ledger.keys import run_key
-from sluice.loads import plan as plans
+from sluice.loads.plan import LoadPlanner
+from sluice.loads.sources.generator import GeneratorSource
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.lake import tables
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
@@ -72,15 +73,17 @@ def sent(stream: Hits, services: Services) -> Sent:
     """As after an attempt that was killed on its way: whole slices, a part of one, and some of the last."""
     context, platform = services.stack.context, services.stack.platform("airflow")
     ledger = Ledger(services.minio, platform.lake.ledger, "isp_hits")
-    plan = plans.pin(
+    planner = LoadPlanner(
         ledger,
         KafkaAdmin(platform.kafka),
-        lambda params: plans.generated_source(GENERATOR, "r1", params, MOMENT),
-        run_id="r1",
-        topic=DECLARED.topic.name,
-        params=PARAMS,
-        defaults=forms.defaults(DECLARED),
+        DECLARED.topic.name,
+        forms.defaults(DECLARED),
         rules=lambda: SendingRules.of(DECLARED, MAX_MESSAGE_BYTES),
+    )
+    plan = planner.pin(
+        "r1",
+        PARAMS,
+        lambda params: [GeneratorSource.from_params(GENERATOR, "r1", params, MOMENT).document],
     )
     parameters = generator.parse(GENERATOR, plan["sources"][0]["parameters"], "x")
     put(stream, parameters, range(2 * RATE + 700))

@@ -13,7 +13,9 @@ from sluice.clients.s3.objects import CHUNK_BYTES, Bucket
 from sluice.clients.s3.requests import at_once, connect
 from sluice.config.platform import S3_REQUESTS
 from sluice.ledger.documents import Ledger
-from sluice.loads import plan as plans
+from sluice.loads import produced
+from sluice.loads.plan import LoadPlanner
+from sluice.loads.sources.csv_object import select_objects
 from tests.support.services import Services
 
 if TYPE_CHECKING:
@@ -45,22 +47,15 @@ def test_an_object_is_planned_with_two_requests_and_no_connection_of_its_own(
     ledger = Ledger(client, f"{platform.lake.ledger}/requests", "nyc_taxi")
     bucket = Bucket(client, platform.source.bucket)
     with caplog.at_level(logging.DEBUG, "urllib3.connectionpool"):
-        plan = plans.pin(
-            ledger,
-            cast("KafkaAdmin", Kafka()),
-            partial(plans.object_sources, ledger, bucket),
-            run_id="r",
-            topic="t",
-            params={"source_prefix": PREFIX},
-            defaults={},
-        )
+        planner = LoadPlanner(ledger, cast("KafkaAdmin", Kafka()), "t", {})
+        plan = planner.pin("r", {"source_prefix": PREFIX}, partial(select_objects, ledger, bucket))
         # Besides: the listing, and the run's plan.
         assert asked == Counter(GET=OBJECTS + 2, PUT=OBJECTS + 1)
         connections = sum("Starting new" in record.message for record in caplog.records)
         assert connections <= S3_REQUESTS
     asked.clear()
-    assert next(plans.pending(ledger, plan), None) is not None
-    plans.complete(ledger, plan, {0: 50})
+    assert next(produced.pending(ledger, plan), None) is not None
+    produced.complete(ledger, plan, {0: 50})
     # Besides: whether the first is pending, and the run's document.
     assert asked == Counter(GET=2, PUT=OBJECTS + 1)
     objects = bucket.resolve(PREFIX)

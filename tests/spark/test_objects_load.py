@@ -20,7 +20,8 @@ from sluice.config.sections.topic import MAX_MESSAGE_BYTES
 from sluice.config.sending_rules import SendingRules
 from sluice.ledger.documents import Ledger
 from sluice.ledger.keys import run_key
-from sluice.loads import plan as plans
+from sluice.loads.plan import LoadPlanner
+from sluice.loads.sources.csv_object import select_objects
 from spark_jobs.common.spark.session import catalog_options
 from tests.support.services import Services
 
@@ -41,16 +42,16 @@ def test_rows_that_are_on_the_topic_are_not_sent_again_and_bad_ones_go_to_quaran
         Bucket=platform.source.bucket, Key="objects_load/a.csv", Body="\n".join([header, *lines]).encode()
     )
     ledger = Ledger(services.minio, platform.lake.ledger, "nyc_taxi")
-    plan = plans.pin(
+    planner = LoadPlanner(
         ledger,
         KafkaAdmin(platform.kafka),
-        partial(plans.object_sources, ledger, Bucket(services.minio, platform.source.bucket)),
-        run_id="objects",
-        topic=TAXI.topic.name,
-        params={"source_prefix": "objects_load/"},
-        defaults=forms.defaults(TAXI),
+        TAXI.topic.name,
+        forms.defaults(TAXI),
         rules=lambda: SendingRules.of(TAXI, MAX_MESSAGE_BYTES),
     )
+    bucket = Bucket(services.minio, platform.source.bucket)
+    select = partial(select_objects, ledger, bucket)
+    plan = planner.pin("objects", {"source_prefix": "objects_load/"}, select)
     source = plan["sources"][0]["source_id"]
     # As an earlier attempt left it: of lane 3 all three rows, of lane 5 the first, and of no other.
     sent = {f"{source}:3:0": 3, f"{source}:13:1": 3, f"{source}:23:2": 3, f"{source}:5:0": 5}

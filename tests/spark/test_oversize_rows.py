@@ -21,9 +21,11 @@ from sluice.config import stream as streams
 from sluice.config.platform import CATALOG
 from sluice.config.sections.topic import MAX_MESSAGE_BYTES
 from sluice.config.sending_rules import SendingRules
+from sluice.core.json_record import Document
 from sluice.ledger.documents import Ledger
 from sluice.ledger.keys import run_key
-from sluice.loads import plan as plans
+from sluice.loads.plan import LoadPlanner
+from sluice.loads.sources.csv_object import select_objects
 from spark_jobs.common.spark.session import catalog_options
 from tests.support.services import Services
 
@@ -49,18 +51,17 @@ class Loading:
         key = f"oversize/{name}.csv"
         self.services.minio.put_object(Bucket=self.platform.source.bucket, Key=key, Body=body)
 
-    def plan(self, name: str, rules: SendingRules | None = None) -> plans.Document:
+    def plan(self, name: str, rules: SendingRules | None = None) -> Document:
         bucket = Bucket(self.services.minio, self.platform.source.bucket)
-        return plans.pin(
+        planner = LoadPlanner(
             self.ledger,
             KafkaAdmin(self.platform.kafka),
-            partial(plans.object_sources, self.ledger, bucket),
-            run_id=name,
-            topic=TAXI.topic.name,
-            params={"objects": [f"oversize/{name}.csv"]},
-            defaults=forms.defaults(TAXI),
+            TAXI.topic.name,
+            forms.defaults(TAXI),
             rules=lambda: rules or SendingRules.of(TAXI, MAX_MESSAGE_BYTES),
         )
+        select = partial(select_objects, self.ledger, bucket)
+        return planner.pin(name, {"objects": [f"oversize/{name}.csv"]}, select)
 
     def send(self, run: str) -> subprocess.CompletedProcess[str]:
         context = self.services.stack.context

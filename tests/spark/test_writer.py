@@ -13,12 +13,12 @@ import pytest
 from confluent_kafka import KafkaError, Producer
 
 from local.stack.stack import wait_until
-from sluice.airflow.operators.load.provision import with_timestamp_bounds
 from sluice.clients.kafka.admin import KafkaAdmin
 from sluice.clients.lake.catalog import Lake
 from sluice.config.platform import CATALOG, Kafka
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.ledger.batches import BatchLog
+from sluice.loads.topic import with_timestamp_bounds
 from spark_jobs.common.consumer import run, writer
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.kafka import offsets

@@ -11,12 +11,12 @@ from sluice.ledger import run_documents
 from sluice.ledger.documents import Ledger
 from sluice.ledger.keys import beside_proof, run_key
 from tests.support.memory_s3 import MemoryS3
+from tests.support.verification import RowsVerification
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from airflow.sdk import Context
-    from pyiceberg.table import Table
 
 
 class NewTables:
@@ -50,8 +50,7 @@ def given(**values: Any) -> Context:
 class ValidateRows(ValidateOperator):
     """The validation of a table of which the tests make few columns."""
 
-    def wrong_columns(self, table: Table) -> list[str]:
-        return []
+    verification = RowsVerification
 
 
 def ledger(stream: str, memory: MemoryS3 | None = None) -> Ledger:
@@ -61,7 +60,9 @@ def ledger(stream: str, memory: MemoryS3 | None = None) -> Ledger:
 
 def sent(ledger: Ledger, source: dict[str, Any], ranges: dict[str, list[int]], run: str = "r") -> None:
     """A run whose only source was sent to these offsets, as task produce leaves it."""
-    ledger.put(run_key(run, "plan"), {"sources": [source]})
+    planned = {"start_offsets": {}, "main": {}, **source}
+    before = {"verified_before": {"count": 0}, "reverted": []}
+    ledger.put(run_key(run, "plan"), {"sources": [planned], **before})
     of_source = {source["source_id"]: {"ranges": ranges, "run_id": run}}
     ends = {partition: until for partition, (_, until) in ranges.items()}
     ledger.put(run_key(run, "produced"), {"sources": of_source, "end_offsets": ends})

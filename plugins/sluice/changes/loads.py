@@ -11,9 +11,12 @@ from sluice.core.json_record import Document
 from sluice.core.offsets.quarantine import WITHHELD
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.ledger.keys import load_ids_prefix, load_of, produced_key, run_key
-from sluice.loads import plan as plans
+from sluice.loads import sources as kinds
 from sluice.loads.contents import Known
 from sluice.loads.object_contents import ObjectContents
+from sluice.loads.produced import offsets_of
+from sluice.loads.sources.base import Counted
+from sluice.loads.sources.csv_object import ObjectSource
 from sluice.loads.verified import VerifiedSources
 
 if TYPE_CHECKING:
@@ -55,7 +58,7 @@ def _unfinished(ledger: Ledger, plan: Document) -> list[Document]:
         source
         for source in plan["sources"]
         if source["run_id"] == plan["run_id"]
-        and not plans.is_feed(source)
+        and kinds.read(source).COUNTED is Counted.ROWS
         and ledger.get(produced_key(source["source_id"])) is None
     ]
 
@@ -74,11 +77,11 @@ def revert(stream: PlannedStream, load: str) -> ChangePlan:
     for source in sources:
         if source["source_id"] in in_part:
             continue
-        stream.check_published(plans.offsets_of(source))
-        if plans.is_feed(source):
-            ranges = ranges.union(plans.offsets_of(source))
+        stream.check_published(offsets_of(source))
+        if kinds.read(source).COUNTED is Counted.EVENTS:
+            ranges = ranges.union(offsets_of(source))
     ids = tuple(sorted(s["source_id"] for s in sources))
-    others = tuple(sorted(s["source_id"] for s in sources if not plans.is_feed(s)))
+    others = tuple(sorted(s["source_id"] for s in sources if kinds.read(s).COUNTED is Counted.ROWS))
     return stream.planned(Action.REVERT, rows_out=ranges, sources_out=others, reverts=ids, closes=in_part)
 
 
@@ -107,12 +110,10 @@ def redo(stream: PlannedStream, load: str, *, is_partial: bool) -> ChangePlan:
 def _check_not_replaced(stream: PlannedStream, load: str, source: Document, own: Collection[str]) -> None:
     """Raise Refused if other content of the source's object is in the table: both would be there.
     ``own``: ids of the load's sources."""
-    from sluice.clients.s3.objects import ObjectVersion
-
-    if plans.is_feed(source) or plans.is_generated(source):
+    found = kinds.read(source)
+    if not isinstance(found, ObjectSource):
         return
-    loaded = VerifiedSources(stream.ledger, stream.lake, stream.spec.table)
-    version = ObjectVersion.of(source)
+    loaded, version = VerifiedSources(stream.ledger, stream.lake, stream.spec.table), found.version
     for other in ObjectContents(stream.ledger, stream.source, loaded).look_up(version).others:
         if other.source_id not in own and len(stream.rows_of(other.source_id)):
             raise refused(

@@ -16,7 +16,6 @@ from sluice.core.errors import Refused, Unreachable
 from sluice.core.json_record import Document
 from sluice.core.offsets.ranges import SHOWN
 from sluice.ledger.keys import change_key, run_key
-from sluice.loads import plan as plans
 from sluice.loads.checks import LoadFiles, check_offsets
 
 if TYPE_CHECKING:
@@ -91,7 +90,7 @@ def plan_action(stream: PlannedStream, params: Mapping[str, Any]) -> ChangePlan:
 def pin(ledger: Ledger, run_id: str, params: Mapping[str, Any], create: Callable[[], Document]) -> Document:
     """The run's plan in the ledger, or a new one. Raises Refused if it was made for other params."""
     asked = {name: value for name, value in sorted(params.items()) if value not in (None, "", [])}
-    plan = ledger.pin(run_key(run_id, "change"), lambda: {**create(), "params": asked, "at": plans.now()})
+    plan = ledger.pin(run_key(run_id, "change"), lambda: {**create(), "params": asked, "at": now()})
     # Each attempt: one may have ended before it.
     ledger.pin(change_key(change_id(run_id)), lambda: {"run_id": run_id})
     if plan["params"] != asked:

@@ -11,7 +11,9 @@ from sluice.changes.stream import refused
 from sluice.core.changes.plan import MAX_RECORDS, Action, ChangePlan
 from sluice.core.offsets.quarantine import WITHHELD
 from sluice.core.offsets.ranges import OffsetRanges
-from sluice.loads import plan as plans
+from sluice.loads import sources as kinds
+from sluice.loads.produced import offsets_of
+from sluice.loads.sources.base import Counted
 
 if TYPE_CHECKING:
     from sluice.changes.stream import PlannedStream
@@ -41,8 +43,8 @@ def retry(stream: PlannedStream, params: Mapping[str, Any]) -> ChangePlan:
     ids = None if sources is None else {source["source_id"] for source in sources}
     feeds = OffsetRanges()
     for source in sources or ():
-        if plans.is_feed(source):
-            feeds = feeds.union(plans.offsets_of(source))
+        if kinds.read(source).COUNTED is Counted.EVENTS:
+            feeds = feeds.union(offsets_of(source))
     found = stream.quarantine.to_retry(reason, ids, feeds, stream.removed())
     if not found:
         raise refused(

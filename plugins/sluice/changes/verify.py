@@ -25,8 +25,8 @@ from sluice.core.tables.rewrites import Rewrites
 from sluice.core.tables.storage import KEEP_REWRITES
 from sluice.ledger.keys import run_key
 from sluice.ledger.verified_rewrites import VerifiedRewrites
-from sluice.loads import plan as plans
 from sluice.loads.checks import LoadFiles, check_offsets
+from sluice.loads.plan import now
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -139,13 +139,13 @@ class ChangeVerification:
             "left_out": touched.to_json(),
             # The number of changes that those offsets are left out for.
             "left_out_for": changes.count if touched else 0,
-            "at": plans.now(),
+            "at": now(),
         }
 
     def _confirm(self, table: Table, change: PublishedChange) -> None:
         about = {"table": self.spec.table, "run_id": self.run_id, "snapshot_ids": change.snapshots}
         rewrites = VerifiedRewrites(self.ledger)
-        rewrites.confirm(change.rewrite, {**about, "at": plans.now()})
+        rewrites.confirm(change.rewrite, {**about, "at": now()})
         # Records it if all are verified: with many changes between two runs of maintenance, the table names
         # the first ones no more when that asks.
         rewrites.unverified(Rewrites.of(table.properties))

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from sluice.config.reading.toml import ConfigError
 from sluice.core.offsets.quarantine import DUPLICATE, WITHHELD
 from sluice.core.offsets.ranges import OffsetRanges
-from sluice.core.offsets.sources import SourceCheck, check_events, check_rows
+from sluice.core.offsets.sources import SourceCheck, check_rows
+from sluice.core.offsets.sources import check_events as check_event_counts
 from sluice.core.offsets.verify import OffsetVerification, needs_read, verify
-from sluice.loads import plan as plans
+from sluice.loads.sources.base import Counted, Source
 
 if TYPE_CHECKING:
     import pyarrow
@@ -20,9 +21,7 @@ if TYPE_CHECKING:
 
     from sluice.clients.lake.catalog import Lake
     from sluice.config.stream import StreamSpec
-    from sluice.core.json_record import Document
     from sluice.core.offsets.verify import FileStats
-    from sluice.systems import Systems
 
 
 @dataclass(frozen=True)
@@ -40,19 +39,21 @@ class LoadFiles:
     quarantine_tasks: list[FileScanTask]
 
     @classmethod
-    def plan(cls, lake: Lake, spec: StreamSpec, sources: list[Document], expected: OffsetRanges) -> LoadFiles:
+    def plan(
+        cls, lake: Lake, spec: StreamSpec, sources: Sequence[Source], expected: OffsetRanges
+    ) -> LoadFiles:
         from sluice.clients.lake import files
 
         # The table first: of each batch it is published before the quarantine.
         table, quarantine = lake.table(spec.table), lake.table(spec.quarantine_table)
         tasks = files_since(table, spec.table, sources)
         quarantine_tasks = files_since(quarantine, spec.quarantine_table, sources)
-        starts = plans.start_offsets(sources)
+        starts = start_offsets(sources)
         stats = files.file_stats(table, tasks)
         reaching = [n for n, file in enumerate(stats) if file.may_reach(starts)]
         return cls(
             expected,
-            [source["source_id"] for source in sources],
+            [source.source_id for source in sources],
             table,
             [tasks[n] for n in reaching],
             [stats[n] for n in reaching],
@@ -135,7 +136,16 @@ class LoadFiles:
         return {name: np.append(rows, self.withheld.get(name, rows[:0])) for name, rows in others.items()}
 
 
-def files_since(table: Table, name: str, sources: list[Document]) -> list[FileScanTask]:
+def start_offsets(sources: Sequence[Source]) -> dict[int, int]:
+    """Partition -> the first offset that a row of one of the sources may have; 0 for other partitions."""
+    starts = [source.start_offsets for source in sources]
+    return {
+        partition: min(offsets.get(partition, 0) for offsets in starts)
+        for partition in {partition for offsets in starts for partition in offsets}
+    }
+
+
+def files_since(table: Table, name: str, sources: Sequence[Source]) -> list[FileScanTask]:
     """The files that were committed since the first of a load's sources was planned: with all its rows."""
     from sluice.clients.lake import files
     from sluice.clients.lake.catalog import sequence_since
@@ -143,7 +153,7 @@ def files_since(table: Table, name: str, sources: list[Document]) -> list[FileSc
     # Without a source of its own a load has no files.
     if not sources:
         return []
-    return files.committed_since(table, sequence_since(table, [plans.head_of(s, name) for s in sources]))
+    return files.committed_since(table, sequence_since(table, [source.head(name) for source in sources]))
 
 
 @dataclass(frozen=True)
@@ -200,10 +210,27 @@ def _quarantined(load: LoadFiles) -> OffsetRanges:
     return OffsetRanges.of_values(files.by_partition(of_consumer.to_batches()))
 
 
-def check_feed_events(spec: StreamSpec, load: LoadFiles, check: OffsetCheck) -> SourceCheck:
+def check_source(
+    spec: StreamSpec,
+    load: LoadFiles,
+    check: OffsetCheck,
+    source: Source,
+    rows: int | None,
+    removed: Sequence[int] = (),
+) -> SourceCheck:
+    """Whether each of the source's ``rows`` rows is published once or quarantined, but for those that a
+    change ``removed`` singly. Of events, which cannot be read again, the topic's offsets tell the number."""
+    if source.COUNTED is Counted.EVENTS:
+        return check_events(spec, load, check)
+    if rows is None:
+        raise ValueError(f"{source.name}: its number of rows is not known")
+    source_id = source.source_id
+    return check_rows(rows, load.published[source_id], load.rejected_rows[source_id], removed)
+
+
+def check_events(spec: StreamSpec, load: LoadFiles, check: OffsetCheck) -> SourceCheck:
     """Whether rows with the load's offsets and quarantined offsets add up, and each of the rows' event ids is
-    in the table once. A feed cannot be read again, so the topic's offsets stand for its events.
-    Raises ConfigError if the stream declares no feed."""
+    in the table once. Raises ConfigError if the stream declares no feed."""
     from sluice.clients.lake import files
     from sluice.clients.lake.event_ids import count_event_ids
 
@@ -211,27 +238,10 @@ def check_feed_events(spec: StreamSpec, load: LoadFiles, check: OffsetCheck) -> 
         raise ConfigError(f"stream {spec.name!r} declares no [feed], but its load's plan is of a feed")
     rows = files.overlapping(load.expected)
     found = count_event_ids(load.table, rows, spec.feed.event_id, spec.partition_by, load.tasks)
-    return check_events(
+    return check_event_counts(
         total=load.expected.count,
         published=found.rows,
         quarantined=check.quarantined.count,
         missing_id=found.missing_id,
         duplicates=found.duplicates,
     )
-
-
-def check_source_rows(
-    load: LoadFiles, source: Document, rows: int, removed: Sequence[int] = ()
-) -> SourceCheck:
-    """Whether each of the source's ``rows`` rows is published once or quarantined, but for those that a
-    change ``removed`` singly."""
-    source_id = source["source_id"]
-    return check_rows(rows, load.published[source_id], load.rejected_rows[source_id], removed)
-
-
-def object_rows(systems: Systems, source: Document) -> int:
-    """The number of the pinned version's rows."""
-    from sluice.clients.s3.objects import ObjectVersion
-
-    version = ObjectVersion.of(source)
-    return systems.bucket(version.bucket).data_rows(version)

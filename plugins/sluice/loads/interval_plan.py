@@ -22,14 +22,13 @@ from sluice.ledger.run_documents import newest_load
 from sluice.loads import plan as plans
 from sluice.loads.contents import Known
 from sluice.loads.object_contents import Found, ObjectContents
+from sluice.loads.sources import csv_object
 from sluice.loads.verified import NewSources, VerifiedSources, without_verified
 
 if TYPE_CHECKING:
-    from sluice.clients.kafka.admin import KafkaAdmin
     from sluice.clients.s3.objects import Bucket
-    from sluice.config.sending_rules import SendingRules
     from sluice.ledger.documents import Ledger
-    from sluice.loads.plan import Heads
+    from sluice.loads.plan import LoadPlanner
 
 ATTEMPTS = 5
 # The plan's params: they are the run's interval, not a form's values.
@@ -55,16 +54,9 @@ class IntervalFiles:
     verified: Callable[[], VerifiedSources]
     baseline: Callable[[str], Any]
 
-    def pin(
-        self,
-        kafka: KafkaAdmin,
-        run_id: str,
-        begin: datetime,
-        topic: str,
-        heads: Heads,
-        rules: Callable[[], SendingRules],
-    ) -> Document:
-        """The run's newest plan if it has the files that are to be loaded now, or the next one.
+    def pin(self, planner: LoadPlanner, run_id: str, begin: datetime) -> Document:
+        """The run's newest plan if it has the files that are to be loaded now, or the next one. ``planner``:
+        with FORM.
 
         Raises Missing if the interval has no file, Refused for a file without a header line, Unreachable if
         the files never stay the same.
@@ -78,17 +70,7 @@ class IntervalFiles:
                 return before
             load = load_id_of(run_id, load)
             self.baseline(load)
-            plan = plans.pin(
-                self.ledger,
-                kafka,
-                lambda _, found=found: found,  # type: ignore[misc]
-                run_id=load,
-                topic=topic,
-                params=params,
-                defaults=FORM,
-                heads=heads,
-                rules=rules,
-            )
+            plan = planner.pin(load, params, lambda _, found=found: found)  # type: ignore[misc]
             # Else another attempt of the task pinned it meanwhile, when there were other files.
             if _is_same(plan, found):
                 return plan
@@ -122,7 +104,7 @@ class IntervalFiles:
             new = self._without_corrected(found, verified)
             planned = {source["source_id"] for source in new}
             chosen = [one for one in found if one.source_id in planned]
-            plans.check_headers(self.bucket, [one.version for one in chosen if one.is_own])
+            csv_object.check_headers(self.bucket, [one.version for one in chosen if one.is_own])
             return [one for one in found if one.source_id in planned or one.known is Known.SAME]
 
         contents = ObjectContents(self.ledger, self.bucket, verified, single=current.single)

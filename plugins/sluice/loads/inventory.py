@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from sluice.core.tables.storage import WrittenObject, check_object
 from sluice.ledger.keys import run_key
+from sluice.loads.heads import heads_document
 from sluice.loads.plan import now
 
 if TYPE_CHECKING:
@@ -55,8 +56,7 @@ def record_before(lake: Lake, spec: StreamSpec, ledger: Ledger, run_id: str) -> 
 
     def create() -> dict[str, Any]:
         heads = lake.heads(spec.table, spec.quarantine_table)
-        main = {name: asdict(head) for name, head in heads.items()}
-        return {"run_id": run_id, "main": main, "at": now()}
+        return {"run_id": run_id, **heads_document(heads), "at": now()}
 
     return ledger.pin(run_key(run_id, "baseline"), create)
 

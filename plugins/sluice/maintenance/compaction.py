@@ -21,7 +21,7 @@ from sluice.core.tables.rewrites import Rewrites, is_of_change
 from sluice.core.tables.storage import KEEP_REWRITES
 from sluice.ledger.keys import run_key
 from sluice.ledger.verified_rewrites import VerifiedRewrites
-from sluice.loads.plan import head_of
+from sluice.loads.heads import head_of
 
 if TYPE_CHECKING:
     from sluice.clients.lake.catalog import Lake

@@ -13,7 +13,7 @@ from sluice.clients.kafka.admin import KafkaAdmin
 from sluice.clients.lake import rows as held
 from sluice.clients.lake.catalog import Lake, position, sequence_since
 from sluice.clients.s3.errors import removed_by
-from sluice.clients.s3.objects import Bucket, ObjectVersion
+from sluice.clients.s3.objects import Bucket
 from sluice.clients.s3.requests import split
 from sluice.config.platform import Platform
 from sluice.config.stream import StreamSpec
@@ -27,8 +27,11 @@ from sluice.ledger.documents import Ledger
 from sluice.ledger.history import History
 from sluice.ledger.keys import planned_key, produced_key
 from sluice.ledger.known_tables import KnownTables
-from sluice.loads import plan as load_plan
+from sluice.loads import sources
+from sluice.loads.heads import head_of
 from sluice.loads.object_contents import ObjectContents
+from sluice.loads.produced import offsets_of
+from sluice.loads.sources.csv_object import ObjectSource
 from sluice.loads.verified import VerifiedSources
 from sluice.trace.rows import (
     QUARANTINE,
@@ -140,7 +143,7 @@ class StreamTrace:
         name = self.spec.table if where == TABLE else self.spec.quarantine_table
         if self.lake.location(name) is None:
             return 0
-        return sequence_since(self.lake.table(name), [load_plan.head_of(planned, name)])
+        return sequence_since(self.lake.table(name), [head_of(planned, name)])
 
     def _planned(self, source_id: str, name: str = "") -> Document:
         planned = self.ledger.get(planned_key(source_id))
@@ -162,21 +165,22 @@ class StreamTrace:
             return Source({"source": "not in the ledger"}, source_id)
         produced = self.ledger.get(produced_key(source_id)) or {}
         return Source(
-            load_plan.identity_of(planned), source_id, planned.get("run_id", ""), produced.get("run_id", "")
+            sources.read(planned).identity, source_id, planned["run_id"], produced.get("run_id", "")
         )
 
     def _line(self, planned: Document, row: int) -> int | None:
-        if load_plan.is_generated(planned) or load_plan.is_feed(planned):
+        source = sources.read(planned)
+        if not isinstance(source, ObjectSource):
             return None
-        version = ObjectVersion.of(planned)
-        return self._bucket(planned["bucket"]).line_of_row(version, row)
+        return self._bucket(source.version.bucket).line_of_row(source.version, row)
 
     def _absent_row(self, planned: Document, row: int, line: int | None) -> Absent:
-        if line is None and not (load_plan.is_generated(planned) or load_plan.is_feed(planned)):
-            return Absent(Absence.NO_ROW, f"{load_plan.name_of(planned)} has fewer rows (they count from 0)")
+        source = sources.read(planned)
+        if line is None and isinstance(source, ObjectSource):
+            return Absent(Absence.NO_ROW, f"{source.name} has fewer rows (they count from 0)")
         produced = self.ledger.get(produced_key(planned["source_id"]))
         kept = position(self.batches.table)
-        sent = load_plan.offsets_of(produced) if produced else None
+        sent = offsets_of(produced) if produced else None
         removed, source_id = self._removed(), planned["source_id"]
         is_removed = source_id in removed.reverted_sources or row in removed.rows_of(source_id)
         return absent_row(row, sent, kept.ends if kept else {}, is_removed=is_removed)

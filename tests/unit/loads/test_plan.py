@@ -14,9 +14,14 @@ from sluice.config.sections import generator
 from sluice.config.sections.generator import Generator
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing, Refused
+from sluice.core.json_record import Document
 from sluice.ledger.documents import Ledger
 from sluice.ledger.keys import run_key
-from sluice.loads import plan as plans
+from sluice.loads import produced
+from sluice.loads.plan import LoadPlanner
+from sluice.loads.sources import read, read_all
+from sluice.loads.sources.csv_object import select_objects
+from sluice.loads.sources.generator import GeneratorSource
 from tests.support import steps
 from tests.support.memory_s3 import MemoryS3
 from tests.support.raising import raising
@@ -62,10 +67,9 @@ LIMITS: dict[str, Any] = {"max_quarantined_percent": 5, "publish_timeout_minutes
 
 def pin(
     ledger: Ledger, source: Source, kafka: Kafka, run: str = "r1", topic: str = "t", **params: Any
-) -> plans.Document:
-    sources = partial(plans.object_sources, ledger, cast("Bucket", source))
-    admin = cast("KafkaAdmin", kafka)
-    return plans.pin(ledger, admin, sources, run_id=run, topic=topic, params=params, defaults=FORM)
+) -> Document:
+    planner = LoadPlanner(ledger, cast("KafkaAdmin", kafka), topic, FORM)
+    return planner.pin(run, params, partial(select_objects, ledger, cast("Bucket", source)))
 
 
 def test_a_retry_means_the_same_versions_and_offsets(ledger: Ledger, memory: MemoryS3) -> None:
@@ -121,17 +125,10 @@ def test_params_that_choose_the_same_rows_are_the_same(ledger: Ledger, first: An
     assert pin(ledger, Source("b"), Kafka(p0=9), **second) == plan
 
 
-def recorded(ledger: Ledger, **params: Any) -> plans.Document:
-    """A plan as earlier versions recorded it: the form as it was, with its limits."""
+def recorded(ledger: Ledger, **params: Any) -> Document:
+    """A plan of a form that had fewer params."""
     plan = {"run_id": "r1", "stream": "s", "topic": "t", "sources": [], "at": "2026-11-21T12:00:00+00:00"}
     return ledger.put(run_key("r1", "plan"), {**plan, **params})
-
-
-def test_a_plan_of_an_earlier_version_goes_on_and_is_compared_too(ledger: Ledger) -> None:
-    plan = recorded(ledger, params={"source_prefix": "s/", "objects": ["b.csv", "a.csv"], **LIMITS})
-    assert pin(ledger, Source("a"), Kafka(p0=9), objects=["a.csv", "b.csv"], **LIMITS) == plan
-    with raising(Refused, "['a.csv', 'b.csv']", "['c.csv']", "2026-11-21T12:00:00+00:00"):
-        pin(ledger, Source("a"), Kafka(p0=9), objects=["c.csv"], **LIMITS)
 
 
 def test_a_param_that_the_form_got_later_counts_as_its_default(ledger: Ledger) -> None:
@@ -139,13 +136,6 @@ def test_a_param_that_the_form_got_later_counts_as_its_default(ledger: Ledger) -
     assert generate(ledger, Kafka(p0=9), users=5) == plan
     with raising(Refused, "users", "5", "6"):
         generate(ledger, Kafka(p0=9), users=6)
-
-
-def test_a_plan_without_params_is_refused(ledger: Ledger) -> None:
-    """No version recorded one: what it was made for is unknown."""
-    recorded(ledger)
-    with raising(Refused, "'r1'", "no params"):
-        pin(ledger, Source("a"), Kafka(p0=9))
 
 
 def test_of_two_first_attempts_with_other_params_the_second_is_refused(ledger: Ledger) -> None:
@@ -161,22 +151,22 @@ def test_of_two_first_attempts_with_other_params_the_second_is_refused(ledger: L
 def test_what_was_sent_is_not_pending_and_the_first_settlement_counts(ledger: Ledger) -> None:
     plan = pin(ledger, Source("v1", "v2"), Kafka(p0=5))
     one, two = plan["sources"]
-    assert list(plans.pending(ledger, plan)) == [one, two]
-    plans.complete_source(ledger, one, {0: 8}, "r1")
-    assert plans.complete_source(ledger, one, {0: 50}, "r2")["ranges"] == {"0": [5, 8]}
-    assert list(plans.pending(ledger, plan)) == [two]
+    assert list(produced.pending(ledger, plan)) == read_all([one, two])
+    produced.complete_source(ledger, read(one), {0: 8}, "r1")
+    assert produced.complete_source(ledger, read(one), {0: 50}, "r2")["ranges"] == {"0": [5, 8]}
+    assert list(produced.pending(ledger, plan)) == [read(two)]
     with raising(Missing, "r1", "produce task"):
-        plans.produced(ledger, "r1")
-    plans.complete(ledger, plan, {0: 20, 1: 4})
-    assert str(plans.offsets_of_all(plans.produced(ledger, "r1"))) == "0=[5,20)"
-    assert plans.end_offsets(plans.complete(ledger, plan, {0: 99})) == {0: 20, 1: 4}
+        produced.of_run(ledger, "r1")
+    produced.complete(ledger, plan, {0: 20, 1: 4})
+    assert str(produced.offsets_of_all(produced.of_run(ledger, "r1"))) == "0=[5,20)"
+    assert produced.end_offsets(produced.complete(ledger, plan, {0: 99})) == {0: 20, 1: 4}
     assert pin(ledger, Source("v1"), Kafka(p0=50), run="r2")["sources"][0]["produced"]
 
 
 def test_a_topic_that_was_made_anew_is_named(ledger: Ledger) -> None:
-    (source,) = pin(ledger, Source("v1"), Kafka(p0=5))["sources"]
+    (source,) = read_all(pin(ledger, Source("v1"), Kafka(p0=5))["sources"])
     with raising(Refused, "'t'", "partition 0", "at 3", "offset 5", "v1.csv"):
-        plans.complete_source(ledger, source, {0: 3}, "r1")
+        produced.complete_source(ledger, source, {0: 3}, "r1")
 
 
 def test_another_topic_is_named(ledger: Ledger) -> None:
@@ -199,10 +189,13 @@ NOON = datetime(2026, 11, 21, 12, 34, tzinfo=UTC)
 
 def generate(ledger: Ledger, kafka: Kafka, run: str = "r1", moment: datetime = NOON, **params: Any) -> Any:
     params = {"rows": 10, **params}
-    sources = lambda params: plans.generated_source(GENERATOR, run, params, moment)  # noqa: E731
-    admin = cast("KafkaAdmin", kafka)
     defaults = {name: schema["default"] for name, schema in GENERATOR.schemas.items()}
-    return plans.pin(ledger, admin, sources, run_id=run, topic="t", params=params, defaults=defaults)
+    planner = LoadPlanner(ledger, cast("KafkaAdmin", kafka), "t", defaults)
+
+    def select(params: Document) -> list[Document]:
+        return [GeneratorSource.from_params(GENERATOR, run, params, moment).document]
+
+    return planner.pin(run, params, select)
 
 
 def test_what_a_form_leaves_empty_is_pinned(ledger: Ledger) -> None:
@@ -235,23 +228,18 @@ def test_generated_events_end_with_the_last_full_hour_so_that_none_is_dated_ahea
 
 def test_the_same_values_are_the_same_source_and_are_sent_once(ledger: Ledger) -> None:
     plan = generate(ledger, Kafka(p0=5), seed=7)
-    (source,) = plans.pending(ledger, plan)
-    plans.complete_source(ledger, source, {0: 15}, "r1")
+    (source,) = produced.pending(ledger, plan)
+    produced.complete_source(ledger, source, {0: 15}, "r1")
     again = generate(ledger, Kafka(p0=15), run="r2", seed=7)
-    assert again["sources"] == [{**source, "produced": True}]
-    assert list(plans.pending(ledger, again)) == []
-    assert str(plans.offsets_of_all(plans.complete(ledger, again, {0: 15}))) == "0=[5,15)"
+    assert again["sources"] == [{**source.document, "produced": True}]
+    assert list(produced.pending(ledger, again)) == []
+    assert str(produced.offsets_of_all(produced.complete(ledger, again, {0: 15}))) == "0=[5,15)"
 
 
-def test_a_source_is_called_what_it_is(ledger: Ledger) -> None:
-    (source,) = generate(ledger, Kafka(p0=5), seed=7)["sources"]
-    assert plans.name_of(source) == "10 generated rows of seed 7 from 2026-11-21T11:00:00Z, 1 h"
-    assert plans.identity_of(source) == {"generated": source["parameters"]}
-    with raising(Refused, "seed 7", "at 3", "offset 5"):
-        plans.complete_source(ledger, source, {0: 3}, "r1")
-    (file,) = pin(ledger, Source("v1"), Kafka(p0=5), run="r3")["sources"]
-    assert plans.identity_of(file) == {"object": "s3://source/v1.csv", "version_id": "v1"}
-    assert plans.identity_of({"kind": "feed", "feed": "u"}) == {"feed": "u"}
+def test_a_recreated_topic_is_named_of_a_generator_too(ledger: Ledger) -> None:
+    (source,) = read_all(generate(ledger, Kafka(p0=5), seed=7)["sources"])
+    with raising(Refused, "seed 7", "at 3", "offset 5", "another seed"):
+        produced.complete_source(ledger, source, {0: 3}, "r1")
 
 
 @pytest.mark.parametrize(
@@ -272,4 +260,4 @@ def test_wrong_values_pin_nothing(
 
 def test_without_a_plan_the_produce_task_is_named(ledger: Ledger) -> None:
     with raising(Missing, "r9", "produce task"):
-        plans.produced(ledger, "r9")
+        produced.of_run(ledger, "r9")

@@ -74,7 +74,7 @@ class Rig:
         )
 
     def plan(self, version: ObjectVersion, **more: Any) -> None:
-        document = {**vars(version), "source_id": version.source_id, "run_id": "run_1", **more}
+        document = {**vars(version), "source_id": version.source_id, "main": {}, "run_id": "run_1", **more}
         self.ledger.put(planned_key(version.source_id), document)
 
     def produced(self, start: int, end: int) -> None:

@@ -14,8 +14,7 @@ from sluice.airflow.triggers.published import VERBS, PublishedTrigger
 from sluice.airflow.triggers.wait import Outcome, PollTrigger
 from sluice.core.error_codes import ErrorCode
 from sluice.core.offsets.ranges import OffsetRanges
-from sluice.loads import interval_plan
-from sluice.loads import plan as plans
+from sluice.loads import interval_plan, produced
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -75,7 +74,7 @@ class PublishedSensor(StreamSensor):
 
     def _expected(self, context: Context) -> OffsetRanges:
         if self.offsets is None:
-            return plans.offsets_of_all(plans.produced(self.ledger, self._load_id(context)))
+            return produced.offsets_of_all(produced.of_run(self.ledger, self._load_id(context)))
         text = self.offsets if isinstance(self.offsets, str) else json.dumps(self.offsets)
         try:
             return OffsetRanges.from_json(text)

@@ -13,8 +13,8 @@ from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
 from sluice.core.json_record import Document
 from sluice.loads import interval_plan, inventory
-from sluice.loads import plan as plans
-from sluice.loads.interval_plan import IntervalFiles
+from sluice.loads.interval_plan import FORM, IntervalFiles
+from sluice.loads.plan import plan_of, reverted_of
 from sluice.loads.verified import VerifiedSources
 
 if TYPE_CHECKING:
@@ -63,20 +63,13 @@ class ProduceIntervalOperator(ProduceOperator):
             verified=lambda: VerifiedSources(self.ledger, hook.lake, spec.table),
             baseline=lambda load: inventory.record_before(hook.lake, spec, self.ledger, load),
         )
-        plan = files.pin(
-            hook.kafka,
-            context["run_id"],
-            begin,
-            spec.topic.name,
-            heads=lambda: hook.lake.heads(spec.table, spec.quarantine_table),
-            rules=self.rules,
-        )
+        plan = files.pin(self.planner(FORM), context["run_id"], begin)
         self.log.info(
             "interval planned: load=%s pattern=%s files=%d verified_before=%d corrected=%d",
             plan["run_id"],
             plan["params"]["pattern"],
             len(plan["sources"]),
-            plan["verified_before"].get("count", 0),
+            plan["verified_before"]["count"],
             len(plan["corrected"]),
         )
         return plan
@@ -94,11 +87,11 @@ class CheckCorrectedFilesOperator(StreamOperator):
     checked = None
 
     def work(self, context: Context) -> dict[str, Any]:
-        plan = plans.plan_of(self.ledger, load_id(self, context))
+        plan = plan_of(self.ledger, load_id(self, context))
         problems = [interval_plan.corrected_message(one, self.stream) for one in plan["corrected"]]
         begin = datetime.fromisoformat(plan["params"]["interval"])
         reverted = VerifiedSources(self.ledger, self.platform_hook.lake, self.spec.table).reverted
-        gone = plans.reverted_of(plan, reverted)
+        gone = reverted_of(plan, reverted)
         problems += [interval_plan.reverted_message(key, self.stream) for key in gone]
         again = f". Then {backfill.again(self.stream, begin)}"
         self.check_no_problems(ErrorCode.FILE_CORRECTED, problems, "the interval is not complete", again)

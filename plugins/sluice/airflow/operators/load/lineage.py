@@ -7,9 +7,6 @@ bounds and the count of each partition.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
-from os.path import commonprefix
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -27,14 +24,14 @@ from openlineage.client.facet_v2 import (
     symlinks_dataset,
 )
 
-from sluice.loads import plan as plans
+from sluice.loads.sources import datasets
 
 if TYPE_CHECKING:
-    from sluice.airflow.operators.load.validate import VerifiedLoad
     from sluice.config.platform import Platform
     from sluice.config.stream import StreamSpec
-    from sluice.core.json_record import Document
     from sluice.core.offsets.ranges import OffsetRanges
+    from sluice.loads.proof import VerifiedLoad
+    from sluice.loads.sources.base import Dataset
 
 # The rest is in the task's log.
 MAX_PROBLEMS = 3
@@ -76,7 +73,7 @@ class VerificationRunFacet(RunFacet):
 def of_load(
     load: VerifiedLoad, platform: Platform, spec: StreamSpec
 ) -> OperatorLineage[Any, RunFacet | JobFacet]:
-    result = load.result
+    result, read = load.result, [source for source, _ in load.result.sources]
     facet = VerificationRunFacet(
         status="failed" if load.problems else "passed",
         records=result.offsets.expected,
@@ -89,45 +86,21 @@ def of_load(
         problems=[problem[:MAX_CHARACTERS] for problem in load.problems[:MAX_PROBLEMS]],
     )
     return OperatorLineage(
-        inputs=[*_sources([source for source, _ in result.sources]), _topic(load.expected, platform, spec)],
+        inputs=[*map(_source, datasets(read)), _topic(load.expected, platform, spec)],
         outputs=[_table(load, platform, spec)],
         run_facets={"sluice_verification": facet},
     )
 
 
-def _sources(sources: Sequence[Document]) -> list[InputDataset]:
-    """One dataset per bucket, named after what its keys have in common, and one per feed. A generator's rows
-    have no dataset that they come from."""
-    found = []
-    keys: dict[str, list[Document]] = defaultdict(list)
-    for source in sources:
-        if plans.is_feed(source):
-            address = urlsplit(source["feed"])
-            # Without a user and a password, which an address may have.
-            host = address.netloc.rpartition("@")[2]
-            found.append(InputDataset(namespace=f"{address.scheme}://{host}", name=address.path or "/"))
-        elif not plans.is_generated(source):
-            keys[source["bucket"]].append(source)
-    for bucket, objects in keys.items():
-        statistics = input_statistics_input_dataset.InputStatisticsInputDatasetFacet(
-            size=sum(source["size"] for source in objects), fileCount=len(objects)
-        )
-        found.append(
-            InputDataset(
-                namespace=f"s3://{bucket}",
-                name=_prefix([source["key"] for source in objects]),
-                inputFacets={"inputStatistics": statistics},
-            )
-        )
-    return found
-
-
-def _prefix(keys: Sequence[str]) -> str:
-    """The key of one object; of several the folder that they share."""
-    if len(keys) == 1:
-        return keys[0]
-    # Up to the last slash of what they have in common.
-    return commonprefix(keys).rpartition("/")[0] or "/"  # noqa: RUF071
+def _source(dataset: Dataset) -> InputDataset:
+    if dataset.files is None:
+        return InputDataset(namespace=dataset.namespace, name=dataset.name)
+    statistics = input_statistics_input_dataset.InputStatisticsInputDatasetFacet(
+        size=dataset.size, fileCount=dataset.files
+    )
+    return InputDataset(
+        namespace=dataset.namespace, name=dataset.name, inputFacets={"inputStatistics": statistics}
+    )
 
 
 def _topic(expected: OffsetRanges, platform: Platform, spec: StreamSpec) -> InputDataset:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
@@ -15,9 +15,12 @@ from sluice.config.sending_rules import SendingRules
 from sluice.core.errors import ClientError
 from sluice.core.json_record import Document
 from sluice.ledger.keys import run_key
-from sluice.loads import partly_sent
-from sluice.loads import plan as plans
+from sluice.loads import partly_sent, produced, sources
 from sluice.loads.object_contents import ObjectContents
+from sluice.loads.plan import LoadPlanner
+from sluice.loads.sources.base import Source
+from sluice.loads.sources.csv_object import select_objects
+from sluice.loads.sources.generator import GeneratorSource
 from sluice.loads.verified import VerifiedSources, without_verified
 
 if TYPE_CHECKING:
@@ -26,21 +29,16 @@ if TYPE_CHECKING:
     from sluice.clients.s3.objects import Bucket
 
 SMALL_JOB_BYTES = 64 * 1024 * 1024
-# Bytes of CSV for one of gzip, as of the sample.
-GZIP_RATIO = 6
 
 
-def java_options(sources: Iterable[Document]) -> dict[str, str]:
-    """Spark's configuration of the JVM of a job that sends ``sources``.
+def java_options(planned: Iterable[Source]) -> dict[str, str]:
+    """Spark's configuration of the JVM of a job that sends these sources.
 
     A short job ends before Java's second compiler (C2) pays: 200 rows take 8 CPU seconds without it and 12
     with it, 300,000 (27 MB) 11 and 18, and 1,500,000 (137 MB) 23 and 20.
     """
-    size = sum(
-        source.get("size", SMALL_JOB_BYTES) * (GZIP_RATIO if source.get("key", "").endswith(".gz") else 1)
-        for source in sources
-        if not source.get("produced")
-    )
+    sizes = [source.size for source in planned if not source.is_sent]
+    size = sum(SMALL_JOB_BYTES if one is None else one for one in sizes)
     return {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1"} if size < SMALL_JOB_BYTES else {}
 
 
@@ -66,33 +64,29 @@ class ProduceOperator(SparkJobOperator):
         address = self.ledger.uri(run_key(plan["run_id"], "plan"))
         self.submitted["plan"] = address
         # Usually the first tells; the job and `complete` leave out what is sent.
-        pending = next(plans.pending(self.ledger, plan), None)
+        pending = next(produced.pending(self.ledger, plan), None)
         if pending:
             partly_sent.check_rules(plan, self.rules(), self.stream)
-            self.log.info("pending: %s source_id=%s", plans.name_of(pending), pending["source_id"])
-            self.conf = {**(self.conf or {}), **java_options(plan["sources"])}
+            self.log.info("pending: %s source_id=%s", pending.name, pending.source_id)
+            self.conf = {**(self.conf or {}), **java_options(sources.read_all(plan["sources"]))}
             self._send(context, plan, address)
         else:
             self.log.info(
                 "job not started: all %d sources were sent before, %d were verified before",
                 len(plan["sources"]),
-                plan.get("verified_before", {}).get("count", 0),
+                plan["verified_before"]["count"],
             )
-        return plans.summary(self.ledger, plan, plans.complete(self.ledger, plan, kafka.ends(topic)))
+        return produced.summary(self.ledger, plan, produced.complete(self.ledger, plan, kafka.ends(topic)))
 
     def plan(self, context: Context) -> Document:
         """The load's plan, pinned now if there is none."""
-        return plans.pin(
-            self.ledger,
-            self.platform_hook.kafka,
-            lambda params: self._sources(context, params),
-            run_id=context["run_id"],
-            topic=self.spec.topic.name,
-            params=context["params"],
-            defaults=forms.defaults(self.spec),
-            heads=lambda: self.platform_hook.lake.heads(self.spec.table, self.spec.quarantine_table),
-            rules=self.rules,
+        planner = self.planner(forms.defaults(self.spec))
+        return planner.pin(
+            context["run_id"], context["params"], lambda params: self._sources(context, params)
         )
+
+    def planner(self, defaults: Mapping[str, Any]) -> LoadPlanner:
+        return LoadPlanner.of(self.platform_hook, self.spec, self.ledger, defaults, self.rules)
 
     def _name_again(self, plan: Document) -> None:
         for one in plan.get("uploaded_again", []):
@@ -137,7 +131,7 @@ class ProduceOperator(SparkJobOperator):
         if self.spec.generator is None:
             kafka, topic = self.platform_hook.kafka, self.spec.topic.name
             check = partial(partly_sent.check_others, ends=cache(lambda: kafka.ends(topic)))
-            return plans.object_sources(self.ledger, self._source(), params, verified, check)
+            return select_objects(self.ledger, self._source(), params, verified, check)
         moment = context.get("logical_date") or datetime.now(UTC)
-        generated = plans.generated_source(self.spec.generator, context["run_id"], params, moment)
-        return without_verified(generated, None if params.get("verify_again") else verified)
+        generated = GeneratorSource.from_params(self.spec.generator, context["run_id"], params, moment)
+        return without_verified([generated.document], None if params.get("verify_again") else verified)

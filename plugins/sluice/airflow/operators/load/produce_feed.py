@@ -12,7 +12,9 @@ from sluice.airflow.triggers.arrived import ArrivedTrigger
 from sluice.airflow.triggers.wait import Outcome
 from sluice.core.error_codes import ErrorCode
 from sluice.ledger.keys import run_key
-from sluice.loads import plan as plans
+from sluice.loads import produced, sources
+from sluice.loads.plan import LoadPlanner, plan_of
+from sluice.loads.sources.feed import FeedSource
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -44,20 +46,18 @@ class ProduceFeedOperator(ComponentOperator):
     def work(self, context: Context) -> dict[str, Any]:
         run_id, kafka, topic = context["run_id"], self.platform_hook.kafka, self.spec.topic.name
         feed = self.spec.feed_url(self.platform_hook.platform.feeds)
-        plan = plans.pin(
-            self.ledger,
-            kafka,
-            lambda _: plans.feed_source(kafka, run_id, topic, feed),
-            run_id=run_id,
-            topic=topic,
-            params=context["params"],
-            defaults=forms.defaults(self.spec),
-            heads=lambda: self.platform_hook.lake.heads(self.spec.table, self.spec.quarantine_table),
+        planner = LoadPlanner.of(self.platform_hook, self.spec, self.ledger, forms.defaults(self.spec))
+        plan = planner.pin(
+            run_id,
+            context["params"],
+            lambda _: [FeedSource.from_now(kafka, run_id, topic, feed).document],
         )
         self._show(run_id)
-        if not any(plans.pending(self.ledger, plan)):
+        if not any(produced.pending(self.ledger, plan)):
             self.log.info("offsets were recorded before")
-            return plans.summary(self.ledger, plan, plans.complete(self.ledger, plan, kafka.ends(topic)))
+            return produced.summary(
+                self.ledger, plan, produced.complete(self.ledger, plan, kafka.ends(topic))
+            )
         self.check_not_suspended()
         self.lifecycle.ensure(context["run_id"], self.platform_hook.runtime.status(self.program))
         return self._wait(plan)
@@ -93,9 +93,9 @@ class ProduceFeedOperator(ComponentOperator):
 
     def _record(self, run_id: str, event: dict[str, Any]) -> dict[str, Any]:
         self._show(run_id)
-        plan = plans.plan_of(self.ledger, run_id)
+        plan = plan_of(self.ledger, run_id)
         (source,) = plan["sources"]
-        failure = f"{plans.name_of(source)}: {event['reason']}"
+        failure = f"{sources.read(source).name}: {event['reason']}"
         if Outcome(event["outcome"]) is Outcome.PERMANENT:
             self.check_not_suspended()
             self.check_configured()
@@ -108,4 +108,4 @@ class ProduceFeedOperator(ComponentOperator):
                 f"no events in time: {failure}; {self.log_excerpt()}. Fix: clear the task to wait again",
             )
         ends = {int(partition): end for partition, end in event["ends"].items()}
-        return plans.summary(self.ledger, plan, plans.complete(self.ledger, plan, ends))
+        return produced.summary(self.ledger, plan, produced.complete(self.ledger, plan, ends))

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.operators.empty import EmptyOperator
 
 from sluice.airflow import connections
-from sluice.airflow.failures import failed
 from sluice.airflow.operators.base import StreamOperator
 from sluice.airflow.operators.load.interval import is_interval
 from sluice.clients.query_state import fence_key
 from sluice.config.query import SinkKind
-from sluice.config.sections.topic import PROGRESS_TOPIC, Topic
-from sluice.core.error_codes import ErrorCode
-from sluice.core.errors import Missing, Refused
-from sluice.loads import inventory
+from sluice.config.sections.topic import Topic
+from sluice.loads import inventory, topic
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -24,21 +20,8 @@ if TYPE_CHECKING:
     from sluice.config.query import Sink
 
 
-# The broker rejects other records: Spark's source overflows on a timestamp of nanoseconds, at each start
-# again. After: Kafka 4's default, an hour. Before: 100 years, so replayed history is within.
-TIMESTAMP_BOUNDS = {
-    "message.timestamp.after.max.ms": "3600000",
-    "message.timestamp.before.max.ms": "3153600000000",
-}
-
-
-def with_timestamp_bounds(topic: Topic) -> Topic:
-    """The topic with TIMESTAMP_BOUNDS, unless it declares others. With LogAppendTime they have no effect."""
-    return replace(topic, config=TIMESTAMP_BOUNDS | topic.config)
-
-
 class ProvisionTopicOperator(StreamOperator):
-    """Create the topic, add partitions, change declared configs and TIMESTAMP_BOUNDS; return the diff.
+    """Create the topic, add partitions, change declared configs and the bounds of times; return the diff.
 
     Fails without retries instead of shrinking: fewer partitions, another replication factor. The first
     attempt also records the run's ``baseline.json`` for the audit; of an interval, task `produce` does.
@@ -48,45 +31,13 @@ class ProvisionTopicOperator(StreamOperator):
     fails_if = "it would shrink"
 
     def work(self, context: Context) -> dict[str, Any]:
-        topics = self.platform_hook.topics
-        self._check_topic_not_lost()
-        diff = topics.provision(with_timestamp_bounds(self.spec.topic))
-        for changed in (diff, topics.provision(PROGRESS_TOPIC)):
-            self.log.info("%s", changed.message())
-        if self.spec.feed is not None:
-            self._check_limit(self.platform_hook.kafka.max_message_bytes(self.spec.topic.name))
+        changed = topic.provision(self.platform_hook, self.spec)
+        for diff in changed:
+            self.log.info("%s", diff.message())
         if not is_interval(self):
             # Of an interval, its plan's own.
             inventory.record_before(self.platform_hook.lake, self.spec, self.ledger, context["run_id"])
-        return diff.to_json()
-
-    def _check_limit(self, taken: int) -> None:
-        """Raises Refused if the feed's producer, which knows the declaration alone, would send events that
-        the topic does not take: one of them would end it at each start."""
-        declared = self.spec.topic.max_message_bytes
-        if taken < declared:
-            raise Refused(
-                f"topic {self.spec.topic.name!r} takes messages of at most {taken} bytes, the producer of "
-                f'{self.stream!r} sends up to {declared}. Fix: declare "max.message.bytes" = {taken} in '
-                "[topic.config] of stream.toml",
-                ErrorCode.TOPIC_MISMATCH,
-            )
-
-    def _check_topic_not_lost(self) -> None:
-        """Raises AirflowFailException instead of creating a topic again whose records the table has."""
-        position = self.platform_hook.lake.position(self.spec.table)
-        if position is None or not any(position.ends.values()):
-            return
-        try:
-            self.platform_hook.kafka.describe(self.spec.topic.name)
-        except Missing as error:
-            raise failed(
-                ErrorCode.TOPIC_NOT_FOUND,
-                f"topic {self.spec.topic.name!r} was deleted: {self.spec.table} has its records up to "
-                f"{position.ends}. A new one would have other records at these offsets. Fix: restore the "
-                "topic, or give the stream a new table and a new topic (docs/operating.md, Topic was "
-                "recreated)",
-            ) from error
+        return changed[0].to_json()
 
 
 # Readers need the newest record of each key, and reconciliation reads all: Kafka compacts no segment that it
@@ -132,8 +83,9 @@ class ProvisionSinksOperator(StreamOperator):
                 changed = " (connection changed)" if has_changed else ""
                 return f"{sink.name}: {made}{changed}"
             case SinkKind.KAFKA:
-                topic = Topic(sink.topic, sink.partitions, self.spec.topic.replication_factor, COMPACTED)
-                return f"{sink.name}: {self.platform_hook.topics.provision(topic).message()}"
+                replicas = self.spec.topic.replication_factor
+                compacted = Topic(sink.topic, sink.partitions, replicas, COMPACTED)
+                return f"{sink.name}: {self.platform_hook.topics.provision(compacted).message()}"
             case _:
                 return f"{sink.name}: nothing to create"
 

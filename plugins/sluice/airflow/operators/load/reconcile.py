@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from sluice.airflow import connections, failures
+from sluice.airflow import connections
 from sluice.airflow.failures import failed
 from sluice.airflow.operators.base import StreamOperator
 from sluice.airflow.operators.load.interval import load_id
-from sluice.config.query import SinkKind, key_text
+from sluice.config.query import SinkKind
 from sluice.config.sections.maintenance import lake_tables
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Unreachable
+from sluice.core.messages import aligned
 from sluice.ledger import run_documents
 from sluice.ledger.keys import beside_proof
-from sluice.loads import checks
-from sluice.loads import plan as plans
+from sluice.loads import checks, produced, sources
+from sluice.loads.plan import now, plan_of
 from sluice.queries.compare import SinkReconciliation, compare
+from sluice.queries.windows import chosen_windows, written_since
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -27,17 +28,12 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from sluice.clients.lake.results.recount import QueryPositions, Results, Times
-    from sluice.clients.query_state import QueryState
     from sluice.config.query import Query, Sink
-    from sluice.core.json_record import Document
     from sluice.core.offsets.ranges import OffsetRanges
+    from sluice.loads.sources.base import Source
 
 # A busy query has a batch every few seconds, and a sink is read between two of them.
 TRIES = 12
-# Between the clocks that date rows, snapshots and a topic's records.
-CLOCK_SLACK_SECONDS = 3600
-# A load without rows of its own, as all its sources were verified before, is compared in so many.
-NEWEST_WINDOWS = 24
 # The line of a query whose sinks have no results by key.
 NO_SINK = SinkReconciliation("none with results by key", 0, 0, 0, 0)
 
@@ -78,10 +74,10 @@ class ReconcileSinksOperator(StreamOperator):
         from sluice.clients.lake.results import recount as query_results
 
         load = load_id(self, context)
-        plan = plans.plan_of(self.ledger, load)
-        expected = plans.offsets_of_all(plans.produced(self.ledger, load))
+        planned = sources.read_all(plan_of(self.ledger, load)["sources"])
+        expected = produced.offsets_of_all(produced.of_run(self.ledger, load))
         queries = {name: query for name, query in self.spec.queries.items() if query.aggregates}
-        times = self._times(plan["sources"], expected, queries.values())
+        times = self._times(planned, expected, queries.values())
         results = [
             self._check(name, expected, query_results.affected_windows(query, times))
             for name, query in queries.items()
@@ -96,18 +92,18 @@ class ReconcileSinksOperator(StreamOperator):
         self.check_no_problems(ErrorCode.SINKS_DIFFER, problems, "sinks differ from the lake")
         # Supervision, which says so within minutes, may be paused.
         self.tables.note(*lake_tables(self.spec))
-        document = {"at": plans.now(), "queries": [asdict(checked) for checked in results]}
+        document = {"at": now(), "queries": [asdict(checked) for checked in results]}
         key = run_documents.proof_key(self.ledger, load)
         self.ledger.put(beside_proof(key, "reconciliation"), document)
         return {checked.query: _short(checked) for checked in results}
 
-    def _times(self, sources: list[Document], expected: OffsetRanges, queries: Iterable[Query]) -> Times:
+    def _times(self, planned: list[Source], expected: OffsetRanges, queries: Iterable[Query]) -> Times:
         """The times of the load's rows, from the files that were committed since it was planned."""
         from sluice.clients.lake.results import recount as query_results
 
         table = self.platform_hook.lake.table(self.spec.table)
         columns = {query.event_time for query in queries if query.window}
-        tasks = checks.files_since(table, self.spec.table, sources)
+        tasks = checks.files_since(table, self.spec.table, planned)
         return query_results.event_times(table, tasks, expected, columns)
 
     def _check(
@@ -232,43 +228,9 @@ class ReconcileSinksOperator(StreamOperator):
                 return None
 
 
-def chosen_windows(
-    query: Query, state: QueryState, of_load: tuple[int, int] | None
-) -> tuple[str, tuple[int, int] | None]:
-    """What is compared, in words, and its first and last window; None: all results."""
-    if query.window is None:
-        return "all results", None
-    if of_load:
-        return f"the load's windows {_span(of_load)}", of_load
-    # Without a first watermark the query has had one batch.
-    if not state.watermark:
-        return "all windows", None
-    # The watermark follows the newest event time that the query has counted.
-    last = query.window.starts(state.watermark // 1000 + query.watermark_minutes * 60)[-1]
-    newest = last - (NEWEST_WINDOWS - 1) * query.window.slide_minutes * 60, last
-    return f"the lake's newest windows {_span(newest)}", newest
-
-
-def _span(windows: tuple[int, int]) -> str:
-    return " to ".join(key_text([datetime.fromtimestamp(at, UTC)]) for at in windows)
-
-
-def written_since(query: Query, windows: tuple[int, int] | None) -> float | None:
-    """The time (seconds since 1970) from which on a topic has all records of these windows' results; None if
-    it may be any.
-
-    A window's results are not written before it starts, except of rows that are dated ahead by up to the
-    watermark's delay. Without windows a result is as old as its group's last change; and though a batch of
-    mode complete writes all results, a group that the lake has not any more is in none.
-    """
-    if windows is None:
-        return None
-    return windows[0] - query.watermark_minutes * 60 - CLOCK_SLACK_SECONDS
-
-
 def report(results: list[QueryReconciliation]) -> str:
     rows = [_line(checked, sink_result) for checked in results for sink_result in checked.sinks or [NO_SINK]]
-    return failures.table(
+    return aligned(
         [
             *("query", "sink", "compared", "results", "in the lake", "in the sink", "late", "early"),
             "result",

@@ -319,19 +319,19 @@ def test_a_run_without_an_interval_is_refused(june: Backfills) -> None:
 
 def test_two_attempts_at_once_pin_one_plan(june: Backfills, monkeypatch: pytest.MonkeyPatch) -> None:
     """The other one planned meanwhile, before a file came: this attempt pins the next plan."""
-    original = plans.pin
+    original = plans.LoadPlanner.pin
     calls: list[str] = []
 
-    def pin(*args: Any, **options: Any) -> Any:
+    def pin(planner: plans.LoadPlanner, run_id: str, *args: Any) -> Any:
         if not calls:
-            calls.append(options["run_id"])
+            calls.append(run_id)
             june.s3.objects.pop(("source", "nyc_taxi/yellow_tripdata_2020-06_late.csv"))
             june.send()
             june.put("2020-06_late", 2)
-        return original(*args, **options)
+        return original(planner, run_id, *args)
 
     june.put("2020-06_late", 2)
-    monkeypatch.setattr(plans, "pin", pin)
+    monkeypatch.setattr(plans.LoadPlanner, "pin", pin)
     june.send()
     assert (len(june.keys()), june.plan()["run_id"], june.end) == (2, f"{RUN}#000002", ROWS + 2)
     assert june.prove()["published"] == ROWS + 2

@@ -16,6 +16,7 @@ from sluice.ledger.keys import planned_key
 from sluice.loads import partly_sent
 from sluice.loads import plan as plans
 from sluice.loads.object_contents import ObjectContents
+from sluice.loads.sources import csv_object
 from sluice.loads.verified import VerifiedSources
 from tests.support import lake as lakes
 from tests.support.loads import Loads
@@ -171,7 +172,7 @@ def died_before_its_plan(loads: Failing, run: str, monkeypatch: pytest.MonkeyPat
         raise Unreachable("the task was killed")
 
     with monkeypatch.context() as patched:
-        patched.setattr(plans, "_plan_source", die)
+        patched.setattr(plans.LoadPlanner, "_plan_source", die)
         with pytest.raises(Unreachable):
             loads.produce(run, **params)
 
@@ -195,7 +196,7 @@ def test_a_run_that_is_planning_is_not_taken_for_one_that_died(
     died_before_its_plan(loads, "r1", monkeypatch)
     (first,) = loads.source.resolve("nyc_taxi/")
     loads.upload("a", rows=4)
-    headers, is_first = plans.check_headers, [True]
+    headers, is_first = csv_object.check_headers, [True]
 
     def late(*given: Any) -> None:
         headers(*given)
@@ -204,7 +205,7 @@ def test_a_run_that_is_planning_is_not_taken_for_one_that_died(
             document = {"run_id": "r1", "topic": "nyc_taxi", "start_offsets": {"0": 0}}
             loads.ledger.put(planned_key(first.source_id), document)
 
-    monkeypatch.setattr(plans, "check_headers", late)
+    monkeypatch.setattr(csv_object, "check_headers", late)
     with raising(AirflowFailException, ErrorCode.KEY_ALREADY_LOADED, "run 'r1' has planned"):
         loads.produce("r2")
     assert loads.end == 0

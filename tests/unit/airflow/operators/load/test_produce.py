@@ -20,6 +20,7 @@ from sluice.clients.s3.objects import Bucket
 from sluice.core.errors import Unreachable
 from sluice.ledger.documents import Ledger
 from sluice.ledger.keys import run_key
+from sluice.loads.sources import read_all
 from tests.support import lake as lakes
 from tests.support.memory_s3 import MemoryS3
 from tests.support.raising import raising
@@ -121,8 +122,9 @@ def test_a_run_id_that_is_used_again_with_other_params(load: Load) -> None:
         ([{"size": 40_000_000}, {"size": 40_000_000}], False),
         ([{"size": 40_000_000}, {"size": 40_000_000, "produced": True}], True),
         ([{"size": 20_000_000, "key": "a.csv.gz"}], False),
-        ([{}], False),
+        ([{"kind": "generated"}], False),
     ],
 )
 def test_a_small_load_leaves_out_javas_second_compiler(sources: list[dict[str, Any]], is_small: bool) -> None:
-    assert bool(java_options(sources)) == is_small
+    planned = read_all({"key": "a.csv", **document} for document in sources)
+    assert bool(java_options(planned)) == is_small

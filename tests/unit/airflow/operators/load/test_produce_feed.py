@@ -15,6 +15,7 @@ from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.process import ProcessState, ProcessStatus
 from sluice.ledger import keys
 from sluice.loads import plan as plans
+from sluice.loads import produced
 from tests.support.raising import raising
 from tests.support.steps import NewTables, given, ledger
 
@@ -88,10 +89,10 @@ class World:
         return self.operator().resume(given(run_id=run), event)
 
     def offsets_of(self, run: str) -> OffsetRanges:
-        return plans.offsets_of_all(plans.produced(self.ledger, run))
+        return produced.offsets_of_all(produced.of_run(self.ledger, run))
 
     def is_settled(self, run: str = "r") -> bool:
-        return not any(plans.pending(self.ledger, plans.plan_of(self.ledger, run)))
+        return not any(produced.pending(self.ledger, plans.plan_of(self.ledger, run)))
 
 
 def test_it_starts_the_producer_waits_and_records_the_offsets_that_the_next_steps_find() -> None:
@@ -107,7 +108,7 @@ def test_it_starts_the_producer_waits_and_records_the_offsets_that_the_next_step
     }  # fmt: skip
     (source,) = plans.plan_of(world.ledger, "r")["sources"]
     assert (source["kind"], source["feed"]) == ("feed", URL)
-    (document,) = plans.produced(world.ledger, "r")["sources"].values()
+    (document,) = produced.of_run(world.ledger, "r")["sources"].values()
     assert document["ranges"] == {"0": [5, 9], "1": [0, 2]}
 
 

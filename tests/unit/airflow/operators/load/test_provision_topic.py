@@ -1,4 +1,4 @@
-"""The topic of a load is provisioned as declared, and within the times that Spark can read."""
+"""The topic of a load is provisioned as declared, and only if it takes the producer's events."""
 
 from __future__ import annotations
 
@@ -8,20 +8,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from sluice.airflow.operators.load import provision
-from sluice.airflow.operators.load.provision import ProvisionTopicOperator, with_timestamp_bounds
+from sluice.airflow.operators.load.provision import ProvisionTopicOperator
 from sluice.clients.kafka.admin import TopicDiff
 from sluice.config.sections.topic import PROGRESS_TOPIC, Topic
 from sluice.core.errors import Refused
 from sluice.loads import inventory
+from sluice.loads.topic import TIMESTAMP_BOUNDS
 from tests.support import lake as lakes
 from tests.support.raising import raising
 from tests.support.steps import NewTables, given
-
-AFTER, BEFORE = "message.timestamp.after.max.ms", "message.timestamp.before.max.ms"
-# Java's largest long, in ms: Spark multiplies a record's timestamp by 1000.
-LIMIT_MS = (2**63 - 1) // 1000
-NOW_MS = 1_795_400_000_000
 
 
 def test_a_load_s_topic_gets_the_bounds_beside_what_is_declared(
@@ -39,7 +34,7 @@ def test_a_load_s_topic_gets_the_bounds_beside_what_is_declared(
     step.__dict__ |= {"platform_hook": hook, "tables": NewTables(), "ledger": None}
     step.work(given(run_id="r"))
     declared = step.spec.topic
-    assert topics == [replace(declared, config=declared.config | provision.TIMESTAMP_BOUNDS), PROGRESS_TOPIC]
+    assert topics == [replace(declared, config=declared.config | TIMESTAMP_BOUNDS), PROGRESS_TOPIC]
 
 
 @pytest.mark.parametrize("taken", [8388608, 8388607])
@@ -59,15 +54,3 @@ def test_a_topic_that_takes_less_than_a_feeds_producer_sends_is_refused(
         return
     with raising(Refused, "wiki-changes", "8388607", "8388608", 'Fix: declare "max.message.bytes" = 8388607'):
         step.work(given(run_id="r"))
-
-
-def test_no_record_within_the_bounds_overflows_and_all_history_since_1970_is_within() -> None:
-    bounds = {key: int(value) for key, value in with_timestamp_bounds(Topic("t", 1)).config.items()}
-    assert set(bounds) == {AFTER, BEFORE}
-    assert NOW_MS + bounds[AFTER] < LIMIT_MS
-    assert -LIMIT_MS < NOW_MS - bounds[BEFORE] < 0
-
-
-def test_a_declared_bound_is_kept() -> None:
-    config = with_timestamp_bounds(Topic("t", 1, config={AFTER: "5", "retention.ms": "6"})).config
-    assert config == {AFTER: "5", BEFORE: provision.TIMESTAMP_BOUNDS[BEFORE], "retention.ms": "6"}

@@ -13,12 +13,9 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from sluice.airflow.operators.load import reconcile
 from sluice.airflow.operators.load.reconcile import (
-    CLOCK_SLACK_SECONDS,
-    NEWEST_WINDOWS,
     TRIES,
     ReconcileSinksOperator,
     report,
-    written_since,
 )
 from sluice.clients.lake.results import recount as query_results
 from sluice.clients.lake.results.recount import QueryPositions, Results, SnapshotExpired
@@ -30,6 +27,7 @@ from sluice.core.errors import Unreachable
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.loads import checks
 from sluice.queries.compare import compare
+from sluice.queries.windows import CLOCK_SLACK_SECONDS, NEWEST_WINDOWS, written_since
 from tests.support.raising import raising
 from tests.support.steps import NewTables, given, ledger, sent
 

@@ -1,4 +1,4 @@
-"""The validation of a load from a feed, over a real (SQLite and files) lake."""
+"""The verification of a load from a feed, over a real (SQLite and files) lake."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
 
-from sluice.airflow.operators.load.asset_event import EmitAssetEventOperator
-from sluice.airflow.operators.load.validate import ValidateOperator
 from sluice.clients.lake.catalog import Lake
+from sluice.config import stream as streams
 from sluice.ledger import keys
+from sluice.loads.announce import announcement
+from sluice.loads.proof import short
 from tests.support import lake as lakes
 from tests.support.raising import raising
-from tests.support.steps import NewTables, ValidateRows, audited, given, ledger, sent
+from tests.support.steps import audited, ledger, sent
+from tests.support.verification import NotVerifiedError, verify, wrong_columns
 
 ROWS = pa.schema(
     [
@@ -77,13 +78,7 @@ class Load:
         table.append(pa.Table.from_pylist(rows, schema=lakes.BAD_ROWS))
 
     def validate(self, limit: float = 50.0, run: str = "r") -> dict[str, Any]:
-        operator = ValidateRows(task_id="validate", stream="wiki_changes")
-        operator.__dict__ |= {
-            "tables": NewTables(),
-            "platform_hook": SimpleNamespace(lake=self.lake),
-            "ledger": self.ledger,
-        }
-        return operator.work(given(run_id=run, params={"max_quarantined_percent": limit}))
+        return verify(SimpleNamespace(lake=self.lake), "wiki_changes", self.ledger, limit, run)
 
 
 @pytest.fixture
@@ -119,7 +114,7 @@ def test_poison_is_accounted_for(load: Load) -> None:
     load.quarantine(*ALL[:2], (0, 99), ALL[0])
     found = load.validate()
     assert (found["published"], found["quarantined"]) == (13, 2)
-    with raising(AirflowFailException, "2 of 15 rows", "13.33 %", "5 %"):
+    with raising(NotVerifiedError, "2 of 15 rows", "13.33 %", "5 %"):
         load.validate(limit=5)
 
 
@@ -159,44 +154,35 @@ def test_what_is_not_exact_is_red_and_leaves_no_proof(
         load.batch(*places, **values)
     if quarantined:
         load.quarantine(*quarantined)
-    with raising(AirflowFailException, *data):
+    with raising(NotVerifiedError, *data):
         load.validate()
     assert load.ledger.get(keys.run_key("r", "proof")) is None
 
 
 def test_the_real_schema_is_compared(load: Load) -> None:
-    operator = ValidateOperator(task_id="validate", stream="wiki_changes")
-    problems = operator.wrong_columns(load.lake.table("raw.wiki_changes"))
+    problems = wrong_columns("wiki_changes", load.ledger, load.lake.table("raw.wiki_changes"))
     assert any("title (string)" in problem for problem in problems)
     assert not any("event_id" in problem or "change_timestamp_date" in problem for problem in problems)
 
 
-class Event:
-    extra: dict[str, Any] | None = None
-
-
 def test_what_is_announced_is_that_proof(load: Load) -> None:
-    from airflow.sdk import Asset
-
     load.batch(*ALL)
     table = load.lake.catalog.load_table("raw.wiki_changes")
     said = lakes.summary("batch", 1, {0: 10, 1: 10})
     table.append(pa.Table.from_pylist([], schema=ROWS), snapshot_properties=said)
     load.validate()
-    asset = Asset(name="wiki_changes", uri="sluice://lake/raw/wiki_changes")
-    made = EmitAssetEventOperator(task_id="emit_asset_event", stream="wiki_changes", asset=asset)
-    hook = SimpleNamespace(lake=load.lake)
-    made.__dict__ |= {"ledger": load.ledger, "platform_hook": hook, "tables": NewTables()}
-    event = Event()
     audited(load.ledger)
-    made.work(given(run_id="r", outlet_events={asset: event}))
-    assert event.extra is not None
+
+    def announced() -> dict[str, Any]:
+        found = announcement(load.lake, streams.load("wiki_changes"), load.ledger, "r")
+        return short(found.proof, load.ledger.uri(found.key))
+
     first = load.ledger.uri(keys.run_key("r", "proof"))
-    assert (event.extra["status"], event.extra["sources"], event.extra["proof"]) == ("passed", 1, first)
+    found = announced()
+    assert (found["status"], found["sources"], found["proof"]) == ("passed", 1, first)
     # Verified again, at another snapshot: the first proof does not stand for it.
     load.batch((0, 99))
     again = load.validate()
     audited(load.ledger)
-    made.work(given(run_id="r", outlet_events={asset: event}))
-    assert event.extra == again
+    assert announced() == again
     assert again["proof"] == load.ledger.uri(keys.run_key("r", f"proof-{again['snapshot_id']}")) != first

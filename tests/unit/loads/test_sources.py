@@ -1,0 +1,91 @@
+"""What each kind of source says for itself."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from sluice.loads.sources import KINDS, datasets, read, read_all
+from sluice.loads.sources.base import Counted, Dataset
+from sluice.loads.sources.csv_object import ObjectSource
+from sluice.loads.sources.feed import FeedSource
+from sluice.loads.sources.generator import GeneratorSource
+
+OBJECT = {
+    "source_id": "0" * 16, "bucket": "b", "key": "2026/a.csv", "version_id": "v", "etag": "e", "size": 5,
+    "topic_id": "t",
+}  # fmt: skip
+PARAMETERS = {"rows": 10, "seed": 7, "start_time": "2026-11-21T11:00:00Z", "duration_hours": 1}
+GENERATED = {"source_id": "1" * 16, "kind": "generated", "parameters": PARAMETERS}
+FEED = {
+    "source_id": "feed-1",
+    "kind": "feed",
+    "feed": "https://ann:secret@x.test/v2/changes",
+    "topic_id": "t",
+}
+PLANNED = {
+    "main": {"raw.t": {"snapshot_id": 5, "sequence_number": 3, "writer": "w1_a"}},
+    "topic": "t", "partition_count": 1, "start_offsets": {"0": 4}, "run_id": "r", "at": "then",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("document", "kind", "name", "identity"),
+    [
+        (OBJECT, ObjectSource, "s3://b/2026/a.csv", {"object": "s3://b/2026/a.csv", "version_id": "v"}),
+        (
+            GENERATED,
+            GeneratorSource,
+            "10 generated rows of seed 7 from 2026-11-21T11:00:00Z, 1 h",
+            {"generated": PARAMETERS},
+        ),
+        (FEED, FeedSource, f"feed {FEED['feed']}", {"feed": FEED["feed"]}),
+    ],
+)
+def test_a_source_is_read_from_its_document_which_stays_as_it_is(
+    document: dict[str, Any], kind: type, name: str, identity: dict[str, Any]
+) -> None:
+    stored = json.dumps({**document, **PLANNED, "produced": False, "later": 1})
+    source = read(json.loads(stored))
+    assert (type(source), source.name, source.identity) == (kind, name, identity)
+    assert json.dumps(source.document) == stored
+    assert (source.source_id, source.run_id) == (document["source_id"], "r")
+    assert (source.start_offsets, source.is_sent, source.is_withheld) == ({0: 4}, False, False)
+    head = source.head("raw.t")
+    assert head is not None
+    assert (head.snapshot_id, source.head("raw.other")) == (5, None)
+
+
+def test_the_number_of_rows_is_counted_told_or_not_known() -> None:
+    bucket = SimpleNamespace(data_rows=lambda version: {"v": 12}[version.version_id])
+    systems = cast("Any", SimpleNamespace(bucket=lambda name: bucket))
+    found = [source.rows(systems) for source in read_all([OBJECT, GENERATED, FEED])]
+    assert found == [12, 10, None]
+    counted = [source.COUNTED for source in read_all([OBJECT, GENERATED, FEED])]
+    assert counted == [Counted.ROWS, Counted.ROWS, Counted.EVENTS]
+    assert [kind.IS_LASTING for kind in KINDS] == [True, True, False]
+
+
+def test_a_feed_has_the_partitions_that_were_added_since() -> None:
+    """Of an object none of its rows can be there: each names its partition among those of the plan."""
+    ends = {0: 9, 1: 2}
+    assert read({**FEED, **PLANNED}).starts_until(ends) == {0: 4, 1: 0}
+    assert read({**OBJECT, **PLANNED}).starts_until(ends) == {0: 4}
+
+
+def test_datasets_are_named_without_passwords_and_their_number_does_not_grow() -> None:
+    objects = [{**OBJECT, "key": f"2026/{number}.csv"} for number in range(3)]
+    assert datasets(read_all([*objects, GENERATED, FEED])) == [
+        Dataset("s3://b", "2026", 3, 15),
+        Dataset("https://x.test", "/v2/changes"),
+    ]
+    assert datasets([read(OBJECT)]) == [Dataset("s3://b", "2026/a.csv", 1, 5)]
+    assert datasets(read_all([OBJECT, {**OBJECT, "key": "b.csv"}])) == [Dataset("s3://b", "/", 2, 10)]
+
+
+def test_a_kind_that_is_unknown_is_no_object() -> None:
+    with pytest.raises(KeyError, match="topic"):
+        read({"source_id": "s", "kind": "topic"})
