@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from pyspark.errors import PySparkException
 
-from spark_jobs.common.lake.iceberg import MAIN, Refused, Snapshot
+from sluice.core.batches import Snapshot
+from spark_jobs.common.lake.iceberg import MAIN, Refused
 
 
 class AnswerLost(PySparkException):

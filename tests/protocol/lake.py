@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 import pyarrow
 
-from sluice.core.batches import Batch
+from sluice.core.batches import Batch, Snapshot
 from sluice.core.changes.published import Changes
 from sluice.core.offsets.deduplication import LoadedRows
 from sluice.core.offsets.verify import FileStats
 from spark_jobs.common.lake.added_file import AddedFile
-from spark_jobs.common.lake.iceberg import MAIN, Refused, Snapshot
+from spark_jobs.common.lake.iceberg import MAIN, Refused
 from spark_jobs.common.lake.loaded_rows import BatchRows
 from spark_jobs.common.spark.checkpoint import CheckpointCorrupted
 from tests.protocol.catalog import Commit, File, Metadata

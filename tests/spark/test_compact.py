@@ -30,11 +30,12 @@ from sluice.clients.lake import compaction
 from sluice.clients.lake.catalog import Head, Lake
 from sluice.config.platform import CATALOG
 from sluice.config.stream import ENTRY_POINT
+from sluice.core.batches import Snapshot
 from sluice.core.tables.rewrites import Rewrites
 from sluice.core.tables.storage import REWRITE_ID
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.lake import clock, tables
-from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Snapshot
+from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.lake.writer_lease import run_with_lease
 from spark_jobs.common.maintenance.compact import compact
 from spark_jobs.common.maintenance.row_diff import RowsDiffer, compare

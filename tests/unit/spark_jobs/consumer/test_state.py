@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import pytest
 
+from sluice.core.batches import Snapshot
 from sluice.core.offsets.deduplication import LoadedRows
 from sluice.core.offsets.quarantine import Rejections
 from sluice.core.offsets.ranges import OffsetRanges
 from spark_jobs.common.consumer import state
 from spark_jobs.common.consumer.state import StreamState
-from spark_jobs.common.lake.iceberg import Snapshot
 from spark_jobs.common.lake.loaded_rows import BatchRows
 from spark_jobs.common.spark.process import Unrecoverable
 from tests.support.raising import raising
