@@ -32,7 +32,7 @@ def verify(systems: Any, stream: str, ledger: Ledger, limit: float, run: str = "
     if load.problems:
         verification.record_failure(load)
         raise NotVerifiedError("; ".join(load.problems))
-    recorded, proof = verification.record(load, lambda _: None)
+    recorded, proof = verification.write_proof(load, lambda _: None)
     return short(proof, recorded.proof)
 
 

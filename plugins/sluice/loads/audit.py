@@ -140,7 +140,7 @@ class LoadAudit:
         found = run_documents.newest(self.ledger, self.run_id, "audit")
         return found[1] if found else None
 
-    def record(self, result: AuditResult) -> Document:
+    def write_result(self, result: AuditResult) -> Document:
         """Write the result beside the load's newest proof."""
         document = result.document()
         self.ledger.put(beside_proof(result.proof, "audit"), document)

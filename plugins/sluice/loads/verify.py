@@ -47,8 +47,7 @@ RESTORED = (
 
 @dataclass(frozen=True)
 class LoadVerification:
-    """Of the load ``run_id``: first :meth:`verify`, then :meth:`record` or :meth:`record_failure`. The result
-    of a repetition would be the same."""
+    """Of the load ``run_id``: first :meth:`verify`, then :meth:`write_proof` or :meth:`record_failure`."""
 
     systems: Systems
     spec: StreamSpec
@@ -143,7 +142,7 @@ class LoadVerification:
         found = {"run_id": self.run_id, "seconds": load.seconds, "problems": [summarize(load.problems)]}
         self.ledger.put(history_key(NOT_VERIFIED, datetime.now(UTC), "load"), found)
 
-    def record(self, load: VerifiedLoad, mark: Callable[[str], None]) -> tuple[VerifiedLoad, Document]:
+    def write_proof(self, load: VerifiedLoad, mark: Callable[[str], None]) -> tuple[VerifiedLoad, Document]:
         """Write the proof and each source's verified document; the load with the proof's address, and the
         proof. ``mark``: leaves outside of the ledger that it has the history's record of this key."""
         document = proof.document(load)

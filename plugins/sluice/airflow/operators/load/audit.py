@@ -32,7 +32,7 @@ class AuditOperator(StreamOperator):
         result = audit.check()
         self.log.info("%s", result.report())
         self.check_no_problems(ErrorCode.OVER_BUDGET, result.problems(), "over budget")
-        return audit.record(result)
+        return audit.write_result(result)
 
     def batch_log(self) -> BatchLog:
         return self.platform_hook.batch_log(self.spec.table)

@@ -45,7 +45,7 @@ class ValidateOperator(QuarantineOperator):
             verification.record_failure(load)
         self.check_no_problems(ErrorCode.LOAD_NOT_VERIFIED, load.problems, "verification failed")
         self.tables.note(self.spec.table, self.spec.quarantine_table)
-        self.verified_load, proof = verification.record(load, self.mark)
+        self.verified_load, proof = verification.write_proof(load, self.mark)
         return short(proof, self.verified_load.proof)
 
     def _log(self, load: VerifiedLoad) -> None:
