@@ -17,6 +17,7 @@ from sluice.core.json_record import Document
 from sluice.core.offsets.ranges import SHOWN
 from sluice.ledger.keys import change_key, run_key
 from sluice.loads.checks import LoadFiles, check_offsets
+from sluice.loads.plan import now
 
 if TYPE_CHECKING:
     from sluice.clients.lake.catalog import Lake
