@@ -1,4 +1,4 @@
-"""Error codes: one per failure that a user meets; docs/errors.md has their fixes. Standard library only."""
+"""Error codes: one per failure that a user meets; ``error_guide`` has their fixes. Standard library only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ E = TypeVar("E", bound=BaseException)
 
 
 class ErrorCode(StrEnum):
-    """A code; ``summary`` is its title in docs/errors.md. A code is never given to another failure."""
+    """A code; ``summary`` is its title. A code is never given to another failure."""
 
     summary: str
 

@@ -1,40 +1,35 @@
-"""What docs/errors.md says to do about an error code."""
+"""Cause and fix of every error code; of a health's code those of the health."""
 
 from __future__ import annotations
 
-import logging
-import re
-from functools import cache
-from pathlib import Path
+from collections.abc import Mapping
 
 from sluice.core.error_codes import ErrorCode
+from sluice.core.error_guide import components, loads, systems
+from sluice.core.error_guide.guide import ErrorGuide, plain
+from sluice.supervision.rules.guide import GUIDES
+from sluice.supervision.rules.status import Health
 
-# Beside plugins/, in the repository as in the images.
-log = logging.getLogger(__name__)
-
-FILE = Path(__file__).parents[3] / "docs" / "errors.md"
-_ROW = re.compile(r"^\| `(SLU-\d{3})` \|(?:[^|]*\|){2} (.+) \|$", re.M)
-_LINK = re.compile(r"\[([^\]]+)\]\(([^)]+)\)")
+# Code -> health: a component has one at a time.
+HEALTHS: Mapping[ErrorCode, Health] = {
+    ErrorCode[f"HEALTH_{h.name}"]: h for h in Health if f"HEALTH_{h.name}" in ErrorCode.__members__
+}
 
 
-def fix(code: ErrorCode) -> str:
+def _of_health(health: Health) -> ErrorGuide:
+    guide = GUIDES[health]
+    section = f"[{health}](operating.md#{health.replace(' ', '-')})"
+    return ErrorGuide(guide.meaning.removesuffix("."), f"{guide.way_out} See {section}")
+
+
+ERRORS: Mapping[ErrorCode, ErrorGuide] = {
+    **systems.ERRORS,
+    **loads.ERRORS,
+    **components.ERRORS,
+    **{code: _of_health(health) for code, health in HEALTHS.items()},
+}
+
+
+def remedy(code: ErrorCode, stream: str) -> str:
     """The fix as plain text, with the pages that it links to."""
-    text = _fixes().get(code.value)
-    page = f"docs/errors.md, {code.value}"
-    return f"{text} ({page})" if text else page
-
-
-@cache
-def _fixes() -> dict[str, str]:
-    try:
-        page = FILE.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        # As where the plugin is an installed package: an alert must not fail over its advice.
-        log.warning("%s cannot be read: %s", FILE, error)
-        return {}
-    return {code: _plain(text) for code, text in _ROW.findall(page)}
-
-
-def _plain(markdown: str) -> str:
-    linked = _LINK.sub(lambda link: f"{link[1]} (docs/{link[2].removeprefix('docs/')})", markdown)
-    return linked.replace("`", "")
+    return f"{plain(ERRORS[code].fix).replace('{stream}', stream)} (docs/errors.md, {code.value})"

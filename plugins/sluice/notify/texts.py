@@ -10,8 +10,7 @@ from sluice.config.sections.notifications import Event, Rule
 from sluice.config.stream import CONSUMER
 from sluice.core.error_codes import ErrorCode, code_in
 from sluice.maintenance.reconciliation.findings import names_in
-from sluice.notify.remedies import fix
-from sluice.supervision.rules.guide import GUIDES
+from sluice.notify import remedies
 from sluice.supervision.rules.status import Health
 
 MAX_CHARACTERS = 500
@@ -22,10 +21,6 @@ MAX_CONDITIONS = 50
 Told = Mapping[str, Sequence[str]]
 # Of a condition whose notifier gave no answer in time: it may have told, and is called once more.
 UNANSWERED = " (no answer)"
-# Code -> health: a component has one at a time.
-_HEALTHS = {
-    ErrorCode[f"HEALTH_{h.name}"].value: h for h in Health if f"HEALTH_{h.name}" in ErrorCode.__members__
-}
 
 
 @dataclass(frozen=True)
@@ -102,16 +97,10 @@ def notification(
         message=f"{stream} {about}: {text}",
         link=link,
         page=page,
-        remedy=remedy or _remedy(code or ErrorCode.PROCESS_FAILED, stream),
+        remedy=remedy or remedies.remedy(code or ErrorCode.PROCESS_FAILED, stream),
         run=run,
         form=form,
     )
-
-
-def _remedy(code: ErrorCode, stream: str) -> str:
-    health = _HEALTHS.get(code.value)
-    way_out = GUIDES[health].for_stream(stream).way_out if health else ""
-    return f"{way_out} See {fix(code)}" if way_out else fix(code)
 
 
 def one_line(message: object) -> str:
@@ -163,7 +152,7 @@ def after(
     def still_holds(earlier: str) -> bool:
         # A run that was late says nothing of the health.
         is_other = condition not in (earlier, ErrorCode.DEADLINE_MISSED)
-        return earlier != mark and not (is_other and earlier.removesuffix(UNANSWERED) in _HEALTHS)
+        return earlier != mark and not (is_other and earlier.removesuffix(UNANSWERED) in remedies.HEALTHS)
 
     return {rule.id: kept[-MAX_CONDITIONS:] for rule in rules if (kept := conditions(rule))}
 

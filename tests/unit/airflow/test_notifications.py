@@ -430,19 +430,6 @@ def test_a_rule_for_a_stream_that_is_gone_mutes_no_other(
     assert "'gone' is unknown" in caplog.text
 
 
-def test_an_error_page_that_cannot_be_read_hides_no_alert(
-    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    from sluice.notify import remedies
-
-    (tmp_path / "errors.md").write_bytes(b"\xff\xfe")
-    monkeypatch.setattr(remedies, "FILE", tmp_path / "errors.md")
-    remedies._fixes.cache_clear()
-    world.fails("consumer", "nyc_taxi_stream")
-    remedies._fixes.cache_clear()
-    assert len(Recorder.sent) == 1
-
-
 def test_without_the_ledger_a_run_without_a_date_tells_nothing(world: World) -> None:
     """Airflow may answer any run as the one before it."""
     world.away, world.logical_date = True, None

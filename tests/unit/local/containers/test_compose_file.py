@@ -15,7 +15,6 @@ from local.containers.stack import NOTIFICATIONS, PROFILES_VARIABLE, SECRETS, UR
 from local.runtime.home import complete_secrets
 from local.runtime.ports import DEFAULTS
 from sluice.config.sections import notifications
-from sluice.notify import remedies
 
 FILE = (REPO / "docker-compose.yaml").read_text()
 DOCKERFILE = (REPO / "docker" / "Dockerfile").read_text()
@@ -116,12 +115,6 @@ def test_who_reaches_what() -> None:
     # It reads the ledger to tell of a run once, and asks no stream's process.
     assert networks("airflow-dag-processor") == {"airflow", "database", "data", "notifications"}
     assert networks("spark-worker") == {"spark"}
-
-
-def test_the_fixes_of_notifications_are_in_the_image() -> None:
-    file = remedies.FILE.relative_to(REPO).as_posix()
-    assert f"COPY {file} {file}" in DOCKERFILE
-    assert f"!{file}" in (REPO / ".dockerignore").read_text().splitlines()
 
 
 def test_the_file_of_notifications_is_the_user_s_or_empty() -> None:

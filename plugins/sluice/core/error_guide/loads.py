@@ -1,0 +1,154 @@
+"""Failures of loads and changes: sources, verification, reconciliation."""
+
+from __future__ import annotations
+
+from sluice.core.error_codes import ErrorCode
+from sluice.core.error_guide.guide import ErrorGuide
+
+ERRORS = {
+    ErrorCode.CORRUPT_OBJECT: ErrorGuide(
+        cause="An object breaks off, is no readable gzip, or has a header line of 64 KiB or more. The "
+        "text says whether rows before the break may have been sent",
+        fix="nothing was sent: upload the whole file and trigger a new run with `load_changed_objects`, "
+        "since the old one pins the [corrupt version](operating.md#corrupt-object); else load the whole "
+        "file with `withhold` and [replace](operating.md#sent-in-part)",
+    ),
+    ErrorCode.INVALID_HEADER: ErrorGuide(
+        cause="The first line is missing, lacks a column that the schema requires, repeats one, or has a "
+        "column that the schema does not name",
+        fix="correct the file, upload it and trigger a new run with `load_changed_objects`; or add the "
+        "column, or a map for extra columns (`[csv] extra_columns`)",
+    ),
+    ErrorCode.SOURCE_TOPIC_CHANGED: ErrorGuide(
+        cause="`stream.toml` names another topic, or the topic was deleted and created again",
+        fix="objects: upload the file again (a new version); feed: trigger a new run; generated rows: "
+        "another seed ([recreated topics](operating.md#topic-was-recreated))",
+    ),
+    ErrorCode.NO_EVENTS: ErrorGuide(
+        cause="The feed sent nothing during the load's minutes",
+        fix="see the producer's log at the end of the text and [source "
+        "unavailable](operating.md#source-unavailable); then clear `produce`",
+    ),
+    ErrorCode.RUN_ID_REUSED: ErrorGuide(
+        cause="A run was deleted and triggered again under its run id with other values of the form; or a "
+        "run of a change was cleared, and a later change has undone what it did. A run id keeps its plan, "
+        "so the new values would not be loaded; nothing was sent. The text has each param with both "
+        "values. Limits (`max_quarantined_percent`, `publish_timeout_minutes`) are not compared",
+        fix="trigger a run with another run id; to repeat the old load, trigger it with the values of the "
+        "plan",
+    ),
+    ErrorCode.OFFSETS_NOT_THERE: ErrorGuide(
+        cause="Records that a range names were deleted by retention, or are not written yet, or the topic "
+        "has no such partition. The text has the ranges; nothing was read",
+        fix="choose other ranges; raise the topic's `retention.ms` for the next time",
+    ),
+    ErrorCode.RULES_CHANGED: ErrorGuide(
+        cause="The rules that decide which rows are rejected changed while the source was only partly "
+        "sent; the text has the old and the new value. Nothing was sent",
+        fix="go back to what the text names and clear `produce`, or [revert what was "
+        "sent](operating.md#sent-in-part)",
+    ),
+    ErrorCode.POSITION_UNKNOWN: ErrorGuide(
+        cause="A feed ran before, and its saved position and the topic do not say together from where to "
+        "resume; the text says why, and has the saved position. Nothing was sent",
+        fix="[decide](operating.md#position-of-the-feed-is-unknown) from where to resume",
+    ),
+    ErrorCode.INTERVAL_EMPTY: ErrorGuide(
+        cause="No `.csv` or `.csv.gz` object of the source bucket matches the pattern of a "
+        "[backfill](operating.md#backfill)'s interval. A run fails instead of loading nothing, so that "
+        "the reprocess behaviour `failed` finds it when the file is there",
+        fix="upload the file, or correct `[backfill] pattern`; then clear `produce` of the run with its "
+        "downstream tasks, or run the [interval again](operating.md#backfill) by the command in the text",
+    ),
+    ErrorCode.FILE_CORRECTED: ErrorGuide(
+        cause="An object of a backfill's interval has a new version with other content, and the rows of "
+        "an older one are in the table, or may come. The backfill does not load the new one beside them, "
+        "and says if another load did. The interval's other files are loaded and verified. The text has "
+        "the object and both versions. Or a change took out the rows of a file: the interval is not "
+        "announced without them; action `redo` brings them back",
+        fix="load the new version with `<stream>_load` and `withhold`, unless it is loaded, and trigger "
+        "`<stream>_change` with action `replace` and the object; then clear `produce` of the run with its "
+        "downstream tasks, or run the [interval again](operating.md#backfill) by the command in the text",
+    ),
+    ErrorCode.KEY_ALREADY_LOADED: ErrorGuide(
+        cause="Rows of another version of the object are in the table, or may come, and the newest has "
+        "[other content](dags.md#the-same-file-again), or one that cannot be compared; the text has both "
+        "versions and the run. Nothing was sent",
+        fix="exchange or add its rows ([what to do](dags.md#the-same-file-again)); if the ledger has lost "
+        "the plan of a version: [ledger lost](operating.md#ledger-lost)",
+    ),
+    ErrorCode.SENT_IN_PART: ErrorGuide(
+        cause="Rows of an earlier version are published without a proof, and the newer one's would come "
+        "beside them, also with `load_changed_objects`. Or an old run was cleared after its rows were "
+        "reverted, or after a newer version was loaded. Nothing was sent",
+        fix="load the newer version with `withhold`, and [replace](operating.md#sent-in-part); of an old "
+        "run: trigger a new one",
+    ),
+    ErrorCode.LOAD_NOT_VERIFIED: ErrorGuide(
+        cause="Offsets, rows, events or columns are missing, extra or duplicated, or the quarantine limit "
+        "is exceeded. Of `emit_asset_event`: since the load was verified the catalog was restored, or a "
+        "change took out what it loaded",
+        fix="[read the task's tables](operating.md#load-verification-failed)",
+    ),
+    ErrorCode.BATCH_NOT_VERIFIED: ErrorGuide(
+        cause="Offsets of a batch are not in its files; nothing of it was published",
+        fix="[see the runbook](operating.md#batch-verification-failed)",
+    ),
+    ErrorCode.SINKS_DIFFER: ErrorGuide(
+        cause="A result is missing, extra or different in a database or topic, or a record or group "
+        "offset there is not the query's",
+        fix="[find the other writer, then rebuild](operating.md#sinks-differ-from-the-lake)",
+    ),
+    ErrorCode.QUERIES_BEHIND: ErrorGuide(
+        cause="The queries never started, stand before the load's end, or went on during each comparison "
+        "(then retried)",
+        fix="clear `ensure_queries` or `wait_for_queries` with its downstream tasks; while much arrives: "
+        "raise `trigger_seconds`",
+    ),
+    ErrorCode.OVER_BUDGET: ErrorGuide(
+        cause="Of the objects written since the load began, some are missing, damaged or overwritten, or "
+        "delete markers or versions per batch exceed `[budget]`, or nothing says what a batch of the load "
+        "wrote. Rows are published and verified; only the asset event is missing",
+        fix="find what deletes or writes there (the log names the keys), or raise `[budget]`; clear `audit`",
+    ),
+    ErrorCode.ROWS_DIFFER: ErrorGuide(
+        cause="A row is missing, duplicated or different in the files before or after the rewrite. "
+        "Nothing was published",
+        fix="check that `validate` of a load over these offsets passes",
+    ),
+    ErrorCode.COMPACTION_NOT_VERIFIED: ErrorGuide(
+        cause="A published snapshot that no writer made is not a pure rewrite, or `main` was rolled back "
+        "meanwhile, or its snapshots expired before it was verified. Of `remove_files`: a rewrite or a "
+        "change is not verified",
+        fix="[go back](operating.md#compaction-verification-failed) at once",
+    ),
+    ErrorCode.NOT_PUBLISHED: ErrorGuide(
+        cause="The text says which: *timed out*, or it will never be published",
+        fix="[see the runbook](operating.md#load-not-published)",
+    ),
+    ErrorCode.CHANGE_REFUSED: ErrorGuide(
+        cause="Nothing was changed: no person approved it in a day, or at all; a published record would "
+        "be rejected now, a row that is to come is in the table already, or the catalog was restored "
+        "since the change was planned",
+        fix="not approved: clear `approve_change`, after a day trigger a new run; else correct the schema "
+        "or the decoder; trigger a new run of the [change](dags.md#change): a cleared one keeps its plan",
+    ),
+    ErrorCode.CHANGE_NOT_VERIFIED: ErrorGuide(
+        cause="A published change lost, doubled or changed a row",
+        fix="[go back](operating.md#change-verification-failed) at once; *is not published*: nothing to "
+        "go back from, clear `apply_change`",
+    ),
+    ErrorCode.CHANGE_NOT_COMPARABLE: ErrorGuide(
+        cause="A change that was published and never verified: its snapshots expired after a day, or so "
+        "many changes came after it that main names no more of them. Nothing says that rows are wrong",
+        fix="trigger `<stream>_reconciliation` with `full`: it [verifies every "
+        "offset](operating.md#change-cannot-be-compared-any-more) of the table as it is",
+    ),
+    ErrorCode.RECONCILIATION_FINDING: ErrorGuide(
+        cause="Positions, contents or files of a stream disagree; each finding has a name. Some are "
+        "[found once](operating.md#reconciliation-findings); the run that found them has them again when "
+        "it is cleared",
+        fix="[what each means](operating.md#reconciliation-findings); trigger a new run to see the "
+        "present state",
+    ),
+}

@@ -1,0 +1,170 @@
+"""Failures of configuration and systems, and of the embedded stack."""
+
+from __future__ import annotations
+
+from sluice.core.error_codes import ErrorCode
+from sluice.core.error_guide.guide import ErrorGuide
+
+ERRORS = {
+    ErrorCode.INVALID_CONFIGURATION: ErrorGuide(
+        cause="A key, value or file of `stream.toml`, a schema, a platform file, an override file or a "
+        "sink's connection is missing or wrong. Nothing was opened yet",
+        fix="correct the file and key that the text names ([rules](operating.md#invalid-configuration))",
+    ),
+    ErrorCode.CONNECTION_NOT_FOUND: ErrorGuide(
+        cause="A sink names a connection, or Spark's `sluice_spark`, that Airflow does not know",
+        fix="add it in Airflow under Admin, or set `AIRFLOW_CONN_…`; the embedded stack: `make up`",
+    ),
+    ErrorCode.INCOMPATIBLE_SCHEMA: ErrorGuide(
+        cause="A column of the existing table has another type than the schema, or the table another "
+        "`partition_by`",
+        fix="declare the existing type or partitioning; a new type needs a new column name, another "
+        "partitioning a new `table`",
+    ),
+    ErrorCode.INVALID_PARAMETER: ErrorGuide(
+        cause="A form's value cannot be used: `objects` with a key that is no `.csv` or `.csv.gz`, or not "
+        "under the stream's [`csv.prefix`](adding-a-stream.md#streamtoml), `compact_before` that is no "
+        "past date, a decision DAG that was triggered by hand",
+        fix="trigger a run with other values; to restart a component use its [stream "
+        "DAG](operating.md#requests)",
+    ),
+    ErrorCode.DOCUMENT_NOT_FOUND: ErrorGuide(
+        cause="The task was run before the task that writes its plan, baseline, proof or decision, or a "
+        "component is unknown to supervisord because its stream is newer than the stack. Or the ledger "
+        "does not know a table with published contents that was created over an hour ago, or a "
+        "component's newest suspension or resumption: it was emptied or restored",
+        fix="clear the task that the text names, with its downstream tasks; an unknown program: `make "
+        "up`; an emptied or restored ledger: [ledger lost](operating.md#ledger-lost)",
+    ),
+    ErrorCode.SYSTEM_UNREACHABLE: ErrorGuide(
+        cause="supervisord or the observed component did not answer; or Kafka failed during the whole "
+        "wait for events. Retried",
+        fix="`make status`, the service's log, then [timeouts](operating.md#timeouts-and-connection-errors)",
+    ),
+    ErrorCode.KAFKA_UNREACHABLE: ErrorGuide(
+        cause="No broker answered in time, or an open transaction of a hanging writer blocks a reader (5 "
+        "minutes at most). Retried",
+        fix="start Kafka, or restart the queries if their transaction is open",
+    ),
+    ErrorCode.KAFKA_PERMISSION: ErrorGuide(
+        cause="Wrong login, or an ACL is missing",
+        fix="correct `[kafka]` of the role's platform file, or add the [ACL](your-own-systems.md)",
+    ),
+    ErrorCode.TOPIC_NOT_FOUND: ErrorGuide(
+        cause="The topic was never created, or was deleted; of `provision_topic`: while the table has its "
+        "records",
+        fix="[a deleted one](operating.md#topic-was-recreated): restore it, or name a new table; else "
+        "clear `provision_topic` (topic of a sink: `provision_sinks`) with its downstream tasks",
+    ),
+    ErrorCode.TOPIC_MISMATCH: ErrorGuide(
+        cause="More partitions or another replication factor than `stream.toml` says (Kafka cannot remove "
+        "partitions, Sluice does not move replicas), or the broker rejects a value of `[topic.config]`: "
+        "nothing was changed. Or the topic takes smaller messages than a feed's producer sends. Or the "
+        "broker differs from a KafkaTopic that is Ready",
+        fix="declare the existing values, or name another topic",
+    ),
+    ErrorCode.TOPIC_NOT_READY: ErrorGuide(
+        cause="Strimzi's topic operator has not finished in 150 s, or says that it cannot; or the "
+        "resource is paused, unmanaged or being deleted. The text has the operator's message. Nothing was "
+        "loaded",
+        fix="what the text names; else see the topic operator's log ([topics through "
+        "Strimzi](kubernetes.md#topics-through-strimzi))",
+    ),
+    ErrorCode.S3_UNREACHABLE: ErrorGuide(
+        cause="S3, or a conditional put to the ledger, did not succeed in time. Retried",
+        fix="start S3, then clear the task",
+    ),
+    ErrorCode.S3_PERMISSION: ErrorGuide(
+        cause="Wrong key, or a policy is missing",
+        fix="correct `[s3]` of the role's platform file, or the user's [policy](your-own-systems.md)",
+    ),
+    ErrorCode.OBJECT_NOT_FOUND: ErrorGuide(
+        cause="A source object, a prefix without `.csv` objects, or a bucket does not exist",
+        fix="upload the object, or correct `objects` or `source_prefix`",
+    ),
+    ErrorCode.CATALOG_UNREACHABLE: ErrorGuide(
+        cause="PostgreSQL with the catalog does not answer, or its connections are all in use. Retried",
+        fix="start PostgreSQL",
+    ),
+    ErrorCode.TABLE_NOT_FOUND: ErrorGuide(
+        cause="The consumer or the queries create it at their first start",
+        fix="clear `ensure_consumer` or `ensure_queries`, or unpause the stream's DAG",
+    ),
+    ErrorCode.TABLE_LOST: ErrorGuide(
+        cause="The catalog was lost, or restored to before the table or its first commit, or the table "
+        "was dropped; the bucket has its files, or the ledger knows its contents. A new, empty table "
+        "would hide their rows, so none is created, and no step takes it for new",
+        fix="restore the catalog's backup, or [register the metadata "
+        "file](operating.md#table-lost-by-the-catalog) that the consumer's log names, or name a new table",
+    ),
+    ErrorCode.LAKE_FILE_MISSING: ErrorGuide(
+        cause="The catalog's metadata names a file that the bucket does not have: the catalog was "
+        "restored to a state older than `maintenance.restore_horizon_days`, or another program deleted "
+        "the file. Of `remove_files` also a file of a state within the horizon. Exit code 78; "
+        "`remove_files` deletes nothing of that table",
+        fix="restore a [younger state](operating.md#file-of-a-table-is-gone) of the catalog, or the "
+        "object's previous version",
+    ),
+    ErrorCode.TABLE_REPLACED: ErrorGuide(
+        cause="The catalog has a table of the stream's name with another UUID than the one that the "
+        "ledger knows: another program created or registered it",
+        fix="[register the stream's own](operating.md#table-replaced-by-another-one) again, or name a new "
+        "table",
+    ),
+    ErrorCode.DATABASE_UNREACHABLE: ErrorGuide(
+        cause="No answer, too many connections, lock timeout, statement timeout, disk full or read-only. "
+        "Retried; running queries wait 10 minutes",
+        fix="bring the database back ([sink is down](operating.md#sink-is-down))",
+    ),
+    ErrorCode.DATABASE_REFUSED: ErrorGuide(
+        cause="Login, a permission or a value",
+        fix="correct the Airflow connection or the user's "
+        "[rights](your-own-systems.md#a-database-for-results)",
+    ),
+    ErrorCode.DATABASE_TABLE: ErrorGuide(
+        cause="The database, table or a column does not exist, or columns, primary key, unique key, "
+        "collation or engine differ from the query",
+        fix="missing: clear `provision_sinks`; different: rename the table, then clear `provision_sinks`, "
+        "which creates an empty one and so [rebuilds the query](operating.md#rebuild-a-query)",
+    ),
+    ErrorCode.NOT_DELIVERED: ErrorGuide(
+        cause="A [notifier](operating.md#notifications) failed, or took longer than 12 s: the mail server "
+        "is down, refuses the mail or hangs, or the notifier's class or arguments are wrong. The text "
+        "names it and its reason. A recovery, or an open request for a decision, that no person was told "
+        "of turns the check red until it is delivered; so does what was not told of a run; of other "
+        "failures the task's log has this line, and the next check tries again",
+        fix="repair the mail server or the Airflow connection, or correct `notifications.toml`",
+    ),
+    ErrorCode.KUBERNETES_UNREACHABLE: ErrorGuide(
+        cause="The API server did not answer, or answered with an error of its own. Retried",
+        fix="correct `[strimzi]` of `airflow.toml`, or bring the API server back",
+    ),
+    ErrorCode.KUBERNETES_REFUSED: ErrorGuide(
+        cause="Login, a right, a missing kind or namespace, an invalid value, or another manager owns a "
+        "field with another value. The text has Kubernetes' message",
+        fix="what the text names: rights are in `k8s/base`, a field's other manager keeps it until its "
+        "manifest leaves it out",
+    ),
+    ErrorCode.REQUEST_REFUSED: ErrorGuide(
+        cause="supervisord rejects the login or the request, or a results table has row-level deletes",
+        fix="login: `make down`, `make up`; deletes: rewrite the table's files",
+    ),
+    ErrorCode.COMMAND_FAILED: ErrorGuide(
+        cause="An option, port or variable is wrong, another `make` works on the stack, or the stack does "
+        "not run",
+        fix="do as the line says; ports are variables `SLUICE_…_PORT` ([settings](reference.md#settings))",
+    ),
+    ErrorCode.SETUP_FAILED: ErrorGuide(
+        cause="Python, Java or a package is missing, or a download or build failed",
+        fix="run the command that the line shows, then `make` again: it continues where it stopped "
+        "([set-up](reference.md#set-up))",
+    ),
+    ErrorCode.SERVICE_UNHEALTHY: ErrorGuide(
+        cause="The line shows the end of the service's log",
+        fix="often a full disk or a taken port; `make down`, then `make up`",
+    ),
+    ErrorCode.DRILL_FAILED: ErrorGuide(
+        cause="The drill could not inject its fault, or detection, recovery or the data check failed",
+        fix="[drills](operating.md#drills); `make status`",
+    ),
+}
