@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 COMMAND = "local/run python -m local.reference"
 _END = "<!-- end -->"
 _BLOCK = re.compile(rf"^<!-- ([a-z -]+): written by `{COMMAND}` -->\n.*?^{_END}$", re.M | re.S)
+_STREAM = re.compile(r"\{stream\}(\w*)")
 
 
 def block(name: str, text: str) -> str:
@@ -23,6 +24,11 @@ def fill(page: str, blocks: Mapping[str, str]) -> str:
             + block("its name", "")
         )
     return _BLOCK.sub(lambda match: block(match[1], blocks[match[1]]), page)
+
+
+def of_stream(text: str) -> str:
+    """With ``{stream}`` as the pages write it."""
+    return _STREAM.sub(r"`<stream>\1`", text)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

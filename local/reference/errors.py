@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
-from local.reference.blocks import table
+from local.reference.blocks import of_stream, table
 from sluice.core.error_codes import ErrorCode
 from sluice.notify.remedies import ERRORS
 
@@ -24,7 +23,6 @@ _GROUPS = {
     "7": ("Queries and sinks", ""),
     "8": ("The embedded stack", ""),
 }
-_STREAM = re.compile(r"\{stream\}(\w*)")
 
 
 def blocks() -> Mapping[str, str]:
@@ -37,4 +35,4 @@ def blocks() -> Mapping[str, str]:
 
 def _row(code: ErrorCode) -> list[str]:
     guide = ERRORS[code]
-    return [f"`{code}`", code.summary, guide.cause, _STREAM.sub(r"`<stream>\1`", guide.fix)]
+    return [f"`{code}`", code.summary, guide.cause, of_stream(guide.fix)]

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from local.reference import errors
+from local.reference import errors, health, metrics
 from local.reference.blocks import fill
 
 REPO = Path(__file__).resolve().parents[2]
 Pages = Mapping[str, Callable[[], Mapping[str, str]]]
 PAGES: Pages = {
     "docs/errors.md": errors.blocks,
+    "docs/operating.md": health.blocks,
+    "docs/reference.md": metrics.blocks,
 }
 
 

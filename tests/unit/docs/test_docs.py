@@ -425,12 +425,8 @@ def test_what_follows_each_verdict() -> None:
         **dict.fromkeys(LEFT_ALONE, "red until a person acts"),
         **dict.fromkeys(ALERTING, "red"),
     }
-    said = {
-        Health(health): row[1]
-        for row in table(ARCHITECTURE.read_text(), "health", "what follows")
-        for health in names(row[0])
-    }
-    assert said == follows
+    rows = table(OPERATING.read_text(), "health", "meaning", "what follows")
+    assert {Health(row[0][1 : row[0].index("]")]): row[2] for row in rows} == follows
 
 
 def test_the_actions() -> None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from sluice.config.reading.toml import IDENTIFIER
+from sluice.core.exposition import MetricSpec
 
 
 @dataclass(frozen=True)
@@ -76,14 +76,19 @@ class Checks:
         return json.dumps([vars(check) for check in self._last.values()])
 
 
-# Name after ``sluice_supervision_`` -> help and field.
-_GAUGES: Mapping[str, tuple[str, str]] = {
-    "last_check_timestamp_seconds": (
-        "when the last check of the component was reported; of one without, when this process began",
-        "at",
-    ),
-    "max_check_age_seconds": ("the next one ends within it", "max_age_seconds"),
-}
+_LABELS = ("stream", "component")
+LAST_CHECK = MetricSpec(
+    "sluice_supervision_last_check_timestamp_seconds",
+    "when the last check was reported, whatever it found, by the clock of `checks`; of a component that was "
+    "never checked, when `checks` first missed it",
+    _LABELS,
+)
+MAX_AGE = MetricSpec(
+    "sluice_supervision_max_check_age_seconds",
+    "within it the next check ends: four intervals of supervision",
+    _LABELS,
+)
+METRICS = (LAST_CHECK, MAX_AGE)
 
 
 class CheckMetrics(Collector):
@@ -91,8 +96,9 @@ class CheckMetrics(Collector):
         self._checks = checks
 
     def collect(self) -> Iterator[Metric]:
-        for name, (text, field) in _GAUGES.items():
-            gauge = GaugeMetricFamily(f"sluice_supervision_{name}", text, labels=["stream", "component"])
-            for check in self._checks:
-                gauge.add_metric([check.stream, check.component], float(getattr(check, field)))
-            yield gauge
+        last, age = LAST_CHECK.family(), MAX_AGE.family()
+        for check in self._checks:
+            last.add_metric([check.stream, check.component], check.at)
+            age.add_metric([check.stream, check.component], check.max_age_seconds)
+        yield last
+        yield age

@@ -1,11 +1,12 @@
-"""What each health status means and its way out, in a sentence each; docs/operating.md has them in full."""
+"""What each health status means, what follows it, and the way out, for pages, alerts and the tables of docs/;
+docs/operating.md has a section of each."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sluice.supervision.rules.status import Health
+from sluice.supervision.rules.status import NEEDS_DECISION, NO_ACTION, RESTARTABLE, Health
 
 
 @dataclass(frozen=True)
@@ -20,16 +21,23 @@ class Guide:
 
 
 GUIDES: Mapping[Health, Guide] = {
-    Health.HEALTHY: Guide("It makes progress, and its lag is small."),
+    Health.HEALTHY: Guide(
+        "It makes progress, and its lag is at most what arrives within the stall timeout; or all was just "
+        "published."
+    ),
     Health.IDLE: Guide("Everything is published, and nothing arrives."),
-    Health.CATCHING_UP: Guide("It makes progress with a large lag, which does not grow steadily."),
+    Health.CATCHING_UP: Guide(
+        "It makes progress, and its lag is more than what arrives within the stall timeout, and does not "
+        "grow steadily."
+    ),
     Health.STARTING: Guide("The process runs, and does not work yet; or its runtime is restarting it."),
     Health.SUSPENDED: Guide(
         "A user stopped it, until a user starts it again.",
         "Trigger {stream}_stream with action start when it may run again.",
     ),
     Health.STALLED: Guide(
-        "The process runs, and makes no progress. Supervision kills it and starts it again.",
+        "The process runs with a lag and without progress for the stall timeout, or without lease or "
+        "heartbeat for the startup timeout. Supervision kills it and starts it again.",
         "If it stalls again and again: read its log and a thread dump; if its batches are that long, raise "
         "stall_timeout_seconds.",
     ),
@@ -44,17 +52,18 @@ GUIDES: Mapping[Health, Guide] = {
         "action stop, to keep it stopped.",
     ),
     Health.LAGGING: Guide(
-        "It makes progress, and its lag keeps growing.",
+        "It makes progress, and its lag keeps growing for lag_window_seconds.",
         "Reduce the arrivals, or give it more processors or partitions; of a known peak wait.",
     ),
     Health.REJECTING: Guide(
-        "Too many of the last records are malformed: they are in quarantine, and not in the table.",
+        "More than max_rejected_percent of the last records are malformed: they are in quarantine, and not "
+        "in the table.",
         "Read the reasons in the quarantine, the table beside the stream's whose name ends in _quarantine. "
         "Correct what sends the records; or the schema or decoder, then trigger {stream}_change with action "
         "retry_quarantine. To leave them there, trigger {stream}_stream with action start.",
     ),
     Health.DATA_AT_RISK: Guide(
-        "Retention deletes unread records soon.",
+        "Retention deletes unread records within retention_margin_seconds.",
         "Make the stream publish, and raise the topic's retention.ms at once.",
     ),
     Health.DATA_LOST: Guide(
@@ -66,11 +75,11 @@ GUIDES: Mapping[Health, Guide] = {
         "Give the stream a new table, or restore the topic.",
     ),
     Health.FENCED: Guide(
-        "Another writer works in its place.",
+        "The process ended because another writer works in its place.",
         "Find the second process, and end one of the two.",
     ),
     Health.SOURCE_UNAVAILABLE: Guide(
-        "The process works, and its feed does not answer.",
+        "The process works, and its feed has not answered for stall_timeout_seconds.",
         "Check that the feed works and can be reached; no restart helps.",
     ),
     Health.NODE_LOST: Guide(
@@ -96,7 +105,7 @@ GUIDES: Mapping[Health, Guide] = {
         "Add nodes, or lower its requests.",
     ),
     Health.NOT_STARTED: Guide(
-        "The cluster does not start its pod.",
+        "The cluster makes no pod for it, or has not started that for startup_timeout_seconds.",
         "The message or the pod's events have the reason: a Secret, a volume or a right is missing.",
     ),
     Health.EXECUTOR_PREEMPTED: Guide(
@@ -108,3 +117,12 @@ GUIDES: Mapping[Health, Guide] = {
         "The message names the system: check that it runs, and its rights.",
     ),
 }
+
+
+def consequence(health: Health) -> str:
+    """What follows, of a consumer."""
+    if health in NO_ACTION:
+        return "nothing"
+    if health in RESTARTABLE:
+        return "restart"
+    return "decision" if health in NEEDS_DECISION else "red"

@@ -18,42 +18,27 @@ from sluice.supervision.rules.sample import Sample
 
 
 class Health(StrEnum):
-    """At most in one of NO_ACTION, RESTARTABLE and LEFT_ALONE; any other alerts a person.
+    """At most in one of NO_ACTION, RESTARTABLE and LEFT_ALONE; any other alerts a person. ``guide`` says
+    what each means.
 
     The stall timeout is the policy's, or three times the longest of the last batches if that is more; each
     restart since the newest batch doubles it.
     """
 
-    # It makes progress, and its lag is at most what arrives within the stall timeout; or all is published.
     HEALTHY = "healthy"
-    # No lag and no arrivals.
     IDLE = "idle"
-    # It makes progress, and its lag is more than what arrives within the stall timeout.
     CATCHING_UP = "catching up"
-    # The process runs and has not acquired the lease yet.
     STARTING = "starting"
-    # Stopped on purpose until a person resumes it.
     SUSPENDED = "suspended"
-    # The process runs with a lag and without progress for the stall timeout, or without a lease for the
-    # startup timeout.
     STALLED = "stalled"
-    # The process does not run.
     DOWN = "down"
-    # Down or stalled after too many restarts, until it works or a person acts.
     FLAPPING = "flapping"
-    # It makes progress, and its lag keeps growing.
     LAGGING = "lagging"
-    # More of the last records than the policy's ``max_rejected_percent`` are malformed.
     REJECTING = "rejecting"
-    # Retention is about to delete unread records.
     DATA_AT_RISK = "data at risk"
-    # Retention has deleted unread records.
     DATA_LOST = "data lost"
-    # The topic is another one of the same name.
     TOPIC_RECREATED = "topic recreated"
-    # The process ended because another writer has the lease.
     FENCED = "fenced"
-    # The process is alive, and its source has not answered for the stall timeout.
     SOURCE_UNAVAILABLE = "source unavailable"
     # Each Problem of the process, while it is the cause (``problem_of``).
     NODE_LOST = Problem.NODE_LOST.value
@@ -63,7 +48,6 @@ class Health(StrEnum):
     UNSCHEDULABLE = Problem.UNSCHEDULABLE.value
     NOT_STARTED = Problem.NOT_STARTED.value
     EXECUTOR_PREEMPTED = Problem.EXECUTOR_PREEMPTED.value
-    # A system did not answer, or it was not observed for long enough.
     UNKNOWN = "unknown"
 
 

@@ -4,39 +4,79 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from sluice.clients.kafka.query_progress import QueryHistory
+from sluice.core.exposition import MetricSpec
 
 Streams = Mapping[str, Iterable[QueryHistory] | None]
 
 # The phase that is the whole batch, beside Spark's names.
 WHOLE = "total"
-# Name after ``sluice_query_`` -> help.
-_COUNTERS = {
-    "batches": "batches since the query's run began",
-    "input_rows": "rows read since the query's run began",
-    "late_rows_dropped": "rows dropped as later than the watermark since the query's run began",
-    "early_rows": "rows left out, dated ahead by more than the watermark, since the query's run began",
+
+
+def _counter(name: str, text: str) -> MetricSpec:
+    return MetricSpec(f"sluice_query_{name}", text, ("stream", "query"), is_counter=True)
+
+
+def _gauge(name: str, text: str, *labels: str) -> MetricSpec:
+    return MetricSpec(f"sluice_query_{name}", text, ("stream", "query", *labels))
+
+
+SUCCESS = MetricSpec(
+    "sluice_query_progress_scrape_success",
+    "1 if the progress of the stream's queries could be read, 0 if their metrics are missing",
+    ("stream",),
+)
+# Name of a value, without a label -> its metric.
+COUNTERS = {
+    "batches": _counter("batches", "batches since the query's run began: use `rate()`"),
+    "input_rows": _counter("input_rows", "rows read since the query's run began"),
+    "late_rows_dropped": _counter(
+        "late_rows_dropped", "rows dropped as later than the watermark since the query's run began"
+    ),
+    "early_rows": _counter(
+        "early_rows", "rows left out, dated ahead by more than the watermark, since the query's run began"
+    ),
 }
-_GAUGES = {
-    "up": "1 until the query's end is reported, which a killed driver does not do",
-    "last_activity_timestamp_seconds": "newest batch or activity event; old if the driver died",
-    "last_batch_timestamp_seconds": "end of the newest batch; also old if nothing arrives",
-    "batch_input_rows": "rows of the newest batch",
-    "input_rows_per_second": "rows of the newest batch over the time in which they arrived",
-    "processed_rows_per_second": "rows of the newest batch over its duration",
-    "batch_duration_seconds": f"of a phase of the newest batch, and of all as phase {WHOLE!r}",
-    "state_rows": "rows of the state",
-    "state_updated_rows": "rows of the state that the newest batch updated",
-    "state_removed_rows": "rows of the state that the newest batch removed",
-    "state_memory_bytes": "memory of the state",
-    "watermark_timestamp_seconds": "the watermark",
-    "offset_lag": "unread offsets after the newest batch: of partitions the min, max and avg",
+GAUGES = {
+    "up": _gauge(
+        "up",
+        "0 when its end was reported, which a killed driver does not do: see `last_activity_…` too",
+    ),
+    "last_activity_timestamp_seconds": _gauge(
+        "last_activity_timestamp_seconds", "time of the newest batch or report. `time() - …` above 180: alert"
+    ),
+    "last_batch_timestamp_seconds": _gauge(
+        "last_batch_timestamp_seconds", "end of the newest batch; also old while nothing arrives"
+    ),
+    "batch_input_rows": _gauge(
+        "batch_input_rows", "rows of the newest batch alone: batches between two scrapes are not seen"
+    ),
+    "input_rows_per_second": _gauge(
+        "input_rows_per_second", "rows of the newest batch over the time in which they arrived"
+    ),
+    "processed_rows_per_second": _gauge(
+        "processed_rows_per_second", "rows of the newest batch over its duration"
+    ),
+    "batch_duration_seconds": _gauge(
+        "batch_duration_seconds",
+        f"of a phase of the newest batch; phase `{WHOLE}` is the whole, so do not add them up",
+        "phase",
+    ),
+    "state_rows": _gauge("state_rows", "rows of the state, if the query keeps one"),
+    "state_updated_rows": _gauge("state_updated_rows", "rows of the state that the newest batch updated"),
+    "state_removed_rows": _gauge("state_removed_rows", "rows of the state that the newest batch removed"),
+    "state_memory_bytes": _gauge("state_memory_bytes", "memory of the state"),
+    "watermark_timestamp_seconds": _gauge("watermark_timestamp_seconds", "its watermark, if it has one"),
+    "offset_lag": _gauge(
+        "offset_lag",
+        "unread offsets when the newest batch was planned: min, max and avg over the partitions of Kafka",
+        "stat",
+    ),
 }
-_LABELS = {"batch_duration_seconds": "phase", "offset_lag": "stat"}
+METRICS = (SUCCESS, *COUNTERS.values(), *GAUGES.values())
 
 
 class QueryMetrics(Collector):
@@ -48,30 +88,25 @@ class QueryMetrics(Collector):
         self._queries = [(stream, query) for stream, queries in streams.items() for query in queries or ()]
 
     def collect(self) -> Iterator[Metric]:
-        success = GaugeMetricFamily(
-            "sluice_query_progress_scrape_success",
-            "1 if the progress of a stream's queries could be read, 0 if their metrics are missing",
-            labels=["stream"],
-        )
+        success = SUCCESS.family()
         for stream, is_success in self._success.items():
             success.add_metric([stream], float(is_success))
         yield success
         values = [(stream, query, _values(query)) for stream, query in self._queries]
-        for name, text in _COUNTERS.items():
-            counter = CounterMetricFamily(f"sluice_query_{name}", text, labels=["stream", "query"])
+        for name, spec in COUNTERS.items():
+            counter = spec.counter()
             for stream, query, found in values:
                 if query.progress is not None:
                     since = query.progress.totals.since
                     counter.add_metric([stream, query.query], found[name] or 0, created=since)
             yield counter
-        for name, text in _GAUGES.items():
-            label = [_LABELS[name]] if name in _LABELS else []
-            gauge = GaugeMetricFamily(f"sluice_query_{name}", text, labels=["stream", "query", *label])
+        for name, spec in GAUGES.items():
+            gauge = spec.family()
             for stream, query, found in values:
                 for key, value in found.items():
-                    family, _, labelled = key.partition(" ")
+                    family, _, label = key.partition(" ")
                     if family == name and value is not None:
-                        gauge.add_metric([stream, query.query, *([labelled] if label else [])], value)
+                        gauge.add_metric([stream, query.query, *([label] if label else [])], value)
             yield gauge
 
 

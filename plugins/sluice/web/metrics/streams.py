@@ -1,36 +1,48 @@
-"""Metrics of streams and their components for Prometheus; those of queries are in queries/prometheus.py."""
+"""Metrics of streams and their components for Prometheus; ``queries`` has those of queries."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from sluice.config.stream import CONSUMER
 from sluice.core.batches import Batch
+from sluice.core.exposition import MetricSpec
 from sluice.core.json_record import Document
 from sluice.supervision.observer.live import Live, LoadResult, seconds_behind
 from sluice.supervision.rules.status import Health
 
+Value = Callable[[Live], float | None]
+
 
 @dataclass(frozen=True)
-class Gauge:
+class LiveMetric:
     """``of``: its value, None if there is none now."""
 
-    name: str
-    help: str
-    of: Callable[[Live], float | None]
-    is_counter: bool = False
+    spec: MetricSpec
+    of: Value
 
 
-def _newest_batch(of: Callable[[Batch], float | None]) -> Callable[[Live], float | None]:
+def _component(name: str, text: str, of: Value) -> LiveMetric:
+    return LiveMetric(MetricSpec(f"sluice_component_{name}", text, ("stream", "component")), of)
+
+
+def _stream(name: str, text: str, of: Value) -> LiveMetric:
+    return LiveMetric(MetricSpec(f"sluice_stream_{name}", text, ("stream",)), of)
+
+
+def _counter(name: str, text: str, of: Value) -> LiveMetric:
+    return LiveMetric(MetricSpec(f"sluice_stream_{name}", text, ("stream",), is_counter=True), of)
+
+
+def _newest_batch(of: Callable[[Batch], float | None]) -> Value:
     return lambda live: of(live.batches[0]) if live.batches else None
 
 
-def _newest_load(of: Callable[[LoadResult], float | None]) -> Callable[[Live], float | None]:
+def _newest_load(of: Callable[[LoadResult], float | None]) -> Value:
     return lambda live: of(live.loads[0]) if live.loads else None
 
 
@@ -47,11 +59,11 @@ def _to_loss(live: Live) -> float | None:
     return live.sample.expires_in if live.sample and live.lag else None
 
 
-def _report(of: str) -> Callable[[Live], float | None]:
+def _report(of: str) -> Value:
     return lambda live: getattr(live.report, of) if live.report else None
 
 
-def _position(of: str) -> Callable[[Live], float | None]:
+def _position(of: str) -> Value:
     return lambda live: (
         float(getattr(live.sample.published, of)) if live.sample and live.sample.published else None
     )
@@ -59,94 +71,117 @@ def _position(of: str) -> Callable[[Live], float | None]:
 
 # An observation that is older tells nothing of now.
 STALE_SECONDS = 60.0
-# Of every component, after ``sluice_component_``.
+INVALID = MetricSpec(
+    "sluice_stream_invalid", "1 of a stream whose `stream.toml` is refused; else missing", ("stream",)
+)
+PROBLEMS = MetricSpec(
+    "sluice_configuration_problems",
+    "number of things wrong with folders of streams, the overrides, or between streams; the DAG "
+    "`sluice_configuration` names them",
+)
+HEALTH = MetricSpec(
+    "sluice_component_health",
+    "1 for the health that the component has, 0 for the others",
+    ("stream", "component", "health"),
+)
+# Of every component.
 COMPONENT = (
-    Gauge(
+    _component(
         "last_observed_timestamp_seconds",
-        "when it was observed last; old if the watch hangs",
+        "its newest observation. `time() - …` above 60: the observer hangs or is gone; alert",
         lambda live: live.at,
     ),
-    Gauge("health_since_timestamp_seconds", "since when it has its health", lambda live: live.since),
-    Gauge("suspended", "1 while a user keeps it stopped", lambda live: float(live.suspended is not None)),
-    Gauge(
+    _component("health_since_timestamp_seconds", "since when it has its health", lambda live: live.since),
+    _component("suspended", "1 while a user suspends it", lambda live: float(live.suspended is not None)),
+    _component(
         "restarts_last_day",
         "restarts of the last 24 hours, requested ones included",
         lambda live: float(len(live.restarts)),
     ),
 )
-# Of a stream's consumer, after ``sluice_stream_``.
+# Of a stream's consumer.
 STREAM = (
-    Gauge("lag_records", "records of the topic that are not published", lambda live: live.lag),
-    Gauge("lag_seconds", "how long the oldest of them waits, at most; of older ones than 3 h: 3 h", _behind),
-    Gauge(
-        "seconds_to_loss", "until retention deletes the first of them, if that is within the margin", _to_loss
+    _stream("lag_records", "records of the topic that are not published", lambda live: live.lag),
+    _stream(
+        "lag_seconds",
+        "how long the oldest unpublished record waits at most; 3 hours if longer than the observer remembers",
+        _behind,
     ),
-    Gauge("arrivals_per_second", "records that arrive", _report("arrivals")),
-    Gauge("published_per_second", "records that are published", _report("rate")),
-    Gauge("writer_epoch", "of the active writer", _position("epoch")),
-    Gauge("published_records", "offsets that are published", _position("records"), is_counter=True),
-    Gauge("quarantined_records", "of these, records in quarantine", _position("rejected"), is_counter=True),
-    Gauge(
+    _stream(
+        "seconds_to_loss",
+        "until retention deletes an unread record; only within `retention_margin_seconds`",
+        _to_loss,
+    ),
+    _stream("arrivals_per_second", "records that arrive, over `lag_window_seconds`", _report("arrivals")),
+    _stream("published_per_second", "records published, over `lag_window_seconds`", _report("rate")),
+    _stream("writer_epoch", "epoch of the active writer", _position("epoch")),
+    _counter("published_records", "published offsets", _position("records")),
+    _counter("quarantined_records", "published offsets that are in quarantine", _position("rejected")),
+    _counter(
         "malformed_records",
-        "records that were rejected, and not on purpose",
+        "records that batches rejected, without duplicates and withheld ones; only grows",
         _position("malformed"),
-        is_counter=True,
     ),
-    Gauge(
+    _counter(
         "batches",
-        "batches published since the API server's start",
+        "batches published since the API server's start: use `rate()`",
         lambda live: float(live.counts.batches),
-        is_counter=True,
     ),
-    Gauge("batch_rows", "their rows", lambda live: float(live.counts.rows), is_counter=True),
-    Gauge(
+    _counter("batch_rows", "rows of these batches", lambda live: float(live.counts.rows)),
+    _counter(
         "batch_seconds",
-        "their seconds, from start to publication",
+        "seconds of these batches, from start to publication",
         lambda live: live.counts.seconds,
-        is_counter=True,
     ),
-    Gauge(
+    _counter(
         "loads_verified",
-        "loads verified since then",
+        "loads verified since the API server's start",
         lambda live: float(live.counts.verified),
-        is_counter=True,
     ),
-    Gauge(
+    _counter(
         "loads_not_verified",
-        "loads not verified since then",
+        "loads whose verification failed since the API server's start",
         lambda live: float(live.counts.not_verified),
-        is_counter=True,
     ),
-    Gauge(
+    _stream(
         "last_load_verified",
         "1 if the newest verification of a load passed",
         _newest_load(lambda load: float(load.is_verified)),
     ),
-    Gauge("last_load_timestamp_seconds", "when that ended", _newest_load(lambda load: load.at)),
-    Gauge("last_load_verification_seconds", "how long it took", _newest_load(lambda load: load.seconds)),
-    Gauge(
+    _stream(
+        "last_load_timestamp_seconds",
+        "end of the newest verification of a load",
+        _newest_load(lambda load: load.at),
+    ),
+    _stream(
+        "last_load_verification_seconds",
+        "how long the newest verification of a load took",
+        _newest_load(lambda load: load.seconds),
+    ),
+    _stream(
         "last_load_records",
-        "records that it verified",
+        "records of the newest verification of a load",
         _newest_load(lambda load: load.records),
     ),
-    Gauge(
+    _stream(
         "last_load_objects",
-        "objects in the bucket that the load made",
+        "objects in the bucket that the newest load made, once its audit passed",
         _newest_load(lambda load: _item(load.audit, "objects")),
     ),
-    Gauge(
+    _stream(
         "last_load_versions_per_batch",
-        "versions of its costliest batch",
+        "versions of the newest load's costliest batch, once its audit passed",
         _newest_load(lambda load: _item(load.audit, "versions_per_batch")),
     ),
-    Gauge("last_batch_rows", "rows of the newest batch", _newest_batch(lambda batch: float(batch.rows))),
-    Gauge("last_batch_seconds", "its seconds", _newest_batch(lambda batch: batch.seconds)),
-    Gauge(
+    _stream("last_batch_rows", "rows of the newest batch", _newest_batch(lambda batch: float(batch.rows))),
+    _stream("last_batch_seconds", "duration of the newest batch", _newest_batch(lambda batch: batch.seconds)),
+    _stream(
         "last_batch_timestamp_seconds",
-        "when it was published",
+        "when the newest batch was published",
         _newest_batch(lambda batch: batch.published_at / 1000),
     ),
 )
+METRICS = (HEALTH, *(metric.spec for metric in (*COMPONENT, *STREAM)), INVALID, PROBLEMS)
 
 Lives = Mapping[tuple[str, str], Live]
 
@@ -159,34 +194,24 @@ class StreamMetrics(Collector):
         self._lives, self._now, self._invalid, self._problems = lives, now, invalid, problems
 
     def collect(self) -> Iterator[Metric]:
-        invalid = GaugeMetricFamily(
-            "sluice_stream_invalid", "1 of a stream whose declaration is refused", labels=["stream"]
-        )
+        invalid = INVALID.family()
         for stream in self._invalid:
             invalid.add_metric([stream], 1.0)
         yield invalid
-        yield GaugeMetricFamily(
-            "sluice_configuration_problems",
-            "what is wrong with folders of streams, the overrides, or between streams",
-            value=self._problems,
-        )
+        problems = PROBLEMS.family()
+        problems.add_metric([], self._problems)
+        yield problems
         yield self._health()
-        for gauge in COMPONENT:
-            yield self._family(
-                gauge, "component", {(s, c): live for (s, c), live in self._lives.items() if live.at}
-            )
+        for metric in COMPONENT:
+            yield _family(metric, {(s, c): live for (s, c), live in self._lives.items() if live.at})
         consumers: dict[tuple[str, ...], Live] = {
             (s,): live for (s, c), live in self._lives.items() if c == CONSUMER and live.at
         }
-        for gauge in STREAM:
-            yield self._family(gauge, "stream", consumers)
+        for metric in STREAM:
+            yield _family(metric, consumers)
 
     def _health(self) -> Metric:
-        family = GaugeMetricFamily(
-            "sluice_component_health",
-            "1 for the health that the component has, 0 for the others",
-            labels=["stream", "component", "health"],
-        )
+        family = HEALTH.family()
         for (stream, component), live in self._lives.items():
             if live.report is not None and live.at is not None:
                 is_stale = self._now - live.at > STALE_SECONDS
@@ -196,13 +221,11 @@ class StreamMetrics(Collector):
                     family.add_metric([stream, component, health.value], value)
         return family
 
-    @staticmethod
-    def _family(gauge: Gauge, kind: str, lives: Mapping[tuple[str, ...], Live]) -> Metric:
-        labels = ["stream", "component"] if kind == "component" else ["stream"]
-        make = CounterMetricFamily if gauge.is_counter else GaugeMetricFamily
-        family = make(f"sluice_{kind}_{gauge.name}", gauge.help, labels=labels)
-        for names, live in lives.items():
-            value = gauge.of(live)
-            if value is not None:
-                family.add_metric(list(names), value)
-        return family
+
+def _family(metric: LiveMetric, lives: Mapping[tuple[str, ...], Live]) -> Metric:
+    family = metric.spec.family()
+    for names, live in lives.items():
+        value = metric.of(live)
+        if value is not None:
+            family.add_metric(list(names), value)
+    return family

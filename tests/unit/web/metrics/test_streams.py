@@ -11,10 +11,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from sluice.core.exposition import exposition
+from sluice.supervision.checks import check
 from sluice.supervision.checks.check import CheckMetrics
 from sluice.supervision.observer.live import Counts, Live
 from sluice.supervision.rules.status import Health
-from sluice.web.metrics import queries as prometheus
+from sluice.web.metrics import queries
 from sluice.web.metrics import streams as metrics
 from sluice.web.metrics.queries import QueryMetrics
 from sluice.web.metrics.streams import StreamMetrics
@@ -119,17 +120,19 @@ def test_batches_are_counted_once() -> None:
 # The dashboard.
 
 
+DECLARED = (*metrics.METRICS, *queries.METRICS, *check.METRICS)
+
+
 def names() -> set[str]:
     """Every name that a scrape may have."""
-    collected = [family.name for family in StreamMetrics({}, NOW).collect()]
-    collected += [family.name for family in (*QueryMetrics({}).collect(), *CheckMetrics([]).collect())]
-    counters = {gauge.name for gauge in metrics.STREAM if gauge.is_counter} | set(prometheus._COUNTERS)
-    return {
-        f"{name}_total"
-        if name.removeprefix("sluice_stream_").removeprefix("sluice_query_") in counters
-        else name
-        for name in collected
-    }
+    return {spec.exposed_name for spec in DECLARED}
+
+
+def test_every_metric_is_declared_once() -> None:
+    collected = (StreamMetrics({}, NOW), QueryMetrics({}), CheckMetrics([]))
+    families = [family for collector in collected for family in collector.collect()]
+    assert sorted(family.name for family in families) == sorted(spec.name for spec in DECLARED)
+    assert len(names()) == len(DECLARED)
 
 
 def panels() -> list[dict[str, Any]]:

@@ -76,7 +76,10 @@ def test_what_needs_a_person_says_why_and_the_way_out(made: Made, client: TestCl
     html = client.get(ALL).text
     card = section(html, f"stream-{STREAM}")
     assert 'data-severity="error"' in card
-    assert "Retention deletes unread records soon. Way out: Make the stream publish" in text_of(card)
+    assert (
+        "Retention deletes unread records within retention_margin_seconds. Way out: Make the stream publish"
+        in text_of(card)
+    )
     assert "Need a person 1 of 3 components" in text_of(html)
 
 
