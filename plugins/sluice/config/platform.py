@@ -6,7 +6,7 @@ import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 from sluice.config import postgresql
 from sluice.config.reading import toml as config
@@ -27,14 +27,14 @@ _CHECKPOINTS = re.compile(r"/|s3a://[^/]")
 
 @dataclass(frozen=True)
 class Kafka:
-    """The brokers and one user's login; ``ssl_ca_location``: path of a PEM file."""
+    """The brokers and one user's login."""
 
-    bootstrap_servers: str
-    security_protocol: str = "PLAINTEXT"
-    sasl_mechanism: str = ""
-    username: str = ""
-    password: str = field(default="", repr=False)
-    ssl_ca_location: str = ""
+    bootstrap_servers: Annotated[str, "brokers, as `host:port`, separated by commas"]
+    security_protocol: Annotated[str, "`PLAINTEXT`, `SSL`, `SASL_PLAINTEXT` or `SASL_SSL`"] = "PLAINTEXT"
+    sasl_mechanism: Annotated[str, "`PLAIN`, `SCRAM-SHA-256` or `SCRAM-SHA-512`; empty: no login"] = ""
+    username: Annotated[str, "any name: only its rights matter"] = ""
+    password: Annotated[str, "of `username`"] = field(default="", repr=False)
+    ssl_ca_location: Annotated[str, "path of a PEM file with the broker's CA; empty: the system's CAs"] = ""
 
     def librdkafka(self) -> dict[str, Any]:
         """Configuration for confluent-kafka, whose clients log when they are polled."""
@@ -82,11 +82,14 @@ S3_REQUESTS = 16
 class S3:
     """An S3 endpoint and one user's keys. Without ``endpoint``: AWS itself, in ``region``."""
 
-    access_key: str
-    secret_key: str = field(repr=False)
-    endpoint: str = ""
-    region: str = "us-east-1"
-    path_style: bool = False
+    access_key: Annotated[str, "of the role's user"]
+    secret_key: Annotated[str, "of the role's user"] = field(repr=False)
+    endpoint: Annotated[str, "address; empty: AWS itself, in `region`"] = ""
+    region: Annotated[str, "of the buckets"] = "us-east-1"
+    path_style: Annotated[
+        bool,
+        "true: `https://host/bucket`, as for MinIO; false: `https://bucket.host`",
+    ] = False
 
     def boto3(
         self, connect_seconds: float = 5, read_seconds: float = 60, attempts: int = 5
@@ -111,21 +114,24 @@ class S3:
 
 @dataclass(frozen=True)
 class Lake:
-    """The Iceberg warehouse, its JDBC catalog in PostgreSQL, and the ledger's prefix.
+    """The Iceberg warehouse, its JDBC catalog in PostgreSQL, and the ledger's prefix."""
 
-    ``catalog_sslmode``: one of postgresql.SSL_MODES; by default verified, and plain text on this machine.
-    ``catalog_sslrootcert``: path of a PEM file.
-    """
-
-    warehouse: str
-    ledger: str
-    catalog_host: str
-    catalog_port: int
-    catalog_database: str
-    catalog_user: str
-    catalog_password: str = field(repr=False)
-    catalog_sslmode: str = ""
-    catalog_sslrootcert: str = ""
+    warehouse: Annotated[str, "`s3://` address of the tables; the same in all files"]
+    ledger: Annotated[str, "`s3://` address of the ledger; the same in all files"]
+    catalog_host: Annotated[str, "host of the PostgreSQL with the catalog"]
+    catalog_port: Annotated[int, "its port"]
+    catalog_database: Annotated[str, "its database"]
+    catalog_user: Annotated[str, "the role's user there"]
+    catalog_password: Annotated[str, "of `catalog_user`"] = field(repr=False)
+    catalog_sslmode: Annotated[
+        str,
+        "`verify-full` (default, except for a host that is this machine: `disable`), `verify-ca`, `require` "
+        "(encrypted, not verified) or `disable` (plain text); none falls back to plain text",
+    ] = ""
+    catalog_sslrootcert: Annotated[
+        str,
+        "path of a PEM file with the CA of the server's certificate; `verify-…` needs it",
+    ] = ""
 
     @property
     def _ssl(self) -> dict[str, str]:
@@ -187,14 +193,18 @@ class Lake:
 class Source:
     """Where the objects to load lie."""
 
-    bucket: str
+    bucket: Annotated[str, "the bucket of the objects to load"]
 
 
 @dataclass(frozen=True)
 class Checkpoints:
     """A folder on a volume, or an ``s3a://`` address. Its loss costs no offsets: they are in the lake."""
 
-    root: str
+    root: Annotated[
+        str,
+        "of consumer and queries; the same in all files: an absolute path on this machine, or "
+        "`s3a://bucket/prefix` with the login of `[s3]`. Its loss costs no offsets: they are in the lake",
+    ]
 
     @property
     def in_bucket(self) -> bool:
@@ -205,37 +215,36 @@ class Checkpoints:
 class Supervisor:
     """supervisord's XML-RPC address and login."""
 
-    url: str
-    username: str
-    password: str = field(repr=False)
+    url: Annotated[str, "supervisord's XML-RPC address; `make up` writes this section"]
+    username: Annotated[str, "of supervisord"]
+    password: Annotated[str, "of supervisord"] = field(repr=False)
 
 
 @dataclass(frozen=True)
 class Strimzi:
-    """The Kafka resource ``cluster`` in ``namespace``, whose topics are KafkaTopic resources.
-
-    ``kubeconfig``: path of a file; by default the service account of the pod.
-    """
-
-    namespace: str
-    cluster: str
-    kubeconfig: str = ""
+    namespace: Annotated[
+        str,
+        "of the Kafka resource whose topics are [KafkaTopic resources](kubernetes.md#topics-through-strimzi)",
+    ]
+    cluster: Annotated[str, "name of the Kafka resource"]
+    kubeconfig: Annotated[str, "path of a file; empty: the service account of the pod"] = ""
 
 
 @dataclass(frozen=True)
 class Kubernetes:
-    """Where components and Spark jobs run as pods, instead of under supervisord.
+    """Where components and Spark jobs run as pods; ``mode``: one of MODES."""
 
-    ``image``: of all of them. ``mode``: "native", or "operator" for clusters with the Spark operator.
-    ``overrides``: a ConfigMap with an ``overrides.toml`` for the streams ("": none). ``kubeconfig``: path of
-    a file; by default the service account of the pod.
-    """
-
-    namespace: str
-    image: str
-    mode: str = "native"
-    overrides: str = ""
-    kubeconfig: str = ""
+    namespace: Annotated[
+        str,
+        "in which components and Spark jobs are [pods](kubernetes.md), instead of processes of supervisord",
+    ]
+    image: Annotated[str, "of all of them"]
+    mode: Annotated[str, "`native`, or `operator` for clusters with the Spark operator"] = "native"
+    overrides: Annotated[
+        str,
+        "name of a ConfigMap with an `overrides.toml` for the streams; empty: none",
+    ] = ""
+    kubeconfig: Annotated[str, "path of a file; empty: the service account of the pod"] = ""
 
 
 MODES = ("native", "operator")
@@ -243,26 +252,34 @@ MODES = ("native", "operator")
 
 @dataclass(frozen=True)
 class Metrics:
-    """The bearer token by which Prometheus may read the metrics of all streams. ``checks_url``: of the
-    process to which supervision reports its checks; "": to none."""
-
-    token: str = field(repr=False)
-    checks_url: str = ""
+    token: Annotated[
+        str,
+        "24 characters or more, at random: by it Prometheus reads `/sluice/metrics`",
+    ] = field(repr=False)
+    checks_url: Annotated[
+        str,
+        "address of the process to which supervision reports its "
+        "[checks](operating.md#when-nothing-checks-any-more); empty: to none",
+    ] = ""
 
 
 @dataclass(frozen=True)
 class ObserverAccess:
     """Where the observer's process serves what it knows of the streams, and the bearer token for it."""
 
-    url: str
-    token: str = field(repr=False)
+    url: Annotated[
+        str, "address of the [observer](reference.md#the-observer), which pages and supervision read"
+    ]
+    token: Annotated[str, "24 characters or more, at random: by it they read it"] = field(repr=False)
 
 
 @dataclass(frozen=True)
 class Platform:
-    """Everything that one role may know. ``feeds``: stream -> URL of its feed, instead of stream.toml's."""
+    """Everything that one role may know."""
 
-    role: str
+    role: Annotated[
+        str, "`airflow`, `producer`, `consumer`, `reader`, `maintenance` or `observer`: the file's name"
+    ]
     kafka: Kafka
     s3: S3
     lake: Lake
@@ -273,7 +290,11 @@ class Platform:
     observer: ObserverAccess | None = None
     strimzi: Strimzi | None = None
     kubernetes: Kubernetes | None = None
-    feeds: dict[str, str] = field(default_factory=dict)
+    feeds: Annotated[
+        dict[str, str],
+        "stream = address of its feed, instead of its `[feed] url`; in the producer's and airflow's file "
+        "only",
+    ] = field(default_factory=dict)
 
 
 def parse(text: str, where: str) -> Platform:

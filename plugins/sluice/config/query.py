@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from enum import StrEnum
+from typing import Annotated
 
 from sluice.config.reading import limits, names
 from sluice.config.reading.toml import IDENTIFIER, IDENTIFIER_FIX, ConfigError
@@ -64,12 +65,12 @@ NEEDS: Mapping[SinkKind, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class TimeWindow:
-    """Windows of ``size_minutes``, one per ``slide_minutes``, the first ``offset_minutes`` past midnight UTC.
-    The end is exclusive."""
-
-    size_minutes: int
-    slide_minutes: int
-    offset_minutes: int = 0
+    size_minutes: Annotated[int, "length of a window, `[start, end)`"]
+    slide_minutes: Annotated[
+        int,
+        "a window begins every N minutes; at most `size_minutes`, and a divisor of a day",
+    ]
+    offset_minutes: Annotated[int, "the day's first window begins N minutes past midnight (UTC)"] = 0
 
     def starts(self, at: int) -> list[int]:
         """Starts of all windows that contain ``at``; seconds since 1970, earliest first."""
@@ -80,18 +81,30 @@ class TimeWindow:
 
 @dataclass(frozen=True)
 class Sink:
-    """``kind``: a SinkKind, with the keys in NEEDS.
+    """``kind``: a SinkKind, with the keys in NEEDS."""
 
-    ``connection``: id of an Airflow connection; ``table``: in its database, or in the lake
-    (``namespace.table``); ``topic``: compacted; ``prefix``: folder of the lake's bucket.
-    """
-
-    kind: str
-    connection: str = ""
-    table: str = ""
-    topic: str = ""
-    partitions: int = 0
-    prefix: str = ""
+    kind: Annotated[
+        str,
+        "`jdbc`, `kafka`, `iceberg`, `files`; `console` and `memory` are for "
+        "[debugging](operating.md#preview-a-query); the stream's process refuses them",
+    ]
+    connection: Annotated[
+        str,
+        "`jdbc`: the id of an [Airflow connection](your-own-systems.md#a-database-for-results) to "
+        "PostgreSQL, MariaDB or MySQL",
+    ] = ""
+    table: Annotated[
+        str,
+        "`jdbc`: the table there; `iceberg`: `namespace.table` in the lake, created by the queries' "
+        "process. For this query alone: a rebuild removes what is not its own",
+    ] = ""
+    topic: Annotated[str, "`kafka`: a compacted topic for this query alone"] = ""
+    partitions: Annotated[int, "`kafka`: its number of partitions"] = 0
+    prefix: Annotated[
+        str,
+        "`files`: a folder in the lake's bucket, ending in `/`. The embedded stack grants rights below "
+        "`files/` only",
+    ] = ""
 
     @property
     def name(self) -> str:
@@ -102,25 +115,46 @@ class Sink:
 class Query:
     """Aggregates of rows by ``group_by`` columns and, with a ``window``, by windows of ``event_time``.
 
-    ``where``: column -> its values; other rows are ignored. ``aggregates``: a result's column -> ``count`` or
-    ``distinct <column>``; without any the rows are the result. Windows that ended more than
-    ``watermark_minutes`` before the newest event are final; later rows for them are stored as late. A row
-    whose event time is more than ``watermark_minutes`` after its ARRIVAL (or without one) is early: it is in
-    no window, and moves no watermark. A result has the columns of ``group_by``, ``window_start``,
-    ``aggregates``, and ``version``, its batch number.
-    ``page``: title of an Airflow page with the newest windows of its Iceberg table.
+    Windows that ended more than ``watermark_minutes`` before the newest event are final; later rows for them
+    are stored as late. A row without event time, or with one more than ``watermark_minutes`` after its
+    ARRIVAL, is early: it is in no window, and moves no watermark. A result has the columns of ``group_by``,
+    ``window_start``, ``aggregates``, and ``version``, its batch number.
     """
 
-    sinks: list[Sink]
-    group_by: list[str]
-    aggregates: dict[str, str] = field(default_factory=dict)
-    event_time: str = ""
+    sinks: Annotated[list[Sink], "where results go, in this order; at least one"]
+    group_by: Annotated[
+        list[str],
+        "the grouping columns, a result's key; of a query without aggregates, its folders",
+    ]
+    aggregates: Annotated[
+        dict[str, str],
+        "a result's column = `count`, or `distinct <column>` (exact; null does not count). Without "
+        "aggregates the rows themselves are the result",
+    ] = field(default_factory=dict)
+    event_time: Annotated[str, "the column of the event time; required with a window"] = ""
     window: TimeWindow | None = None
-    watermark_minutes: int = 0
-    mode: str = Mode.UPDATE.value
-    trigger_seconds: int = 10
-    where: dict[str, list[str]] = field(default_factory=dict)
-    page: str = ""
+    watermark_minutes: Annotated[
+        int,
+        "a row that comes N minutes after its window's end is late: not counted, stored apart. A row dated "
+        "more than N minutes after its arrival is [early](architecture.md#how-queries-are-counted): in no "
+        "window, counted as `early_rows`. With a window at least 1",
+    ] = 0
+    mode: Annotated[
+        str,
+        "`update`: a batch writes the results that it changed; `complete`: all results, only without a "
+        "window; `append`: the rows, only without aggregates",
+    ] = Mode.UPDATE.value
+    trigger_seconds: Annotated[int, "seconds between batches"] = 10
+    where: Annotated[
+        dict[str, list[str]],
+        'column = its values, as in `where = { type = ["edit", "new"] }`; other rows are ignored; text '
+        "columns only",
+    ] = field(default_factory=dict)
+    page: Annotated[
+        str,
+        "title of a page in Airflow with the newest windows of the query's Iceberg table; needs `group_by = "
+        '["user", "bot"]`',
+    ] = ""
 
     @property
     def results_table(self) -> str:
@@ -177,7 +211,7 @@ def check(name: str, query: Query, where: str) -> None:
         )
     if len(query.page) > MAX_PAGE:
         raise refuse(f"page {shown(query.page)}. Fix: use at most {MAX_PAGE} characters")
-    limits.check(query, f"query {name}", where, {"watermark_minutes": 0})
+    limits.check(query, f"query {name}", where)
     _check_window(query, refuse, f"{where}: query {name}")
     _check_sinks(query, refuse, f"{where}: query {name}")
 

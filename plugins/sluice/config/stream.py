@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from sluice.config import folders, stream_checks
 from sluice.config import query as query_spec
@@ -47,40 +47,49 @@ class SourceType(StrEnum):
 
 @dataclass(frozen=True)
 class Consumer:
-    """Seconds between micro-batches, and their maximum number of records."""
-
-    trigger_seconds: int = 5
-    max_offsets_per_trigger: int = 3_000_000
+    trigger_seconds: Annotated[int, "seconds between micro-batches"] = 5
+    max_offsets_per_trigger: Annotated[int, "records in one micro-batch at most"] = 3_000_000
 
 
 @dataclass(frozen=True)
 class Budget:
-    """Cost of one micro-batch in the bucket. A load's audit enforces versions and delete markers. S3 calls
-    (0: not declared) are documentation, which only tests over MinIO's metrics enforce."""
+    """Cost of one micro-batch in the bucket."""
 
-    versions_per_batch: int
-    s3_calls_per_batch: int = 0
-    delete_markers: int = 0
+    versions_per_batch: Annotated[int, "`audit` fails above it"]
+    s3_calls_per_batch: Annotated[
+        int,
+        "documentation only, except in this repository's tests: S3 does not report calls to a client, so "
+        "`audit` cannot measure them",
+    ] = 0
+    delete_markers: Annotated[int, "`audit` fails if the objects written since a load began have more"] = 0
 
 
 @dataclass(frozen=True)
 class Supervision:
-    """Limits of supervision; :class:`sluice.supervision.rules.status.Health` says what each decides.
+    """Limits of supervision; ``sluice.supervision.rules.guide`` says what each health means."""
 
-    ``retention_margin_seconds``: unread records are at risk if retention deletes them within it. After
-    ``max_restarts`` within ``restart_window_seconds`` a person decides. ``shutdown_grace_seconds``: for the
-    batch in flight. ``max_rejected_percent``: of the records of the last batches; 100 sets no limit.
-    """
-
-    interval_seconds: int = 120
-    stall_timeout_seconds: int = 60
-    startup_timeout_seconds: int = 90
-    lag_window_seconds: int = 300
-    retention_margin_seconds: int = 21_600
-    max_restarts: int = 3
-    restart_window_seconds: int = 1_800
-    shutdown_grace_seconds: int = 20
-    max_rejected_percent: int = 5
+    interval_seconds: Annotated[int, "interval of Airflow's checks"] = 120
+    stall_timeout_seconds: Annotated[
+        int,
+        "*stalled* if there is a lag and nothing was published for N seconds, and for three times the "
+        "longest of the last 20 batches",
+    ] = 60
+    startup_timeout_seconds: Annotated[
+        int,
+        "*stalled* if a started process has not acquired the lease within N seconds",
+    ] = 90
+    lag_window_seconds: Annotated[int, "*lagging* if the lag grew for N seconds"] = 300
+    retention_margin_seconds: Annotated[
+        int,
+        "*data at risk* if retention deletes unread records within N seconds",
+    ] = 21_600
+    max_restarts: Annotated[int, "after N restarts …"] = 3
+    restart_window_seconds: Annotated[int, "… within N seconds a person is asked"] = 1_800
+    shutdown_grace_seconds: Annotated[int, "how long a stop waits for the batch in flight"] = 20
+    max_rejected_percent: Annotated[
+        int,
+        "*rejecting* if more than N % of the last records are malformed; 100 sets no limit",
+    ] = 5
 
     @property
     def missed_seconds(self) -> int:
@@ -95,47 +104,72 @@ class Supervision:
 
 @dataclass(frozen=True)
 class Csv:
-    """``time_formats``: Spark's patterns, tried in this order. ``extra_columns``: the schema's map of strings
-    for columns that it does not name; without it such a column is an error. ``prefix``: of the keys of the
-    stream's objects in the source bucket, with the stream's ``{name}``; "": the whole bucket."""
-
-    time_formats: list[str] = field(default_factory=lambda: ["yyyy-MM-dd HH:mm:ss"])
-    extra_columns: str = ""
-    prefix: str = "{name}/"
+    time_formats: Annotated[
+        list[str],
+        "Spark's time patterns, tried in this order; [those of a fixed width are "
+        "fast](performance.md#the-producer)",
+    ] = field(default_factory=lambda: ["yyyy-MM-dd HH:mm:ss"])
+    extra_columns: Annotated[
+        str,
+        "the schema's map of strings for columns that the schema does not name; without it an object with "
+        "such a column is rejected",
+    ] = ""
+    prefix: Annotated[
+        str,
+        "folders of the source bucket, each ending in `/`, of ASCII letters, digits, `_`, `-`, `.` and `=`, "
+        "without blanks; in the default `{name}` stands for the stream's name. The only keys that loads, "
+        'backfills and changes of the stream read; `""`: the whole bucket. Who may trigger a stream\'s '
+        "DAGs can bring files of its prefix into its table, and no others",
+    ] = "{name}/"
 
 
 @dataclass(frozen=True)
 class FeedResume:
     """A person's decision about a feed whose position is unknown. ``finding``: the number that the error
-    gave; for another one it does not hold. ``position``: LATEST, SAVED, or a position of the feed."""
+    gave; for another one it does not hold. ``position``: LATEST, SAVED, or one of the feed's."""
 
-    finding: str
-    position: str
+    finding: Annotated[
+        str,
+        "the number of a finding whose [position is unknown](operating.md#position-of-the-feed-is-unknown)",
+    ]
+    position: Annotated[str, "from where a person decided to resume after it"]
 
 
 @dataclass(frozen=True)
 class Feed:
-    """A feed of Server-Sent Events that a long-running producer reads.
+    """A feed of Server-Sent Events that a long-running producer reads, by its functions ``event`` and
+    ``rewind`` (``spark_jobs.common.feed.event``)."""
 
-    ``url``: unless the platform file has another. ``user_agent``: with a contact address. ``event_id``: the
-    table's column that is unique per event. ``event``, ``rewind``: functions that read an event and return
-    the position to resume at (``spark_jobs.common.feed.event``). ``read_timeout_seconds``: without a byte.
-    ``max_in_flight``: unacknowledged events. ``lock_seconds``: a starting producer waits for its predecessor.
-    ``keeps_hours``: how long the server keeps events; 0: unknown. ``has_positions``: whether its events have
-    ids. ``allow_redirects_to``: hosts.
-    """
-
-    url: str
-    user_agent: str
-    event_id: str
-    event: str
-    rewind: str = ""
-    read_timeout_seconds: int = 30
-    max_in_flight: int = 5_000
-    lock_seconds: int = 30
-    keeps_hours: int = 0
-    has_positions: bool = True
-    allow_redirects_to: list[str] = field(default_factory=list)
+    url: Annotated[str, "the feed's address; a platform file's `[feeds]` may replace it"]
+    user_agent: Annotated[
+        str,
+        "the client and its contact; with an address at `example.…`, only a platform file's `[feeds]` is "
+        "read",
+    ]
+    event_id: Annotated[str, "the table's column that is unique per event"]
+    event: Annotated[str, "`module:function` of the folder: reads an event"]
+    rewind: Annotated[
+        str,
+        "`module:function` of the folder: the position to resume from after a restart; without it the newest",
+    ] = ""
+    read_timeout_seconds: Annotated[int, "reconnect after N seconds without a byte"] = 30
+    max_in_flight: Annotated[int, "maximum of sent, unacknowledged events"] = 5_000
+    lock_seconds: Annotated[int, "how long a starting producer waits for its predecessor to end"] = 30
+    keeps_hours: Annotated[
+        int,
+        "how long the server keeps events (0: unknown): after a longer silence the producer ends with "
+        "[SLU-309](operating.md#position-of-the-feed-is-unknown) instead of resuming behind a gap",
+    ] = 0
+    has_positions: Annotated[
+        bool,
+        "false: the events have no ids, so each start begins with new events, and those in between are "
+        "missing",
+    ] = True
+    allow_redirects_to: Annotated[
+        list[str],
+        "hosts to which the feed may redirect, besides its own; a name with other letters as its `xn--…` "
+        "form; never from https to http",
+    ] = field(default_factory=list)
     resume: FeedResume | None = None
 
 
@@ -150,21 +184,38 @@ class Component:
 
 @dataclass(frozen=True)
 class StreamSpec:
-    """``title``: in Airflow, by default its name. ``decode``: function from records to rows, unless Avro."""
+    """All that a stream declares; :attr:`is_avro` says what ``schema`` is."""
 
-    name: str
-    schema: str
-    table: str
+    name: Annotated[
+        str,
+        "the folder's name: at most 63 lower-case letters, digits and `_`, a letter first; not `common` or "
+        "`sluice`",
+    ]
+    schema: Annotated[str, "the schema's file in the folder: `schema.avsc`, or `schema.ddl`"]
+    table: Annotated[
+        str,
+        "`namespace.table`, each part as a stream's name; the quarantine is `<table>_quarantine`",
+    ]
     topic: Topic
     budget: Budget
     consumer: Consumer = field(default_factory=Consumer)
-    title: str = ""
-    decode: str = ""
-    partition_by: list[str] = field(default_factory=list)
+    title: Annotated[str, "the stream's display name in Airflow; default: its name"] = ""
+    decode: Annotated[
+        str,
+        "`module:function` of the folder: from the topic's records to rows; only with `schema.ddl`",
+    ] = ""
+    partition_by: Annotated[
+        list[str],
+        "the table's partitioning: a column, or `truncate(<width>, column)`: a text's first characters, a "
+        "number rounded down; cannot be changed later",
+    ] = field(default_factory=list)
     csv: Csv = field(default_factory=Csv)
     generator: Generator | None = None
     feed: Feed | None = None
-    queries: dict[str, Query] = field(default_factory=dict)
+    queries: Annotated[
+        dict[str, Query],
+        "one section `[queries.<name>]` per continuous query: [below](#queries)",
+    ] = field(default_factory=dict)
     supervision: Supervision = field(default_factory=Supervision)
     maintenance: Maintenance = field(default_factory=Maintenance)
     backfill: Backfill | None = None

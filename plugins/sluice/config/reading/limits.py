@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from sluice.config.reading.toml import ConfigError
+from sluice.config.sections.topic import BROKER_DEFAULT
 
 YEAR_DAYS = 366
 # By the end of a key's name: a longer time is a mistake, and Python's times, Airflow's tables and Kafka's
@@ -20,7 +21,17 @@ MAXIMA = {
 # Of any other number: what Airflow's tables and Kafka's requests take.
 MAX_INTEGER = 2**31 - 1
 # Of the numbers that may be less than 1.
-MINIMA = {"executors": 0, "delete_markers": 0, "s3_calls_per_batch": 0, "offset_minutes": 0, "keeps_hours": 0}
+MINIMA = {
+    **dict.fromkeys(("executors", "delete_markers", "s3_calls_per_batch"), 0),
+    **dict.fromkeys(("offset_minutes", "watermark_minutes", "keeps_hours"), 0),
+    "replication_factor": BROKER_DEFAULT,
+}
+
+
+def bounds(key: str, minima: Mapping[str, int] = MINIMA) -> tuple[int, int]:
+    """Minimum and maximum of a number."""
+    most = next((most for end, most in MAXIMA.items() if key.endswith(end)), MAX_INTEGER)
+    return minima.get(key, 1), most
 
 
 def check(section: object, name: str, where: str, minima: Mapping[str, int] = MINIMA) -> None:
@@ -29,8 +40,7 @@ def check(section: object, name: str, where: str, minima: Mapping[str, int] = MI
         value = getattr(section, field.name)
         if not isinstance(value, int) or isinstance(value, bool):
             continue
-        least = minima.get(field.name, 1)
-        most = next((most for end, most in MAXIMA.items() if field.name.endswith(end)), MAX_INTEGER)
+        least, most = bounds(field.name, minima)
         if not least <= value <= most:
             bound = f"at least {least}" if value < least else f"at most {most}"
             raise ConfigError(f"{where}: {name} {field.name} is {value}; it must be {bound}. Fix: correct it")

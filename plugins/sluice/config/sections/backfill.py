@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, time
+from typing import Annotated
 
 from sluice.config.reading import limits
 from sluice.config.reading.toml import ConfigError
@@ -26,14 +27,21 @@ _WILDCARDS = {"*": "[^/]*", "?": "[^/]"}
 
 @dataclass(frozen=True)
 class Backfill:
-    """``schedule``: a preset or five fields of cron, in UTC. ``pattern``: keys of an interval's objects in
-    the source bucket, with FIELDS of its begin and the wildcards ``*`` and ``?``, which match no slash.
-    ``start_date``: of the first interval."""
+    """``schedule``: of PRESETS, or cron. ``pattern``: with FIELDS of an interval's begin, and wildcards."""
 
-    schedule: str
-    pattern: str
-    start_date: str
-    max_active_runs: int = 4
+    schedule: Annotated[
+        str,
+        "of `<stream>_backfill`, in UTC: `@hourly`, `@daily`, `@monthly`, `@yearly` or the five fields of "
+        "cron; only a CSV stream has `[backfill]`",
+    ]
+    pattern: Annotated[
+        str,
+        "keys of an interval's objects, under `csv.prefix`, with the date of its begin (`%Y`, `%m`, `%d`, "
+        "`%j`, `%H`, `%M`) and wildcards `*` and `?`, which match no slash: "
+        "`nyc_taxi/yellow_tripdata_%Y-%m*.csv*`",
+    ]
+    start_date: Annotated[str, "date of the first interval, as `2019-01-31`"]
+    max_active_runs: Annotated[int, "runs at a time of the schedule; a backfill has its own limit"] = 4
 
     @property
     def cron(self) -> str:

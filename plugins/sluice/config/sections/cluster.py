@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict, dataclass
+from typing import Annotated
 
 from sluice.config.reading import limits
 from sluice.config.reading.toml import ConfigError
@@ -20,20 +21,25 @@ MIN_HEAP_MB = 512
 
 @dataclass(frozen=True)
 class Cluster:
-    """``executors``: of each Spark job; with 0 its driver does the work, on ``driver_cores``.
+    """Memory is a JVM's heap, in ``m`` or ``g`` (MiB, GiB); its container has ``container_mb`` of it.
+    Requests are as Kubernetes writes them."""
 
-    Memory is a JVM's heap, in ``m`` or ``g`` (MiB, GiB); its container has ``container_mb`` of it.
-    ``driver_requests``, ``executor_requests``: processors that a pod reserves, as Kubernetes writes them; it
-    may use as many as its cores.
-    """
-
-    executors: int = 0
-    driver_cores: int = 2
-    driver_memory: str = "1g"
-    driver_requests: str = "500m"
-    executor_cores: int = 1
-    executor_memory: str = "1g"
-    executor_requests: str = "500m"
+    executors: Annotated[
+        int,
+        "[on Kubernetes](kubernetes.md): executors of each Spark job; with 0 its driver does the work",
+    ] = 0
+    driver_cores: Annotated[int, "processors that a driver may use"] = 2
+    driver_memory: Annotated[
+        str,
+        "heap of a driver's JVM; its container gets 0.4 of it (at least 384 MiB) and 512 MiB more",
+    ] = "1g"
+    driver_requests: Annotated[str, "processors that a driver reserves"] = "500m"
+    executor_cores: Annotated[int, "processors that an executor may use, and tasks that it runs at once"] = 1
+    executor_memory: Annotated[
+        str,
+        "heap of an executor; its container gets as much more as a driver's",
+    ] = "1g"
+    executor_requests: Annotated[str, "processors that an executor reserves"] = "500m"
 
 
 def memory_mb(heap: str) -> int:

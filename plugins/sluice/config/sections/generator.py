@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
 
 from sluice.config.reading.toml import IDENTIFIER, IDENTIFIER_FIX, ConfigError
 from sluice.config.reading.values import shown
@@ -83,13 +83,15 @@ COMMON: Mapping[str, Mapping[str, Any]] = {
 class Generator:
     """Records that the function ``rows`` makes from row numbers (from 0) and the load's parameters.
 
-    ``params``: JSON Schemas of its own parameters, and changes to those of COMMON. Raise ``version`` when the
-    same parameters make other rows.
+    ``params``: JSON Schemas of its own parameters, and changes to those of COMMON.
     """
 
-    rows: str
-    version: int = 1
-    params: dict[str, dict[str, Any]] = field(default_factory=dict)
+    rows: Annotated[str, "`module:function` of the folder: from row numbers to records"]
+    version: Annotated[int, "raise it if the same parameters generate other rows"] = 1
+    params: Annotated[
+        dict[str, dict[str, Any]],
+        "one section `[generator.params.<name>]` per parameter: [below](#a-stream-of-generated-rows)",
+    ] = field(default_factory=dict)
 
     @property
     def schemas(self) -> dict[str, dict[str, Any]]:

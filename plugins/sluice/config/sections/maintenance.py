@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from sluice.config.query import SinkKind
 
@@ -22,12 +22,15 @@ CLOCK_SLACK = timedelta(minutes=5)
 
 @dataclass(frozen=True)
 class Maintenance:
-    """``schedule_hours``: between two runs. ``restore_horizon_days``: a catalog that is restored to a state
-    of the last N days finds all of its files. ``reconciliation_hours``: between two reconciliations."""
-
-    schedule_hours: int = 24
-    restore_horizon_days: int = 7
-    reconciliation_hours: int = 1
+    schedule_hours: Annotated[int, "hours between two runs of maintenance"] = 24
+    restore_horizon_days: Annotated[
+        int,
+        "a catalog restored to a state of the last N days finds all of its files",
+    ] = 7
+    reconciliation_hours: Annotated[
+        int,
+        "hours between two [reconciliations](operating.md#reconciliation-findings)",
+    ] = 1
 
     def overdue(self, ended: datetime, now: datetime) -> str | None:
         """Why a person has to look at maintenance whose last complete run ended then."""

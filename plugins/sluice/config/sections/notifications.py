@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from sluice.config.platform import DIRECTORY_VARIABLE
 from sluice.config.reading import toml as config
@@ -54,11 +54,18 @@ class Event(StrEnum):
 class Rule:
     """One ``[[notify]]``: a notifier, its arguments, and for which events of which streams."""
 
-    notifier: str
-    events: list[str] = field(default_factory=lambda: [event.value for event in Event])
-    # None: all.
-    streams: list[str] | None = None
-    arguments: dict[str, Any] = field(default_factory=dict)
+    notifier: Annotated[str, "`smtp`, or the class path of a notifier whose package Airflow has"]
+    events: Annotated[
+        list[str],
+        "which of the events below; default: all",
+    ] = field(default_factory=lambda: [event.value for event in Event])
+    streams: Annotated[list[str] | None, "of which streams; default: all"] = None
+    arguments: Annotated[
+        dict[str, Any],
+        "of the notifier. Templates know `sluice.text`, `.html`, `.subject`, `.message`, `.remedy`, "
+        "`.link`, `.page`, `.event`, `.stream`, `.dag_id` and `.run_id`. `smtp` needs `to`; its `subject` "
+        "and `html_content` have defaults, and `smtp_conn_id` names another connection",
+    ] = field(default_factory=dict)
 
     @property
     def class_path(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Annotated
 
 # Replication factor: the broker's default.
 BROKER_DEFAULT = -1
@@ -15,13 +16,24 @@ TIMESTAMP_TYPE, LOG_APPEND_TIME = "message.timestamp.type", "LogAppendTime"
 
 @dataclass(frozen=True)
 class Topic:
-    """``config``: other settings than the brokers' defaults, which also give a ``replication_factor`` of
-    BROKER_DEFAULT."""
-
-    name: str
-    partitions: int
-    replication_factor: int = BROKER_DEFAULT
-    config: dict[str, str] = field(default_factory=dict)
+    name: Annotated[str, "one topic per stream"]
+    partitions: Annotated[
+        int,
+        "also the target partitions of a load and the files of a batch; may grow, never shrink",
+    ]
+    replication_factor: Annotated[
+        int,
+        "-1: the brokers' `default.replication.factor` at the topic's creation; another number must equal "
+        "the topic's",
+    ] = BROKER_DEFAULT
+    config: Annotated[
+        dict[str, str],
+        "only declared keys are compared and set, and `message.timestamp.after.max.ms` (default here "
+        "3600000, an hour) and `message.timestamp.before.max.ms` (3153600000000, 100 years): Kafka rejects "
+        "records whose sender dates them further off, because Spark cannot read a timestamp in nanoseconds. "
+        '`cleanup.policy` must be `delete`. A stream with windows needs `"message.timestamp.type" = '
+        '"LogAppendTime"`',
+    ] = field(default_factory=dict)
 
     @property
     def max_message_bytes(self) -> int:

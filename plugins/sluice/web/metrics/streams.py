@@ -124,7 +124,7 @@ STREAM = (
     ),
     _counter(
         "batches",
-        "batches published since the API server's start: use `rate()`",
+        "batches published since the observer's start: use `rate()`",
         lambda live: float(live.counts.batches),
     ),
     _counter("batch_rows", "rows of these batches", lambda live: float(live.counts.rows)),
@@ -135,12 +135,12 @@ STREAM = (
     ),
     _counter(
         "loads_verified",
-        "loads verified since the API server's start",
+        "loads verified since the observer's start",
         lambda live: float(live.counts.verified),
     ),
     _counter(
         "loads_not_verified",
-        "loads whose verification failed since the API server's start",
+        "loads whose verification failed since the observer's start",
         lambda live: float(live.counts.not_verified),
     ),
     _stream(
