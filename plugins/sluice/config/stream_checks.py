@@ -24,7 +24,8 @@ from sluice.config.sections.topic import (
 )
 
 if TYPE_CHECKING:
-    from sluice.config.stream import Feed, StreamSpec
+    from sluice.config.sections.feed import Feed
+    from sluice.config.stream import StreamSpec
 
 # A function in a module of a stream's folder.
 FUNCTION = r"[a-z_][a-z0-9_]*:[a-z_][a-z0-9_]*"

@@ -18,7 +18,7 @@ from typing import cast
 import httpx
 from httpx_sse import EventSource
 
-from sluice.config.stream import Feed
+from sluice.config.sections.feed import Feed
 from sluice.core.error_codes import ErrorCode
 from spark_jobs.common.feed.redirects import open_feed
 

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from hashlib import sha256
 from typing import Any
 
-from sluice.config.stream import LATEST, SAVED, Feed
+from sluice.config.sections.feed import LATEST, SAVED, Feed
 from sluice.core.error_codes import ErrorCode
 from spark_jobs.common.spark.process import Unrecoverable
 

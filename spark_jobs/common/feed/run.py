@@ -12,7 +12,8 @@ from dataclasses import replace
 from sluice.config import platform as platforms
 from sluice.config import stream as streams
 from sluice.config.platform import Kafka
-from sluice.config.stream import LATEST, Feed, StreamSpec
+from sluice.config.sections.feed import LATEST, Feed
+from sluice.config.stream import StreamSpec
 from sluice.core.heartbeat import HEARTBEAT_INTERVAL
 from spark_jobs.common.feed.client import Activity, Client
 from spark_jobs.common.feed.event import Source

@@ -11,6 +11,7 @@ from sluice.config import platform, stream
 from sluice.config.reading import toml as config
 from sluice.config.reading.toml import ConfigError
 from sluice.config.sections import overrides
+from sluice.config.sections.feed import Feed
 from tests.support.raising import raising
 
 PLATFORM = """
@@ -393,7 +394,7 @@ def test_a_feed_is_read_at_its_own_address_in_somebodys_name_only() -> None:
 
 def test_a_feed_and_queries_are_parts_with_defaults() -> None:
     spec = stream.parse(MINIMAL + FEED + QUERIES, "stream.toml")
-    assert spec.feed == stream.Feed(
+    assert spec.feed == Feed(
         "https://feed.example/stream", "Sluice (mail@rides.example)", "event_id", "events:read", "", 30, 5000
     )
     assert {name: (p.program, p.arguments[2:]) for name, p in spec.components.items()} == {

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from sluice.config.reading.toml import ConfigError
-from sluice.config.stream import Feed
+from sluice.config.sections.feed import Feed
 from spark_jobs.common.feed.client import Activity, Client
 from spark_jobs.common.feed.redirects import MAX_REDIRECTS
 from tests.support.raising import raising

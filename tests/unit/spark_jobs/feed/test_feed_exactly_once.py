@@ -16,7 +16,7 @@ from zlib import crc32
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sluice.config.stream import Feed
+from sluice.config.sections.feed import Feed
 from spark_jobs.common.feed.event import Event
 from spark_jobs.common.feed.position import (
     PositionUnknown,

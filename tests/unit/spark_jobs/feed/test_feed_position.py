@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sluice.config.stream import LATEST, SAVED, Feed, FeedResume
+from sluice.config.sections.feed import LATEST, SAVED, Feed, FeedResume
 from spark_jobs.common.feed.position import (
     PositionUnknown,
     SavedPosition,
