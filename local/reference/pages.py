@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from local.reference import errors, health, metrics, settings
+from local.reference import errors, forms, health, metrics, settings
 from local.reference.blocks import fill
 
 REPO = Path(__file__).resolve().parents[2]
 Pages = Mapping[str, Sequence[Callable[[], Mapping[str, str]]]]
 PAGES: Pages = {
     "docs/adding-a-stream.md": [settings.of_streams],
+    "docs/dags.md": [forms.blocks],
     "docs/errors.md": [errors.blocks],
     "docs/operating.md": [health.blocks, settings.of_notifications],
     "docs/reference.md": [metrics.blocks],
