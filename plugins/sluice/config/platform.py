@@ -267,9 +267,7 @@ class Metrics:
 class ObserverAccess:
     """Where the observer's process serves what it knows of the streams, and the bearer token for it."""
 
-    url: Annotated[
-        str, "address of the [observer](reference.md#the-observer), which pages and supervision read"
-    ]
+    url: Annotated[str, "address of the [observer](reference.md#the-observer), for pages and supervision"]
     token: Annotated[str, "24 characters or more, at random: by it they read it"] = field(repr=False)
 
 

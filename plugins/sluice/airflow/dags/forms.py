@@ -183,8 +183,8 @@ def change() -> dict[str, Param]:
             False,
             type="boolean",
             title="Partial",
-            description="Leave records as they are that retention has deleted, and that are not in quarantine; "
-            "by default they are an error",
+            description="Leave records as they are that retention has deleted, and that are not in "
+            "quarantine; by default they are an error",
         ),
         "ask_above": Param(
             1_000_000,
