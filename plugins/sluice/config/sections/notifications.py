@@ -63,8 +63,8 @@ class Rule:
     arguments: Annotated[
         dict[str, Any],
         "of the notifier. Templates know `sluice.text`, `.html`, `.subject`, `.message`, `.remedy`, "
-        "`.link`, `.page`, `.event`, `.stream`, `.dag_id` and `.run_id`. `smtp` needs `to`; its `subject` "
-        "and `html_content` have defaults, and `smtp_conn_id` names another connection",
+        "`.link`, `.page`, `.form`, `.event`, `.stream`, `.dag_id` and `.run_id`. `smtp` needs `to`; its "
+        "`subject` and `html_content` have defaults, and `smtp_conn_id` names another connection",
     ] = field(default_factory=dict)
 
     @property

@@ -23,13 +23,12 @@ ERRORS = {
     ),
     ErrorCode.INVALID_PARAMETER: ErrorGuide(
         cause="A form's value cannot be used: `objects` with a key that is no `.csv` or `.csv.gz`, or not "
-        "under the stream's [`csv.prefix`](adding-a-stream.md#streamtoml), `compact_before` that is no "
-        "past date, a decision DAG that was triggered by hand",
-        fix="trigger a run with other values; to restart a component use its [stream "
-        "DAG](operating.md#requests)",
+        "under the stream's [`csv.prefix`](adding-a-stream.md#streamtoml), or `compact_before` that is no "
+        "past date",
+        fix="trigger a run with other values",
     ),
     ErrorCode.DOCUMENT_NOT_FOUND: ErrorGuide(
-        cause="The task was run before the task that writes its plan, baseline, proof or decision, or a "
+        cause="The task was run before the task that writes its plan, baseline or proof, or a "
         "component is unknown to supervisord because its stream is newer than the stack. Or the ledger "
         "does not know a table with published contents that was created over an hour ago, or a "
         "component's newest suspension or resumption: it was emptied or restored",
@@ -130,7 +129,7 @@ ERRORS = {
     ErrorCode.NOT_DELIVERED: ErrorGuide(
         cause="A [notifier](operating.md#notifications) failed, or took longer than 12 s: the mail server "
         "is down, refuses the mail or hangs, or the notifier's class or arguments are wrong. The text "
-        "names it and its reason. A recovery, or an open request for a decision, that no person was told "
+        "names it and its reason. A recovery that no person was told "
         "of turns the check red until it is delivered; so does what was not told of a run; of other "
         "failures the task's log has this line, and the next check tries again",
         fix="repair the mail server or the Airflow connection, or correct `notifications.toml`",

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sluice.supervision.rules.status import NEEDS_DECISION, NO_ACTION, RESTARTABLE, Health
+from sluice.supervision.rules.status import LEFT_ALONE, NO_ACTION, RESTARTABLE, Health
 
 
 @dataclass(frozen=True)
@@ -125,4 +125,4 @@ def consequence(health: Health) -> str:
         return "nothing"
     if health in RESTARTABLE:
         return "restart"
-    return "decision" if health in NEEDS_DECISION else "red"
+    return "red until a person acts" if health in LEFT_ALONE else "red"
