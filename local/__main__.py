@@ -13,6 +13,19 @@ from local.base import REPO, UsageError, exit_code
 
 # These must work at once, and also if an artifact is damaged.
 WITHOUT_SETUP = ("down", "status", "logs", "sql", "batches", "trace", "destroy", "help")
+HELP = ("help", "--help", "-h")
+BEFORE_SETUP = """\
+Usage: local/run COMMAND [ARGUMENT...]
+
+Nothing is set up yet, so the commands of the environment cannot be listed. These work now:
+
+  local/run demo     fetch and build what is missing, start the stack, load taxi rides, show the proof
+  local/run up       the same without a load
+  local/run setup    only fetch and build
+  local/run test     lint, types and all tests
+
+Afterwards local/run --help lists all commands, and local/run COMMAND --help the options of one.
+README.md says what the machine needs."""
 
 
 def main(arguments: list[str]) -> int:
@@ -23,47 +36,44 @@ def main(arguments: list[str]) -> int:
 
     command = arguments[0] if arguments else "help"
     env_python = environment().path / "bin" / "python"
-    if command == "help":
-        from local.commands import usage
-
-        print(usage())
-        return 0
-    if command in ("compose-env", "k8s-render"):
+    is_help = command in HELP or arguments[1:] == ["--help"]
+    if not is_help:
         code = _without_setup(command, arguments[1:])
         if code is not None:
             return code
-    if command not in WITHOUT_SETUP:
+    if command not in WITHOUT_SETUP and not is_help:
         tools = bootstrap.ensure_tools()
         done = subprocess.run(
             [str(tools), "-m", "local.setup", *(arguments if command in ("setup", "lock") else [])]
         )
         if done.returncode != 0 or command in ("setup", "lock"):
             return done.returncode
+    # Also after an interrupted set-up, with an incomplete environment.
     elif not (environment().path / MANIFEST).exists():
-        # Also after an interrupted set-up, with an incomplete environment.
-        print(f"sluice: nothing is set up yet, so {command!r} has nothing to do (make setup)")
+        nothing = f"sluice: nothing is set up yet, so {command!r} has nothing to do (make setup)"
+        print(BEFORE_SETUP if is_help else nothing)
         return 0
+    if command in HELP:
+        arguments = ["--help"]
     search = os.pathsep.join([str(REPO / "plugins"), str(REPO)])
-    argv = [str(env_python), "-m", "local.cli", *arguments]
+    argv = [str(env_python), "-m", "sluice.cli.app", *arguments]
     # In this process, so that signals and the exit code need no forwarding.
-    os.execve(env_python, argv, {**os.environ, "PYTHONPATH": search})  # noqa: S606
+    os.execve(  # noqa: S606
+        env_python, argv, {**os.environ, "PYTHONPATH": search, "SLUICE_COMMANDS": "local.commands"}
+    )
     raise AssertionError("execve does not return")
 
 
 def _without_setup(command: str, arguments: list[str]) -> int | None:
     """Generate passwords: the images contain everything else. None if that is not what is asked for."""
-    sys.path.insert(0, str(REPO / "plugins"))
-    from local.checks import arguments_given
-
-    given = [*arguments_given(), *arguments]
     if command == "compose-env":
         from local.containers import env_file
 
-        return env_file.main(given)
-    if given[:1] == ["passwords"]:
+        return env_file.main(arguments)
+    if command == "k8s-render" and arguments[:1] == ["passwords"]:
         from local.kubernetes import passwords
 
-        return passwords.main(given[1:])
+        return passwords.main(arguments[1:])
     return None
 
 

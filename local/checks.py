@@ -15,9 +15,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NoReturn
 
-from local.base import REPO, UsageError, cache
+from local.base import REPO, cache
 
 REPORTS = REPO / "build" / "tests"
 # pytest's exit code if it selected no test.
@@ -172,36 +171,11 @@ def run(stage: Stage) -> int:
     ).returncode
 
 
-def python(arguments: Sequence[str]) -> int:
-    """`make python`: run the environment's Python with ARGS and ``arguments``; give its exit code."""
-    return subprocess.run([sys.executable, *arguments_given(), *arguments]).returncode
-
-
-def bench(arguments: Sequence[str]) -> int:
-    """`make bench`: run the comparison with ARGS and ``arguments``; give its exit code."""
-    return subprocess.run([sys.executable, "-m", "bench.compare", *arguments_given(), *arguments]).returncode
-
-
-def drill(arguments: Sequence[str]) -> NoReturn:
-    """`make drill`: become the drills' command, which repairs at an interrupt what it broke."""
-    names = os.environ.get("DRILL", "").replace(",", " ").split()
-    flags = ["--trigger-immediately"] if os.environ.get("TRIGGER_IMMEDIATELY") == "1" else []
-    os.execv(sys.executable, [sys.executable, "-m", "tests.drills", *names, *flags, *arguments])  # noqa: S606
-
-
-def arguments_given() -> list[str]:
-    try:
-        return shlex.split(os.environ.get("ARGS", ""))
-    except ValueError as error:
-        raise UsageError(f"ARGS={os.environ['ARGS']}: {error}") from error
-
-
 def main(command: str, arguments: Sequence[str] = (), run: Callable[[Stage], int] = run) -> int:
     """Run the stages of one of COMMANDS; 1 if one failed or could not run, or if no test was selected.
 
-    ``arguments``: for pytest; those of the variable ARGS come first.
+    ``arguments``: for pytest.
     """
-    arguments = [*arguments_given(), *arguments]
     results: list[tuple[str, str]] = []
     tested = command == "lint"
     for stage in stages(command, arguments):
@@ -223,5 +197,5 @@ def main(command: str, arguments: Sequence[str] = (), run: Callable[[Stage], int
         print(f"{result:<7}{text}" if result != "NOT RUN" else f"{result} {text}", flush=True)
     passed = all(result == "ok" for result, _ in results)
     if passed and not tested:
-        print(f"sluice: {shlex.join(arguments)} selects no test of make {command}", file=sys.stderr)
+        print(f"sluice: {shlex.join(arguments)} selects no test of {command}", file=sys.stderr)
     return 0 if passed and tested else 1

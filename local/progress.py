@@ -13,21 +13,10 @@ from rich.progress import Progress, ProgressColumn, SpinnerColumn, Task, TextCol
 from rich.table import Column
 from rich.text import Text
 
-from local.base import printable
+from sluice.cli.base import printable
+from sluice.cli.terminal import print_line
 
 HEARTBEAT_SECONDS = 20.0
-
-
-def new_console() -> Console:
-    """The terminal; 120 columns without one, since rich would take 80 and cut addresses. Texts are printed as
-    they are: ``[b]`` and ``:name:`` are no markup."""
-    console = Console(markup=False, emoji=False)
-    return console if console.is_terminal else Console(width=120, markup=False, emoji=False)
-
-
-def print_line(console: Console, text: str) -> None:
-    """Print a line as it is, wrapped by the terminal only."""
-    console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
 
 @dataclass(frozen=True)

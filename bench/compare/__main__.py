@@ -1,9 +1,9 @@
-"""`make bench`: Sluice and other ways from CSV to Kafka to S3, on one machine, topic and cores, in turns.
+"""`local/run bench`: Sluice and other ways from CSV to Kafka to S3, in turns, on one machine.
 
 ::
 
-    make bench                                # all workloads, 3 turns each: hours
-    make bench SCALE=0.1 WORKLOAD=one_batch   # a look of five minutes
+    local/run bench                                    # all workloads, 3 turns each: hours
+    local/run bench --scale 0.1 --workload one_batch   # a look of five minutes
 
 On a stack of its own, without Airflow's processes. CPU seconds are those of the job's
 processes; ``seconds`` depend on what else the machine does, their ratio of runs in turn less so. Writes
@@ -26,7 +26,7 @@ from bench.compare.chart import write_chart
 from bench.compare.figures import GOALS, headlines, is_reached, rows
 from bench.compare.workloads import WORKLOADS, Size, run
 from local.base import REPO
-from local.progress import new_console
+from sluice.cli.terminal import new_console
 
 
 def show(result: dict[str, Any]) -> None:
@@ -50,10 +50,10 @@ def show(result: dict[str, Any]) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        prog="make bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="local/run bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--scale", type=float, default=float(os.environ.get("SCALE") or 1))
-    parser.add_argument("--workload", default=os.environ.get("WORKLOAD", ""), help="by default all")
+    parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--workload", default="", help="by default all")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--out", type=Path, default=REPO / "build" / "bench.json")
     options = parser.parse_args()

@@ -40,7 +40,7 @@ def write_chart(result: Mapping[str, Any], path: Path) -> None:
     console.print(chart(result["ratio"]))
     console.save_svg(
         str(path),
-        title=f"make bench SCALE={result['scale']:g}",
+        title=f"local/run bench --scale {result['scale']:g}",
         theme=DEFAULT_TERMINAL_THEME,
         code_format=_FORMAT,
     )

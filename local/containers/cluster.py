@@ -42,7 +42,7 @@ NOT_FOR_TASKS = frozenset(
     f"AIRFLOW__{name}"
     for name in ("DATABASE__SQL_ALCHEMY_CONN", "CORE__FERNET_KEY", "API__SECRET_KEY", "API_AUTH__JWT_SECRET")
 )
-# Secret `sluice-passwords`, which a person makes (`make k8s-render ARGS=passwords`).
+# Secret `sluice-passwords`, which a person makes (`local/run k8s-render passwords`).
 PASSWORDS = Path("/etc/sluice/passwords/sluice")
 # Where the scheduler finds the pod of a task.
 POD_TEMPLATE = "/etc/sluice/airflow/pod-template.yaml"
@@ -147,7 +147,7 @@ class ClusterStack(ContainerStack):
     def provisioning(self) -> dict[str, Callable[[], None]]:
         made = super().provisioning()
         if self.strimzi:
-            # Its users are KafkaUsers (make k8s-render).
+            # Its users are KafkaUsers (local/run k8s-render).
             del made["kafka"]
         return made
 

@@ -59,7 +59,7 @@ def _profiles(arguments: Sequence[str]) -> list[str]:
 def _complete(file: Path, arguments: Sequence[str]) -> int:
     if arguments:
         raise UsageError(
-            f"{file.name} exists, with its profiles and passwords. Fix: make compose-env without ARGS; "
+            f"{file.name} exists, with its profiles and passwords. Fix: make compose-env, without profiles; "
             "before the first `docker compose up` COMPOSE_PROFILES in it may be changed"
         )
     text = file.read_text()

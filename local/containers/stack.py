@@ -89,4 +89,4 @@ class ContainerStack(Systems):
         return f"docker compose ps, docker compose logs {' '.join(services)}"
 
     def next_steps(self, figures: Path, query: str) -> str:
-        return f"Rows: docker compose run --rm -e Q='{query}' tools sql"
+        return f"Rows: docker compose run --rm tools sql '{query}'"

@@ -14,8 +14,8 @@ from local.demo import checks
 from local.demo.checks import DemoResult
 from local.progress import ProgressDisplay
 from local.services import minio
-from local.stack.airflow_api import Airflow
 from local.stack.systems import Systems
+from sluice.cli.airflow_api import Airflow
 from sluice.clients.s3.objects import Bucket
 from sluice.clients.s3.requests import split_prefix
 from sluice.config import stream

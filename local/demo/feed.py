@@ -26,14 +26,14 @@ from local.demo.checks import (
     in_lake_or_quarantine,
     offset_figures,
 )
-from local.progress import print_line
 from local.replay.events import Feed
 from local.services import airflow as service
 from local.services import replay
 from local.stack import lake as details
-from local.stack.airflow_api import Airflow
 from local.stack.lake import OFFSETS, Offsets
 from local.stack.systems import Systems
+from sluice.cli.airflow_api import Airflow
+from sluice.cli.terminal import print_line
 from sluice.clients.kafka.consumers import topic_offsets
 from sluice.clients.lake import files
 from sluice.clients.lake.arrow_sql import quoted

@@ -20,10 +20,11 @@ from local.demo.checks import (
     in_lake_or_quarantine,
     offset_figures,
 )
-from local.progress import ProgressDisplay, print_line
+from local.progress import ProgressDisplay
 from local.services import airflow as service
 from local.stack import lake as details
 from local.stack.systems import Systems
+from sluice.cli.terminal import print_line
 from sluice.clients.databases import results as databases
 from sluice.clients.kafka import reader as kafka_reader
 from sluice.clients.kafka.consumers import topic_offsets

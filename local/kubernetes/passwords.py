@@ -1,4 +1,4 @@
-"""`make k8s-render ARGS="passwords"`: the Secret that a person makes (standard library only).
+"""`local/run k8s-render passwords`: the Secret that a person makes (standard library only).
 
 For `kubectl create -f -`, which refuses to replace what is there: the data can be opened with the passwords
 of their time only.
@@ -19,7 +19,7 @@ NAME = "sluice-passwords"
 
 def main(arguments: Sequence[str]) -> int:
     """Print it, with new passwords."""
-    parser = argparse.ArgumentParser(prog='make k8s-render ARGS="passwords"')
+    parser = argparse.ArgumentParser(prog="local/run k8s-render passwords")
     parser.add_argument("--namespace", default=NAMESPACE, help=f"of the Secret (default: {NAMESPACE})")
     options = parser.parse_args(arguments)
     secret = {

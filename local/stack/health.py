@@ -21,7 +21,7 @@ from local.progress import Step
 from local.runtime.context import Context
 from local.runtime.supervisord import Supervisor
 from local.services import airflow, checks, kafka, minio, observer, postgres, replay
-from local.stack.airflow_api import AirflowError
+from sluice.cli.airflow_api import AirflowError
 from sluice.core.errors import ClientError
 
 UNREACHABLE = (httpx.HTTPError, psycopg2.OperationalError, KafkaException)

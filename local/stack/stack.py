@@ -268,7 +268,7 @@ class Stack(Systems):
             self.__dict__.pop(name, None)
 
     def next_steps(self, figures: Path, query: str) -> str:
-        return f"Figures: {figures.relative_to(REPO)}   Rows: make sql Q='{query}'"
+        return f"Figures: {figures.relative_to(REPO)}   Rows: local/run sql '{query}'"
 
     def is_running(self) -> bool:
         return self.exists and self.daemon.pid() is not None

@@ -12,7 +12,7 @@ from local.runtime import roles
 from local.runtime.context import Context
 from local.runtime.home import StackDir
 from local.services import airflow, kafka, minio, postgres, replay, streams
-from local.stack.airflow_api import Airflow
+from sluice.cli.airflow_api import Airflow
 from sluice.clients.lake.catalog import Lake
 from sluice.clients.s3.requests import connect
 from sluice.config import platform, stream

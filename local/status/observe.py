@@ -11,9 +11,9 @@ from functools import partial
 from typing import Any
 
 from local.base import UsageError, one_line
-from local.stack.airflow_api import AirflowError
 from local.stack.health import UNREACHABLE_ERRORS
 from local.stack.stack import Stack
+from sluice.cli.airflow_api import AirflowError
 from sluice.clients.kafka.admin import KafkaAdmin
 from sluice.clients.lake.catalog import Commit, recent_batches
 from sluice.clients.processes.opened import open_runtime

@@ -118,7 +118,7 @@ def _unchecked(
     last = "never checked" if found.last_end is None else f"last check {format_age(now, found.last_end)}"
     dag = f"{spec.name}_stream"
     if found.paused:
-        why = f'supervision is paused. Fix: unpause DAG {dag} (make airflow ARGS="dags unpause {dag}")'
+        why = f"supervision is paused. Fix: unpause DAG {dag} (local/run airflow dags unpause {dag})"
     else:
         why = f"supervision does not run. Fix: start what is unhealthy above, then see the runs of DAG {dag}"
     return _Unchecked(last, f"{component.name}: {last}; {why}")

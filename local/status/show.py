@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from dataclasses import asdict
 
@@ -12,23 +11,22 @@ from rich.table import Table
 from rich.text import Text
 
 from local.base import printable
-from local.progress import new_console
 from local.stack import health
 from local.stack.stack import Stack
 from local.status.observe import observe
 from local.status.rows import HEADERS, StreamRow, component_row
+from sluice.cli.terminal import new_console
 from sluice.config import stream as streams
 from sluice.config.platform import DIRECTORY_VARIABLE
 from sluice.config.sections import notifications
 
 
-def main(stack: Stack, services_only: bool = False) -> int:
+def main(stack: Stack, services_only: bool = False, as_json: bool = False) -> int:
     """Print it; 0 if everything is ok, 1 if something is not or is unknown.
 
-    `services_only`: for the exit code, since right after `make up` no stream is started yet. JSON=1 in the
-    environment: one JSON document instead of the tables.
+    `services_only`: for the exit code, since right after `make up` no stream is started yet. `as_json`: one
+    JSON document instead of the tables.
     """
-    as_json = os.environ.get("JSON") == "1"
     console = new_console()
     if not stack.is_running():
         if as_json:

@@ -19,8 +19,8 @@ from local.base import REPO
 from local.containers import env_file
 from local.runtime.ports import choose
 from local.services.airflow import USER
-from local.stack.airflow_api import Airflow, AirflowError
 from local.stack.stack import wait_until
+from sluice.cli.airflow_api import Airflow, AirflowError
 from tests.support import airflow_calls
 
 LOAD = "nyc_taxi_load"
@@ -147,8 +147,8 @@ class Project:
         file = self.folder / name
         file.write_text("\n".join(lines) + "\n")
         file.chmod(0o644)
-        mount = ("-v", f"{file}:/in/{name}:ro", "-e", f"FILE=/in/{name}", "-e", f"KEY=nyc_taxi/{name}")
-        self.compose("run", "--rm", "-T", *mount, "tools", "put")
+        mount = ("-v", f"{file}:/in/{name}:ro")
+        self.compose("run", "--rm", "-T", *mount, "tools", "put", f"/in/{name}", f"nyc_taxi/{name}")
 
     def wait_task(self, run_id: str, task: str, states: frozenset[str]) -> None:
         airflow_calls.wait_for_task(self.airflow, LOAD, run_id, task, states, SECONDS)

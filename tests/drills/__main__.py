@@ -15,8 +15,9 @@ from contextlib import contextmanager
 from functools import partial
 
 from local.base import REPO, UsageError, exit_code, fail, locked, printable
-from local.progress import ProgressDisplay, new_console
+from local.progress import ProgressDisplay
 from local.stack.stack import Stack
+from sluice.cli.terminal import new_console
 from sluice.config import stream as streams
 from sluice.config.reading.toml import ConfigError
 from sluice.config.sections import overrides

@@ -8,8 +8,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from local.stack.airflow_api import DONE
 from local.stack.stack import Stack, wait_until
+from sluice.cli.airflow_api import DONE
 from sluice.clients.lake.results import recount as query_results
 from sluice.core.errors import ClientError
 from tests.support.processes import process_tree, signal_all

@@ -12,8 +12,8 @@ import pytest
 
 from local.runtime.processes import stack_processes
 from local.services import airflow as services
-from local.stack.airflow_api import DONE
 from local.stack.stack import wait_until
+from sluice.cli.airflow_api import DONE
 from tests.integration.faults import LAUNCHER
 from tests.integration.rig import Rig
 from tests.support import airflow_calls

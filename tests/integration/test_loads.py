@@ -6,9 +6,9 @@ import gzip
 
 import pytest
 
-from local import trace as commands
 from local.services import minio
-from local.stack.airflow_api import AirflowError
+from sluice.cli.airflow_api import AirflowError
+from sluice.cli.trace import Asked, Batches, show_batches, show_trace
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.trace.rows import Absence
 from tests.integration.rig import DAG, SPEC, Rig, Run
@@ -130,13 +130,13 @@ def assert_traced(rig: Rig, run: Run, source: str, key: str, rows: list[str]) ->
         (SHORT, SHORT + 2),
         (MISDATED, MISDATED + 2),
     ]
-    for command, *options in (
-        ("batches", "--limit", "5"),
-        ("trace", "--partition", str(partition), "--offset", str(offset)),
-        ("trace", "--source", source, "--row", str(SHORT)),
-        ("trace", "--object", uri),
+    assert show_batches(rig.stack, Batches("nyc_taxi", limit=5)) == 0
+    for asked in (
+        Asked("nyc_taxi", partition, offset),
+        Asked("nyc_taxi", source=source, row=SHORT),
+        Asked("nyc_taxi", object=uri),
     ):
-        assert commands.main(rig.stack, command, ["nyc_taxi", *options]) == 0
+        assert show_trace(rig.stack, asked) == 0
 
 
 def assert_columns(rig: Rig, source: str) -> None:

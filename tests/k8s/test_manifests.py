@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 from collections.abc import Mapping
@@ -154,7 +153,7 @@ def test_network_policies_name_no_component_that_is_nowhere(control_plane: Contr
 def test_the_users_of_kafka_are_accepted(
     control_plane: ControlPlane, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert command.main(["users"]) == 0
+    command.print_users()
     path = tmp_path / "users.yaml"
     path.write_text(capsys.readouterr().out)
     done = control_plane.kubectl(*DRY, "-f", str(path))
@@ -163,7 +162,7 @@ def test_the_users_of_kafka_are_accepted(
 
 
 def test_the_docs_list_the_secrets_of_prod(control_plane: ControlPlane) -> None:
-    users = command.users(argparse.Namespace(namespace="sluice", cluster="kafka"))
+    users = command.users()
     pods = [pod.spec for pod in manifests.installed_pods(control_plane, "prod")]
     used = set(manifests.secret_names([manifests.helm_values("airflow"), users, pods]))
     section = DOCS.read_text().split("| Secret | keys |")[1].split("\n\n")[0]

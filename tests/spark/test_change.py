@@ -127,7 +127,7 @@ class Changing(Stream):
         return (len(found.removed), len(found.added)), (said.files_removed, said.files_added)
 
     def readable(self, name: str) -> bool:
-        """Whether DuckDB reads the whole table, as ``make sql`` does."""
+        """Whether DuckDB reads the whole table, as ``local/run sql`` does."""
         with closing(Lake.open(self.platform)) as lake:
             rows = lake.table(name).scan().to_arrow()
         try:

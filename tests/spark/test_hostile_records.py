@@ -296,7 +296,7 @@ def test_table_and_quarantine_stay_readable(trips: Trips, schemas: Schemas) -> N
             assert [(h["key"], h["value"]) for h in row["headers"] or []] == headers
         place = next(iter(rows.find(quarantine, rows.at_offset(0, min(expected)), rows.REJECTED)))
         assert place.values["reason"] == expected[min(expected)]
-        # As make sql reads them.
+        # As local/run sql reads them.
         for held, count in ((table, len(tried) - len(expected)), (quarantine, len(expected))):
             connection.register("held", held.scan().to_arrow_batch_reader())
             shown = connection.execute("select * from held").fetchall()

@@ -6,8 +6,8 @@ import json
 from typing import Any
 from urllib.parse import quote
 
-from local.stack.airflow_api import Airflow, AirflowError
 from local.stack.stack import Stack, wait_until
+from sluice.cli.airflow_api import Airflow, AirflowError
 
 
 def xcom(airflow: Airflow, dag: str, run_id: str, task: str) -> Any:

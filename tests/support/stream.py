@@ -11,8 +11,8 @@ from confluent_kafka import Producer
 from pyiceberg.table import Table
 
 from local.runtime.supervisord import GOING
-from local.stack.airflow_api import Airflow
 from local.stack.stack import Stack, wait_until
+from sluice.cli.airflow_api import Airflow
 from sluice.clients.kafka.consumers import topic_offsets
 from sluice.clients.lake.catalog import Commit, Lake, ancestors, commits, sluice_properties
 from sluice.clients.processes.base import Runtime

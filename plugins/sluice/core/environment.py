@@ -23,8 +23,8 @@ _CHILD = _MACHINE | {
     *("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"),
 }
 _CHILD_PREFIXES = (*_MACHINE_PREFIXES, "SPARK_", "PYSPARK_", "PYTHON", "SLUICE_")
-# All passwords of the containers: of `make compose-env`'s file.
-_SECRET = frozenset({"SLUICE_SECRETS"})
+# All passwords of the containers, of `make compose-env`'s file; a person's, who triggers DAGs.
+_SECRET = frozenset({"SLUICE_SECRETS", "SLUICE_AIRFLOW_PASSWORD"})
 
 
 def machine_environment(environ: Mapping[str, str]) -> dict[str, str]:

@@ -18,8 +18,8 @@ from local.runtime.home import StackDir
 from local.runtime.ports import DEFAULTS, Network
 from local.services import minio
 from local.services.airflow import USER
-from local.stack.airflow_api import Airflow
 from local.stack.stack import wait_until
+from sluice.cli.airflow_api import Airflow
 from sluice.clients.lake.catalog import Lake
 from sluice.clients.s3.requests import connect
 from sluice.config import platform, stream

@@ -18,11 +18,12 @@ from fastapi.routing import APIRoute
 
 from bench.compare.workloads import WORKLOADS
 from local import checks
-from local.commands import COMMANDS
+from local.containers.stack import PROFILES_VARIABLE
 from local.demo import run as demos
 from local.runtime import ports, roles
 from local.services import replay
 from local.status.rows import HEADERS
+from sluice.cli import app
 from sluice.clients import query_state
 from sluice.config import platform, query, stream
 from sluice.config.sections import topic
@@ -79,7 +80,8 @@ PAGES = [
     PERFORMANCE,
 ]
 EXAMPLE = REPO / "docs" / "platform.example.toml"
-VERB = re.compile(r"\bmake (?!it (?:writable|one of))([a-z][a-z0-9-]*)")
+MAKE = re.compile(r"\bmake (?!it (?:writable|one of))([a-z][a-z0-9-]*)")
+COMMAND = re.compile(r"(?:local/run|^sluice|run --rm(?: -v \S+)? tools) ([a-z][a-z0-9-]*)\b", re.M)
 VARIABLE = re.compile(r"(?<![A-Z_])SLUICE_[A-Z_]*[A-Z]")
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 
@@ -127,17 +129,40 @@ def source_files(*folders: str) -> Iterator[Path]:
 # What a person types.
 
 
+@pytest.fixture
+def commands(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The names of the command line's commands, in a checkout."""
+    monkeypatch.setenv(app.VARIABLE, "local.commands")
+    monkeypatch.delenv(PROFILES_VARIABLE, raising=False)
+    return app.names(app.build()[0])
+
+
+def targets() -> set[str]:
+    [line] = re.findall(r"^COMMANDS := (.+)$", (REPO / "Makefile").read_text(), re.M)
+    return set(line.split())
+
+
 @each_page
-def test_every_make_verb_exists(page: Path) -> None:
+def test_every_command_exists(page: Path, commands: set[str]) -> None:
     text = page.read_text()
-    said = {verb for code in (*spans(text), *fenced(text)) for verb in VERB.findall(code)}
-    assert said <= set(COMMANDS), f"{page.name}: {sorted(said - set(COMMANDS))} are no verbs of local.base"
+    code = [*spans(text), *fenced(text)]
+    made = {verb for one in code for verb in MAKE.findall(one)}
+    assert made <= targets(), f"{page.name}: {sorted(made - targets())} are no targets of make"
+    said = {name for one in code for name in COMMAND.findall(one)}
+    assert said <= commands | {"help"}, f"{page.name}: {sorted(said - commands)} are no commands"
 
 
-def test_every_make_verb_is_explained() -> None:
+def test_every_command_is_explained(commands: set[str]) -> None:
     text = section(REFERENCE.read_text(), "Commands")
-    said = {verb for code in (*spans(text), *fenced(text)) for verb in VERB.findall(code)}
-    assert set(COMMANDS) <= said, f"reference.md lacks make {sorted(set(COMMANDS) - said)}"
+    code = "\n".join([*spans(text), *fenced(text)])
+    said = {*MAKE.findall(code), *COMMAND.findall(code)}
+    assert commands <= said, f"reference.md lacks {sorted(commands - said)}"
+
+
+def test_no_variable_carries_an_argument() -> None:
+    for page in PAGES:
+        found = re.findall(r"\bmake \S+ [A-Z]+=|\b(?:ARGS|Q|JSON|YES)=", page.read_text())
+        assert not found, f"{page.name}: {found}"
 
 
 def test_the_readme_is_short_and_begins_with_what_matters() -> None:
@@ -169,20 +194,9 @@ def test_a_failed_verification_is_shown_as_validate_writes_it() -> None:
     assert ErrorCode.LOAD_NOT_VERIFIED.value in text
 
 
-def test_every_option_of_a_verb_is_said() -> None:
-    (exported,) = re.findall(r"^export (.+)$", (REPO / "Makefile").read_text(), re.M)
-    said = set(
-        re.findall(
-            r"\b([A-Z_]+)=",
-            " ".join(spans(README.read_text() + OPERATING.read_text() + REFERENCE.read_text())),
-        )
-    )
-    assert set(exported.split()) <= said
-
-
 def test_the_demo_of_every_stream() -> None:
     text = section(REFERENCE.read_text(), "Commands")
-    said = set(re.findall(r"make demo STREAM=(\w+)", text)) | {demos.DEFAULT}
+    said = set(re.findall(r"local/run demo (\w+)", text)) | {demos.DEFAULT}
     assert said == set(demos.DEMOS)
     assert said <= set(stream.names())
     for name in said:

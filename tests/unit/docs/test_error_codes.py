@@ -19,8 +19,8 @@ PRODUCT = ("local", "plugins", "spark_jobs", "dags")
 # Caught by their own module or a caller of it: a user meets another class.
 INTERNAL = {
     "local.replay.frames.BadPosition",  # the answer 400 of the replay server
-    "local.stack.airflow_api.AirflowError",
     "sluice.core.tables.file_removal.ClockChanged",  # the reason why remove_files deletes nothing
+    "sluice.cli.airflow_api.AirflowError",
     "spark_jobs.common.feed.client._Refused",
     "spark_jobs.common.feed.reader._Stopped",
     "spark_jobs.common.sinks.base.TransientError",  # its retry policy raises SinkWriteFailed

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from local import cli
 from local.base import UsageError
 from local.stack.stack import Stack
+from sluice.cli import app
 from tests.drills import __main__ as command
 from tests.drills.faults import DRILLS
 from tests.support.raising import raising
@@ -50,13 +50,9 @@ def test_no_drill_breaks_external_systems(tmp_path: Path, monkeypatch: pytest.Mo
 def test_the_command_of_the_checkout_becomes_that_of_the_drills(monkeypatch: pytest.MonkeyPatch) -> None:
     """In its process: an interrupt must reach it, and leave it the time to repair."""
 
-    def became(program: str, arguments: list[str]) -> None:
-        assert program == sys.executable
-        raise SystemExit(" ".join(arguments[1:]))
-
-    monkeypatch.setattr(os, "execv", became)
-    monkeypatch.setenv("DRILL", "minio_killed, disk_full")
-    monkeypatch.setenv("TRIGGER_IMMEDIATELY", "1")
-    expected = "-m tests.drills minio_killed disk_full --trigger-immediately broker_killed --in-place"
-    with raising(SystemExit, expected):
-        cli.main(["drill", "broker_killed", "--in-place"])
+    became: list[list[str]] = []
+    monkeypatch.setattr(os, "execv", lambda program, arguments: became.append([program, *arguments]))
+    monkeypatch.setenv(app.VARIABLE, "local.commands")
+    assert app.run(["drill", "broker_killed", "--in-place", "--trigger-immediately"]) == 0
+    expected = ["-m", "tests.drills", "broker_killed", "--in-place", "--trigger-immediately"]
+    assert became == [[sys.executable, sys.executable, *expected]]

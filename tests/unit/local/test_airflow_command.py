@@ -1,4 +1,4 @@
-"""`make airflow`: Airflow's own command line with the stack's environment."""
+"""`local/run airflow`: Airflow's own command line with the stack's environment."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from local import cli
 from local.base import UsageError
+from local.commands.stack import run_airflow
 from local.services import airflow
 from tests.support.raising import raising
 
@@ -27,10 +27,10 @@ def test_it_has_the_stacks_environment_and_gives_the_exit_code(
     program.chmod(0o755)
     monkeypatch.setattr(airflow, "environment", lambda _: {"AIRFLOW_HOME": "/stack/airflow"})
     monkeypatch.setenv("HOME", "/home/me")
-    assert cli.run_airflow(stack(tmp_path), ["dags", "two words"]) == 3
+    assert run_airflow(stack(tmp_path), ["dags", "two words"]) == 3
     assert capfd.readouterr().out == "/stack/airflow:/home/me:dags:two words\n"
 
 
 def test_without_a_stack_it_says_so(tmp_path: Path) -> None:
     with raising(UsageError, "the stack does not run", "make up"):
-        cli.run_airflow(stack(tmp_path, is_running=False), ["dags", "list"])
+        run_airflow(stack(tmp_path, is_running=False), ["dags", "list"])

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from local import checks, cli
+from local import checks
 from local.checks import LINTERS, REPO, SLOW, UNIT, Stage, main, stages
-from local.commands import COMMANDS
 from tests.conftest import GROUPS
 
 FAST = [name for name, _ in LINTERS] + ["unit tests"]
@@ -123,8 +122,7 @@ def rows(capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 
 @pytest.mark.parametrize(("code", "end"), [(0, 0), (1, 1), (5, 1)])
-def test_the_last_stage_counts_too(code: int, end: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("ARGS", raising=False)
+def test_the_last_stage_counts_too(code: int, end: int) -> None:
     runner = Runner(slow_tests=code)
     assert main("test", run=runner) == end
     assert runner.names == WHOLE
@@ -149,7 +147,6 @@ def test_without_docker_all_but_the_containers_runs_and_the_end_is_not_green(
         (tmp_path / "docker").write_text(f"#!/bin/sh\n{docker}\n")
         (tmp_path / "docker").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin" if docker else str(tmp_path))
-    monkeypatch.delenv("ARGS", raising=False)
     runner = Runner()
     assert main("test-all", run=runner) == 1
     assert runner.names == WITHOUT_DOCKER
@@ -210,7 +207,6 @@ def test_a_daemon_that_answers_lets_the_containers_run(monkeypatch: pytest.Monke
         return subprocess.CompletedProcess(command, 0, "26.1", "")
 
     monkeypatch.setattr(checks.subprocess, "run", answers)
-    monkeypatch.delenv("ARGS", raising=False)
     runner = Runner()
     assert main("compose-test", run=runner) == 0
     assert runner.names == ["compose tests"]
@@ -224,31 +220,18 @@ def test_a_daemon_that_answers_lets_the_containers_run(monkeypatch: pytest.Monke
         ("tests/unit/no/such/folder", {"unit_tests": 5}, 1),
     ],
 )
-def test_arguments_that_select_no_test_fail(
-    arguments: str, codes: dict[str, int], end: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ARGS", arguments)
-    assert main("test", run=Runner(**codes)) == end
+def test_arguments_that_select_no_test_fail(arguments: str, codes: dict[str, int], end: int) -> None:
+    assert main("test", arguments.split(), run=Runner(**codes)) == end
 
 
-def test_slow_tests_are_none_of_a_check(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ARGS", "tests/spark")
-    assert main("check", run=Runner()) == 1
+def test_slow_tests_are_none_of_a_check() -> None:
+    assert main("check", ["tests/spark"], run=Runner()) == 1
 
 
-def test_arguments_of_the_environment_come_before_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ARGS", "-k 'a or b'")
+def test_arguments_go_to_pytest_as_they_are() -> None:
     runner = Runner()
-    assert main("check", ["-x"], run=runner) == 0
+    assert main("check", ["-k", "a or b", "-x"], run=runner) == 0
     assert runner.ran[-1].command[-3:] == ("-k", "a or b", "-x")
-
-
-def test_python_is_the_environments_with_args(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("ARGS", "-c 'import sys; print(sys.executable); sys.exit(3)'")
-    assert cli.main(["python"]) == 3
-    assert capfd.readouterr().out.strip() == sys.executable
 
 
 def test_a_group_is_of_files_that_exist() -> None:
@@ -260,8 +243,3 @@ def test_what_a_stage_compiles_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     ended = Stage("any", (Path(sys.executable).name, "-c", "import sys; sys.exit(sys.dont_write_bytecode)"))
     assert checks.run(ended) == 0
-
-
-def test_make_knows_every_command() -> None:
-    [line] = [text for text in (REPO / "Makefile").read_text().splitlines() if text.startswith("COMMANDS :=")]
-    assert set(line.split()[2:]) == set(COMMANDS)

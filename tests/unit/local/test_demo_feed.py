@@ -28,13 +28,14 @@ from local.demo.feed import (
     result,
 )
 from local.demo.hits import HitsDemo
-from local.demo.run import DEMOS, chosen, watch_run
+from local.demo.run import DEMOS, chosen
 from local.demo.taxi import TaxiDemo
 from local.replay.events import Feed
 from local.runtime.context import Context
 from local.services import replay
-from local.stack.airflow_api import Airflow
 from local.stack.stack import Stack
+from sluice.cli.airflow_api import Airflow
+from sluice.cli.runs import watch_run
 from sluice.clients.lake.results.table import Editor, Results, Window
 from tests.support import lake as lakes
 from tests.support.raising import raising

@@ -40,9 +40,10 @@ def test_a_bug_keeps_its_traceback() -> None:
         exit_code(raising(ZeroDivisionError()))
 
 
-@pytest.mark.parametrize("module", ["local.cli", "local.setup", "local.replay"])
+@pytest.mark.parametrize("module", ["sluice.cli.app", "local.setup", "local.replay"])
 def test_a_failed_command_line_does_not_end_with_0(module: str, tmp_path: Path) -> None:
-    environment = os.environ | {"JAVA_HOME": str(tmp_path), "SLUICE_CACHE": str(tmp_path)}
+    commands = {"SLUICE_COMMANDS": "local.commands"}
+    environment = os.environ | commands | {"JAVA_HOME": str(tmp_path), "SLUICE_CACHE": str(tmp_path)}
     command = [sys.executable, "-m", module, "logs", "--no-such-option"]
     ended = subprocess.run(command, cwd=REPO, env=environment, capture_output=True, text=True)
     assert ended.returncode not in (0, None)

@@ -185,7 +185,7 @@ def test_a_component_at_work_that_nobody_checks_is_not_ok_and_says_how_to_unpaus
     assert row.style == "yellow"
     assert "supervision is paused" in row.message
     assert "Fix: unpause DAG nyc_taxi_stream" in row.message
-    assert 'make airflow ARGS="dags unpause nyc_taxi_stream"' in row.message
+    assert "local/run airflow dags unpause nyc_taxi_stream" in row.message
 
 
 def test_a_health_that_was_recorded_before_supervision_stopped_is_not_ok() -> None:
@@ -278,7 +278,6 @@ def test_a_stream_with_a_wrong_declaration_hides_no_other(
     (tmp_path / "rides").mkdir()
     (tmp_path / "rides" / "stream.toml").write_text("nonsense = 1")
     monkeypatch.setenv(stream.VARIABLE, str(tmp_path))
-    monkeypatch.setenv("JSON", "1" if as_json else "")
     monkeypatch.setattr(show.health, "rows", lambda context, states: [])
     monkeypatch.setattr(show, "observe", lambda stack, specs: defaultdict(lambda: WELL))
     states: Any = defaultdict(lambda: {"statename": "RUNNING"})
@@ -289,7 +288,7 @@ def test_a_stream_with_a_wrong_declaration_hides_no_other(
         ports={"airflow": 1},
         home=SimpleNamespace(root=tmp_path, secrets_file=tmp_path, platform=tmp_path),
     )
-    assert show.main(stack) == 1
+    assert show.main(stack, as_json=as_json) == 1
     said = capsys.readouterr().out
     assert "rides/stream.toml: " in said
     assert "'nonsense'" in said

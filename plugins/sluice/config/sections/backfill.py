@@ -67,8 +67,8 @@ def again(stream: str, begin: datetime) -> str:
     day = at.strftime("%Y-%m-%d") if at.time() == time() else at.isoformat()
     arguments = f"--dag-id {dag_id(stream)} --from-date {day} --to-date {day} --reprocess-behavior failed"
     return (
-        "clear the run's produce with its downstream tasks; or run: make airflow "
-        f'ARGS="backfill create {arguments}" (not on the embedded stack: airflow backfill create …)'
+        "clear the run's produce with its downstream tasks; or run: local/run airflow "
+        f"backfill create {arguments} (not on the embedded stack: airflow backfill create …)"
     )
 
 

@@ -72,7 +72,7 @@ def test_passwords_stay_and_missing_ones_are_added(
         ("A=1\n", [], "no line SLUICE_SECRETS"),
         ("SLUICE_SECRETS='{'\n", [], "not a JSON object"),
         ("SLUICE_SECRETS='[]'\n", [], "not a JSON object"),
-        ("SLUICE_SECRETS='{}'\n", ["cluster"], "without ARGS"),
+        ("SLUICE_SECRETS='{}'\n", ["cluster"], "without profiles"),
     ],
 )
 def test_another_s_file_stays_as_it_is(text: str, arguments: list[str], said: str, tmp_path: Path) -> None:
@@ -98,8 +98,8 @@ def test_it_is_not_for_git_nor_for_an_image() -> None:
 
 def test_the_command_needs_no_set_up_and_no_package(tmp_path: Path) -> None:
     # Not on an `.env` of this checkout: an argument that is refused shows that it was reached.
-    command = [sys.executable, "-S", "-m", "local", "compose-env"]
-    environment = {"PATH": os.environ["PATH"], "SLUICE_CACHE": str(tmp_path), "ARGS": "no-profile"}
+    command = [sys.executable, "-S", "-m", "local", "compose-env", "no-profile"]
+    environment = {"PATH": os.environ["PATH"], "SLUICE_CACHE": str(tmp_path)}
     done = subprocess.run(
         command, cwd=env_file.REPO, env=environment, capture_output=True, text=True, check=False
     )

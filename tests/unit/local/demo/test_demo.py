@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from local.demo.checks import Check, DemoResult, Figure, bucket
-from local.demo.run import seconds
+from sluice.cli.runs import seconds
 
 
 def test_a_result_names_what_does_not_hold_and_its_figures() -> None:

@@ -31,7 +31,7 @@ def test_each_call_generates_other_passwords(capsys: pytest.CaptureFixture[str])
 def test_it_needs_no_set_up(tmp_path: Path) -> None:
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "SLUICE_CACHE": str(tmp_path / "cache")}
     done = subprocess.run(
-        ["make", "-s", "k8s-render", "ARGS=passwords"],
+        ["local/run", "k8s-render", "passwords"],
         cwd=REPO,
         env=environment,
         capture_output=True,

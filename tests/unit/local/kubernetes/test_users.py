@@ -104,16 +104,9 @@ def test_a_producer_as_it_is_applied() -> None:
 
 
 def test_the_command_prints_the_users_of_the_declared_streams(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.main(["users", "--namespace", "lake", "--cluster", "brokers"]) == 0
+    command.print_users("lake", "brokers")
     printed = list(yaml.safe_load_all(capsys.readouterr().out))
     topics = [spec.topic.name for spec in stream.load_all()]
     assert printed == kafka_users(topics, streams.result_topics(), "lake", "brokers")
     assert len(printed) == 5
     assert topics
-
-
-@pytest.mark.parametrize("arguments", [[], ["roles"], ["users", "--kafka=x"]])
-def test_another_word_is_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        command.main(arguments)
-    assert "users" in capsys.readouterr().err

@@ -172,8 +172,8 @@ def test_a_corrected_file_is_left_out_and_named_and_the_others_are_loaded(june: 
         "nyc_taxi_change",
         "action=replace",
         "clear the run's produce with its downstream tasks",
-        'make airflow ARGS="backfill create --dag-id nyc_taxi_backfill --from-date 2020-06-01 ',
-        '--to-date 2020-06-01 --reprocess-behavior failed"',
+        "local/run airflow backfill create --dag-id nyc_taxi_backfill --from-date 2020-06-01 ",
+        "--to-date 2020-06-01 --reprocess-behavior failed",
     )
     with raising(AirflowFailException, *words):
         june.check()
@@ -303,7 +303,7 @@ def test_an_interval_of_which_a_file_was_reverted_is_not_complete(
 def test_an_interval_without_a_file_fails_and_plans_nothing(june: Backfills) -> None:
     words = (
         "clear the run's produce with its downstream tasks",
-        '--from-date 2020-05-01 --to-date 2020-05-01 --reprocess-behavior failed"',
+        "--from-date 2020-05-01 --to-date 2020-05-01 --reprocess-behavior failed",
     )
     with raising(AirflowFailException, "SLU-311", "2020-05*.csv*", *words):
         june.send(datetime(2020, 5, 1, tzinfo=UTC))

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import httpx
 
-from local.base import UnhealthyService, UsageError
+from sluice.cli.base import UnhealthyService, UsageError
 from sluice.clients.polling import wait_for
 
 DONE = frozenset({"success", "failed"})
@@ -63,7 +63,9 @@ class Airflow:
                     time.sleep(1)
                     continue
                 message = f"Airflow: {method} {path}: no answer ({type(error).__name__})"
-                raise UnhealthyService(f"{message}. Fix: see `make status` and `make logs`") from error
+                raise UnhealthyService(
+                    f"{message}. Fix: check that its API server runs, and read its log"
+                ) from error
 
     def wait_for_dag(self, dag: str, seconds: float = 90) -> None:
         """Wait until the dag-processor knows a DAG. Raises UsageError with the import errors."""
@@ -90,6 +92,10 @@ class Airflow:
 
     def is_paused(self, dag: str) -> bool:
         return bool(self.request("GET", f"/dags/{dag}")["is_paused"])
+
+    def params(self, dag: str) -> dict[str, Any]:
+        """The fields of a DAG's form: name → `value`, `description` and JSON `schema`."""
+        return dict(self.request("GET", f"/dags/{dag}/details")["params"] or {})
 
     def trigger(self, dag: str, conf: dict[str, Any] | None = None, run_id: str | None = None) -> str:
         """Start a run; give its id. AirflowError with status 400 for invalid params."""

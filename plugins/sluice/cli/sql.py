@@ -1,4 +1,4 @@
-"""`make sql`: SQL over the lake by DuckDB and PyIceberg, with the reader's rights."""
+"""`sluice sql`: SQL over the lake by DuckDB and PyIceberg, with the reader's rights."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import duckdb
 from rich.console import Console
 from rich.table import Table
 
-from local.base import UsageError, printable
-from local.progress import new_console
-from local.stack.systems import Systems
+from sluice.cli.base import UsageError, printable
+from sluice.cli.systems import Systems, check_running
+from sluice.cli.terminal import new_console, print_json
 from sluice.clients.lake.unreadable import unreadable
 from sluice.config import stream
 from sluice.core.errors import Missing
@@ -23,15 +23,14 @@ ROW_LIMIT = 100
 _ENDS = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
-def main(stack: Systems, query: str) -> int:
-    """Print the result as a table, at most ROW_LIMIT rows; 1 with DuckDB's error in one line.
+def main(stack: Systems, query: str, as_json: bool = False) -> int:
+    """Print the result, at most ROW_LIMIT rows, as a table or for a program; 1 with DuckDB's error.
 
     Raises UsageError without a query, if the stack does not run, or if a table does not exist yet.
     """
     if not query.strip():
-        raise UsageError(f'no query. Fix: make sql Q="…"; its tables are {", ".join(tables())}')
-    if not stack.is_running():
-        raise UsageError("the stack does not run. Fix: make up")
+        raise UsageError(f"no query. Fix: give one; its tables are {', '.join(tables())}")
+    check_running(stack)
     # It warns at every load that the catalog has no views.
     logging.getLogger("pyiceberg").setLevel(logging.ERROR)
     connection = duckdb.connect(config={"enable_external_access": "false"})
@@ -49,6 +48,10 @@ def main(stack: Systems, query: str) -> int:
         if _is_of_a_value(error):
             _name_unreadable(stack, query)
         return 1
+    if as_json:
+        names = [str(column[0]) for column in result.description or []]
+        print_json({"columns": names, "rows": rows[:ROW_LIMIT], "has_more": len(rows) > ROW_LIMIT})
+        return 1 if any(map(_may_be_infinite, rows)) and _name_unreadable(stack, query) else 0
     console = new_console()
     columns = [printable(str(column[0])) for column in result.description or []]
     for table in _rendered(columns, rows[:ROW_LIMIT], console):

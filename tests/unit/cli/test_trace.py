@@ -1,4 +1,4 @@
-"""`make batches` and `make trace` print what is found, or say in one line why not."""
+"""`sluice batches` and `sluice trace` print what is found, or say in one line why not."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from unittest.mock import patch
 
 import pytest
 
-from local import trace
-from local.base import UsageError
-from local.stack.stack import Stack
+from sluice.cli import app, trace
+from sluice.cli.base import UsageError
+from sluice.cli.systems import Host, Systems
+from sluice.cli.trace import Asked, Batches
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing
 from sluice.ledger.batches import BatchLog
@@ -25,13 +26,13 @@ from tests.support.memory_s3 import MemoryS3
 ABSENT = RowTrace("nyc", None, None, None, (), Absent(Absence.BEYOND_END, "partition 3 ends at 100"))
 
 
-def stack(folder: Path, is_running: bool = True) -> Stack:
+def stack(folder: Path, is_running: bool = True) -> Systems:
     lake = lakes.make(folder)
     platform = SimpleNamespace(s3=None)
     fake = SimpleNamespace(
         is_running=lambda: is_running, platform=lambda role: platform, lake=lambda role: lake
     )
-    return cast("Stack", fake)
+    return cast("Systems", fake)
 
 
 @pytest.fixture
@@ -45,11 +46,11 @@ def test_batches_are_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     batches = [batch(n, n * 10, n * 10 + 10) for n in range(12)]
     writers_log(s3).record(batches[:10])
     with patch.object(BatchLog, "open", lambda *_: readers_log(s3, batches[8:])):
-        assert trace.main(stack(tmp_path), "batches", ["nyc_taxi", "--limit", "11"]) == 0
+        assert trace.show_batches(stack(tmp_path), Batches("nyc_taxi", limit=11)) == 0
         out = capsys.readouterr().out
         assert [f"0=[{n}0,{n + 1}0)" in out for n in range(12)] == [False] + [True] * 11
         assert "2026-02-02 02:40:11.000" in out
-        assert trace.main(stack(tmp_path / "2"), "batches", ["nyc_taxi", "--json"]) == 0
+        assert trace.show_batches(stack(tmp_path / "2"), Batches("nyc_taxi"), as_json=True) == 0
         found = json.loads(capsys.readouterr().out)
     assert [one["batch_id"] for one in found] == list(reversed(range(12)))
     assert found[0]["is_lost"] is False
@@ -68,10 +69,11 @@ def test_a_row_is_a_list_of_its_fields(tmp_path: Path, capsys: pytest.CaptureFix
             return ABSENT
 
     with patch.object(StreamTrace, "open", lambda *_: Fake()):
-        for options in (["--partition", "3", "--offset", "120"], ["--source", "a" * 16, "--row", "0"]):
-            assert trace.main(stack(tmp_path / options[1]), "trace", ["nyc_taxi", *options]) == 0
+        by_row = Asked("nyc_taxi", source="a" * 16, row=0)
+        for number, which in enumerate((Asked("nyc_taxi", 3, 120), by_row)):
+            assert trace.show_trace(stack(tmp_path / str(number)), which) == 0
             assert "beyond the topic's end" in capsys.readouterr().out
-        assert trace.main(stack(tmp_path / "j"), "trace", ["nyc_taxi", *options, "--json"]) == 0
+        assert trace.show_trace(stack(tmp_path / "j"), by_row, as_json=True) == 0
     assert asked == [(3, 120), ("a" * 16, 0), ("a" * 16, 0)]
     assert json.loads(capsys.readouterr().out)["absent"]["why"] == "beyond the topic's end"
 
@@ -80,12 +82,23 @@ def test_it_says_why_there_is_no_answer(tmp_path: Path) -> None:
     def missing(*_: Any) -> None:
         raise Missing("no load has planned it", ErrorCode.DOCUMENT_NOT_FOUND)
 
-    with patch.object(StreamTrace, "open", missing), pytest.raises(UsageError, match="no load") as caught:
-        trace.main(stack(tmp_path / "1"), "trace", ["nyc_taxi", "--object", "s3://a/b"])
+    def host() -> tuple[Any, Host]:
+        return made, Host(systems=lambda: stack(tmp_path / "1"))
+
+    made, _ = app.build()
+    with (
+        patch.object(StreamTrace, "open", missing),
+        patch.object(app, "build", host),
+        pytest.raises(UsageError, match="no load") as caught,
+    ):
+        app.run(["trace", "nyc_taxi", "--object", "s3://a/b"])
     assert caught.value.code == "SLU-105"
-    with pytest.raises(UsageError, match="no row is named"):
-        trace.main(stack(tmp_path / "2"), "trace", ["nyc_taxi", "--partition", "1"])
+    with (
+        patch.object(StreamTrace, "open", lambda *_: None),
+        pytest.raises(UsageError, match="no row is named"),
+    ):
+        trace.show_trace(stack(tmp_path / "2"), Asked("nyc_taxi", partition=1))
     with pytest.raises(UsageError, match="does not run"):
-        trace.main(stack(tmp_path / "3", is_running=False), "batches", ["nyc_taxi"])
-    with pytest.raises(SystemExit):
-        trace.main(stack(tmp_path / "4"), "batches", ["nyc_taxi", "--since", "yesterday"])
+        trace.show_batches(stack(tmp_path / "3", is_running=False), Batches("nyc_taxi"))
+    with pytest.raises(UsageError, match="yesterday is no time"):
+        trace.time_of("yesterday")

@@ -1,4 +1,4 @@
-"""`make put` uploads a file as one version, or says in one line why not."""
+"""`sluice put` uploads a file as one version, or says in one line why not."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, cast
 import pytest
 from botocore.exceptions import ClientError
 
-from local import put
-from local.base import UsageError
-from local.stack.stack import Stack
+from sluice.cli import put
+from sluice.cli.base import UsageError
+from sluice.cli.systems import Systems
 
 
 class FakeS3:
@@ -28,33 +28,32 @@ class FakeS3:
         return {"VersionId": "v1"}
 
 
-def stack(s3: FakeS3, is_running: bool = True) -> Stack:
+def stack(s3: FakeS3, is_running: bool = True) -> Systems:
     platform = SimpleNamespace(source=SimpleNamespace(bucket="source"))
     fake = SimpleNamespace(
         is_running=lambda: is_running, platform=lambda role: platform, source_s3=lambda: s3
     )
-    return cast("Stack", fake)
+    return cast("Systems", fake)
 
 
 def test_a_file_is_uploaded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file, s3 = tmp_path / "1.csv", FakeS3()
     file.write_bytes(b"a,b\n1,2\n")
-    assert put.main(stack(s3), str(file), "rides/1.csv") == 0
+    assert put.main(stack(s3), file, "rides/1.csv") == 0
     assert s3.objects == {("source", "rides/1.csv"): b"a,b\n1,2\n"}
     assert capsys.readouterr().out == "s3://source/rides/1.csv: 8 bytes, version v1\n"
 
 
 def test_it_says_why_it_uploads_nothing(tmp_path: Path) -> None:
-    file, missing = tmp_path / "1.csv", str(tmp_path / "2.csv")
+    file, missing = tmp_path / "1.csv", tmp_path / "2.csv"
     file.touch()
     for found, path, key, message in (
-        (stack(FakeS3()), "", "rides/1.csv", "FILE or KEY is missing"),
-        (stack(FakeS3()), str(file), "", "FILE or KEY is missing"),
+        (stack(FakeS3()), file, "", "the key is empty"),
         (stack(FakeS3()), missing, "rides/2.csv", "2.csv is no file"),
-        (stack(FakeS3(), is_running=False), str(file), "rides/1.csv", "the stack does not run"),
+        (stack(FakeS3(), is_running=False), file, "rides/1.csv", "the stack does not run"),
         (
             stack(FakeS3("AccessDenied")),
-            str(file),
+            file,
             "rides/1.csv",
             "s3://source/rides/1.csv cannot be written",
         ),

@@ -7,9 +7,9 @@ from collections import Counter
 import httpx
 import pytest
 
-from local.base import UnhealthyService
-from local.stack import airflow_api
-from local.stack.airflow_api import TRIES, Airflow
+from sluice.cli import airflow_api
+from sluice.cli.airflow_api import TRIES, Airflow
+from sluice.cli.base import UnhealthyService
 from tests.support.raising import raising
 
 RUN = "/api/v2/dags/d/dagRuns/r"

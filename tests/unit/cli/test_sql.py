@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import cast
 
 import pyarrow as pa
 import pytest
 
-from local.sql import main, named, reads_again, tables
-from local.stack.systems import Systems
+from sluice.cli.sql import main, named, reads_again, tables
+from sluice.cli.systems import Systems
 
 
 def test_tables_of_every_stream() -> None:
@@ -137,3 +138,15 @@ def test_the_first_and_the_last_time_of_all_are_some(capsys: pytest.CaptureFixtu
     columns = {"at": ends, "_kafka_partition": [0, 0], "_kafka_offset": [7, 8]}
     assert main(cast("Systems", OneTable(pa.table(columns))), 'select "at" from nyc_taxi') == 0
     assert not capsys.readouterr().err
+
+
+def test_a_program_reads_one_document(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(cast("Systems", NoLake()), "select 1 as a, null as b, date '2026-01-02' as a", True) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "columns": ["a", "b", "a"],
+        "rows": [[1, None, "2026-01-02"]],
+        "has_more": False,
+    }
+    assert main(cast("Systems", NoLake()), "select * from range(101)", True) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (len(found["rows"]), found["has_more"]) == (100, True)

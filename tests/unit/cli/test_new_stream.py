@@ -1,0 +1,63 @@
+"""`sluice new-stream` writes what the specification accepts, and overwrites nothing."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from sluice.cli import new_stream
+from sluice.cli.base import UsageError
+from sluice.config import stream
+from sluice.config.folders import VARIABLE
+from sluice.config.stream import SourceType
+from tests.support.raising import raising
+
+
+@pytest.mark.parametrize("kind", new_stream.KINDS)
+def test_a_new_stream_is_valid(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    assert new_stream.main("bus_rides", kind, None) == 0
+    spec = stream.load("bus_rides")
+    assert (spec.source, spec.table, spec.topic.name) == (SourceType(kind), "raw.bus_rides", "bus-rides")
+    assert spec.folder == tmp_path / "bus_rides"
+    assert str(spec.folder) in capsys.readouterr().out
+    # What stream.toml names is there; tests/spark/test_new_stream.py runs it.
+    functions = {
+        f"{file.stem}:{node.name}"
+        for file in spec.folder.glob("*.py")
+        for node in ast.parse(file.read_text()).body
+        if isinstance(node, ast.FunctionDef)
+    }
+    named = {spec.decode, spec.generator and spec.generator.rows, spec.feed and spec.feed.event} - {"", None}
+    assert named <= functions
+    assert bool(named) is (kind != "csv")
+
+
+def test_the_sources_of_streams_are_those_that_it_can_write() -> None:
+    assert set(new_stream.KINDS) == set(SourceType)
+
+
+def test_a_folder_is_given_by_an_option_too(tmp_path: Path) -> None:
+    assert new_stream.main("rides", "csv", tmp_path / "new", {}) == 0
+    assert (tmp_path / "new" / "rides" / "schema.avsc").is_file()
+
+
+def test_nothing_is_written_for_what_cannot_be(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "note").write_text("keep")
+    for name, kind, root, said in (
+        ("rides", "topic", tmp_path, "csv, generator, feed"),
+        ("Rides-1", "csv", tmp_path, "'Rides-1'"),
+        ("mine", "csv", tmp_path, tmp_path / "mine"),
+        ("nyc_taxi", "csv", tmp_path, "nyc_taxi exists"),
+        ("common", "csv", tmp_path, "common"),
+        ("rides", "csv", None, VARIABLE),
+    ):
+        with raising(UsageError, said):
+            new_stream.main(name, kind, root, {})
+    assert [str(path.relative_to(tmp_path)) for path in sorted(tmp_path.rglob("*"))] == ["mine", "mine/note"]
+    assert (tmp_path / "mine" / "note").read_text() == "keep"
