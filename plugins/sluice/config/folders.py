@@ -1,7 +1,8 @@
-"""Where streams are declared: a folder with a stream.toml each, below spark_jobs/ and SLUICE_STREAMS."""
+"""Where streams are declared: a folder with a stream.toml each, in spark_jobs and SLUICE_STREAMS."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,8 +11,21 @@ from pathlib import Path
 from sluice.config.reading.toml import IDENTIFIER, IDENTIFIER_FIX
 from sluice.config.reading.values import shown_path
 
-# plugins/sluice/config/folders.py -> the repository, and in an image the same layout.
-STREAMS = Path(__file__).resolve().parents[3] / "spark_jobs"
+
+def _jobs() -> Path:
+    """The folder of the jobs: the checkout's, an image's, or in site-packages; found without its import.
+
+    Raises ModuleNotFoundError if it is not on the path.
+    """
+    found = importlib.util.find_spec("spark_jobs")
+    if found is None or found.origin is None:
+        raise ModuleNotFoundError(
+            "spark_jobs is not beside sluice. Fix: install the package, or put both on PYTHONPATH"
+        )
+    return Path(found.origin).parent
+
+
+STREAMS = _jobs()
 # Further folders with streams in them, separated as in PATH.
 VARIABLE = "SLUICE_STREAMS"
 FILE = "stream.toml"
