@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import nullcontext
 from datetime import UTC, datetime
@@ -14,6 +15,8 @@ from rich.text import Text
 
 from sluice.cli.airflow_api import Airflow
 from sluice.cli.base import printable
+
+CODE = re.compile(r"SLU-\d{3}")
 
 COLOURS = {
     "success": "green",
@@ -84,7 +87,9 @@ def failures(airflow: Airflow, dag: str, run_id: str, tasks: list[dict[str, Any]
             if line.strip()
         ]
         reasons = [line for line in lines if " error " in line or "Exception" in line or "Error:" in line]
-        reason = reasons[-1] if reasons else "no error line in its log"
+        # Sluice's own words, which name the fix, and not the cause behind them.
+        coded = [line for line in reasons if CODE.search(line)]
+        reason = (coded or reasons or ["no error line in its log"])[-1]
         tail = "\n".join(f"    {line}" for line in lines[-12:])
         texts.append(f"task {task['task_id']} failed: {reason}\n{tail}")
     return texts

@@ -48,7 +48,7 @@ class FakeAirflow(Airflow):
         if path.endswith("/taskInstances"):
             return {"task_instances": TASKS}
         if "/logs/" in path:
-            return {"content": ["Error: 2 rows \x1b[2J are missing"]}
+            return {"content": ["Error: SLU-401 2 rows \x1b[2J are missing", "KeyError: the cause"]}
         if "/dagRuns/" in path:
             return {"state": self.states.pop(0) if len(self.states) > 1 else self.states[0]}
         return {"is_paused": self.paused}
@@ -83,7 +83,7 @@ def test_a_run_that_succeeds_is_0(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_run_that_fails_is_1_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(FakeAirflow("failed")) == 1
     out = capsys.readouterr().out
-    assert r"task validate failed: Error: 2 rows \x1b[2J are missing" in out
+    assert r"task validate failed: Error: SLU-401 2 rows \x1b[2J are missing" in out
     assert "\x1b" not in out
 
 
