@@ -20,7 +20,7 @@ class SluicePlugin(AirflowPlugin):
     def fastapi_apps(self) -> list[dict[str, Any]]:
         """Made when the API server asks for it: tasks and the scheduler never do, and need no FastAPI."""
         from sluice.web.app import create
-        from sluice.web.data import sources
+        from sluice.web.data.sources import sources
 
         app = create(lambda: sources().declared())
         return [{"app": app, "url_prefix": navigation.PREFIX, "name": "sluice"}]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from sluice.config import stream as streams
 from sluice.config.reading.toml import ConfigError
 from sluice.config.stream import SourceType
-from sluice.core import exits
+from sluice.core.processes import exits
 from spark_jobs.common.spark.process import exit_code, failure_line, needs_traceback
 
 Job = Callable[[str, Sequence[str]], int]

@@ -28,8 +28,8 @@ from sluice.config.sending_rules import SendingRules
 from sluice.config.stream import ENTRY_POINT
 from sluice.ledger.documents import Ledger
 from sluice.ledger.keys import run_key
-from sluice.loads import produced
-from sluice.loads.plan import LoadPlanner
+from sluice.loads.planning.plan import LoadPlanner
+from sluice.loads.sending import produced
 from sluice.loads.sources import read_all
 from sluice.loads.sources.csv_object import select_objects
 from tests.support.stream import StreamUnderTest

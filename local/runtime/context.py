@@ -14,7 +14,7 @@ from local.runtime.processes import LABEL
 from local.setup.cache import pyspark
 from sluice.config import stream
 from sluice.config.sections import overrides
-from sluice.core.environment import machine_environment
+from sluice.core.processes.environment import machine_environment
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 

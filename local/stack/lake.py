@@ -13,9 +13,9 @@ from pyiceberg.table import Table
 from local.base import UsageError
 from local.stack.systems import Systems
 from sluice.clients.kafka.consumers import topic_offsets
-from sluice.clients.lake import files
-from sluice.clients.lake.arrow_sql import ArrowSql, open_sql
 from sluice.clients.lake.catalog import position
+from sluice.clients.lake.reading import files
+from sluice.clients.lake.reading.arrow_sql import ArrowSql, open_sql
 from sluice.config.stream import StreamSpec
 
 Offsets = dict[int, tuple[int, int]]

@@ -11,8 +11,8 @@ from playwright.sync_api import Page, expect
 
 from sluice.config.stream import Declared
 from sluice.supervision.rules.status import Health, HealthReport
-from sluice.web.airflow_db import OpenApproval
 from sluice.web.app import REFRESH_SECONDS
+from sluice.web.data.airflow_db import OpenApproval
 from tests.support import browser as browsers
 from tests.support import observed, pages
 from tests.support.airflow_server import Airflow

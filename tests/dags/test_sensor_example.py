@@ -11,7 +11,7 @@ from airflow.sdk.exceptions import TaskDeferred
 
 from sluice.airflow import sensors
 from sluice.airflow.triggers.expected_health import ExpectedHealthTrigger
-from sluice.core.process import ProcessState
+from sluice.core.processes.status import ProcessState
 from tests.support.steps import given
 from tests.unit.airflow.operators.supervision.test_supervise import World
 from tests.unit.airflow.triggers.test_published import Hook, fire, process, state

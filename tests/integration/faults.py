@@ -13,7 +13,7 @@ import psutil
 from local.runtime.processes import stack_processes
 from local.stack.stack import wait_until
 from sluice.config.stream import ENTRY_POINT
-from sluice.core import exits
+from sluice.core.processes import exits
 from sluice.ledger.keys import run_key
 from tests.integration.rig import SPEC, Rig
 from tests.support.processes import suspend_between_append_and_publish

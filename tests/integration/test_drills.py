@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from local.progress import ProgressDisplay
-from sluice.core.writers import epoch_of
+from sluice.core.tables.writers import epoch_of
 from tests.drills.drill import is_healthy
 from tests.drills.faults import DRILLS
 from tests.drills.runner import run

@@ -10,7 +10,7 @@ import pytest
 
 from local.runtime.processes import end_all
 from local.stack.stack import wait_until
-from sluice.core import exits
+from sluice.core.processes import exits
 from tests.integration.faults import (
     PRODUCER_SECONDS,
     Producers,

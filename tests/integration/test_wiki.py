@@ -21,7 +21,7 @@ from local.stack import lake as details
 from local.stack.stack import Stack, wait_until
 from sluice.clients.lake.results.table import ResultsReader
 from sluice.core.offsets.ranges import OffsetRanges
-from sluice.loads import produced
+from sluice.loads.sending import produced
 from tests.integration import feeds, streams
 from tests.support import airflow_calls, browser
 from tests.support.processes import component_processes, signal_all

@@ -14,7 +14,7 @@ from kubernetes import client
 from urllib3.exceptions import HTTPError
 
 from sluice.clients.kubernetes.pods import CONTAINER
-from sluice.core import exits
+from sluice.core.processes import exits
 from tests.k8s.background import Background
 
 NODE = "node-1"

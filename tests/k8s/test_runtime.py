@@ -18,7 +18,7 @@ from sluice.clients.processes import kubernetes as runtimes
 from sluice.config import stream as streams
 from sluice.config.platform import Kubernetes
 from sluice.core.errors import Refused, Unreachable
-from sluice.core.process import ProcessState
+from sluice.core.processes.status import ProcessState
 from tests.k8s.world import IMAGE, JOB, NAMESPACE, PROGRAM, World
 from tests.support.raising import raising
 

@@ -15,7 +15,7 @@ from sluice.clients.processes.kubernetes import KubernetesRuntime
 from sluice.config.platform import Kubernetes
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing, Refused, Unreachable
-from sluice.core.process import ProcessState
+from sluice.core.processes.status import ProcessState
 from tests.k8s.world import IMAGE, NAMESPACE, PROGRAM, World
 from tests.support.raising import raising
 

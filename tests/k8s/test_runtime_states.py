@@ -10,7 +10,7 @@ import pytest
 from local.stack.stack import wait_until
 from sluice.clients.processes import kubernetes as runtimes
 from sluice.core.errors import Unreachable
-from sluice.core.process import Problem, ProcessState
+from sluice.core.processes.status import Problem, ProcessState
 from tests.k8s.kubelet import NODE, LogServer
 from tests.k8s.world import CONTROLLERS, JOB, NAMESPACE, PROGRAM, World
 from tests.support.raising import raising

@@ -29,10 +29,10 @@ from sluice.clients.processes.spark_operator import SparkOperatorRuntime
 from sluice.config import stream as streams
 from sluice.config.platform import Kubernetes
 from sluice.config.sections.cluster import Cluster, container_mb
-from sluice.core import exits
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused, Unreachable
-from sluice.core.process import Problem, ProcessState
+from sluice.core.processes import exits
+from sluice.core.processes.status import Problem, ProcessState
 from tests.k8s.control_plane import ControlPlane
 from tests.k8s.spark_operator import DRIVER, NAME, WHERE, Applications, now, submission
 from tests.k8s.world import IMAGE, NAMESPACE

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from pyspark.errors import PySparkException
 
-from sluice.core.batches import Snapshot
+from sluice.core.tables.batches import Snapshot
 from spark_jobs.common.lake.iceberg import MAIN, Refused
 
 

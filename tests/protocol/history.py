@@ -13,8 +13,8 @@ from greenlet import GreenletExit
 from hypothesis import strategies as st
 from pyspark.errors import PySparkException
 
-from sluice.core import writers
 from sluice.core.offsets.ranges import offsets_from_json
+from sluice.core.tables import writers
 from spark_jobs.common.lake.iceberg import MAIN
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit
 from spark_jobs.common.spark.process import Fenced, Unrecoverable

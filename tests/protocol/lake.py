@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import pyarrow
 
-from sluice.core.batches import Batch, Snapshot
 from sluice.core.changes.published import Changes
 from sluice.core.offsets.deduplication import LoadedRows
 from sluice.core.offsets.verify import FileStats
+from sluice.core.tables.batches import Batch, Snapshot
 from spark_jobs.common.lake.added_file import AddedFile
 from spark_jobs.common.lake.iceberg import MAIN, Refused
 from spark_jobs.common.lake.loaded_rows import BatchRows

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from sluice.core.offsets.quarantine import Rejections
-from sluice.core.writers import next_epoch, writer_name
+from sluice.core.tables.writers import next_epoch, writer_name
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.lake.iceberg import MAIN
 from spark_jobs.common.lake.quarantine import BatchQuarantine

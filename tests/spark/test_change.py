@@ -16,8 +16,8 @@ from confluent_kafka import Producer, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.clients.lake import change_files, recovered, table_diff
 from sluice.clients.lake.catalog import Lake
+from sluice.clients.lake.snapshots import change_files, recovered, table_diff
 from sluice.clients.s3.requests import connect, read_json
 from sluice.config.platform import CATALOG
 from sluice.core.changes.plan import Action, ChangePlan, ChangeResult, RemovedRecord

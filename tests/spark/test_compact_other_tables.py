@@ -14,16 +14,16 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.clients.lake import compaction
 from sluice.clients.lake.catalog import Lake
+from sluice.clients.lake.snapshots import rewrites as compaction
 from sluice.config.platform import CATALOG
 from sluice.core.offsets.quarantine import Rejections
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.tables.storage import KEEP_REWRITES, REWRITE_ID
-from sluice.loads import checks
-from sluice.loads.checks import LoadFiles
-from sluice.loads.inventory import written_since
 from sluice.loads.sources import read
+from sluice.loads.verification import checks
+from sluice.loads.verification.checks import LoadFiles
+from sluice.loads.written.inventory import written_since
 from spark_jobs.common.lake import source_quarantine
 from spark_jobs.common.lake.iceberg import HOUR_MS, MAIN, IcebergTable
 from spark_jobs.common.lake.quarantine import BatchQuarantine

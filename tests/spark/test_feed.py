@@ -16,7 +16,7 @@ from typing import cast
 
 import pytest
 
-from sluice.core import exits
+from sluice.core.processes import exits
 from spark_jobs.common.feed.client import Activity, Client, Frame
 from spark_jobs.common.feed.event import Event
 from spark_jobs.common.feed.lock import Lost

@@ -28,7 +28,7 @@ from sluice.config.sending_rules import SendingRules
 from sluice.config.stream import ENTRY_POINT
 from sluice.ledger.documents import Ledger
 from sluice.ledger.keys import run_key
-from sluice.loads.plan import LoadPlanner
+from sluice.loads.planning.plan import LoadPlanner
 from sluice.loads.sources.generator import GeneratorSource
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.lake import tables

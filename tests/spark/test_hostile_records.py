@@ -18,8 +18,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from sluice.clients.lake import files, rows
 from sluice.clients.lake.catalog import Lake
+from sluice.clients.lake.reading import files, rows
 from sluice.config import stream as streams
 from spark_jobs.common.consumer.batch_rows import decoded_rows, is_good, table_rows, without_withheld
 from spark_jobs.common.consumer.readable import unreadable

@@ -13,8 +13,8 @@ from sluice.clients.s3.objects import CHUNK_BYTES, Bucket
 from sluice.clients.s3.requests import at_once, connect
 from sluice.config.platform import S3_REQUESTS
 from sluice.ledger.documents import Ledger
-from sluice.loads import produced
-from sluice.loads.plan import LoadPlanner
+from sluice.loads.planning.plan import LoadPlanner
+from sluice.loads.sending import produced
 from sluice.loads.sources.csv_object import select_objects
 from tests.support.services import Services
 

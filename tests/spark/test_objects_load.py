@@ -20,7 +20,7 @@ from sluice.config.sections.topic import MAX_MESSAGE_BYTES
 from sluice.config.sending_rules import SendingRules
 from sluice.ledger.documents import Ledger
 from sluice.ledger.keys import run_key
-from sluice.loads.plan import LoadPlanner
+from sluice.loads.planning.plan import LoadPlanner
 from sluice.loads.sources.csv_object import select_objects
 from spark_jobs.common.spark.session import catalog_options
 from tests.support.services import Services

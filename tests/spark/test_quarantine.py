@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.clients.lake import compaction
 from sluice.clients.lake.catalog import Lake
+from sluice.clients.lake.snapshots import rewrites as compaction
 from sluice.core.offsets.quarantine import Rejections
 from spark_jobs.common.consumer.writer import StreamWriter, VerificationFailed
 from spark_jobs.common.kafka import offsets

@@ -17,9 +17,9 @@ from sluice.airflow.operators.maintenance.removal import RecordMetadataOperator
 from sluice.clients.lake.catalog import Lake
 from sluice.clients.lake.referenced import ReferencedFiles
 from sluice.config.platform import DIRECTORY_VARIABLE
-from sluice.core import exits
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
+from sluice.core.processes import exits
 from sluice.core.tables import file_removal
 from sluice.maintenance.removal import FileRemoval
 from spark_jobs.common.lake import tables

@@ -18,7 +18,7 @@ from sluice.clients.lake.catalog import Lake
 from sluice.config.platform import CATALOG, Kafka
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.ledger.batches import BatchLog
-from sluice.loads.topic import with_timestamp_bounds
+from sluice.loads.sending.topic import with_timestamp_bounds
 from spark_jobs.common.consumer import run, writer
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.kafka import offsets

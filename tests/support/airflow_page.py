@@ -23,8 +23,8 @@ from fastapi.routing import Mount
 
 from sluice.config import stream as streams
 from sluice.web import documents
-from sluice.web.airflow_db import OpenApproval
-from sluice.web.data import sources
+from sluice.web.data.airflow_db import OpenApproval
+from sluice.web.data.sources import sources
 from tests.support import fab_users, pages
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-from sluice.core.batches import Batch
 from sluice.core.offsets.ranges import OffsetRanges
+from sluice.core.tables.batches import Batch
 from sluice.ledger.batches import BatchLog
 from sluice.ledger.documents import Ledger
 from spark_jobs.common.consumer import batch_log

@@ -24,7 +24,7 @@ from local.base import REPO
 from local.services import postgres
 from sluice.config import stream
 from sluice.config.sections import overrides
-from sluice.core import exits
+from sluice.core.processes import exits
 from spark_jobs.common.feed.event import Source
 from spark_jobs.common.feed.lock import Lock
 from spark_jobs.common.feed.run import FeedProducer, find_start

@@ -7,7 +7,7 @@ import re
 from confluent_kafka import KafkaError
 
 from sluice.core.offsets.sources import KEY_PATTERN
-from sluice.core.records import Headers
+from sluice.core.tables.records import Headers
 
 
 def row_identity(key: bytes | None) -> tuple[str, int, int] | None:

@@ -21,7 +21,7 @@ from sluice.airflow.sensors.published import PublishedSensor
 from sluice.clients.s3.objects import Bucket
 from sluice.config.sections.topic import MAX_MESSAGE_BYTES
 from sluice.core.offsets.quarantine import WITHHELD_REASON
-from sluice.loads import plan as plans
+from sluice.loads.planning import plan as plans
 from tests.support import lake as lakes
 from tests.support.memory_s3 import MemoryS3
 from tests.support.steps import NewTables, ValidateRows, given, ledger

@@ -7,16 +7,16 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sluice.config.stream import StreamSpec
-from sluice.core.batches import Batch
 from sluice.core.json_record import Document
 from sluice.core.offsets.ranges import OffsetRanges
-from sluice.core.position import Position
-from sluice.core.process import ProcessState, ProcessStatus
+from sluice.core.processes.status import ProcessState, ProcessStatus
+from sluice.core.tables.batches import Batch
+from sluice.core.tables.position import Position
 from sluice.supervision.observer.live import Live, LoadResult, Point
 from sluice.supervision.rules.sample import Sample
 from sluice.supervision.rules.status import Health, HealthReport
-from sluice.web.airflow_db import LastCheck
-from sluice.web.data import AirflowState
+from sluice.web.data.airflow_db import LastCheck
+from sluice.web.data.sources import AirflowState
 
 RUN = "manual__2026-11-24T10:00:00+00:00"
 

@@ -35,9 +35,9 @@ from sluice.core.json_record import Document
 from sluice.ledger.documents import Ledger
 from sluice.ledger.keys import run_key
 from sluice.web import documents
-from sluice.web.airflow_db import LastCheck
 from sluice.web.app import create, may_read
-from sluice.web.data import AirflowState, Sources, sources
+from sluice.web.data.airflow_db import LastCheck
+from sluice.web.data.sources import AirflowState, Sources, sources
 from sluice.web.rights import Reader, may_read_log, may_read_stream, reader
 from sluice.web.streams.health import last_check
 from tests.support import observed

@@ -19,8 +19,8 @@ from sluice.clients.processes.base import Runtime
 from sluice.clients.processes.opened import open_runtime
 from sluice.config.stream import StreamSpec
 from sluice.core.errors import Missing
-from sluice.core.process import ProcessStatus
-from sluice.core.writers import epoch_of
+from sluice.core.processes.status import ProcessStatus
+from sluice.core.tables.writers import epoch_of
 from sluice.ledger.history import History
 
 PUBLISH_SECONDS = 180.0

@@ -10,8 +10,8 @@ from sluice.airflow.hook import StreamClients
 from sluice.clients.processes.base import Runtime
 from sluice.config import stream
 from sluice.core.errors import ClientError
-from sluice.core.position import Position
-from sluice.core.process import ENDED, ProcessState, ProcessStatus
+from sluice.core.processes.status import ENDED, ProcessState, ProcessStatus
+from sluice.core.tables.position import Position
 from sluice.ledger.history import History
 from sluice.supervision.rules.sample import Sample
 from sluice.supervision.rules.status import Health, HealthReport

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sluice.config import stream as streams
-from sluice.loads.proof import short
-from sluice.loads.verify import LoadVerification
+from sluice.loads.verification.proof import short
+from sluice.loads.verification.verify import LoadVerification
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -12,12 +12,12 @@ from sluice.core.offsets.quarantine import WITHHELD
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.ledger.keys import load_ids_prefix, load_of, produced_key, run_key
 from sluice.loads import sources as kinds
-from sluice.loads.contents import Known
-from sluice.loads.object_contents import ObjectContents
-from sluice.loads.produced import offsets_of
+from sluice.loads.known.contents import Known
+from sluice.loads.known.index import ObjectContents
+from sluice.loads.known.verified import VerifiedSources
+from sluice.loads.sending.produced import offsets_of
 from sluice.loads.sources.base import Counted
 from sluice.loads.sources.csv_object import ObjectSource
-from sluice.loads.verified import VerifiedSources
 
 if TYPE_CHECKING:
     from sluice.changes.stream import PlannedStream

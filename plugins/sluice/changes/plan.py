@@ -16,8 +16,8 @@ from sluice.core.errors import Refused, Unreachable
 from sluice.core.json_record import Document
 from sluice.core.offsets.ranges import SHOWN
 from sluice.ledger.keys import change_key, run_key
-from sluice.loads.checks import LoadFiles, check_offsets
-from sluice.loads.plan import now
+from sluice.loads.planning.plan import now
+from sluice.loads.verification.checks import LoadFiles, check_offsets
 
 if TYPE_CHECKING:
     from sluice.clients.lake.catalog import Lake

@@ -24,7 +24,7 @@ class QuarantinedRecords:
         """Those of ``asked`` that are there."""
         from pyiceberg.expressions import And, EqualTo
 
-        from sluice.clients.lake import files
+        from sluice.clients.lake.reading import files
 
         table = self._lake.table(self.table)
         rows = And(EqualTo("stage", "consumer"), files.overlapping(asked.bounds()))
@@ -34,7 +34,7 @@ class QuarantinedRecords:
         """The records that are withheld."""
         from pyiceberg.expressions import StartsWith
 
-        from sluice.clients.lake import files
+        from sluice.clients.lake.reading import files
 
         table = self._lake.table(self.table)
         offsets = files.read_offsets(table, files.committed_since(table, 0), StartsWith("reason", WITHHELD))
@@ -46,7 +46,7 @@ class QuarantinedRecords:
         import numpy as np
         from pyiceberg.expressions import And, EqualTo, StartsWith
 
-        from sluice.clients.lake import files
+        from sluice.clients.lake.reading import files
 
         table, columns = self._lake.table(self.table), (files.PARTITION, files.OFFSET, files.ROW)
         chosen = And(StartsWith("reason", WITHHELD), EqualTo(files.SOURCE, source_id))
@@ -64,7 +64,7 @@ class QuarantinedRecords:
         without what a change took out (``before``). Withheld ones only if ``reason`` begins so."""
         from pyiceberg.expressions import And, EqualTo, NotStartsWith, StartsWith
 
-        from sluice.clients.lake import files
+        from sluice.clients.lake.reading import files
 
         of_reason = StartsWith if reason.startswith(WITHHELD) else NotStartsWith
         rows = And(

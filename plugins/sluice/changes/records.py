@@ -12,7 +12,7 @@ from sluice.core.changes.plan import MAX_RECORDS, Action, ChangePlan
 from sluice.core.offsets.quarantine import WITHHELD
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.loads import sources as kinds
-from sluice.loads.produced import offsets_of
+from sluice.loads.sending.produced import offsets_of
 from sluice.loads.sources.base import Counted
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ def refused(message: str, fix: str) -> Refused:
 
 def number_of_rows(table: Table, sources: Sequence[str]) -> int:
     """How many rows of these sources the table has."""
-    from sluice.clients.lake import files
+    from sluice.clients.lake.reading import files
 
     found = files.rows_by_source(table, sources)
     return sum(map(len, found.values()))
@@ -69,7 +69,7 @@ class PlannedStream:
 
     def rows_of(self, source_id: str) -> Any:
         """The row numbers of a source in the table, as a NumPy array."""
-        from sluice.clients.lake import files
+        from sluice.clients.lake.reading import files
 
         table = self.lake.table(self.spec.table)
         return files.rows_by_source(table, [source_id])[source_id]

@@ -25,13 +25,13 @@ from sluice.core.tables.rewrites import Rewrites
 from sluice.core.tables.storage import KEEP_REWRITES
 from sluice.ledger.keys import run_key
 from sluice.ledger.verified_rewrites import VerifiedRewrites
-from sluice.loads.checks import LoadFiles, check_offsets
-from sluice.loads.plan import now
+from sluice.loads.planning.plan import now
+from sluice.loads.verification.checks import LoadFiles, check_offsets
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from sluice.clients.lake.change_files import PublishedChange
+    from sluice.clients.lake.snapshots.change_files import PublishedChange
     from sluice.config.stream import StreamSpec
     from sluice.core.changes.published import Changes
     from sluice.core.offsets.ranges import OffsetRanges
@@ -71,7 +71,7 @@ class ChangeVerification:
 
     def _proof(self, changes: Changes) -> tuple[str, Document | None]:
         """The key of the change's proof, and what it has."""
-        from sluice.clients.lake import change_files
+        from sluice.clients.lake.snapshots import change_files
 
         key = run_key(self.run_id, "change-proof")
         verified = self.ledger.get(key)
@@ -98,8 +98,8 @@ class ChangeVerification:
 
     def _verify(self) -> Document:
         """The proof. Raises Refused with what differs."""
-        from sluice.clients.lake import change_files
         from sluice.clients.lake.catalog import published_changes
+        from sluice.clients.lake.snapshots import change_files
 
         plan, table = self.plan, self._lake.table(self.spec.table)
         changes = published_changes(table)
@@ -164,7 +164,7 @@ class ChangeVerification:
 
     def _touched_later(self, table: Table, changes: Changes) -> OffsetRanges:
         """The offsets that changes after this one took out or brought. Raises Refused if one is not known."""
-        from sluice.clients.lake import change_files
+        from sluice.clients.lake.snapshots import change_files
 
         touched, first = EMPTY, self.plan.changes + 1
         for place in range(first, changes.count):
@@ -211,7 +211,7 @@ class ChangeVerification:
 
     def _recovered_problems(self, result: ChangeResult, touched: OffsetRanges) -> list[str]:
         """Compare what was read from the quarantine with what that had when the change was planned."""
-        from sluice.clients.lake.recovered import IDENTITY, RECORD, differences
+        from sluice.clients.lake.snapshots.recovered import IDENTITY, RECORD, differences
 
         recovered = result.recovered.minus(touched)
         if not recovered:
@@ -237,7 +237,7 @@ class ChangeVerification:
 
 def _kept_row_problems(table: Table, change: PublishedChange, result: ChangeResult) -> list[str]:
     """Of the rows of the exchanged files that the change does not name."""
-    from sluice.clients.lake import change_files
+    from sluice.clients.lake.snapshots import change_files
 
     before = change_files.digest_without(table, change.removed, result.out)
     after = change_files.digest_without(table, change.added, result.published)

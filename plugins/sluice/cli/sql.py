@@ -15,7 +15,7 @@ from rich.table import Table
 from sluice.cli.base import UsageError, printable
 from sluice.cli.systems import Systems, check_running
 from sluice.cli.terminal import new_console, print_json
-from sluice.clients.lake.unreadable import unreadable
+from sluice.clients.lake.reading.unreadable import unreadable
 from sluice.config import stream
 from sluice.core.errors import Missing
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 
 from sluice.config.query import VERSION, Query
 from sluice.config.reading.toml import ConfigError
-from sluice.core.records import Headers
+from sluice.core.tables.records import Headers
 
 # A crash per batch adds one; the publisher, the last, is always kept.
 MAX_CHECKPOINTS = 8

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sluice.core.batches import Batch, time_of
+from sluice.core.tables.batches import Batch, time_of
 from sluice.ledger.keys import countdown, counted_down, moment
 
 # Batches are published at times in ms.

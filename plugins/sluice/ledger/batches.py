@@ -14,9 +14,9 @@ from pyiceberg.table import Table
 from sluice.clients.lake.catalog import ancestors, asking, metadata_log
 from sluice.clients.s3.requests import connect
 from sluice.config.platform import S3
-from sluice.core.batches import Batch, Snapshot, batches_of, time_of
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
+from sluice.core.tables.batches import Batch, Snapshot, batches_of, time_of
 from sluice.ledger.batch_log import (
     FOLDER,
     PUBLISHED,

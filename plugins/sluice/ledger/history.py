@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from sluice.config.stream import Supervision
 from sluice.core.json_record import Document
+from sluice.core.processes.restarts import RestartHistory
 from sluice.core.tables.file_removal import MetadataRecord
 from sluice.ledger.documents import Ledger
 from sluice.ledger.keys import (
@@ -20,7 +21,6 @@ from sluice.ledger.keys import (
     history_prefix,
     moment_of,
 )
-from sluice.ledger.restarts import RestartHistory
 
 
 class History(Ledger):

@@ -16,8 +16,8 @@ from sluice.core.tables.continuity import covers
 from sluice.ledger import run_documents
 from sluice.ledger.keys import beside_proof, run_key
 from sluice.loads import sources
-from sluice.loads.plan import plan_of, reverted_of
-from sluice.loads.verified import VerifiedSources
+from sluice.loads.known.verified import VerifiedSources
+from sluice.loads.planning.plan import plan_of, reverted_of
 
 if TYPE_CHECKING:
     from sluice.clients.lake.catalog import Lake

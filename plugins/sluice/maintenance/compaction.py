@@ -105,7 +105,7 @@ class CompactionVerification:
         return {"before": self.pinned["before"], "tables": tables}
 
     def _verify(self, name: str) -> dict[str, int]:
-        from sluice.clients.lake import compaction
+        from sluice.clients.lake.snapshots import rewrites as compaction
 
         table = self._lake.table(name)
         is_of_stream = name == self.spec.table

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sluice.config.sections.notifications import Event, Rule
 from sluice.config.stream import CONSUMER
 from sluice.core.error_codes import ErrorCode, code_in
-from sluice.maintenance.reconciliation.findings import names_in
+from sluice.core.findings import names_in
 from sluice.notify import remedies
 from sluice.supervision.rules.status import Health
 

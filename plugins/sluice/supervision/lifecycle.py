@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
 from sluice.core.json_record import Document
-from sluice.core.process import ENDED, ProcessStatus
+from sluice.core.processes.status import ENDED, ProcessStatus
 from sluice.ledger.marks import REQUESTS, LedgerMarks
 from sluice.supervision.rules.status import Health, HealthReport
 

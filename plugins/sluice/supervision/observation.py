@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from sluice.core.json_record import JsonRecord
+from sluice.core.processes.restarts import RestartHistory, new_restarts
 from sluice.ledger.keys import RUNTIME
-from sluice.ledger.restarts import RestartHistory, new_restarts
 from sluice.supervision.rules.sample import Sample
 from sluice.supervision.rules.status import NO_ACTION, Health, HealthReport
 

@@ -1,1 +1,6 @@
-"""Where a row of a stream came from, and where the rows of a source are. Start with ``find``."""
+"""Where a row of a stream came from, and where the rows of a source are.
+
+In: a partition and an offset, or a source. Out: the batch, snapshot, file, object version and line of the
+row, from the table, the quarantine and the ledger; what retention or expiry took is said to be gone.
+``rows`` has the pure part. Start with ``find``.
+"""

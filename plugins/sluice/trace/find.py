@@ -10,8 +10,8 @@ from pyiceberg.expressions import BooleanExpression
 from pyiceberg.table import Table
 
 from sluice.clients.kafka.admin import KafkaAdmin
-from sluice.clients.lake import rows as held
 from sluice.clients.lake.catalog import Lake, position, sequence_since
+from sluice.clients.lake.reading import rows as held
 from sluice.clients.s3.errors import removed_by
 from sluice.clients.s3.objects import Bucket
 from sluice.clients.s3.requests import split
@@ -29,10 +29,10 @@ from sluice.ledger.keys import planned_key, produced_key
 from sluice.ledger.known_tables import KnownTables
 from sluice.loads import sources
 from sluice.loads.heads import head_of
-from sluice.loads.object_contents import ObjectContents
-from sluice.loads.produced import offsets_of
+from sluice.loads.known.index import ObjectContents
+from sluice.loads.known.verified import VerifiedSources
+from sluice.loads.sending.produced import offsets_of
 from sluice.loads.sources.csv_object import ObjectSource
-from sluice.loads.verified import VerifiedSources
 from sluice.trace.rows import (
     QUARANTINE,
     TABLE,

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from sluice.core.batches import Batch
 from sluice.core.offsets.ranges import OffsetRanges
+from sluice.core.tables.batches import Batch
 
 TABLE, QUARANTINE = "table", "quarantine"
 # Of the quarantined rows of one reason.

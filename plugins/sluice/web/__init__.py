@@ -2,5 +2,5 @@
 
 In: a request of a user whose rights on the stream's DAGs are checked. Out: a page, JSON or Prometheus' text.
 Data is cached for seconds, so that many viewers cost as much as one. Start with ``app`` (the routes), then
-``data``.
+``data/sources``.
 """

@@ -17,12 +17,13 @@ from sluice.config.query import Query
 from sluice.config.reading.toml import ConfigError
 from sluice.config.stream import Declared, StreamSpec
 from sluice.core.errors import ClientError, Missing
-from sluice.web import assets, documents, navigation
-from sluice.web.assets import Headers
-from sluice.web.data import Sources, sources
+from sluice.web import documents, navigation
+from sluice.web import static_files as assets
+from sluice.web.data.sources import Sources, sources
 from sluice.web.formats import public
 from sluice.web.metrics import route as metrics
 from sluice.web.rights import Reader, may_read_stream, reader
+from sluice.web.static_files import Headers
 from sluice.web.streams import pages as streams
 from sluice.web.streams.health import LastCheck, last_check, stream_status
 from sluice.web.views import EditorFilter, queries_view, results_view

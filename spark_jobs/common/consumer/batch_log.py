@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from sluice.clients.s3.requests import split
-from sluice.core.batches import Batch, by_writer, time_of
+from sluice.core.tables.batches import Batch, by_writer, time_of
 from sluice.ledger.batch_log import (
     FOLDER,
     PUBLISHED,

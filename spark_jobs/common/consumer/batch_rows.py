@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from sluice.core.offsets.quarantine import WITHHELD_REASON
-from sluice.core.records import COORDINATES, FROM_KAFKA, IDENTITY
+from sluice.core.tables.records import COORDINATES, FROM_KAFKA, IDENTITY
 from spark_jobs.common.consumer.readable import is_readable_time, unreadable
 from spark_jobs.common.kafka.keys import is_withheld, with_identity
 from spark_jobs.common.spark.session import KAFKA_RECORD

@@ -14,11 +14,11 @@ from itertools import chain, dropwhile, islice
 from typing import TYPE_CHECKING
 
 from sluice.clients.s3.requests import read_json
-from sluice.core.batches import Snapshot
 from sluice.core.changes.published import CHANGE, CHANGE_DOCUMENT, NO_CHANGES, Changes, changes_in
 from sluice.core.offsets.deduplication import LoadedRows, loaded_from
 from sluice.core.offsets.quarantine import NO_REJECTIONS, Rejections, rejected_by
 from sluice.core.offsets.ranges import OffsetRanges, offsets_from_json
+from sluice.core.tables.batches import Snapshot
 from spark_jobs.common.lake.iceberg import IcebergTable
 from spark_jobs.common.lake.loaded_rows import BatchRows
 from spark_jobs.common.lake.read_offsets import OffsetReader

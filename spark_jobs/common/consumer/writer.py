@@ -21,11 +21,11 @@ from sluice.clients.kafka.consumers import topic_offsets
 from sluice.clients.s3.requests import connect
 from sluice.config.platform import CATALOG, Platform
 from sluice.config.stream import StreamSpec
-from sluice.core.batches import Batch, batches_of
 from sluice.core.error_codes import ErrorCode
 from sluice.core.offsets.deduplication import LoadedRows, loaded_from, possible_duplicates
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.verify import OffsetVerification, needs_read, verify
+from sluice.core.tables.batches import Batch, batches_of
 from spark_jobs.common.consumer import state
 from spark_jobs.common.consumer.batch_log import BatchLog
 from spark_jobs.common.consumer.batch_rows import Decode, decoded_rows, is_good, table_rows, without_withheld

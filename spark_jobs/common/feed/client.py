@@ -164,7 +164,7 @@ class Activity:
             self._blocked_since = self._clock()
 
     def state(self) -> tuple[str, float]:
-        """One of :class:`sluice.core.heartbeat.HeartbeatState`, and since when."""
+        """One of :class:`sluice.core.processes.heartbeat.HeartbeatState`, and since when."""
         blocked_since = self._blocked_since
         if blocked_since is not None:
             return "backpressured", blocked_since

@@ -14,7 +14,7 @@ from sluice.config import stream as streams
 from sluice.config.platform import Kafka
 from sluice.config.sections.feed import LATEST, Feed
 from sluice.config.stream import StreamSpec
-from sluice.core.heartbeat import HEARTBEAT_INTERVAL
+from sluice.core.processes.heartbeat import HEARTBEAT_INTERVAL
 from spark_jobs.common.feed.client import Activity, Client
 from spark_jobs.common.feed.event import Source
 from spark_jobs.common.feed.lock import Lock

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from sluice.config.platform import Kafka
 from sluice.config.sections.topic import Topic
 from sluice.core.error_codes import ErrorCode
-from sluice.core.records import Headers
+from sluice.core.tables.records import Headers
 from spark_jobs.common.feed.event import Event
 from spark_jobs.common.feed.progress import Progress
 from spark_jobs.common.feed.window import Entry, Window

@@ -15,7 +15,7 @@ from time import monotonic, time
 from confluent_kafka import TopicPartition
 
 from sluice.config.platform import Kafka
-from sluice.core.heartbeat import HEARTBEAT_INTERVAL, MAX_DETAIL, HeartbeatState
+from sluice.core.processes.heartbeat import HEARTBEAT_INTERVAL, MAX_DETAIL, HeartbeatState
 from spark_jobs.common.kafka.offsets import GroupOffsets
 
 log = logging.getLogger(__name__)

@@ -20,8 +20,8 @@ from pyspark.sql import functions as F
 
 from sluice.config.platform import CATALOG
 from sluice.config.schema import spelled
-from sluice.core.batches import Snapshot
 from sluice.core.error_codes import ErrorCode
+from sluice.core.tables.batches import Snapshot
 from sluice.core.tables.storage import KEEP_REWRITES, REWRITE_ID
 from spark_jobs.common.lake.added_file import BOUNDED, AddedFile, read
 from spark_jobs.common.lake.clock import committing

@@ -21,8 +21,8 @@ from sluice.core.offsets.quarantine import (
     held_in,
     settlement,
 )
-from sluice.core.records import RECORD
-from sluice.core.writers import epoch_of
+from sluice.core.tables.records import RECORD
+from sluice.core.tables.writers import epoch_of
 from spark_jobs.common.lake.clock import now_ms
 from spark_jobs.common.lake.iceberg import (
     MAIN,

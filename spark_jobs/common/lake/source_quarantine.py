@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from sluice.config.platform import CATALOG, Platform
 from sluice.config.stream import StreamSpec
 from sluice.core.tables.file_removal import MAX_WRITE_AGE
-from sluice.core.writers import is_producer, producer_name
+from sluice.core.tables.writers import is_producer, producer_name
 from spark_jobs.common.lake import known_tables, tables
 from spark_jobs.common.lake.clock import now_ms
 from spark_jobs.common.lake.iceberg import MAIN, Refused, on_branch, write_rows

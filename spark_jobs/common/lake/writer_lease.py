@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from sluice.core.error_codes import ErrorCode
-from sluice.core.writers import epoch_of, next_epoch, writer_name
+from sluice.core.tables.writers import epoch_of, next_epoch, writer_name
 from spark_jobs.common.lake.clock import now_ms, outdated_by
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Refused, Write, write_rows
 from spark_jobs.common.spark.process import Fenced, check_epoch, first_line

@@ -28,10 +28,10 @@ from sluice.config import platform as platforms
 from sluice.config import stream as streams
 from sluice.config.platform import Platform
 from sluice.config.stream import StreamSpec
-from sluice.core.batches import Snapshot
 from sluice.core.changes.plan import ChangePlan, ChangeResult
 from sluice.core.offsets.deduplication import LoadedRows, loaded_from, possible_duplicates
 from sluice.core.offsets.ranges import OffsetRanges
+from sluice.core.tables.batches import Snapshot
 from spark_jobs.common.consumer import state
 from spark_jobs.common.consumer.batch_rows import Decode
 from spark_jobs.common.consumer.run import decoding

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sluice.config.stream import StreamSpec
 from sluice.core.offsets.quarantine import Rejections
 from sluice.core.offsets.ranges import OffsetRanges
-from sluice.core.writers import writer_name
+from sluice.core.tables.writers import writer_name
 from spark_jobs.common.lake.iceberg import MAIN, Refused
 from spark_jobs.common.lake.quarantine import REJECTED_COLUMNS, BatchQuarantine, of_stage
 from spark_jobs.common.lake.read_offsets import COLUMNS, OffsetReader

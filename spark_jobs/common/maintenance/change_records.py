@@ -18,7 +18,7 @@ from sluice.config.stream import StreamSpec
 from sluice.core.changes.plan import ChangePlan
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.topic_ranges import TopicRanges
-from sluice.core.records import FROM_KAFKA
+from sluice.core.tables.records import FROM_KAFKA
 from spark_jobs.common.consumer.batch_rows import is_good, table_rows
 from spark_jobs.common.kafka.read_ranges import read_ranges, split_deleted
 from spark_jobs.common.lake.read_offsets import COLUMNS, OffsetReader

@@ -17,8 +17,8 @@ from typing import Any, cast
 
 from pyspark.sql import SparkSession
 
-from sluice.core.batches import Snapshot
 from sluice.core.error_codes import ErrorCode
+from sluice.core.tables.batches import Snapshot
 from spark_jobs.common.lake.clock import now_ms
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.spark import offset_log

@@ -15,8 +15,8 @@ from sluice.clients.query_state import QueryState
 from sluice.config.platform import CATALOG
 from sluice.config.query import Query
 from sluice.config.stream import StreamSpec
-from sluice.core.batches import Snapshot
 from sluice.core.changes.published import CHANGE_ID
+from sluice.core.tables.batches import Snapshot
 from spark_jobs.common.consumer.state import changes_until
 from spark_jobs.common.kafka.heartbeat import CountingEvent
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable

@@ -23,7 +23,7 @@ from pathlib import Path, PurePosixPath
 from pyspark.sql import SparkSession
 
 from sluice.core.error_codes import ErrorCode
-from sluice.core.writers import epoch_of
+from sluice.core.tables.writers import epoch_of
 from spark_jobs.common.spark.filesystem import Files
 
 log = logging.getLogger(__name__)

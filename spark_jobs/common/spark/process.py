@@ -17,8 +17,8 @@ from typing import Any
 import spark_jobs
 from sluice.config.reading.toml import ConfigError
 from sluice.config.stream import StreamSpec
-from sluice.core import exits
 from sluice.core.error_codes import PERMANENT, ErrorCode, code_in, code_of
+from sluice.core.processes import exits
 from sluice.core.tables.file_removal import missing_message
 
 log = logging.getLogger(__name__)

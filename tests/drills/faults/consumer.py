@@ -10,8 +10,8 @@ from pathlib import Path
 
 import psutil
 
-from sluice.core import exits
-from sluice.core.writers import epoch_of
+from sluice.core.processes import exits
+from sluice.core.tables.writers import epoch_of
 from tests.drills.detectors import detected_by_health, detected_by_restartable_health, detected_by_runtime
 from tests.drills.drill import Drill, DrillContext, Failed
 from tests.support.processes import (

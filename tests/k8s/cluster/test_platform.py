@@ -14,7 +14,7 @@ import pytest
 from local.base import REPO
 from local.stack.stack import wait_until
 from sluice.clients.kubernetes.jobs import job_name
-from sluice.core import exits
+from sluice.core.processes import exits
 from tests.k8s.cluster.node import Node
 from tests.k8s.cluster.platform import NAMESPACE, SECONDS, SPEC, STREAM, Platform, is_ready
 

@@ -22,8 +22,8 @@ from local.runtime import roles
 from local.runtime.home import StackDir
 from local.runtime.ports import DEFAULTS, Network
 from sluice.config import stream
-from sluice.core import exits
 from sluice.core.errors import Refused, Unreachable
+from sluice.core.processes import exits
 from sluice.supervision.checks import report as checks
 from sluice.supervision.checks.check import Check
 from sluice.supervision.checks.server import Server, Store

@@ -18,7 +18,7 @@ from sluice.supervision.observer.documents import dump
 from sluice.supervision.observer.live import Live
 from sluice.supervision.observer.server import Server
 from sluice.supervision.rules.sample import Sample
-from sluice.web.observed import OBSERVER, Observed
+from sluice.web.data.observed import OBSERVER, Observed
 from tests.support import observed
 from tests.support.raising import raising
 

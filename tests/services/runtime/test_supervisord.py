@@ -21,7 +21,7 @@ from local.services.streams import restarted
 from sluice.clients.processes.supervisord import SupervisorRuntime
 from sluice.config.platform import Supervisor
 from sluice.core.errors import Unreachable
-from sluice.core.process import ENDED, ProcessState, ProcessStatus
+from sluice.core.processes.status import ENDED, ProcessState, ProcessStatus
 from tests.support.raising import raising
 
 # Each writes its pid (and its child's) to the file that it is given, then does as its name says.

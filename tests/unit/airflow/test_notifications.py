@@ -20,9 +20,9 @@ from sluice.airflow.failures import failed, final_failures
 from sluice.config.sections.notifications import INSTALLATION, Event
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused, Unreachable
+from sluice.core.findings import Finding, FindingName
 from sluice.ledger.history import History
 from sluice.ledger.keys import NOTIFIED, UNDELIVERED
-from sluice.maintenance.reconciliation.findings import Finding, FindingName
 from sluice.maintenance.reconciliation.report import check_findings
 from tests.support import notifier
 from tests.support.memory_s3 import MemoryS3

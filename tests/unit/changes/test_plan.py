@@ -23,7 +23,7 @@ from sluice.core.changes.published import Changes
 from sluice.core.errors import Refused
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.ledger.keys import produced_key
-from sluice.loads.verified import VerifiedSources
+from sluice.loads.known.verified import VerifiedSources
 from tests.support import lake as lakes
 from tests.support.loads import Loads
 from tests.support.raising import raising

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from sluice.changes.verify import ChangeVerification
-from sluice.clients.lake import change_files, table_diff
+from sluice.clients.lake.snapshots import change_files, table_diff
 from sluice.config import stream as streams
 from sluice.core.changes.plan import Action, ChangePlan, ChangeResult
 from sluice.core.changes.published import KEEP_IDS, Changes

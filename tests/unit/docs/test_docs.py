@@ -27,12 +27,12 @@ from sluice.cli import app
 from sluice.clients import query_state
 from sluice.config import platform, query, stream
 from sluice.config.sections import topic
-from sluice.core import exits, heartbeat
 from sluice.core.error_codes import ErrorCode
-from sluice.core.heartbeat import HeartbeatState
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.sources import check_rows
 from sluice.core.offsets.verify import FileStats, verify
+from sluice.core.processes import exits, heartbeat
+from sluice.core.processes.heartbeat import HeartbeatState
 from sluice.ledger import keys as ledger
 from sluice.supervision.lifecycle import Request
 from sluice.supervision.rules import status

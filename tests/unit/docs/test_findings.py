@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from sluice.maintenance.reconciliation.findings import FindingName
+from sluice.core.findings import FindingName
 from tests.unit.docs.test_docs import REPO
 
 

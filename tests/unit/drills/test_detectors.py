@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sluice.core.errors import Unreachable
-from sluice.core.process import ProcessExit, ProcessState, ProcessStatus
+from sluice.core.processes.status import ProcessExit, ProcessState, ProcessStatus
 from tests.drills import detectors
 from tests.drills.drill import POLL_SECONDS, Failed, moment
 from tests.support.drills import context

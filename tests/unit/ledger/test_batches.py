@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sluice.core.batches import Batch, time_of
+from sluice.core.tables.batches import Batch, time_of
 from sluice.ledger.batches import BatchLog
 from sluice.ledger.documents import Ledger
 from tests.support import lake as lakes

@@ -11,10 +11,10 @@ import pytest
 
 from sluice.config.stream import Supervision
 from sluice.core.errors import Refused, Unreachable
+from sluice.core.processes.restarts import RestartHistory
 from sluice.core.tables.file_removal import MetadataRecord
 from sluice.ledger.history import History
 from sluice.ledger.keys import RUNTIME, history_key, moment_of
-from sluice.ledger.restarts import RestartHistory
 from tests.support.memory_s3 import MemoryS3, error
 from tests.support.raising import raising
 

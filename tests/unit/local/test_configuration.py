@@ -25,7 +25,7 @@ from sluice.airflow.operators.supervision.drill import HOME_VARIABLE
 from sluice.config import platform, stream
 from sluice.config.reading.toml import ConfigError, dump
 from sluice.config.stream import VARIABLE, load_all
-from sluice.core import exits
+from sluice.core.processes import exits
 from tests.support.raising import raising
 
 

@@ -28,10 +28,10 @@ from local.status.observe import (
 from local.status.rows import StreamRow, component_row, format_age, format_event
 from sluice.clients.lake.catalog import Commit
 from sluice.config import stream
-from sluice.core import exits
-from sluice.core.heartbeat import Heartbeat, HeartbeatState
-from sluice.core.process import ProcessState as S
-from sluice.core.process import ProcessStatus
+from sluice.core.processes import exits
+from sluice.core.processes.heartbeat import Heartbeat, HeartbeatState
+from sluice.core.processes.status import ProcessState as S
+from sluice.core.processes.status import ProcessStatus
 from sluice.ledger.history import History
 from sluice.supervision.rules.sample import Sample
 from tests.support.memory_s3 import MemoryS3

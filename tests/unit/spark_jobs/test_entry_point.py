@@ -13,7 +13,7 @@ import pytest
 
 from sluice.config import stream
 from sluice.config.reading.toml import ConfigError
-from sluice.core import exits
+from sluice.core.processes import exits
 from spark_jobs import __main__ as entry_point
 from spark_jobs.__main__ import JOBS, main
 from spark_jobs.common.producer.csv import InvalidHeader

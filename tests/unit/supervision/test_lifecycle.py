@@ -11,8 +11,8 @@ import pytest
 
 from sluice.airflow import hook as platform_hook
 from sluice.core.errors import Refused, Unreachable
-from sluice.core.process import ProcessState as S
-from sluice.core.process import ProcessStatus
+from sluice.core.processes.status import ProcessState as S
+from sluice.core.processes.status import ProcessStatus
 from sluice.ledger.history import History
 from sluice.ledger.marks import LedgerMarks
 from sluice.supervision.lifecycle import ActionResult, Lifecycle, Request

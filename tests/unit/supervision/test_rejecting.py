@@ -19,8 +19,8 @@ from sluice.clients.lake import catalog as tables
 from sluice.clients.processes.base import Runtime
 from sluice.config.sections.topic import Topic
 from sluice.config.stream import CONSUMER, Budget, StreamSpec, Supervision
-from sluice.core.process import ProcessState, ProcessStatus
-from sluice.ledger.restarts import RestartHistory
+from sluice.core.processes.restarts import RestartHistory
+from sluice.core.processes.status import ProcessState, ProcessStatus
 from sluice.supervision.observer.sampler import Sampler
 from sluice.supervision.rules.assess import assess
 from sluice.supervision.rules.sample import Sample

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.table import ManifestGroupPlanner
 
-from sluice.clients.lake import rows as held
+from sluice.clients.lake.reading import rows as held
 from sluice.clients.s3.objects import Bucket, ObjectVersion
 from sluice.config import stream as streams
 from sluice.core.changes.plan import Action, ChangePlan, ChangeResult
@@ -25,8 +25,8 @@ from sluice.core.offsets.ranges import OffsetRanges
 from sluice.ledger.batches import BatchLog
 from sluice.ledger.documents import Ledger
 from sluice.ledger.keys import planned_key, produced_key
-from sluice.loads.object_contents import ObjectContents
-from sluice.loads.verified import VerifiedSources
+from sluice.loads.known.index import ObjectContents
+from sluice.loads.known.verified import VerifiedSources
 from sluice.trace.find import StreamTrace
 from sluice.trace.rows import QUARANTINE, TABLE, Absence
 from tests.support import lake as lakes

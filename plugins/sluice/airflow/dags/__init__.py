@@ -1,1 +1,1 @@
-"""The DAGs of streams: what they hold, their forms and their documentation."""
+"""The DAGs of every stream, from its declaration: steps, forms, texts. Start with ``streams``."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sluice.airflow.triggers.wait import PollTrigger
     from sluice.clients.s3.objects import Entry
     from sluice.config.stream import StreamSpec
-    from sluice.core.process import ProcessStatus
+    from sluice.core.processes.status import ProcessStatus
 
 # A trigger ends itself at its deadline, with a reason; Airflow's timeout is for a triggerer that is gone.
 BACKSTOP = timedelta(minutes=5)

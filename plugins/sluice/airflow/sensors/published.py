@@ -14,7 +14,8 @@ from sluice.airflow.triggers.published import VERBS, PublishedTrigger
 from sluice.airflow.triggers.wait import Outcome, PollTrigger
 from sluice.core.error_codes import ErrorCode
 from sluice.core.offsets.ranges import OffsetRanges
-from sluice.loads import interval_plan, produced
+from sluice.loads.planning import interval as interval_plan
+from sluice.loads.sending import produced
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -16,7 +16,7 @@ from sluice.supervision.rules.publications import Announced, since
 
 if TYPE_CHECKING:
     from sluice.airflow.hook import StreamClients
-    from sluice.core.position import Position
+    from sluice.core.tables.position import Position
 
 POLL_SECONDS = 5.0
 # Key in the asset's state store.

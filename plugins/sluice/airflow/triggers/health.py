@@ -16,8 +16,8 @@ from sluice.config.component_tables import component_tables
 from sluice.config.reading.toml import ConfigError
 from sluice.config.stream import CONSUMER
 from sluice.core.errors import ClientError
-from sluice.core.process import ENDED
-from sluice.ledger.restarts import RestartHistory
+from sluice.core.processes.restarts import RestartHistory
+from sluice.core.processes.status import ENDED
 from sluice.notify import texts as notifications
 from sluice.supervision.checks.check import Check
 from sluice.supervision.observation import Observation, record

@@ -10,8 +10,8 @@ from airflow.triggers.base import TriggerEvent
 
 from sluice.airflow.triggers.wait import Outcome, PollTrigger, Progress
 from sluice.core.errors import ClientError
-from sluice.core.position import Position
-from sluice.core.process import ENDED, ProcessState, ProcessStatus
+from sluice.core.processes.status import ENDED, ProcessState, ProcessStatus
+from sluice.core.tables.position import Position
 
 if TYPE_CHECKING:
     from sluice.airflow.hook import StreamClients

@@ -11,7 +11,7 @@ from sluice.core.offsets.ranges import OffsetRanges
 if TYPE_CHECKING:
     from sluice.airflow.hook import StreamClients
     from sluice.clients.lake.catalog import Lake
-    from sluice.core.position import Position
+    from sluice.core.tables.position import Position
 
 # What a component does with the records.
 VERBS = {"queries": "counted"}

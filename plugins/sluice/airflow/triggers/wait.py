@@ -13,7 +13,7 @@ from airflow.triggers.base import TriggerEvent
 from sluice.airflow.triggers.base import StreamTrigger, T
 from sluice.config.reading.toml import ConfigError
 from sluice.core.errors import ClientError
-from sluice.core.process import ENDED, ProcessState, ProcessStatus
+from sluice.core.processes.status import ENDED, ProcessState, ProcessStatus
 
 if TYPE_CHECKING:
     from sluice.airflow.hook import StreamClients

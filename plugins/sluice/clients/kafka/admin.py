@@ -39,8 +39,8 @@ from sluice.config.platform import Kafka
 from sluice.config.sections.topic import BROKER_DEFAULT, MAX_MESSAGE_BYTES, Topic
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing, Refused, Unreachable
-from sluice.core.heartbeat import Heartbeat, parse_heartbeat
 from sluice.core.json_record import JsonRecord
+from sluice.core.processes.heartbeat import Heartbeat, parse_heartbeat
 
 T = TypeVar("T")
 _DENIED = REFUSED_LOGIN | MISSING_RIGHT

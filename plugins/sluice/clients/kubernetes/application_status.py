@@ -24,9 +24,9 @@ from sluice.clients.kubernetes.observed_pod import (
     stopping,
 )
 from sluice.clients.kubernetes.spark_application import DRIVER_CONTAINER, RETRY_SECONDS
-from sluice.core import exits
 from sluice.core.messages import failure_reason
-from sluice.core.process import Problem, ProcessExit, ProcessState, ProcessStatus
+from sluice.core.processes import exits
+from sluice.core.processes.status import Problem, ProcessExit, ProcessState, ProcessStatus
 
 # States of the resource: over for good; between two submissions; to be submitted.
 OVER = frozenset({"SUCCEEDING", "COMPLETED", "FAILED"})

@@ -25,9 +25,9 @@ from sluice.clients.kubernetes.pods import CONTAINER, MAX_PREFIX, PodJob, dashed
 from sluice.config.platform import Kubernetes
 from sluice.config.reading.toml import ConfigError
 from sluice.config.stream import Component, StreamSpec
-from sluice.core import exits
 from sluice.core.messages import failure_reason
-from sluice.core.process import Problem, ProcessState, ProcessStatus
+from sluice.core.processes import exits
+from sluice.core.processes.status import Problem, ProcessState, ProcessStatus
 
 # Kubernetes' delay before the n-th restart: 10 s, doubled each time, 360 s at most. It never resets while the
 # Job lives, so a later restart is left to supervision, which makes a new Job.

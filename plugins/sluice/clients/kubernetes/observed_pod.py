@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from sluice.clients.kubernetes.pods import CONTAINER
-from sluice.core.process import Problem, ProcessExit, ProcessState
+from sluice.core.processes.status import Problem, ProcessExit, ProcessState
 
 # A pod that is being deleted and still there so long after its grace is on a node that does not answer. Less
 # than a stop waits for.

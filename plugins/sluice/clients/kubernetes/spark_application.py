@@ -22,7 +22,7 @@ from sluice.clients.kubernetes.pods import (
 )
 from sluice.config.platform import Kubernetes
 from sluice.config.stream import Component, StreamSpec
-from sluice.core import exits
+from sluice.core.processes import exits
 
 GROUP, VERSION, PLURAL = "sparkoperator.k8s.io", "v1beta2", "sparkapplications"
 KIND = "SparkApplication"

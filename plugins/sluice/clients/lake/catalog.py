@@ -44,9 +44,9 @@ from sluice.core.offsets.quarantine import (
 )
 from sluice.core.offsets.ranges import OffsetRanges, offsets_from_json
 from sluice.core.offsets.rejection import BATCHES, counters_of, has_rejected
-from sluice.core.position import Position
 from sluice.core.tables.file_removal import missing_message
 from sluice.core.tables.known_tables import CREATED_AT, FoundTable
+from sluice.core.tables.position import Position
 
 MAIN = "main"
 # Snapshots of a stream that are read for its newest batches: failovers and changes come between.

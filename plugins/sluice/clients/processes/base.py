@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from sluice.core.process import ProcessStatus
+from sluice.core.processes.status import ProcessStatus
 
 # Of a request, by default.
 TIMEOUT_SECONDS = 10.0

@@ -23,7 +23,7 @@ from sluice.config.reading.toml import ConfigError
 from sluice.config.stream import Component, StreamSpec
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import ClientError, Missing, Refused, Unreachable
-from sluice.core.process import ENDED, Problem, ProcessState, ProcessStatus
+from sluice.core.processes.status import ENDED, Problem, ProcessState, ProcessStatus
 
 # After the grace, until a pod and its Job must be gone.
 HARD_SECONDS = 30.0

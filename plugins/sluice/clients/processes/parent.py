@@ -13,8 +13,8 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from sluice.core import exits
-from sluice.core.environment import child_environment
+from sluice.core.processes import exits
+from sluice.core.processes.environment import child_environment
 
 STOP_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT})
 WATCHED_SIGNALS = STOP_SIGNALS | {signal.SIGCHLD}

@@ -26,7 +26,7 @@ from sluice.clients.processes.kubernetes import EVENT_SECONDS, FIXES, Kubernetes
 from sluice.config.platform import Kubernetes
 from sluice.config.stream import Component, StreamSpec
 from sluice.core.errors import Unreachable
-from sluice.core.process import ENDED, ProcessState, ProcessStatus
+from sluice.core.processes.status import ENDED, ProcessState, ProcessStatus
 
 
 class SparkOperatorRuntime(KubernetesRuntime):

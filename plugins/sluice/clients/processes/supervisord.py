@@ -25,7 +25,7 @@ from sluice.clients.processes.base import TIMEOUT_SECONDS, Runtime
 from sluice.config.platform import Supervisor
 from sluice.core.errors import Missing, Refused, Unreachable
 from sluice.core.messages import failure_reason
-from sluice.core.process import ALIVE, ENDED, ProcessExit, ProcessState, ProcessStatus
+from sluice.core.processes.status import ALIVE, ENDED, ProcessExit, ProcessState, ProcessStatus
 
 T = TypeVar("T")
 # A hard stop: supervisord's stopwaitsecs (10 s for a stream) until it kills, and as long again twice.

@@ -12,10 +12,10 @@ from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
 from sluice.core.json_record import Document
 from sluice.core.messages import MAX_PROBLEMS
-from sluice.loads.contents import Known
-from sluice.loads.object_contents import Found, ObjectContents
+from sluice.loads.known.contents import Known
+from sluice.loads.known.index import Found, ObjectContents
+from sluice.loads.known.verified import NewSources, VerifiedSources, without_verified
 from sluice.loads.sources.base import Dataset, Source
-from sluice.loads.verified import NewSources, VerifiedSources, without_verified
 
 if TYPE_CHECKING:
     from sluice.clients.s3.objects import Bucket, ObjectVersion

@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from sluice.changes.plan import run_of
+from sluice.core.findings import Finding, FindingName
 from sluice.core.messages import summarize
 from sluice.core.tables.known_tables import TableState
 from sluice.ledger.keys import PROOF, VERIFIED_TABLE
-from sluice.maintenance.reconciliation.findings import Finding, FindingName
 from sluice.maintenance.reconciliation.on_purpose import WAITS, waiting
 from sluice.maintenance.reconciliation.report import NOTHING, ONCE, check_findings, table_findings
 from sluice.maintenance.reconciliation.table_contents import TableContents

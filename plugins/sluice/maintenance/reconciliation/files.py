@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.config.sections.maintenance import for_each_table
 from sluice.core.errors import Refused
+from sluice.core.findings import Finding, FindingName
 from sluice.core.tables.storage import WrittenObject
-from sluice.loads.inventory import check_objects
-from sluice.maintenance.reconciliation.findings import Finding, FindingName
+from sluice.loads.written.inventory import check_objects
 from sluice.maintenance.reconciliation.report import NOTHING, ONCE, check_findings, table_findings
 from sluice.maintenance.reconciliation.table_contents import DAMAGED, kept
 
@@ -66,7 +66,7 @@ def _check(
     lake: Lake, name: str, since: str | None, entries: Callable[[str], list[Entry]]
 ) -> tuple[list[Finding], int, str | None]:
     """Findings, number of files, and the manifest list up to which they were checked."""
-    from sluice.clients.lake import table_diff
+    from sluice.clients.lake.snapshots import table_diff
 
     table = lake.table(name)
     try:

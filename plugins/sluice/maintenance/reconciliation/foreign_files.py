@@ -11,7 +11,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from sluice.core.batches import time_of
+from sluice.core.tables.batches import time_of
 from sluice.core.tables.rewrites import Rewrites
 from sluice.ledger.verified_rewrites import VerifiedRewrites
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pyiceberg.table import Table
 
-    from sluice.clients.lake.table_diff import AddedFile
+    from sluice.clients.lake.snapshots.table_diff import AddedFile
     from sluice.ledger.batches import BatchLog
     from sluice.ledger.documents import Ledger
     from sluice.maintenance.reconciliation.verified_table import Verified
@@ -42,7 +42,7 @@ class ForeignFiles:
 
         At most a GET per rewrite since then, a LIST of the batches since then and a GET for ten of them.
         """
-        from sluice.clients.lake.table_diff import is_own
+        from sluice.clients.lake.snapshots.table_diff import is_own
 
         # By number, not by the earlier state's files: these may be deleted, or all files be compared.
         new = [one for one in added if one.is_later_than(earlier.sequence_number)]

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from sluice.core.findings import Finding, FindingName
 from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
 from sluice.core.offsets.verify import EMPTY, FileStats, OffsetVerification, verify
-from sluice.maintenance.reconciliation.findings import Finding, FindingName
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from sluice.core.offsets.quarantine import ON_PURPOSE, WITHHELD
 from sluice.core.offsets.sources import source_id
 from sluice.ledger.keys import planned_key
-from sluice.loads.object_contents import newest_contents
-from sluice.loads.verified import VerifiedSources
+from sluice.loads.known.index import newest_contents
+from sluice.loads.known.verified import VerifiedSources
 from sluice.maintenance.reconciliation.verified_table import OnPurpose
 
 if TYPE_CHECKING:
@@ -73,7 +73,8 @@ class Exchanged:
 def _rows(table: Table, data_files: Sequence[DataFile]) -> Iterable[tuple[int, int, str, bool]]:
     from pyiceberg.expressions import And, EqualTo, Or, StartsWith
 
-    from sluice.clients.lake import files, table_diff
+    from sluice.clients.lake.reading import files
+    from sluice.clients.lake.snapshots import table_diff
 
     chosen = And(EqualTo("stage", "consumer"), Or(*(StartsWith("reason", one) for one in ON_PURPOSE)))
     columns = (files.PARTITION, files.OFFSET, files.SOURCE, "reason")

@@ -6,9 +6,9 @@ import logging
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from sluice.core.findings import Earlier, Observed, Proof, findings
 from sluice.core.tables.known_tables import TableState
 from sluice.ledger.keys import PROOF
-from sluice.maintenance.reconciliation.findings import Earlier, Observed, Proof, findings
 from sluice.maintenance.reconciliation.report import (
     NOTHING,
     ONCE,
@@ -60,7 +60,7 @@ def _observe(
     """The positions, the table's, and the table's UUID."""
     lake, kafka, topic = systems.lake, systems.kafka, spec.topic.name
     described = kafka.describe(topic)
-    # What is behind first: see sluice.maintenance.reconciliation.findings.
+    # What is behind first: see sluice.core.findings.
     proved = history.latest(PROOF)
     group = kafka.group_offsets(f"sluice-{spec.name}", topic, described.partitions)
     begins = kafka.begins(topic, described.partitions)

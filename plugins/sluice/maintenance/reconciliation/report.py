@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import check_no_problems
+from sluice.core.findings import Finding, FindingName, named
 from sluice.core.tables.known_tables import TableState
-from sluice.maintenance.reconciliation.findings import Finding, FindingName, named
 
 if TYPE_CHECKING:
     from sluice.ledger.known_tables import KnownTables

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
+from sluice.core.findings import Finding, FindingName
 from sluice.core.json_record import Document
 from sluice.core.messages import summarize
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.verify import EMPTY
 from sluice.core.tables.continuity import covers
 from sluice.core.tables.rewrites import Rewrites
-from sluice.maintenance.reconciliation.findings import Finding, FindingName
 from sluice.maintenance.reconciliation.foreign_files import ForeignFiles
 from sluice.maintenance.reconciliation.incremental import (
     BatchFile,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from sluice.clients.lake.catalog import Lake
-    from sluice.clients.lake.table_diff import TableDiff
+    from sluice.clients.lake.snapshots.table_diff import TableDiff
     from sluice.ledger.batches import BatchLog
     from sluice.ledger.documents import Ledger
 
@@ -93,8 +93,8 @@ class TableContents:
     def _verify(
         self, before: Verified | None, earlier: Verified | None
     ) -> tuple[list[Finding], Verified | None]:
-        from sluice.clients.lake import table_diff
         from sluice.clients.lake.catalog import MAIN, position
+        from sluice.clients.lake.snapshots import table_diff
 
         # The table before the quarantine: a batch is published there first.
         table = self.lake.table(self.table)
@@ -141,7 +141,7 @@ class TableContents:
         return found, now
 
     def _history(self, table: Table, earlier: Verified | None, ends: dict[int, int]) -> list[Finding]:
-        from sluice.clients.lake import table_diff
+        from sluice.clients.lake.snapshots import table_diff
 
         found = []
         if earlier is not None and not covers(ends, earlier.ends):
@@ -154,7 +154,7 @@ class TableContents:
 
     def _foreign(self, table: Table, diff: TableDiff, earlier: Verified | None) -> list[Finding]:
         """Commits of other programs: the kept ones, and of expired ones those whose files are there."""
-        from sluice.clients.lake import table_diff
+        from sluice.clients.lake.snapshots import table_diff
 
         newest = earlier.snapshot_id if earlier else None
         commits = {one.snapshot_id: one for one in table_diff.foreign_commits(table, newest)}
@@ -182,7 +182,7 @@ class TableContents:
         found: list[Finding],
     ) -> tuple[Contents, int]:
         """The table's offsets, and how many files were read."""
-        from sluice.clients.lake import table_diff
+        from sluice.clients.lake.snapshots import table_diff
 
         verified = before.present if before else EMPTY
         removed, to_read = EMPTY, []
@@ -217,7 +217,7 @@ class TableContents:
         many files were read."""
         from pyiceberg.expressions import EqualTo
 
-        from sluice.clients.lake import table_diff
+        from sluice.clients.lake.snapshots import table_diff
 
         if self.lake.location(self.quarantine) is None:
             return Contents(), OnPurpose(), None, 0

@@ -22,8 +22,8 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from sluice.config import folders
 from sluice.config import platform as platforms
 from sluice.config import stream as streams
-from sluice.core.exits import STOPPED
 from sluice.core.exposition import exposition
+from sluice.core.processes.exits import STOPPED
 from sluice.supervision.checks.check import Check, CheckMetrics, Checks
 from sluice.supervision.checks.report import PATH
 from sluice.supervision.serving import TokenHandler, TokenServer

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from sluice.config.stream import CONSUMER, StreamSpec
 from sluice.core.errors import ClientError, Unreachable
 from sluice.core.json_record import Document
+from sluice.core.processes.restarts import RestartHistory
 from sluice.ledger.keys import NOT_VERIFIED, PROOF, run_key
-from sluice.ledger.restarts import RestartHistory
 from sluice.supervision.observer.live import Live, LoadResult, Point, Points
 from sluice.supervision.observer.sampler import Sampler
 from sluice.supervision.rules.assess import assess
@@ -22,7 +22,7 @@ from sluice.supervision.rules.sample import Sample, downsample
 if TYPE_CHECKING:
     from sluice.clients.kafka.admin import KafkaAdmin
     from sluice.clients.processes.base import Runtime
-    from sluice.core.batches import Batch
+    from sluice.core.tables.batches import Batch
     from sluice.ledger.history import History
     from sluice.ledger.known_tables import KnownTables
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sluice.core.batches import Batch
 from sluice.core.json_record import Document
+from sluice.core.tables.batches import Batch
 from sluice.supervision.observer.live import Counts, Live, LoadResult, Point
 from sluice.supervision.rules.sample import Sample
 from sluice.supervision.rules.status import HealthReport

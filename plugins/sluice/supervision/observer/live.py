@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from sluice.supervision.rules.sample import Sample
 
 if TYPE_CHECKING:
-    from sluice.core.batches import Batch
     from sluice.core.json_record import Document
+    from sluice.core.tables.batches import Batch
     from sluice.supervision.rules.status import HealthReport
 
 

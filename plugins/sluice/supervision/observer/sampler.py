@@ -11,7 +11,7 @@ from sluice.clients.kafka.admin import KafkaAdmin
 from sluice.clients.processes.base import Runtime
 from sluice.config.stream import CONSUMER, StreamSpec
 from sluice.core.errors import ClientError, Unreachable
-from sluice.core.position import Position
+from sluice.core.tables.position import Position
 from sluice.ledger.known_tables import KnownTables
 from sluice.supervision.rules.sample import KAFKA, LAKE, PROCESS, Sample
 

@@ -19,7 +19,7 @@ from typing import Any
 from sluice.config import platform as platforms
 from sluice.config import stream as streams
 from sluice.config.reading.toml import ConfigError
-from sluice.core.exits import STOPPED
+from sluice.core.processes.exits import STOPPED
 from sluice.ledger.keys import history_name
 from sluice.supervision.observer import documents
 from sluice.supervision.observer.component import Clients

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from sluice.config.stream import CONSUMER, Supervision
-from sluice.ledger.restarts import RestartHistory
+from sluice.core.processes.restarts import RestartHistory
 from sluice.supervision.rules.component import assess_component
 from sluice.supervision.rules.consumer import assess_consumer
 from sluice.supervision.rules.sample import Sample

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from sluice.config.stream import Supervision
-from sluice.core.heartbeat import HEARTBEAT_INTERVAL, NO_INPUT, Heartbeat, HeartbeatState
-from sluice.core.process import ProcessState
-from sluice.ledger.restarts import RestartHistory
+from sluice.core.processes.heartbeat import HEARTBEAT_INTERVAL, NO_INPUT, Heartbeat, HeartbeatState
+from sluice.core.processes.restarts import RestartHistory
+from sluice.core.processes.status import ProcessState
 from sluice.supervision.rules.sample import CLOCK_SLACK_SECONDS, Sample
 from sluice.supervision.rules.status import Health, HealthReport, Rules, problem_of, unknown, unknown_reasons
 

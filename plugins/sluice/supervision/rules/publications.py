@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sluice.core.json_record import JsonRecord
 from sluice.core.offsets.ranges import OffsetRanges
-from sluice.core.position import Position
+from sluice.core.tables.position import Position
 
 
 @dataclass(frozen=True)

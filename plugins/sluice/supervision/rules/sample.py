@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from sluice.core.heartbeat import Heartbeat
 from sluice.core.json_record import JsonRecord
-from sluice.core.position import Position
-from sluice.core.process import ProcessStatus
+from sluice.core.processes.heartbeat import Heartbeat
+from sluice.core.processes.status import ProcessStatus
+from sluice.core.tables.position import Position
 
 # Clocks of the component, its runtime and the observer may differ by this much.
 CLOCK_SLACK_SECONDS = 2.0

@@ -9,11 +9,11 @@ from enum import StrEnum
 from typing import Any
 
 from sluice.config.stream import CONSUMER, Supervision
-from sluice.core import exits
 from sluice.core.json_record import JsonRecord
 from sluice.core.messages import summarize
-from sluice.core.process import ENDED, Problem, ProcessState, ProcessStatus
-from sluice.ledger.restarts import RestartHistory, new_restarts
+from sluice.core.processes import exits
+from sluice.core.processes.restarts import RestartHistory, new_restarts
+from sluice.core.processes.status import ENDED, Problem, ProcessState, ProcessStatus
 from sluice.supervision.rules.sample import Sample
 
 

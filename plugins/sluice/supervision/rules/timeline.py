@@ -8,7 +8,7 @@ from typing import Any
 
 from sluice.config.stream import Supervision
 from sluice.core.offsets.rejection import Counters, Share
-from sluice.core.process import ProcessState, ProcessStatus
+from sluice.core.processes.status import ProcessState, ProcessStatus
 from sluice.supervision.rules import retention
 from sluice.supervision.rules.sample import (
     CLOCK_SLACK_SECONDS,

@@ -16,7 +16,7 @@ from sluice.clients.kafka.query_progress import QueryHistory
 from sluice.config.stream import Declared
 from sluice.core.errors import ClientError
 from sluice.core.exposition import exposition, is_token
-from sluice.web.data import Sources, sources
+from sluice.web.data.sources import Sources, sources
 from sluice.web.metrics.queries import QueryMetrics
 from sluice.web.metrics.streams import StreamMetrics
 

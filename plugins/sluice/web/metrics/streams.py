@@ -9,9 +9,9 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from sluice.config.stream import CONSUMER
-from sluice.core.batches import Batch
 from sluice.core.exposition import MetricSpec
 from sluice.core.json_record import Document
+from sluice.core.tables.batches import Batch
 from sluice.supervision.observer.live import Live, LoadResult, seconds_behind
 from sluice.supervision.rules.status import Health
 

@@ -13,7 +13,7 @@ from sluice.config.stream import CONSUMER, Supervision
 from sluice.core.errors import ClientError
 from sluice.core.json_record import Document
 from sluice.supervision.rules.status import RESTARTABLE, Health, no_action
-from sluice.web.airflow_db import LastCheck, last_checks
+from sluice.web.data.airflow_db import LastCheck, last_checks
 from sluice.web.formats import public
 
 

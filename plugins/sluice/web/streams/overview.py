@@ -8,11 +8,11 @@ from itertools import pairwise
 from typing import Any
 
 from sluice.config.stream import CONSUMER, StreamSpec
-from sluice.core.process import ProcessState
+from sluice.core.processes.status import ProcessState
 from sluice.supervision.observer.live import Live, LoadResult, seconds_behind
 from sluice.supervision.rules.guide import GUIDES, Guide
 from sluice.supervision.rules.status import Health, is_left_alone
-from sluice.web.airflow_db import LastCheck, LoadRun, OpenApproval
+from sluice.web.data.airflow_db import LastCheck, LoadRun, OpenApproval
 from sluice.web.formats import UNKNOWN, age, count
 from sluice.web.streams.health import severity
 

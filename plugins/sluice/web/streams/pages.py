@@ -22,8 +22,8 @@ from sluice.ledger.keys import event_details
 from sluice.supervision.observer.component import CHART_SECONDS
 from sluice.supervision.rules.guide import GUIDES
 from sluice.web import formats, navigation
-from sluice.web.airflow_db import LastCheck
-from sluice.web.data import Sources, sources
+from sluice.web.data.airflow_db import LastCheck
+from sluice.web.data.sources import Sources, sources
 from sluice.web.rights import Reader, may_read_log, may_read_stream, reader
 from sluice.web.streams.overview import Overview, StreamView, points_view, stream_view
 

@@ -40,7 +40,7 @@ from sluice.clients.lake.catalog import Lake
 from sluice.config import stream
 from sluice.core.errors import Refused
 from sluice.core.offsets.ranges import OffsetRanges
-from sluice.core.process import ProcessState, ProcessStatus
+from sluice.core.processes.status import ProcessState, ProcessStatus
 from sluice.core.tables.known_tables import CREATED_AT
 from sluice.ledger.history import History
 from sluice.ledger.known_tables import KnownTables

@@ -23,7 +23,7 @@ from sluice.airflow.triggers.expected_health import ExpectedHealthTrigger
 from sluice.airflow.triggers.published import PublishedTrigger
 from sluice.core.errors import Unreachable
 from sluice.core.offsets.ranges import OffsetRanges
-from sluice.core.process import ProcessState as S
+from sluice.core.processes.status import ProcessState as S
 from sluice.ledger.keys import run_key
 from tests.support.raising import raising
 from tests.support.steps import given, ledger

@@ -10,7 +10,7 @@ from typing import Any
 from sluice.airflow.triggers.arrived import ArrivedTrigger
 from sluice.clients.kafka.admin import TopicDescription
 from sluice.core.errors import ClientError, Missing, Unreachable
-from sluice.core.process import ProcessState, ProcessStatus
+from sluice.core.processes.status import ProcessState, ProcessStatus
 from tests.support.supervision import connect
 
 Offsets = dict[int, int] | ClientError

@@ -14,7 +14,7 @@ from sluice.airflow.triggers.asset_event import POLL_SECONDS, STATE, PublishedEv
 from sluice.airflow.triggers.health import HealthTrigger
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused, Unreachable
-from sluice.core.position import Position
+from sluice.core.tables.position import Position
 from tests.support.steps import NewTables
 from tests.support.supervision import connect
 

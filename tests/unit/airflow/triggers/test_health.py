@@ -19,9 +19,9 @@ from sluice.airflow.triggers.health import MAX_SAMPLES, HealthTrigger, observe_s
 from sluice.config.reading.toml import ConfigError
 from sluice.config.stream import Supervision
 from sluice.core.errors import Unreachable
-from sluice.core.process import ProcessExit, ProcessState, ProcessStatus
+from sluice.core.processes.restarts import RestartHistory
+from sluice.core.processes.status import ProcessExit, ProcessState, ProcessStatus
 from sluice.ledger.history import History
-from sluice.ledger.restarts import RestartHistory
 from sluice.supervision.checks.check import Check
 from sluice.supervision.observation import Observation
 from sluice.supervision.rules.status import Health, HealthReport, no_action

@@ -15,12 +15,12 @@ from sluice.airflow.sensors.published import PublishedSensor
 from sluice.airflow.triggers.base import REQUEST_TIMEOUT_SECONDS
 from sluice.airflow.triggers.published import PublishedTrigger, unreachable_offsets
 from sluice.airflow.triggers.wait import ProcessWatch
-from sluice.core import exits
 from sluice.core.errors import Unreachable
 from sluice.core.offsets.ranges import OffsetRanges
-from sluice.core.position import Position
-from sluice.core.process import ProcessState as S
-from sluice.core.process import ProcessStatus
+from sluice.core.processes import exits
+from sluice.core.processes.status import ProcessState as S
+from sluice.core.processes.status import ProcessStatus
+from sluice.core.tables.position import Position
 from sluice.ledger.keys import run_key
 from tests.support.raising import raising
 from tests.support.steps import given, ledger

@@ -24,7 +24,7 @@ from sluice.clients.kafka.admin import (
 from sluice.config.platform import Kafka
 from sluice.config.sections.topic import BROKER_DEFAULT, Topic
 from sluice.core.errors import ClientError, Missing, Refused, Unreachable
-from sluice.core.heartbeat import Heartbeat, HeartbeatState
+from sluice.core.processes.heartbeat import Heartbeat, HeartbeatState
 from spark_jobs.common.kafka.heartbeat import HeartbeatSender
 from spark_jobs.common.kafka.offsets import GroupOffsets
 from tests.support.raising import raising

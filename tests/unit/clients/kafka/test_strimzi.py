@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sluice.clients.kafka.strimzi import MANAGED, PAUSED, TopicState, kafka_topic, resource_name, topic_status
 from sluice.config import stream
 from sluice.config.sections.topic import Topic
-from sluice.loads.topic import with_timestamp_bounds
+from sluice.loads.sending.topic import with_timestamp_bounds
 
 TOPICS = st.text("abcXYZ019._-", min_size=1, max_size=249)
 

@@ -17,9 +17,9 @@ from sluice.clients.kubernetes.application_status import (
 )
 from sluice.clients.kubernetes.jobs import RESTARTS_KEPT
 from sluice.clients.kubernetes.observed_pod import LOST_SECONDS
-from sluice.core import exits
-from sluice.core.process import ENDED, Problem, ProcessExit, ProcessStatus
-from sluice.core.process import ProcessState as S
+from sluice.core.processes import exits
+from sluice.core.processes.status import ENDED, Problem, ProcessExit, ProcessStatus
+from sluice.core.processes.status import ProcessState as S
 from tests.unit.clients.kubernetes import test_status as pods
 from tests.unit.clients.kubernetes.test_status import NOW, at
 

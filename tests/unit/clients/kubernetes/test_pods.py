@@ -20,7 +20,7 @@ from sluice.config import stream as streams
 from sluice.config.platform import Kubernetes
 from sluice.config.sections.cluster import Cluster, container_mb
 from sluice.config.stream import SourceType, StreamSpec
-from sluice.core import exits
+from sluice.core.processes import exits
 
 CONFIG = Kubernetes("sluice", "registry.test/jobs:1")
 COMPONENTS = [

@@ -33,7 +33,7 @@ from sluice.config.platform import Kubernetes
 from sluice.config.sections import overrides
 from sluice.config.sections.cluster import Cluster, container_mb, memory_mb
 from sluice.config.stream import ENTRY_POINT, Component, StreamSpec
-from sluice.core import exits
+from sluice.core.processes import exits
 
 CONFIG = Kubernetes("sluice", "registry.test/jobs:1", "operator", overrides="mine")
 TAXI = streams.load("nyc_taxi")

@@ -9,8 +9,8 @@ import pytest
 
 from sluice.clients.kubernetes.jobs import LONG_DELAY, MAX_DELAY, Observed, process_status
 from sluice.clients.kubernetes.observed_pod import LOST_SECONDS
-from sluice.core.process import Problem, ProcessExit, ProcessStatus
-from sluice.core.process import ProcessState as S
+from sluice.core.processes.status import Problem, ProcessExit, ProcessStatus
+from sluice.core.processes.status import ProcessState as S
 
 NOW = 1_000_000.0
 QUOTA = 'Error creating: pods "a-b" is forbidden: exceeded quota: small, requested: limits.memory=2Gi'

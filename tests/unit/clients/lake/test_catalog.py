@@ -14,7 +14,7 @@ from sluice.clients.lake import catalog as tables
 from sluice.clients.lake.catalog import Lake
 from sluice.core.errors import Missing, Unreachable
 from sluice.core.offsets.rejection import Counters
-from sluice.core.position import Position
+from sluice.core.tables.position import Position
 from tests.support import lake as lakes
 from tests.support.raising import raising
 

@@ -17,7 +17,7 @@ import pytest
 
 from local.runtime.context import with_parent
 from sluice.clients.processes.parent import MAX_DELAY_SECONDS, NOT_STARTED, delay
-from sluice.core import exits
+from sluice.core.processes import exits
 
 # Delays of hundredths of a second.
 START = (

@@ -16,9 +16,9 @@ from sluice.clients import polling as retry
 from sluice.clients.processes import supervisord
 from sluice.clients.processes.supervisord import SupervisorRuntime, parse_status
 from sluice.config.platform import Supervisor
-from sluice.core import exits
 from sluice.core.errors import Missing, Refused, Unreachable
-from sluice.core.process import ProcessExit, ProcessState, ProcessStatus
+from sluice.core.processes import exits
+from sluice.core.processes.status import ProcessExit, ProcessState, ProcessStatus
 from tests.support.raising import raising
 
 INFO = {

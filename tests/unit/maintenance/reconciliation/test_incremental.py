@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sluice.core.findings import FindingName
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.verify import EMPTY, FileStats
-from sluice.maintenance.reconciliation.findings import FindingName
 from sluice.maintenance.reconciliation.incremental import (
     BatchFile,
     Contents,

@@ -7,7 +7,7 @@ import json
 import pytest
 from botocore.exceptions import ClientError
 
-from sluice.core.batches import time_of
+from sluice.core.tables.batches import time_of
 from sluice.ledger.batch_log import PUBLISHED, RESTORED, Restore, restore_of
 from tests.support.batches import LOCATION, NOON, batch, writers_log
 from tests.support.memory_s3 import MemoryS3

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from sluice.core.batches import Snapshot
 from sluice.core.offsets.deduplication import LoadedRows
 from sluice.core.offsets.quarantine import Rejections
 from sluice.core.offsets.ranges import OffsetRanges
+from sluice.core.tables.batches import Snapshot
 from spark_jobs.common.consumer import state
 from spark_jobs.common.consumer.state import StreamState
 from spark_jobs.common.lake.loaded_rows import BatchRows

@@ -11,7 +11,7 @@ import pytest
 from local.runtime import roles
 from local.runtime.home import StackDir
 from local.runtime.ports import DEFAULTS, Network
-from sluice.core import exits
+from sluice.core.processes import exits
 from spark_jobs.common.feed import run
 
 

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import KafkaError, TopicPartition
 
 from sluice.config.platform import Kafka
-from sluice.core.heartbeat import MAX_DETAIL
+from sluice.core.processes.heartbeat import MAX_DETAIL
 from spark_jobs.common.kafka import heartbeat
 from spark_jobs.common.kafka.heartbeat import HeartbeatSender
 from tests.support.raising import raising

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 
-from sluice.core import exits
 from sluice.core.error_codes import PERMANENT, ErrorCode
+from sluice.core.processes import exits
 from sluice.core.tables.file_removal import MAX_WRITE_AGE
 from spark_jobs.common.lake import clock
 from spark_jobs.common.lake.clock import ClockSetBack, committing, outdated_by

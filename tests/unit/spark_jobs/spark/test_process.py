@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sluice.config.reading.toml import ConfigError
-from sluice.core import exits
+from sluice.core.processes import exits
 from sluice.core.tables.file_removal import MISSING_FIX
 from spark_jobs.__main__ import main
 from spark_jobs.common.consumer.writer import VerificationFailed

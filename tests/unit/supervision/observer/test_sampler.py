@@ -14,8 +14,8 @@ from sluice.config.reading.toml import ConfigError
 from sluice.config.sections.topic import Topic
 from sluice.config.stream import Budget, Consumer, StreamSpec, Supervision
 from sluice.core.errors import ClientError, Missing, Refused, Unreachable
-from sluice.core.position import Position
-from sluice.core.process import ProcessState, ProcessStatus
+from sluice.core.processes.status import ProcessState, ProcessStatus
+from sluice.core.tables.position import Position
 from sluice.supervision.observer.sampler import Sampler
 from tests.support.steps import new_tables
 

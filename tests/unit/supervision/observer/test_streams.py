@@ -13,9 +13,9 @@ import pytest
 
 from sluice.config.reading.toml import ConfigError
 from sluice.config.stream import StreamSpec
-from sluice.core.batches import Batch
 from sluice.core.errors import Unreachable
-from sluice.core.process import ProcessState
+from sluice.core.processes.status import ProcessState
+from sluice.core.tables.batches import Batch
 from sluice.ledger.history import History
 from sluice.ledger.keys import NOT_VERIFIED, PROOF, history_key, history_name, run_key
 from sluice.supervision.observer import component as module

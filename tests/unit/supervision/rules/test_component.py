@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sluice.config.stream import Supervision
-from sluice.core.heartbeat import HEARTBEAT_INTERVAL, Heartbeat
-from sluice.core.heartbeat import HeartbeatState as State
-from sluice.core.process import Problem, ProcessExit, ProcessStatus
-from sluice.core.process import ProcessState as S
-from sluice.ledger.restarts import RestartHistory
+from sluice.core.processes.heartbeat import HEARTBEAT_INTERVAL, Heartbeat
+from sluice.core.processes.heartbeat import HeartbeatState as State
+from sluice.core.processes.restarts import RestartHistory
+from sluice.core.processes.status import Problem, ProcessExit, ProcessStatus
+from sluice.core.processes.status import ProcessState as S
 from sluice.supervision.rules.component import CONFIRM_SECONDS, assess_component
 from sluice.supervision.rules.sample import Sample
 from sluice.supervision.rules.status import WELL, Health, HealthReport

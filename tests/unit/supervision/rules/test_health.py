@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from sluice.config.stream import Supervision
 from sluice.core.offsets.rejection import Counters
-from sluice.core.position import Position
-from sluice.core.process import Problem, ProcessState, ProcessStatus
-from sluice.ledger.restarts import RestartHistory
+from sluice.core.processes.restarts import RestartHistory
+from sluice.core.processes.status import Problem, ProcessState, ProcessStatus
+from sluice.core.tables.position import Position
 from sluice.supervision.rules.consumer import assess_consumer
 from sluice.supervision.rules.sample import Sample
 from sluice.supervision.rules.status import LEFT_ALONE, NO_ACTION, RESTARTABLE, WELL, Health, HealthReport

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from sluice.config.stream import Supervision
-from sluice.core.process import Problem, ProcessExit, ProcessStatus
-from sluice.core.process import ProcessState as S
-from sluice.ledger.restarts import RestartHistory
+from sluice.core.processes.restarts import RestartHistory
+from sluice.core.processes.status import Problem, ProcessExit, ProcessStatus
+from sluice.core.processes.status import ProcessState as S
 from sluice.supervision.rules.assess import assess
 from sluice.supervision.rules.sample import Sample
 from sluice.supervision.rules.status import RESTARTABLE, Health, HealthReport

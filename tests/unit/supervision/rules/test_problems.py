@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from sluice.config.stream import Supervision
-from sluice.core import exits
-from sluice.core.heartbeat import Heartbeat, HeartbeatState
-from sluice.core.process import ENDED, Problem, ProcessExit, ProcessStatus
-from sluice.core.process import ProcessState as S
-from sluice.ledger.restarts import RestartHistory
+from sluice.core.processes import exits
+from sluice.core.processes.heartbeat import Heartbeat, HeartbeatState
+from sluice.core.processes.restarts import RestartHistory
+from sluice.core.processes.status import ENDED, Problem, ProcessExit, ProcessStatus
+from sluice.core.processes.status import ProcessState as S
 from sluice.supervision.rules.assess import assess, has_recovered
 from sluice.supervision.rules.sample import Sample
 from sluice.supervision.rules.status import RESTARTABLE, Health, HealthReport

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sluice.core.position import Position
+from sluice.core.tables.position import Position
 from sluice.supervision.rules.publications import Announced, since
 
 

@@ -13,13 +13,13 @@ from fastapi import HTTPException
 from fastapi.testclient import TestClient
 
 from sluice.config.stream import Declared
-from sluice.core import exits
 from sluice.core.errors import Unreachable
-from sluice.core.process import ProcessState
+from sluice.core.processes import exits
+from sluice.core.processes.status import ProcessState
 from sluice.supervision.observer.live import Live, LoadResult
 from sluice.supervision.rules.sample import LAKE
 from sluice.supervision.rules.status import Health, HealthReport
-from sluice.web.airflow_db import LastCheck, LoadRun, OpenApproval
+from sluice.web.data.airflow_db import LastCheck, LoadRun, OpenApproval
 from sluice.web.rights import may_read_log, may_read_stream, reader
 from sluice.web.streams import pages as streams
 from tests.support import observed

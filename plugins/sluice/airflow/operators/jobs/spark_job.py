@@ -16,10 +16,10 @@ from sluice.airflow.operators.base import StepMixin
 from sluice.clients.kubernetes.api import KubernetesApi
 from sluice.clients.kubernetes.pods import SPARK_JOB, PodJob
 from sluice.config.stream import ENTRY_POINT
-from sluice.core.environment import child_environment, withheld
 from sluice.core.error_codes import PERMANENT, ErrorCode, code_in
 from sluice.core.errors import ClientError
 from sluice.core.messages import failure_reason
+from sluice.core.processes.environment import child_environment, withheld
 
 if TYPE_CHECKING:
     from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator

@@ -9,7 +9,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from sluice.airflow.operators.base import StreamOperator
 from sluice.airflow.operators.load.interval import load_id
 from sluice.loads.announce import announcement, partition_key
-from sluice.loads.proof import short
+from sluice.loads.verification.proof import short
 
 if TYPE_CHECKING:
     from airflow.sdk import Asset, Context

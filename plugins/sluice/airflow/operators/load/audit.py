@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sluice.airflow.operators.base import StreamOperator
 from sluice.airflow.operators.load.interval import load_id
 from sluice.core.error_codes import ErrorCode
-from sluice.loads.audit import LoadAudit
+from sluice.loads.written.audit import LoadAudit
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -11,7 +11,7 @@ from sluice.airflow.operators.base import BACKSTOP, ComponentOperator
 from sluice.airflow.triggers.lease import LEASE_SECONDS, LeaseTrigger, holds_lease
 from sluice.airflow.triggers.wait import Outcome
 from sluice.core.error_codes import ErrorCode
-from sluice.core.process import ENDED
+from sluice.core.processes.status import ENDED
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -12,10 +12,11 @@ from sluice.config.sections import backfill
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
 from sluice.core.json_record import Document
-from sluice.loads import interval_plan, inventory
-from sluice.loads.interval_plan import FORM, IntervalFiles
-from sluice.loads.plan import plan_of, reverted_of
-from sluice.loads.verified import VerifiedSources
+from sluice.loads.known.verified import VerifiedSources
+from sluice.loads.planning import interval as interval_plan
+from sluice.loads.planning.interval import FORM, IntervalFiles
+from sluice.loads.planning.plan import plan_of, reverted_of
+from sluice.loads.written import inventory
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator, Context

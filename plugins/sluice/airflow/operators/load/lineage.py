@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from sluice.config.platform import Platform
     from sluice.config.stream import StreamSpec
     from sluice.core.offsets.ranges import OffsetRanges
-    from sluice.loads.proof import VerifiedLoad
     from sluice.loads.sources.base import Dataset
+    from sluice.loads.verification.proof import VerifiedLoad
 
 # The rest is in the task's log.
 MAX_PROBLEMS = 3

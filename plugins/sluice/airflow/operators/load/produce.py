@@ -15,13 +15,14 @@ from sluice.config.sending_rules import SendingRules
 from sluice.core.errors import ClientError
 from sluice.core.json_record import Document
 from sluice.ledger.keys import run_key
-from sluice.loads import partly_sent, produced, sources
-from sluice.loads.object_contents import ObjectContents
-from sluice.loads.plan import LoadPlanner
+from sluice.loads import sources
+from sluice.loads.known.index import ObjectContents
+from sluice.loads.known.verified import VerifiedSources, without_verified
+from sluice.loads.planning.plan import LoadPlanner
+from sluice.loads.sending import partly_sent, produced
 from sluice.loads.sources.base import Source
 from sluice.loads.sources.csv_object import select_objects
 from sluice.loads.sources.generator import GeneratorSource
-from sluice.loads.verified import VerifiedSources, without_verified
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

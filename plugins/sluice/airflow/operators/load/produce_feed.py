@@ -12,8 +12,9 @@ from sluice.airflow.triggers.arrived import ArrivedTrigger
 from sluice.airflow.triggers.wait import Outcome
 from sluice.core.error_codes import ErrorCode
 from sluice.ledger.keys import run_key
-from sluice.loads import produced, sources
-from sluice.loads.plan import LoadPlanner, plan_of
+from sluice.loads import sources
+from sluice.loads.planning.plan import LoadPlanner, plan_of
+from sluice.loads.sending import produced
 from sluice.loads.sources.feed import FeedSource
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from sluice.airflow.operators.load.interval import is_interval
 from sluice.clients.query_state import fence_key
 from sluice.config.query import SinkKind
 from sluice.config.sections.topic import Topic
-from sluice.loads import inventory, topic
+from sluice.loads.sending import topic
+from sluice.loads.written import inventory
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

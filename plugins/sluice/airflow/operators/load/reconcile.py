@@ -17,8 +17,10 @@ from sluice.core.errors import Unreachable
 from sluice.core.messages import aligned
 from sluice.ledger import run_documents
 from sluice.ledger.keys import beside_proof
-from sluice.loads import checks, produced, sources
-from sluice.loads.plan import now, plan_of
+from sluice.loads import sources
+from sluice.loads.planning.plan import now, plan_of
+from sluice.loads.sending import produced
+from sluice.loads.verification import checks
 from sluice.queries.compare import SinkReconciliation, compare
 from sluice.queries.windows import chosen_windows, written_since
 

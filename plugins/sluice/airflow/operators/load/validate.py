@@ -8,18 +8,18 @@ from sluice.airflow.operators.load.interval import load_id
 from sluice.airflow.operators.quarantine import QuarantineOperator
 from sluice.core.error_codes import ErrorCode
 from sluice.ledger.keys import PROOF, run_key
-from sluice.loads.proof import report, short
-from sluice.loads.verify import LoadVerification
+from sluice.loads.verification.proof import report, short
+from sluice.loads.verification.verify import LoadVerification
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context
 
-    from sluice.loads.proof import VerifiedLoad
+    from sluice.loads.verification.proof import VerifiedLoad
 
 
 class ValidateOperator(QuarantineOperator):
-    """Verify the load (:mod:`sluice.loads.verify`), or fail naming each gap, duplicate, missing row and wrong
+    """Verify the load (``loads.verification``), or fail naming each gap, duplicate, missing row and wrong
     column. Param ``max_quarantined_percent`` limits the share of the rows in quarantine.
 
     The proof goes into the ledger as ``proof.json``; its counts and address are the return value. Then each

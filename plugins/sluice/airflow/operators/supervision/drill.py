@@ -11,8 +11,8 @@ from airflow.providers.standard.hooks.subprocess import SubprocessHook
 from airflow.sdk import BaseOperator
 
 from sluice.airflow.failures import failed
-from sluice.core.environment import child_environment
 from sluice.core.error_codes import ErrorCode
+from sluice.core.processes.environment import child_environment
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -20,7 +20,7 @@ from sluice.config.sections.notifications import Event
 from sluice.config.stream import CONSUMER
 from sluice.core.error_codes import ErrorCode, code_of, with_code
 from sluice.core.errors import ClientError
-from sluice.core.process import ProcessState, ProcessStatus
+from sluice.core.processes.status import ProcessState, ProcessStatus
 from sluice.notify.texts import has_recovered
 from sluice.supervision.lifecycle import Request
 from sluice.supervision.observation import Observation

@@ -11,9 +11,9 @@ import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo, GreaterThanOrEqual, In
 
 from sluice.clients import query_state
-from sluice.clients.lake import files
-from sluice.clients.lake.arrow_sql import open_sql, quoted
 from sluice.clients.lake.catalog import ancestors, sluice_properties
+from sluice.clients.lake.reading import files
+from sluice.clients.lake.reading.arrow_sql import open_sql, quoted
 from sluice.clients.query_state import QueryState
 from sluice.config.query import ARRIVAL, WINDOW, Query, TimeWindow, key_text
 from sluice.core.errors import Unreachable

@@ -24,7 +24,7 @@ from sluice.airflow.operators.change.steps import (
 from sluice.changes import plan as change_plans
 from sluice.changes.approval import APPROVED as APPROVED_ANSWER
 from sluice.changes.approval import needs_approval
-from sluice.clients.lake import change_files
+from sluice.clients.lake.snapshots import change_files
 from sluice.core.changes.plan import Action, ChangePlan, ChangeResult, Reverted
 from sluice.core.changes.published import KEEP_IDS, Changes
 from sluice.core.errors import Unreachable

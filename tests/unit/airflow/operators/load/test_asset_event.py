@@ -14,7 +14,7 @@ from airflow.sdk.execution_time.task_runner import _serialize_outlet_events
 from sluice.airflow.assets import loaded, loaded_interval
 from sluice.airflow.operators.load.asset_event import EmitAssetEventOperator
 from sluice.ledger.keys import run_key
-from sluice.loads.verified import VerifiedSources
+from sluice.loads.known.verified import VerifiedSources
 from tests.support.raising import raising
 from tests.support.steps import NewTables, given, ledger
 

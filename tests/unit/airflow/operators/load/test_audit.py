@@ -15,13 +15,13 @@ from sluice.airflow.operators.load.audit import AuditOperator
 from sluice.clients.lake.catalog import Lake, ancestors
 from sluice.clients.s3.objects import Bucket, Entry
 from sluice.config import stream
-from sluice.core.batches import Batch
 from sluice.core.errors import Missing, Refused
+from sluice.core.tables.batches import Batch
 from sluice.ledger.batch_log import Restore, document_of, published_key, restored_key
 from sluice.ledger.batches import BatchLog
 from sluice.ledger.documents import Ledger
 from sluice.ledger.keys import run_key
-from sluice.loads import inventory
+from sluice.loads.written import inventory
 from tests.support import lake as lakes
 from tests.support.memory_s3 import MemoryS3
 from tests.support.raising import raising

@@ -10,7 +10,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from sluice.airflow.operators.load.ensure import EnsureComponentOperator
-from sluice.core.process import ProcessState, ProcessStatus
+from sluice.core.processes.status import ProcessState, ProcessStatus
 from tests.support.raising import raising
 from tests.support.steps import given
 

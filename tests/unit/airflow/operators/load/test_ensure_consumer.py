@@ -15,11 +15,11 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskD
 from sluice.airflow.operators.base import BACKSTOP
 from sluice.airflow.operators.load.ensure import EnsureConsumerOperator
 from sluice.airflow.triggers.lease import LeaseTrigger, has_failed, holds_lease
-from sluice.core import exits
 from sluice.core.errors import Unreachable
-from sluice.core.position import Position
-from sluice.core.process import ProcessState as S
-from sluice.core.process import ProcessStatus
+from sluice.core.processes import exits
+from sluice.core.processes.status import ProcessState as S
+from sluice.core.processes.status import ProcessStatus
+from sluice.core.tables.position import Position
 from tests.support.raising import raising
 from tests.support.steps import NewTables, carried_out
 from tests.support.supervision import connect, events, history

@@ -21,9 +21,9 @@ from sluice.config import stream as streams
 from sluice.core.offsets.quarantine import DUPLICATE
 from sluice.ledger.keys import planned_key, run_key
 from sluice.ledger.run_documents import newest_load
-from sluice.loads import interval_plan
-from sluice.loads import plan as plans
-from sluice.loads.verified import VerifiedSources
+from sluice.loads.known.verified import VerifiedSources
+from sluice.loads.planning import interval as interval_plan
+from sluice.loads.planning import plan as plans
 from tests.support import lake as lakes
 from tests.support.loads import Loads
 from tests.support.raising import raising

@@ -19,7 +19,7 @@ from sluice.clients.lake.catalog import Lake
 from sluice.ledger.history import History
 from sluice.ledger.keys import run_key
 from sluice.ledger.known_tables import KnownTables
-from sluice.loads import plan as plans
+from sluice.loads.planning import plan as plans
 from tests.support.lake import QUARANTINE, TABLE
 from tests.support.loads import Loads
 from tests.support.steps import NewTables, audited, given

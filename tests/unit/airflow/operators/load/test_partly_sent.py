@@ -13,11 +13,11 @@ from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Unreachable
 from sluice.ledger.documents import Ledger
 from sluice.ledger.keys import planned_key
-from sluice.loads import partly_sent
-from sluice.loads import plan as plans
-from sluice.loads.object_contents import ObjectContents
+from sluice.loads.known.index import ObjectContents
+from sluice.loads.known.verified import VerifiedSources
+from sluice.loads.planning import plan as plans
+from sluice.loads.sending import partly_sent
 from sluice.loads.sources import csv_object
-from sluice.loads.verified import VerifiedSources
 from tests.support import lake as lakes
 from tests.support.loads import Loads
 from tests.support.raising import raising

@@ -12,10 +12,10 @@ from sluice.airflow.operators.load.produce_feed import ProduceFeedOperator
 from sluice.airflow.triggers.arrived import ArrivedTrigger
 from sluice.clients.kafka.admin import TopicDescription
 from sluice.core.offsets.ranges import OffsetRanges
-from sluice.core.process import ProcessState, ProcessStatus
+from sluice.core.processes.status import ProcessState, ProcessStatus
 from sluice.ledger import keys
-from sluice.loads import plan as plans
-from sluice.loads import produced
+from sluice.loads.planning import plan as plans
+from sluice.loads.sending import produced
 from tests.support.raising import raising
 from tests.support.steps import NewTables, given, ledger
 

@@ -12,8 +12,8 @@ from sluice.airflow.operators.load.provision import ProvisionTopicOperator
 from sluice.clients.kafka.admin import TopicDiff
 from sluice.config.sections.topic import PROGRESS_TOPIC, Topic
 from sluice.core.errors import Refused
-from sluice.loads import inventory
-from sluice.loads.topic import TIMESTAMP_BOUNDS
+from sluice.loads.sending.topic import TIMESTAMP_BOUNDS
+from sluice.loads.written import inventory
 from tests.support import lake as lakes
 from tests.support.raising import raising
 from tests.support.steps import NewTables, given

@@ -25,7 +25,7 @@ from sluice.config.query import Query, Sink
 from sluice.config.sections.maintenance import lake_tables
 from sluice.core.errors import Unreachable
 from sluice.core.offsets.ranges import OffsetRanges
-from sluice.loads import checks
+from sluice.loads.verification import checks
 from sluice.queries.compare import compare
 from sluice.queries.windows import CLOCK_SLACK_SECONDS, NEWEST_WINDOWS, written_since
 from tests.support.raising import raising

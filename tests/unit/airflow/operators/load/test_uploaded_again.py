@@ -12,9 +12,9 @@ from airflow.sdk.exceptions import AirflowFailException
 from sluice.core.errors import Unreachable
 from sluice.ledger.documents import Ledger
 from sluice.ledger.keys import planned_key, produced_key, run_key
-from sluice.loads import plan as plans
-from sluice.loads.object_contents import ETAGS
-from sluice.loads.verified import VerifiedSources
+from sluice.loads.known.index import ETAGS
+from sluice.loads.known.verified import VerifiedSources
+from sluice.loads.planning import plan as plans
 from tests.support.loads import Loads
 from tests.support.raising import raising
 

@@ -9,7 +9,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from sluice.ledger.keys import NOT_VERIFIED, run_key
-from sluice.loads.plan import plan_of
+from sluice.loads.planning.plan import plan_of
 from tests.support import lake as lakes
 from tests.support.loads import Loads
 from tests.support.raising import raising

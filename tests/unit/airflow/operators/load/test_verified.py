@@ -14,7 +14,7 @@ from sluice.airflow.operators.load.asset_event import EmitAssetEventOperator
 from sluice.ledger.history import History
 from sluice.ledger.keys import run_key
 from sluice.ledger.known_tables import KnownTables
-from sluice.loads import plan as plans
+from sluice.loads.planning import plan as plans
 from tests.support import lake as lakes
 from tests.support.loads import Loads
 from tests.support.raising import raising

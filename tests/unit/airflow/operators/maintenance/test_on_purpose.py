@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from sluice.core.findings import FindingName
 from sluice.core.offsets.quarantine import DUPLICATE, WITHHELD_REASON
 from sluice.core.offsets.sources import source_id
 from sluice.ledger.keys import VERIFIED_TABLE, contents_key, planned_key
-from sluice.loads.verified import VerifiedSources
-from sluice.maintenance.reconciliation.findings import FindingName
+from sluice.loads.known.verified import VerifiedSources
 from tests.support import lake as lakes
 from tests.unit.airflow.operators.maintenance.test_reconciliation import World
 

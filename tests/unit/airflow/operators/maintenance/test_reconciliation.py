@@ -30,6 +30,7 @@ from sluice.config.stream import Supervision
 from sluice.core.changes.plan import change_id
 from sluice.core.changes.published import Changes
 from sluice.core.errors import Missing
+from sluice.core.findings import FindingName
 from sluice.core.tables.known_tables import CREATED_AT
 from sluice.core.tables.rewrites import REWRITES, Rewrites
 from sluice.core.tables.storage import REWRITE_ID
@@ -42,7 +43,6 @@ from sluice.ledger.known_tables import KnownTables
 from sluice.ledger.marks import LedgerMarks
 from sluice.ledger.verified_rewrites import VerifiedRewrites
 from sluice.maintenance.reconciliation import contents
-from sluice.maintenance.reconciliation.findings import FindingName
 from tests.support import lake as lakes
 from tests.support.memory_s3 import MemoryS3
 from tests.support.steps import carried_out, given

@@ -18,12 +18,12 @@ from sluice.airflow.operators.supervision.supervise import SuperviseOperator, re
 from sluice.airflow.triggers import health
 from sluice.clients.processes.base import Runtime
 from sluice.config import stream
-from sluice.core import exits
 from sluice.core.errors import ClientError, Missing, Unreachable
-from sluice.core.heartbeat import Heartbeat, HeartbeatState
-from sluice.core.position import Position
-from sluice.core.process import ENDED, Problem, ProcessExit, ProcessStatus
-from sluice.core.process import ProcessState as S
+from sluice.core.processes import exits
+from sluice.core.processes.heartbeat import Heartbeat, HeartbeatState
+from sluice.core.processes.status import ENDED, Problem, ProcessExit, ProcessStatus
+from sluice.core.processes.status import ProcessState as S
+from sluice.core.tables.position import Position
 from sluice.ledger.history import History
 from sluice.ledger.keys import history_name
 from sluice.supervision.lifecycle import Request

@@ -17,8 +17,8 @@ from sluice.airflow.delivery import NotDelivered
 from sluice.airflow.triggers import health
 from sluice.config.sections.notifications import Event
 from sluice.core.errors import Unreachable
-from sluice.core.heartbeat import HeartbeatState
-from sluice.core.process import ProcessState
+from sluice.core.processes.heartbeat import HeartbeatState
+from sluice.core.processes.status import ProcessState
 from tests.support import notifier
 from tests.support.notifier import Recorder, rule
 from tests.support.raising import raising

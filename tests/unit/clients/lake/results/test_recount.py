@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from sluice.clients import query_state as state
-from sluice.clients.lake import files
 from sluice.clients.lake.catalog import Lake
+from sluice.clients.lake.reading import files
 from sluice.clients.lake.results import recount as query_results
 from sluice.clients.lake.results.recount import SnapshotExpired
 from sluice.clients.query_state import QueryState, definition

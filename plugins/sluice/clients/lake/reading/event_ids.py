@@ -1,0 +1,81 @@
+"""Count the event ids of a load's rows in the whole table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, In
+from pyiceberg.table import FileScanTask, Table
+from pyiceberg.types import DateType, TimestamptzType
+
+from sluice.clients.lake.reading import files
+from sluice.clients.lake.reading.arrow_sql import ArrowSql, open_sql, quoted
+from sluice.core.offsets.sources import minute_ranges
+
+MINUTE = 60
+# A load of late events has times from everywhere; more ranges would only make the query longer.
+MAX_RANGES = 50
+
+
+@dataclass(frozen=True)
+class EventIdCounts:
+    """``rows`` of the load, ``missing_id`` of them without an id; ``duplicates``: ids of the load that more
+    than one row of the table has -> number of those rows."""
+
+    rows: int
+    missing_id: int
+    duplicates: dict[str, int] = field(default_factory=dict)
+
+
+def count_event_ids(
+    table: Table,
+    rows: BooleanExpression,
+    column: str,
+    partition_by: Sequence[str] = (),
+    tasks: Sequence[FileScanTask] | None = None,
+) -> EventIdCounts:
+    """Count the ids in ``column`` of the load's ``rows`` in the whole table. ``tasks``: the files that can
+    hold them; without, all files are planned for them.
+
+    Duplicates of an event are equal in every column. So only rows with the load's dates (if the table is
+    partitioned by a date column, named as it is in ``partition_by``) and times (if it has such a column) are
+    read: a day of a table that is not compacted has a file per batch and partition.
+    """
+    kinds = {field.name: field.field_type for field in table.schema().fields}
+    date = next((name for name in partition_by if isinstance(kinds.get(name), DateType)), None)
+    # Not Sluice's own columns: Kafka's times differ between duplicates.
+    moments = (name for name, kind in kinds.items() if isinstance(kind, TimestamptzType) and name[0] != "_")
+    moment = next(moments, None)
+    columns = tuple(dict.fromkeys(name for name in (column, date, moment) if name))
+    with open_sql() as sql:
+        name = quoted(column)
+        minute = f"floor(epoch_us({quoted(moment)}) / {MINUTE * 1_000_000})::bigint" if moment else "null"
+        day = quoted(date) if date else "null"
+        load = f"create table load as select {name} as id, {day} as day, {minute} as minute from source"
+        sql.rows(load, source=files.read(table, rows, columns, tasks=tasks))
+        ((count, missing_id),) = sql.rows("select count(*), count(*) - count(id) from load")
+        if not count:
+            return EventIdCounts(0, 0)
+        candidates = _possible_duplicates(sql, date, moment)
+        again = f"""
+            select {name}, count(*) from source semi join load on {name} = load.id
+            group by {name} having count(*) > 1
+        """
+        return EventIdCounts(
+            count, missing_id, dict(sql.rows(again, source=files.read(table, candidates, (column,))))
+        )
+
+
+def _possible_duplicates(sql: ArrowSql, date: str | None, moment: str | None) -> BooleanExpression:
+    """The rows of the table that may equal one of the load's; a load with a null date or time may have
+    duplicates anywhere."""
+    candidates: BooleanExpression = AlwaysTrue()
+    days = [day for (day,) in sql.rows("select distinct day from load")]
+    if date and None not in days:
+        candidates = And(candidates, In(date, [day.isoformat() for day in days]))
+    minutes = [minute for (minute,) in sql.rows("select distinct minute from load order by all")]
+    if moment and None not in minutes:
+        ranges = [(begin * MINUTE, end * MINUTE) for begin, end in minute_ranges(minutes, MAX_RANGES)]
+        candidates = And(candidates, files.between(moment, ranges))
+    return candidates

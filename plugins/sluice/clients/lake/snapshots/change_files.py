@@ -1,0 +1,97 @@
+"""What a published change exchanged, from manifests and data files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import FileScanTask, Table
+from pyiceberg.table.snapshots import Snapshot
+
+from sluice.clients.lake.catalog import ancestors, sluice_properties
+from sluice.clients.lake.reading.arrow_sql import open_sql, quoted
+from sluice.clients.lake.reading.files import OFFSET, PARTITION, read
+from sluice.clients.lake.snapshots.rewrites import exchanged, rewrite_of, without_binary
+from sluice.core.changes.published import CHANGE
+from sluice.core.offsets.ranges import OffsetRanges
+from sluice.core.tables.storage import FileSetDigest
+
+
+@dataclass(frozen=True)
+class PublishedChange:
+    """``snapshot_id``: the change's snapshot with the stream's state; ``snapshots``: all of it;
+    ``rewrite``: the id of its rewrite; ``document``: the address of its result. ``removed``, ``added``: the
+    data files that it exchanged."""
+
+    snapshot_id: int
+    snapshots: Sequence[int]
+    rewrite: str
+    document: str
+    removed: Sequence[DataFile]
+    added: Sequence[DataFile]
+
+
+def find(table: Table, change_id: str) -> PublishedChange | None:
+    """None if no snapshot that is kept has it: they are kept for KEEP_REWRITES."""
+    own = _of_change(table, change_id)
+    said = _published(table, change_id)
+    if said is None:
+        return None
+    removed, added = list[DataFile](), list[DataFile]()
+    for snapshot in own:
+        gone, come, _ = exchanged(table, snapshot)
+        removed += gone
+        added += come
+    document = sluice_properties(said)["change-document"]
+    snapshots = [snapshot.snapshot_id for snapshot in own]
+    return PublishedChange(said.snapshot_id, snapshots, rewrite_of(said), document, removed, added)
+
+
+def snapshot_of(table: Table, change_id: str) -> int | None:
+    """The snapshot that published a change; None if no snapshot that is kept has it."""
+    said = _published(table, change_id)
+    return None if said is None else said.snapshot_id
+
+
+def document_of(table: Table, change_id: str) -> str | None:
+    """The address of a change's result; None if no snapshot that is kept has it."""
+    said = _published(table, change_id)
+    return None if said is None else sluice_properties(said)["change-document"]
+
+
+def _published(table: Table, change_id: str) -> Snapshot | None:
+    """The change's snapshot with the stream's state."""
+    own = _of_change(table, change_id)
+    return next((s for s in own if sluice_properties(s).get("kind") == CHANGE), None)
+
+
+def _of_change(table: Table, change_id: str) -> list[Snapshot]:
+    """Those of ``main``; else all, if the history between has expired. If ``main`` was moved back by hand, an
+    earlier attempt's are kept beside it."""
+    own = [s for s in table.metadata.snapshots if sluice_properties(s).get("change-id") == change_id]
+    on_main = {snapshot.snapshot_id for snapshot in ancestors(table)} if own else set()
+    return [snapshot for snapshot in own if snapshot.snapshot_id in on_main] or own
+
+
+def digest_without(table: Table, files: Sequence[DataFile], offsets: OffsetRanges) -> FileSetDigest:
+    """Number and hash of the rows of ``files`` but those at ``offsets``: all columns but bytes."""
+    if not files:
+        return FileSetDigest(0, 0, 0)
+    columns = (*without_binary(table),)
+    values = ", ".join(map(quoted, columns))
+    pairs = [(p, start, until) for p, ranges in offsets.partitions.items() for start, until in ranges]
+    chosen = pa.table(
+        {name: pa.array([pair[n] for pair in pairs], pa.int64()) for n, name in enumerate(("p", "a", "b"))}
+    )
+    query = (
+        f"select count(*), coalesce(sum(hash({values})), 0) % (1::hugeint << 64) from rows where not exists "
+        f"(select 1 from ranges where p = {PARTITION} and {OFFSET} >= a and {OFFSET} < b)"
+    )
+    tasks = [FileScanTask(file) for file in files]
+    with open_sql() as sql:
+        rows = read(table, AlwaysTrue(), columns, tasks=tasks)
+        ((records, digest),) = sql.rows(query, rows=rows, ranges=chosen)
+    return FileSetDigest(len(files), records, digest)

@@ -1,0 +1,52 @@
+"""Records that a change read from the quarantine, compared with what the quarantine had before it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+from pyiceberg.expressions import And, EqualTo
+from pyiceberg.table import Table
+
+from sluice.clients.lake.reading.arrow_sql import open_sql, quoted
+from sluice.clients.lake.reading.files import OFFSET, PARTITION, overlapping, read
+from sluice.core.offsets.ranges import OffsetRanges
+from sluice.core.tables import records
+
+# A published row has these of its record, and one that was rejected again has the record.
+IDENTITY = (*records.COORDINATES, *records.IDENTITY)
+RECORD = records.RECORD
+_COMPARED = """
+    with pairs as (
+        select b.digest is distinct from n.digest as differs
+        from before b full join now n on b.partition = n.partition and b.number = n.number
+    )
+    select count(*) from pairs where differs
+"""
+
+
+def differences(before: Table, now: Table, offsets: OffsetRanges, columns: Sequence[str]) -> int:
+    """How many of these offsets do not have the same values in both: ``before`` is the quarantine, ``now``
+    the table or the quarantine. ``columns``: those that are compared."""
+    if not offsets:
+        return 0
+    there = set(now.schema().column_names) - {PARTITION, OFFSET}
+    shared = [name for name in columns if name in there]
+    pairs = [(p, start, until) for p, ranges in offsets.partitions.items() for start, until in ranges]
+    ranges = pa.table(
+        {name: pa.array([pair[n] for pair in pairs], pa.int64()) for n, name in enumerate(("p", "a", "b"))}
+    )
+    near = overlapping(offsets.bounds())
+    with open_sql() as sql:
+        for name, table in (("before", before), ("now", now)):
+            is_quarantine = "stage" in table.schema().column_names
+            rows = And(EqualTo("stage", "consumer"), near) if is_quarantine else near
+            # Only hashes are kept: the bytes may not fit into memory.
+            sql.rows(
+                f"create table {name} as select {PARTITION} as partition, {OFFSET} as number, "
+                f"hash({', '.join(map(quoted, shared))}) as digest from held where exists "
+                f"(select 1 from ranges where p = {PARTITION} and {OFFSET} >= a and {OFFSET} < b)",
+                held=read(table, rows, (PARTITION, OFFSET, *shared)),
+                ranges=ranges,
+            )
+        return int(sql.rows(_COMPARED)[0][0])

@@ -1,0 +1,129 @@
+"""What each maintenance snapshot removed and added, from manifests and data files."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntryStatus
+from pyiceberg.table import FileScanTask, Table
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.types import BinaryType
+
+from sluice.clients.lake.catalog import Head, ancestors, asking, sequence_since, sluice_properties
+from sluice.clients.lake.reading.arrow_sql import open_sql, quoted
+from sluice.clients.lake.reading.files import OFFSET, PARTITION, read
+from sluice.core.error_codes import ErrorCode
+from sluice.core.errors import Missing
+from sluice.core.tables.storage import REWRITE_ID, FileSetDigest, Rewrite
+
+OFFSETS = (PARTITION, OFFSET)
+
+
+def since(
+    table: Table, head: Head | None, columns: Sequence[str] = OFFSETS, also: Collection[str] = ()
+) -> list[Rewrite]:
+    """The maintenance snapshots of ``main`` after ``head`` (None: all that are kept), oldest first; of those
+    behind expired snapshots the compactions; and the kept ones of the rewrites ``also``, wherever they are.
+    Their rows are compared by ``columns``.
+
+    Reads these columns of every file that they removed or added. Raises Missing if ``head`` is no ancestor of
+    ``main`` any more, because the table was rolled back behind it.
+    """
+    kept = list(ancestors(table))
+    newer = list[Snapshot]()
+    for snapshot in kept:
+        if head and snapshot.snapshot_id == head.snapshot_id:
+            break
+        newer.append(snapshot)
+    else:
+        if head and any((snapshot.sequence_number or 0) <= head.sequence_number for snapshot in kept):
+            raise Missing(
+                f"snapshot {head.snapshot_id} is no ancestor of main any more: the table was rolled back "
+                "behind it. Fix: check the table's history",
+                ErrorCode.COMPACTION_NOT_VERIFIED,
+            )
+        # A writer keeps the compactions of some days, though main's history between them has expired. Those
+        # before ``head``, too, unless it is known to be of this history: a restored catalog gives its numbers
+        # again.
+        known, after = {snapshot.snapshot_id for snapshot in kept}, sequence_since(table, [head])
+        newer += [
+            snapshot
+            for snapshot in table.metadata.snapshots
+            if snapshot.snapshot_id not in known
+            and (snapshot.sequence_number or 0) > after
+            and rewrite_of(snapshot)
+        ]
+    found = {snapshot.snapshot_id for snapshot in newer}
+    newer += [
+        snapshot
+        for snapshot in table.metadata.snapshots
+        if rewrite_of(snapshot) in also and snapshot.snapshot_id not in found
+    ]
+    newer.sort(key=lambda snapshot: snapshot.sequence_number or 0)
+    return [_rewrite(table, snapshot, columns) for snapshot in newer if not sluice_properties(snapshot)]
+
+
+def rewrite_of(snapshot: Snapshot) -> str:
+    """The id of the rewrite that made the snapshot, "" of another one."""
+    return snapshot.summary.additional_properties.get(REWRITE_ID, "") if snapshot.summary else ""
+
+
+def without_binary(table: Table) -> list[str]:
+    """The table's columns but those of bytes, which may be large."""
+    return [field.name for field in table.schema().fields if not isinstance(field.field_type, BinaryType)]
+
+
+def exchanged(table: Table, snapshot: Snapshot) -> tuple[list[DataFile], list[DataFile], bool]:
+    """The data files that a snapshot removed and added, and whether the table has row-level deletes then."""
+    removed: list[DataFile] = []
+    added: list[DataFile] = []
+    with asking(f"manifests of snapshot {snapshot.snapshot_id}"):
+        manifests = snapshot.manifests(table.io)
+        for manifest in manifests:
+            # What it added and removed is in the manifests that it wrote.
+            if manifest.added_snapshot_id != snapshot.snapshot_id:
+                continue
+            for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False):
+                if entry.snapshot_id == snapshot.snapshot_id:
+                    if entry.status == ManifestEntryStatus.DELETED:
+                        removed.append(entry.data_file)
+                    elif entry.status == ManifestEntryStatus.ADDED:
+                        added.append(entry.data_file)
+    return removed, added, any(manifest.content == ManifestContent.DELETES for manifest in manifests)
+
+
+def _rewrite(table: Table, snapshot: Snapshot, columns: Sequence[str]) -> Rewrite:
+    removed, added, has_deletes = exchanged(table, snapshot)
+    parent = (
+        table.snapshot_by_id(snapshot.parent_snapshot_id) if snapshot.parent_snapshot_id is not None else None
+    )
+    return Rewrite(
+        snapshot_id=snapshot.snapshot_id,
+        operation=snapshot.summary.operation.value if snapshot.summary else "unknown",
+        total_before=_total(parent),
+        total_after=_total(snapshot),
+        removed=_digest(table, removed, columns),
+        added=_digest(table, added, columns),
+        has_deletes=has_deletes,
+        id=rewrite_of(snapshot),
+    )
+
+
+def _total(snapshot: Snapshot | None) -> int | None:
+    if snapshot is None or snapshot.summary is None:
+        return None
+    total = snapshot.summary.additional_properties.get("total-records")
+    return None if total is None else int(total)
+
+
+def _digest(table: Table, files: list[DataFile], columns: Sequence[str]) -> FileSetDigest:
+    if not files:
+        return FileSetDigest(0, 0, 0)
+    # A sum, so that the rows' order does not matter.
+    values = ", ".join(map(quoted, columns))
+    query = f"select count(*), coalesce(sum(hash({values})), 0) % (1::hugeint << 64) from rows"
+    tasks = [FileScanTask(file) for file in files]
+    with open_sql() as sql:
+        ((records, digest),) = sql.rows(query, rows=read(table, AlwaysTrue(), tuple(columns), tasks=tasks))
+    return FileSetDigest(len(files), records, digest)

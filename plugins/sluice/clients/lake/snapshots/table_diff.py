@@ -1,0 +1,178 @@
+"""The data files that two states of a table do not share, from the manifests that they do not share."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile, ManifestContent, ManifestFile, read_manifest_list
+from pyiceberg.table import FileScanTask, Table
+from pyiceberg.table.snapshots import Snapshot
+
+from sluice.clients.lake.catalog import MAIN, ancestors, asking, sluice_properties
+from sluice.clients.lake.reading import files
+from sluice.core.error_codes import ErrorCode
+from sluice.core.errors import Refused
+from sluice.core.offsets.verify import FileStats
+from sluice.core.tables.file_removal import MISSING_FIX
+from sluice.core.tables.storage import REWRITE_ID
+
+ALWAYS = AlwaysTrue()
+NAMED = 3
+
+# What PyIceberg's Avro reader raises for bytes that are no manifest, beside OSError.
+_NOT_AVRO = (
+    ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, AssertionError, MemoryError,
+    EOFError, struct.error, zlib.error,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class AddedFile:
+    """``snapshot_id``, ``sequence_number``: of the commit that added it."""
+
+    file: DataFile
+    snapshot_id: int | None
+    sequence_number: int | None = None
+
+    def is_later_than(self, sequence_number: int) -> bool:
+        """Also if it is not known."""
+        return self.sequence_number is None or self.sequence_number > sequence_number
+
+
+@dataclass(frozen=True)
+class TableDiff:
+    """``manifest_list``: of the newer state; ``manifests``: number of those that were read."""
+
+    manifest_list: str
+    removed: list[DataFile] = field(default_factory=list)
+    added: list[AddedFile] = field(default_factory=list)
+    has_deletes: bool = False
+    manifests: int = 0
+
+
+def diff(table: Table, manifest_list: str | None) -> TableDiff | None:
+    """From the state with ``manifest_list`` (None: from an empty table) to ``main``; None without a snapshot.
+
+    Reads two manifest lists, and the manifests that only one of them has. Raises Refused with
+    LAKE_FILE_MISSING if one of these is gone, or CORRUPT_OBJECT if it is damaged.
+    """
+    snapshot = table.snapshot_by_name(MAIN)
+    if snapshot is None:
+        return None
+    now = {one.manifest_path: one for one in _manifests(table.io, snapshot.manifest_list)}
+    then = {one.manifest_path: one for one in _manifests(table.io, manifest_list)} if manifest_list else {}
+    come = [one for path, one in now.items() if path not in then]
+    gone = [one for path, one in then.items() if path not in now]
+    new, old = _live(table.io, come), _live(table.io, gone)
+    return TableDiff(
+        snapshot.manifest_list,
+        [one.file for path, one in old.items() if path not in new],
+        [one for path, one in new.items() if path not in old],
+        any(one.content == ManifestContent.DELETES for one in now.values()),
+        len(come) + len(gone),
+    )
+
+
+def _manifests(io: FileIO, location: str) -> list[ManifestFile]:
+    with asking(f"manifest list {location}"):
+        try:
+            return list(read_manifest_list(io.new_input(location)))
+        except _NOT_AVRO as error:
+            raise _damaged(f"manifest list {location}", repr(error)) from error
+
+
+def _live(io: FileIO, manifests: Iterable[ManifestFile]) -> dict[str, AddedFile]:
+    found = {}
+    for manifest in manifests:
+        what = f"manifest {manifest.manifest_path}"
+        with asking(what):
+            size = len(io.new_input(manifest.manifest_path))
+            if size != manifest.manifest_length:
+                raise _damaged(what, f"{size} bytes, its list says {manifest.manifest_length}")
+            try:
+                entries = manifest.fetch_manifest_entry(io, discard_deleted=True)
+            except _NOT_AVRO as error:
+                raise _damaged(what, repr(error)) from error
+        for entry in entries:
+            # Not the number of its rows, which a compaction keeps.
+            at = entry.file_sequence_number
+            found[entry.data_file.file_path] = AddedFile(entry.data_file, entry.snapshot_id, at)
+    return found
+
+
+def read_columns(
+    table: Table, data_files: Iterable[DataFile], rows: BooleanExpression = ALWAYS
+) -> dict[int, Any]:
+    """Partition -> all offsets of ``rows`` in these files, repeated ones too. Raises as :func:`read`."""
+    found: dict[int, list[int]] = {}
+    for batch in read(table, data_files, rows, (files.PARTITION, files.OFFSET)):
+        partitions, offsets = (batch.column(name).to_pylist() for name in (files.PARTITION, files.OFFSET))
+        for partition, offset in zip(partitions, offsets, strict=True):
+            found.setdefault(partition, []).append(offset)
+    return found
+
+
+def read(
+    table: Table, data_files: Iterable[DataFile], rows: BooleanExpression, columns: tuple[str, ...]
+) -> Iterator[pa.RecordBatch]:
+    """Columns of ``rows`` in these files. Raises Refused with CORRUPT_OBJECT or LAKE_FILE_MISSING."""
+    tasks = [FileScanTask(one) for one in data_files]
+    if not tasks:
+        return
+    try:
+        yield from files.read(table, rows, columns, tasks=tasks)
+    except pa.ArrowInvalid as error:
+        names = ", ".join(task.file.file_path for task in tasks[:NAMED])
+        raise _damaged(f"one of {len(tasks)} data files ({names})", str(error)) from error
+
+
+def stats_of(table: Table, data_files: Iterable[DataFile]) -> list[FileStats]:
+    return files.file_stats(table, [FileScanTask(one) for one in data_files])
+
+
+def _damaged(what: str, how: str) -> Refused:
+    return Refused(f"{what} is damaged: {how}. Fix: {MISSING_FIX}", ErrorCode.CORRUPT_OBJECT)
+
+
+def foreign_commits(table: Table, since: int | None) -> list[Snapshot]:
+    """The snapshots of ``main`` after ``since``, as far as they are kept, that neither the stream nor its
+    maintenance made; without ``since`` the newest one only, if it is one."""
+    found: list[Snapshot] = []
+    for snapshot in ancestors(table):
+        if snapshot.snapshot_id == since:
+            break
+        if not is_own(snapshot):
+            found.append(snapshot)
+        if since is None:
+            break
+    return found
+
+
+def is_own(snapshot: Snapshot) -> bool:
+    """Whether the stream or its maintenance made it, by its summary."""
+    summary = snapshot.summary.additional_properties if snapshot.summary else {}
+    return bool(sluice_properties(snapshot)) or REWRITE_ID in summary
+
+
+def is_off_main(table: Table, snapshot_id: int) -> bool:
+    """Whether the snapshot is kept, and no ancestor of ``main`` any more: ``main`` was moved by hand."""
+    if all(snapshot.snapshot_id != snapshot_id for snapshot in table.metadata.snapshots):
+        return False
+    return all(snapshot.snapshot_id != snapshot_id for snapshot in ancestors(table))
+
+
+def batch_ranges(table: Table, ids: Sequence[int | None]) -> dict[int, str]:
+    """Snapshot -> the range that its summary says, of those of ``ids`` that are kept batches."""
+    wanted = {one for one in ids if one is not None}
+    return {
+        snapshot.snapshot_id: sluice_properties(snapshot)["offset-ranges"]
+        for snapshot in table.metadata.snapshots
+        if snapshot.snapshot_id in wanted and sluice_properties(snapshot).get("kind") == "batch"
+    }

@@ -1,0 +1,247 @@
+"""Compare a load's offsets, rows and events with the table and the quarantine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from sluice.config.reading.toml import ConfigError
+from sluice.core.offsets.quarantine import DUPLICATE, WITHHELD
+from sluice.core.offsets.ranges import OffsetRanges
+from sluice.core.offsets.sources import SourceCheck, check_rows
+from sluice.core.offsets.sources import check_events as check_event_counts
+from sluice.core.offsets.verify import OffsetVerification, needs_read, verify
+from sluice.loads.sources.base import Counted, Source
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyiceberg.table import FileScanTask, Table
+
+    from sluice.clients.lake.catalog import Lake
+    from sluice.config.stream import StreamSpec
+    from sluice.core.offsets.verify import FileStats
+
+
+@dataclass(frozen=True)
+class LoadFiles:
+    """The files that can hold records of a load, planned once: those that were committed since the load was
+    planned, and of these the ones that reach behind its start offsets. ``tasks`` and ``stats`` are of the
+    table; ``quarantine_tasks`` of the quarantine."""
+
+    expected: OffsetRanges
+    source_ids: list[str]
+    table: Table
+    tasks: list[FileScanTask]
+    stats: list[FileStats]
+    quarantine: Table
+    quarantine_tasks: list[FileScanTask]
+
+    @classmethod
+    def plan(
+        cls, lake: Lake, spec: StreamSpec, sources: Sequence[Source], expected: OffsetRanges
+    ) -> LoadFiles:
+        from sluice.clients.lake.reading import files
+
+        # The table first: of each batch it is published before the quarantine.
+        table, quarantine = lake.table(spec.table), lake.table(spec.quarantine_table)
+        tasks = files_since(table, spec.table, sources)
+        quarantine_tasks = files_since(quarantine, spec.quarantine_table, sources)
+        starts = start_offsets(sources)
+        stats = files.file_stats(table, tasks)
+        reaching = [n for n, file in enumerate(stats) if file.may_reach(starts)]
+        return cls(
+            expected,
+            [source.source_id for source in sources],
+            table,
+            [tasks[n] for n in reaching],
+            [stats[n] for n in reaching],
+            quarantine,
+            quarantine_tasks,
+        )
+
+    @classmethod
+    def at(cls, lake: Lake, spec: StreamSpec, offsets: OffsetRanges) -> LoadFiles:
+        """The files of the whole table that can hold these offsets."""
+        from sluice.clients.lake.reading import files
+
+        table, quarantine = lake.table(spec.table), lake.table(spec.quarantine_table)
+        tasks = files.committed_since(table, 0)
+        stats = files.file_stats(table, tasks)
+        chosen = [n for n, file in enumerate(stats) if file.may_contain(offsets)]
+        return cls(
+            offsets,
+            [],
+            table,
+            [tasks[n] for n in chosen],
+            [stats[n] for n in chosen],
+            quarantine,
+            files.committed_since(quarantine, 0),
+        )
+
+    @cached_property
+    def published(self) -> dict[str, Any]:
+        """Source id -> its row numbers in the table."""
+        from sluice.clients.lake.reading import files
+
+        return files.rows_by_source(self.table, self.source_ids, self.tasks)
+
+    @cached_property
+    def rejected(self) -> pyarrow.Table:
+        """Quarantined rows of the load's sources, and consumer's ones near the load's offsets: coordinates,
+        ``stage`` and ``reason``."""
+        from pyiceberg.expressions import And, EqualTo, In, Or
+
+        from sluice.clients.lake.reading import files
+
+        # A file may hold offsets outside the load's, and gaps there.
+        near = self.expected.union(file_bounds(self.stats))
+        rows = Or(
+            In(files.SOURCE, self.source_ids), And(EqualTo("stage", "consumer"), files.overlapping(near))
+        )
+        columns = ("stage", "reason", files.PARTITION, files.OFFSET, files.SOURCE, files.ROW)
+        return files.read(self.quarantine, rows, columns, tasks=self.quarantine_tasks).read_all()
+
+    def _rejected_rows(self, *reasons: str, others: bool = False) -> dict[str, Any]:
+        """Source id -> its row numbers in quarantine whose reason begins with one of these (``others``: with
+        none), as NumPy arrays."""
+        import pyarrow
+        import pyarrow.compute as pc
+
+        from sluice.clients.lake.reading import files
+
+        has_reason = pc.match_substring_regex(self.rejected["reason"], f"^({'|'.join(reasons)})")
+        of_load = pc.is_in(self.rejected[files.SOURCE], pyarrow.array(self.source_ids, pyarrow.string()))
+        chosen = pc.and_(of_load, pc.invert(has_reason) if others else has_reason)
+        return files.by_source(self.rejected.filter(chosen).to_batches(), self.source_ids)
+
+    @cached_property
+    def withheld(self) -> dict[str, Any]:
+        """Source id -> its rows that are withheld, if any, as a NumPy array. Not those that are published by
+        now: of these a producer that was believed dead has sent a copy."""
+        import numpy as np
+
+        found = {name: rows for name, rows in self._rejected_rows(WITHHELD).items() if len(rows)}
+        # The table is read only if there are any.
+        return {name: np.setdiff1d(rows, self.published[name]) for name, rows in found.items()}
+
+    @cached_property
+    def rejected_rows(self) -> dict[str, Any]:
+        """Source id -> its row numbers in quarantine, without duplicates of published rows, as a NumPy array
+        with repeats."""
+        import numpy as np
+
+        others = self._rejected_rows(DUPLICATE, WITHHELD, others=True)
+        return {name: np.append(rows, self.withheld.get(name, rows[:0])) for name, rows in others.items()}
+
+
+def start_offsets(sources: Sequence[Source]) -> dict[int, int]:
+    """Partition -> the first offset that a row of one of the sources may have; 0 for other partitions."""
+    starts = [source.start_offsets for source in sources]
+    return {
+        partition: min(offsets.get(partition, 0) for offsets in starts)
+        for partition in {partition for offsets in starts for partition in offsets}
+    }
+
+
+def files_since(table: Table, name: str, sources: Sequence[Source]) -> list[FileScanTask]:
+    """The files that were committed since the first of a load's sources was planned: with all its rows."""
+    from sluice.clients.lake.catalog import sequence_since
+    from sluice.clients.lake.reading import files
+
+    # Without a source of its own a load has no files.
+    if not sources:
+        return []
+    return files.committed_since(table, sequence_since(table, [source.head(name) for source in sources]))
+
+
+@dataclass(frozen=True)
+class OffsetCheck:
+    """``quarantined``: of the load's offsets; ``files``: number of data files that may hold any of them,
+    ``read`` of which had no conclusive metadata."""
+
+    verification: OffsetVerification
+    quarantined: OffsetRanges
+    files: int
+    read: int
+
+    def message(self) -> str:
+        return (
+            f"{self.files} data files may hold the load's offsets, {self.read} had to be read; "
+            f"{self.quarantined.count} offsets are in quarantine"
+        )
+
+
+def check_offsets(load: LoadFiles) -> OffsetCheck:
+    """Verify the load's offsets by file metadata, and by two columns of the files that it does not decide."""
+    from sluice.clients.lake.reading import files
+
+    expected = load.expected
+    stats = [file for file in load.stats if file.may_contain(expected)]
+    quarantined = _quarantined(load)
+    inconclusive = {file.path for file in needs_read(expected, stats, quarantined)}
+    unclear = [task for task in load.tasks if task.file.file_path in inconclusive]
+    offsets = files.read_offsets(load.table, unclear) if unclear else {}
+    verification = verify(expected, stats, offsets, quarantined=quarantined, allow_outside=True)
+    return OffsetCheck(verification, quarantined.intersect(expected), len(stats), len(inconclusive))
+
+
+def file_bounds(stats: Sequence[FileStats]) -> OffsetRanges:
+    """The offsets between the bounds of each file whose metadata has both, and one partition."""
+    total: dict[int, list[tuple[int, int]]] = {}
+    for file in stats:
+        if (
+            file.partition_lower is not None
+            and file.partition_lower == file.partition_upper
+            and file.offset_lower is not None
+            and file.offset_upper is not None
+        ):
+            total.setdefault(file.partition_lower, []).append((file.offset_lower, file.offset_upper + 1))
+    return OffsetRanges.of(total)
+
+
+def _quarantined(load: LoadFiles) -> OffsetRanges:
+    import pyarrow.compute as pc
+
+    from sluice.clients.lake.reading import files
+
+    of_consumer = load.rejected.filter(pc.equal(load.rejected["stage"], "consumer"))
+    return OffsetRanges.of_values(files.by_partition(of_consumer.to_batches()))
+
+
+def check_source(
+    spec: StreamSpec,
+    load: LoadFiles,
+    check: OffsetCheck,
+    source: Source,
+    rows: int | None,
+    removed: Sequence[int] = (),
+) -> SourceCheck:
+    """Whether each of the source's ``rows`` rows is published once or quarantined, but for those that a
+    change ``removed`` singly. Of events, which cannot be read again, the topic's offsets tell the number."""
+    if source.COUNTED is Counted.EVENTS:
+        return check_events(spec, load, check)
+    if rows is None:
+        raise ValueError(f"{source.name}: its number of rows is not known")
+    source_id = source.source_id
+    return check_rows(rows, load.published[source_id], load.rejected_rows[source_id], removed)
+
+
+def check_events(spec: StreamSpec, load: LoadFiles, check: OffsetCheck) -> SourceCheck:
+    """Whether rows with the load's offsets and quarantined offsets add up, and each of the rows' event ids is
+    in the table once. Raises ConfigError if the stream declares no feed."""
+    from sluice.clients.lake.reading import files
+    from sluice.clients.lake.reading.event_ids import count_event_ids
+
+    if spec.feed is None:
+        raise ConfigError(f"stream {spec.name!r} declares no [feed], but its load's plan is of a feed")
+    rows = files.overlapping(load.expected)
+    found = count_event_ids(load.table, rows, spec.feed.event_id, spec.partition_by, load.tasks)
+    return check_event_counts(
+        total=load.expected.count,
+        published=found.rows,
+        quarantined=check.quarantined.count,
+        missing_id=found.missing_id,
+        duplicates=found.duplicates,
+    )

@@ -1,0 +1,168 @@
+"""The result of a load's verification, and the proof: for the ledger, a log, and the asset's event."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sluice.core.json_record import Document
+from sluice.core.messages import aligned
+from sluice.core.offsets.verify import EMPTY
+from sluice.loads.planning.plan import names_again, now
+
+if TYPE_CHECKING:
+    from sluice.core.offsets.ranges import OffsetRanges
+    from sluice.core.offsets.sources import SourceCheck
+    from sluice.core.offsets.verify import OffsetVerification
+    from sluice.loads.sources.base import Source
+    from sluice.loads.verification.checks import OffsetCheck
+
+
+@dataclass(frozen=True)
+class ValidationResult:
+    """``sources``: the plan's sources, each with its reconciliation; ``limit``: quarantined percent;
+    ``verified_before``: of the sources that an earlier load verified, from the plan; ``reverted``:
+    number of sources that a change took out, which no load brings back; ``withheld``: of the quarantined
+    rows, those that a change is to publish; ``removed``: offsets that a change took out singly;
+    ``uploaded_again``: the objects of the plan whose newest version has the content of an earlier one."""
+
+    offsets: OffsetVerification
+    sources: list[tuple[Source, SourceCheck]]
+    schema: list[str]
+    limit: float
+    verified_before: Document
+    reverted: int = 0
+    withheld: int = 0
+    removed: OffsetRanges = EMPTY
+    uploaded_again: Sequence[Document] = ()
+
+    @property
+    def source_rows(self) -> int:
+        return sum(reconciliation.total for _, reconciliation in self.sources)
+
+    @property
+    def published(self) -> int:
+        return sum(reconciliation.published for _, reconciliation in self.sources)
+
+    @property
+    def quarantined(self) -> int:
+        return sum(reconciliation.quarantined for _, reconciliation in self.sources)
+
+    @property
+    def quarantined_percent(self) -> float:
+        """Of the rows, without those that are withheld: they are good."""
+        return 100 * (self.quarantined - self.withheld) / self.source_rows if self.source_rows else 0.0
+
+    def problems(self) -> list[str]:
+        """Why the load is not verified; empty if it is."""
+        problems = [] if self.offsets.is_ok else [f"offsets: {self.offsets.message()}"]
+        problems += [
+            f"{source.name}: {reconciliation.message()}"
+            for source, reconciliation in self.sources
+            if not reconciliation.is_ok
+        ]
+        problems += self.schema
+        if self.quarantined_percent > self.limit:
+            problems.append(
+                f"quarantine: {self.quarantined - self.withheld} of {self.source_rows} rows, "
+                f"{self.quarantined_percent:.2f} %, the limit is {self.limit:g} %. Fix: check "
+                "their reasons, correct the source, or raise max_quarantined_percent"
+            )
+        return problems
+
+
+@dataclass(frozen=True)
+class VerifiedLoad:
+    """A load as it was compared with its table. ``check``: of its offsets; ``problems``: why it is not
+    verified; ``location``, ``table_uuid``, ``snapshot_id``: of the table that was read; ``seconds``: how long
+    it took; ``proof``: the address of the ledger's document, empty without one."""
+
+    run_id: str
+    result: ValidationResult
+    check: OffsetCheck
+    problems: list[str]
+    expected: OffsetRanges
+    table: str
+    table_uuid: str
+    location: str
+    snapshot_id: int | None
+    seconds: float
+    proof: str = ""
+
+
+def report(result: ValidationResult) -> str:
+    """Tables for a log."""
+    rows = [
+        [
+            source.name,
+            reconciliation.total,
+            reconciliation.published,
+            reconciliation.quarantined,
+            reconciliation.missing,
+            reconciliation.duplicated,
+            "passed" if reconciliation.is_ok else "FAILED",
+        ]
+        for source, reconciliation in result.sources
+    ]
+    head = ["source", "rows", "published", "quarantined", "missing", "duplicated", "result"]
+    lines: list[list[object]] = [
+        ["offsets", result.offsets.message()],
+        [
+            "rows",
+            f"{result.source_rows} = {result.published} published + {result.quarantined} quarantined",
+        ],
+        ["schema", "; ".join(result.schema) or "as declared"],
+        ["withheld", f"{result.withheld} of the quarantined rows (action replace of the change DAG)"],
+        ["quarantined", f"{result.quarantined_percent:.2f} % of the rows, at most {result.limit:g} %"],
+        ["verified before", f"{result.verified_before['count']} sources, not verified again"],
+        ["reverted", f"{result.reverted} sources, left out (action redo of the change DAG)"],
+        ["removed", f"{result.removed.count} records, by action remove of the change DAG"],
+        ["uploaded again", f"{len(result.uploaded_again)} objects with the same content, loaded once"],
+    ]
+    return aligned(head, rows) + "\n" + aligned(["check", "result"], lines)
+
+
+def document(load: VerifiedLoad) -> Document:
+    """The proof for the ledger."""
+    result = load.result
+    return {
+        "run_id": load.run_id,
+        "table": load.table,
+        "table_uuid": load.table_uuid,
+        "snapshot_id": load.snapshot_id,
+        "status": result.offsets.status.value,
+        "source_rows": result.source_rows,
+        "published": result.published,
+        "quarantined": result.quarantined,
+        "withheld": result.withheld,
+        "quarantined_percent": round(result.quarantined_percent, 4),
+        "topic_records": result.offsets.expected,
+        "gaps": result.offsets.gaps.count,
+        "duplicates": result.offsets.duplicates.count,
+        "ranges": json.loads(load.expected.to_json()),
+        "sources": [
+            {
+                **source.identity,
+                "source_id": source.source_id,
+                "rows": reconciliation.total,
+                "published": reconciliation.published,
+                "quarantined": reconciliation.quarantined,
+            }
+            for source, reconciliation in result.sources
+        ],
+        "verified_before": result.verified_before,
+        "reverted": result.reverted,
+        "removed": result.removed.count,
+        "uploaded_again": list(result.uploaded_again),
+        "at": now(),
+    }
+
+
+def short(proof: Document, address: str) -> dict[str, Any]:
+    """What Airflow stores of a proof: its counts, and where the ledger has the rest. A load may have
+    thousands of sources."""
+    counts = {name: value for name, value in proof.items() if name != "ranges"}
+    count = {"sources": len(proof["sources"]), "verified_before": proof["verified_before"]["count"]}
+    return {**counts, **count, "uploaded_again": names_again(proof), "proof": address}

@@ -1,0 +1,1 @@
+"""What a load wrote: objects, versions and the budget of its audit."""

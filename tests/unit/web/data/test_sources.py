@@ -1,0 +1,140 @@
+"""What pages read, kept for many readers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from sluice.clients.kafka.query_progress import ProgressSnapshot
+from sluice.clients.lake.results.table import Results
+from sluice.config.platform import DIRECTORY_VARIABLE
+from sluice.config.reading.toml import ConfigError
+from sluice.core.errors import Unreachable
+from sluice.web.data import sources as module
+from tests.support.pages import (
+    QUERY,
+    STREAM,
+    FakeEvents,
+    FakeResults,
+    FakeSources,
+    health,
+    make_results,
+    spec,
+)
+
+
+def no_progress() -> Any:
+    raise AssertionError("nobody asked for progress")
+
+
+def test_results_are_read_once_for_all_who_ask_within_a_moment() -> None:
+    results = FakeResults(make_results(time.time(), windows=2, users=2))
+    made = FakeSources(lambda *_: results.read, FakeEvents().of, no_progress)
+    assert made.results(spec(), QUERY) is made.results(spec(), QUERY)
+    assert results.reads == 1
+
+
+def test_results_are_read_for_the_last_day() -> None:
+    asked: list[float] = []
+
+    def read(since: float) -> Any:
+        asked.append(since)
+        return make_results(time.time(), windows=1, users=1)
+
+    FakeSources(lambda *_: read, FakeEvents().of, no_progress).results(spec(), QUERY)
+    assert time.time() - asked[0] == pytest.approx(86_400, abs=60)
+
+
+def test_what_failed_is_opened_again() -> None:
+    results = FakeResults(make_results(time.time(), windows=1, users=1))
+    answers: list[Any] = [Unreachable("PostgreSQL is away"), results]
+
+    def open_results(*_: Any) -> Callable[[float], Results]:
+        found = answers.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return results.read
+
+    made = FakeSources(open_results, FakeEvents().of, no_progress)
+    with pytest.raises(Unreachable, match="PostgreSQL is away"):
+        made.results(spec(), QUERY)
+    results.error = Unreachable("S3 is away")
+    with pytest.raises(Unreachable, match="S3 is away"):
+        made.results(spec(), QUERY)
+    results.error = None
+    # Opened once only: a reader remembers what it has read.
+    assert made.results(spec(), QUERY) is results.results
+
+
+def test_each_component_has_a_history() -> None:
+    events = FakeEvents(
+        {STREAM: health("healthy", "fine", 1.0), f"{STREAM}.queries": health("idle", "", 2.0)}
+    )
+    found = FakeSources(lambda *_: FakeResults().read, events.of, no_progress).health(spec())
+    assert list(found) == ["consumer", "producer", "queries"]
+    assert found["consumer"] == events.health[STREAM]
+    assert found["producer"] is None
+    assert found["queries"] == events.health[f"{STREAM}.queries"]
+
+
+def test_health_that_cannot_be_read_is_given_as_its_error() -> None:
+    events = FakeEvents(error=Unreachable("S3 is away"))
+    found = FakeSources(lambda *_: FakeResults().read, events.of, no_progress).health(spec())
+    assert [str(error) for error in found.values()] == ["S3 is away"] * 3
+
+
+def test_progress_is_read_once_for_all_who_ask() -> None:
+    asked: list[tuple[float, float]] = []
+
+    def read(since: float, now: float) -> ProgressSnapshot:
+        asked.append((since, now))
+        return ProgressSnapshot({})
+
+    made = FakeSources(lambda *_: FakeResults().read, FakeEvents().of, lambda: read)
+    assert made.progress() is made.progress()
+    assert [now - since for since, now in asked] == [3 * 3600]
+    assert asked[0][1] == pytest.approx(time.time(), abs=60)
+
+
+def test_the_platforms_own_are_opened_with_the_role_airflow(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    monkeypatch.setenv(DIRECTORY_VARIABLE, str(tmp_path))
+    made = module.sources()
+    for ask in (lambda: made.results(spec(), QUERY), lambda: made.health(spec())):
+        with pytest.raises(ConfigError, match=r"airflow\.toml"):
+            ask()
+    with pytest.raises(ConfigError, match=r"airflow\.toml"):
+        made.progress()
+    file = tmp_path / "airflow.toml"
+    file.write_text(PLATFORM)
+    file.chmod(0o600)
+    made.open_progress()
+    history = cast("Any", made.open_history(f"{STREAM}.queries")).__self__
+    assert history.uri("x") == f"s3://ledger/all/{STREAM}.queries/x"
+
+
+PLATFORM = """
+role = "airflow"
+[kafka]
+bootstrap_servers = "127.0.0.1:1"
+[s3]
+access_key = "a"
+secret_key = "b"
+endpoint = "http://127.0.0.1:1"
+[lake]
+warehouse = "s3://lake"
+ledger = "s3://ledger/all"
+catalog_host = "127.0.0.1"
+catalog_port = 1
+catalog_database = "lake"
+catalog_user = "airflow"
+catalog_password = "c"
+[source]
+bucket = "source"
+[checkpoints]
+root = "/nowhere"
+"""
