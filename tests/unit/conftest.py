@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator
 
 import pytest
 from pytest_socket import disable_socket, enable_socket
 
 from sluice.airflow import hook
-from sluice.airflow.triggers import requests
+from sluice.airflow.triggers import requests, samples
 from tests.support.variables import Variables
 
 
 @pytest.fixture(autouse=True)
 def _new_triggerer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each test begins as a triggerer does: without abandoned requests."""
+    """Each test begins as a triggerer does: without samples and without abandoned requests."""
+    monkeypatch.setattr(samples, "_kept", OrderedDict())
     monkeypatch.setattr(requests, "_abandoned", {})
 
 

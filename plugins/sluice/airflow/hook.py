@@ -36,13 +36,13 @@ class PlatformHook(BaseHook, Systems):
 
         return Sampler(self.kafka, lambda: self.tables(spec.name), self.runtime, spec, component)
 
-    def observed(self, stream: str, component: str) -> list[Sample]:
+    def observed(self, spec: StreamSpec, component: str) -> list[Sample]:
         """The observer's samples. Raises ClientError if it does not answer, or is not configured."""
         from sluice.supervision.observer.client import ObserverClient
 
         if self.platform.observer is None:
             raise Missing(f"the platform file of role {self.role!r} has no [observer]")
-        return ObserverClient(self.platform.observer).samples(stream, component)
+        return ObserverClient(self.platform.observer).samples(spec, component)
 
     def report_check(self, check: Check) -> None:
         """To the process that serves its metrics, if there is one. Raises ClientError."""

@@ -11,10 +11,13 @@ from sluice.core.json_record import JsonRecord
 from sluice.core.processes.restarts import RestartHistory, new_restarts
 from sluice.ledger.keys import RUNTIME
 from sluice.supervision.rules.sample import Sample
-from sluice.supervision.rules.status import NO_ACTION, Health, HealthReport
+from sluice.supervision.rules.status import Health, HealthReport, no_action
 
 if TYPE_CHECKING:
     from sluice.ledger.history import History
+
+# It runs and does its work, though not well.
+WORKING = frozenset({Health.LAGGING, Health.REJECTING, Health.SOURCE_UNAVAILABLE})
 
 
 @dataclass(frozen=True)
@@ -40,8 +43,10 @@ class Observation(JsonRecord):
         return {"health": self.report.health.value, "message": self.report.message}
 
 
-def record(history: History, observation: Observation, restarts: RestartHistory) -> str | None:
-    """Record the health if it changed, and the runtime's restarts since the last check.
+def record(
+    history: History, observation: Observation, restarts: RestartHistory, component: str
+) -> str | None:
+    """Record the health of ``component`` if it changed, and the runtime's restarts since the last check.
 
     Returns the previous health, None before the first. ``left_since``, since when the component is left
     to a person, stays in later events until it works or is stopped; a person's action ends it too.
@@ -64,7 +69,8 @@ def record(history: History, observation: Observation, restarts: RestartHistory)
             "message": report.message,
             "before": before,
             "details": report.details,
-            "left_since": _left_since(report.health, restarts, now.timestamp()),
+            "left_since": _left_since(report.health, restarts, now.timestamp(), component),
+            "requested_at": restarts.requested_at,
         }
         history.record("health", change, now)
     return before
@@ -77,8 +83,8 @@ def _is_recorded(health: Health, restarts: RestartHistory) -> bool:
     return health is not Health.FLAPPING or restarts.left_since is not None
 
 
-def _left_since(health: Health, restarts: RestartHistory, now: float) -> float | None:
+def _left_since(health: Health, restarts: RestartHistory, now: float, component: str) -> float | None:
     """A system that does not answer, or a start that has not succeeded, takes nothing back."""
-    if health in NO_ACTION - {Health.STARTING}:
+    if health in (no_action(component) - {Health.STARTING}) | WORKING:
         return None
     return restarts.left_since or (now if health is Health.FLAPPING else None)

@@ -35,9 +35,14 @@ class TokenHandler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if self.path == HEALTH:
-            self.answer(200, b"ok\n", "text/plain")
+            is_healthy = self.is_healthy()
+            self.answer(200 if is_healthy else 503, b"ok\n" if is_healthy else b"stuck\n", "text/plain")
         else:
             self.get()
+
+    def is_healthy(self) -> bool:
+        """Whether the process does its work."""
+        return True
 
     def get(self) -> None:
         raise NotImplementedError(f"{type(self).__name__} answers no GET")

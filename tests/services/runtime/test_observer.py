@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 import threading
+import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, cast
 
 import httpx
@@ -12,8 +16,9 @@ import pytest
 
 from sluice.config import stream
 from sluice.config.platform import ObserverAccess
+from sluice.config.stream import StreamSpec
 from sluice.core.errors import Missing, Refused, Unreachable
-from sluice.supervision.observer.client import FRESH_SECONDS, ObserverClient
+from sluice.supervision.observer.client import FRESH_SECONDS, SECONDS, ObserverClient
 from sluice.supervision.observer.documents import dump
 from sluice.supervision.observer.live import Live
 from sluice.supervision.observer.server import Server
@@ -33,13 +38,20 @@ class World:
     def __init__(self) -> None:
         self.known = {name: live for (_, name), live in observed.streams([SPEC], NOW).lives.items()}
         self.age = 3.0
+        self.works = True
+        self.declared = SPEC
 
     def lives(self, name: str) -> Mapping[str, Live]:
         return self.known if name == SPEC.name else {}
 
-    def samples(self, name: str, component: str) -> list[Sample] | None:
-        if (name, component) != (SPEC.name, "consumer"):
-            return None
+    def is_working(self) -> bool:
+        return self.works
+
+    def samples(self, name: str, component: str) -> tuple[StreamSpec, list[Sample]] | None:
+        is_known = (name, component) == (SPEC.name, "consumer")
+        return (self.declared, self.sampled()) if is_known else None
+
+    def sampled(self) -> list[Sample]:
         newest = self.known["consumer"].sample
         assert newest is not None
         return [Sample.from_json(newest.to_json() | {"at": NOW - self.age - ago}) for ago in (20, 10, 0)]
@@ -56,8 +68,8 @@ def serving(world: World) -> Iterator[str]:
     thread.join()
 
 
-def client(url: str, token: str = TOKEN) -> ObserverClient:
-    return ObserverClient(ObserverAccess(url, token))
+def client(url: str, token: str = TOKEN, ahead: float = 0.0) -> ObserverClient:
+    return ObserverClient(ObserverAccess(url, token), lambda: NOW + ahead)
 
 
 def test_pages_and_supervision_get_what_is_known() -> None:
@@ -67,17 +79,17 @@ def test_pages_and_supervision_get_what_is_known() -> None:
         assert {name: dump(live) for name, live in found.items()} == {
             name: dump(live) for name, live in world.known.items()
         }
-        assert client(url).samples(SPEC.name, "consumer") == world.samples(SPEC.name, "consumer")
+        assert client(url).samples(SPEC, "consumer") == world.sampled()
 
 
 def test_old_samples_are_no_answer() -> None:
     world = World()
     with serving(world) as url:
         world.age = FRESH_SECONDS
-        client(url).samples(SPEC.name, "consumer")
+        client(url).samples(SPEC, "consumer")
         world.age = FRESH_SECONDS + 1
         with raising(Unreachable, "newest sample of the consumer of nyc_taxi is 46 s old"):
-            client(url).samples(SPEC.name, "consumer")
+            client(url).samples(SPEC, "consumer")
 
 
 @pytest.mark.parametrize("path", ["", "/streams/", "/metrics", "/streams/other", "/streams/nyc_taxi/queries"])
@@ -111,3 +123,40 @@ def test_a_page_keeps_what_it_was_told_last_and_says_why() -> None:
     assert "does not answer" in live.errors[OBSERVER]
     unknown = Observed(lambda: client(url)).live(SPEC.name, "consumer")
     assert (unknown.at, list(unknown.errors)) == (None, [OBSERVER])
+
+
+def test_samples_of_another_topic_or_table_are_refused() -> None:
+    """An observer of an older image, or of another installation, under the same stream's name."""
+    world = World()
+    with serving(world) as url:
+        world.declared = replace(SPEC, table="raw.other")
+        with raising(Refused, "observes other systems as the consumer of nyc_taxi", "raw.other"):
+            client(url).samples(SPEC, "consumer")
+
+
+@pytest.mark.parametrize("ahead", [-60.0, 60.0])
+def test_a_clock_that_is_not_ours_is_no_answer(ahead: float) -> None:
+    with serving(World()) as url, raising(Unreachable, "clock is"):
+        client(url, ahead=ahead).samples(SPEC, "consumer")
+
+
+def test_an_observer_that_observes_nothing_is_not_healthy() -> None:
+    world = World()
+    with serving(world) as url:
+        world.works = False
+        assert httpx.get(f"{url}/health", trust_env=False).status_code == 503
+
+
+def test_a_page_of_many_streams_waits_once_for_an_observer_that_hangs() -> None:
+    """It accepts connections and never answers, as one that is stopped (SIGSTOP)."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        pages = Observed(lambda: client(f"http://127.0.0.1:{silent.getsockname()[1]}"))
+        began = time.monotonic()
+        lives = [pages.live(f"stream_{number}", "consumer") for number in range(20)]
+        assert time.monotonic() - began < 2 * SECONDS
+        assert all("does not answer" in live.errors[OBSERVER] for live in lives)
+        pages._failure = 0.0, ""
+        pages._caches.clear()
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(lambda _: pages.live(SPEC.name, "consumer"), range(4)))
+        assert all(live.errors for live in found)

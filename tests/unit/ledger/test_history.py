@@ -218,13 +218,26 @@ def test_a_restart_that_two_runs_made_of_one_instance_counts_once_and_the_runtim
 def test_who_keeps_ending_is_left_to_a_person_until_one_acts(acted: str | None, is_left: bool) -> None:
     history, since = make(MemoryS3()), ago(86_400)
     history.record("resume", {}, ago(90_000))
-    history.record("health", {"health": "flapping", "left_since": since.timestamp()}, since)
-    history.record("health", {"health": "unknown", "left_since": since.timestamp()}, ago(80_000))
+    left = {"left_since": since.timestamp(), "requested_at": ago(90_000).timestamp()}
+    history.record("health", {"health": "flapping", **left}, since)
+    history.record("health", {"health": "unknown", **left}, ago(80_000))
     if acted:
         history.record(acted, {"requested": False}, ago(30))
     found = history.restart_history(NOON, POLICY)
     assert (found.recorded or {})["health"] == "unknown"
     assert found.left_since == (since.timestamp() if is_left else None)
+
+
+def test_a_clock_that_was_ahead_voids_no_person_s_action() -> None:
+    """The triggerer records the health, a worker the action: not their times are compared."""
+    history = make(MemoryS3())
+    ahead = ago(-3_600)
+    history.record(
+        "health", {"health": "flapping", "left_since": ahead.timestamp(), "requested_at": 0.0}, ahead
+    )
+    assert history.restart_history(NOON, POLICY).left_since is not None
+    history.record("resume", {}, ago(1))
+    assert history.restart_history(NOON, POLICY).left_since is None
 
 
 def test_the_newest_key_sorts_first_and_tells_its_moment() -> None:

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 
-from sluice.supervision.observation import Observation
+import pytest
+
+from sluice.config.stream import Supervision
+from sluice.ledger.history import History
+from sluice.ledger.keys import history_name
+from sluice.supervision.observation import Observation, record
 from sluice.supervision.rules.sample import Sample, downsample
+from sluice.supervision.rules.status import Health
+from tests.support.memory_s3 import MemoryS3
 from tests.support.supervision import report, sample
 
 
@@ -62,3 +70,26 @@ def test_a_worker_gets_the_newest_sample_and_one_that_has_published_offsets() ->
     assert [of[count].before.at for count in of] == [2000, 2000, 2000]
     alone = Observation.of(report(), [unseen])
     assert (alone.before, alone.samples) == (unseen, [unseen])
+
+
+@pytest.mark.parametrize(
+    ("component", "health", "is_left"),
+    [
+        ("consumer", Health.UNKNOWN, True),
+        ("consumer", Health.STARTING, True),
+        ("consumer", Health.FENCED, True),
+        ("consumer", Health.LAGGING, False),
+        ("consumer", Health.REJECTING, False),
+        ("consumer", Health.HEALTHY, False),
+        ("producer", Health.SOURCE_UNAVAILABLE, False),
+        ("producer", Health.FENCED, False),
+    ],
+)
+def test_a_component_that_works_again_is_left_no_more(component: str, health: Health, is_left: bool) -> None:
+    """Else the next single end would be flapping, weeks later."""
+    history = History(MemoryS3().as_client(), "s3://w/ledger", history_name("wiki_changes", component))
+    for found in (Health.FLAPPING, health):
+        restarts = history.restart_history(datetime.now(UTC), Supervision())
+        record(history, Observation.of(report(found), [sample()]), restarts, component)
+    left = history.restart_history(datetime.now(UTC), Supervision()).left_since
+    assert (left is not None) is is_left

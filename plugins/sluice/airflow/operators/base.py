@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import BaseOperator
@@ -18,6 +18,7 @@ from sluice.config.sections.maintenance import written_tables
 from sluice.core.error_codes import ErrorCode, code_in
 from sluice.core.errors import ClientError
 from sluice.core.messages import summarize
+from sluice.core.processes.status import ENDED
 from sluice.supervision.lifecycle import Lifecycle
 
 if TYPE_CHECKING:
@@ -175,6 +176,22 @@ class ComponentOperator(StreamOperator):
             f"{cause}; so {self.program} ended. Fix: correct that, then trigger {self.stream}_stream with "
             f"action restart: {notifications.form(self.stream)}",
         )
+
+    def ensure(self, run_id: str, process: ProcessStatus) -> bool:
+        """Start the process for a load unless it runs; whether it was started. Raises AirflowFailException if
+        it keeps ending and is left to a person: a load is none."""
+        if process.state not in ENDED:
+            return False
+        restarts = self.history.restart_history(datetime.now(UTC), self.spec.supervision)
+        if restarts.left_since is not None:
+            since = datetime.fromtimestamp(restarts.left_since, UTC).isoformat(timespec="seconds")
+            raise failed(
+                ErrorCode.HEALTH_FLAPPING,
+                f"the {self.component} of {self.stream} kept ending, and is left as it is since {since}; "
+                f"{self.log_excerpt()}. Fix: repair the cause, then trigger {self.stream}_stream with action "
+                f"restart: {notifications.form(self.stream)}",
+            )
+        return self.lifecycle.ensure(run_id, process)
 
     def check_not_suspended(self) -> None:
         """Raises AirflowFailException: a retry would find it suspended too."""

@@ -56,6 +56,8 @@ class PublishedSensor(StreamSensor):
         super().__init__(poke_interval=poke_interval, timeout=timeout, **kwargs)
         self.offsets = offsets
         self.load = load
+        # What it was given may be rendered to nothing.
+        self.given = "offsets" if offsets is not None else "load" if load is not None else ""
         by = "the queries" if self.component == "queries" else "the consumer"
         self.does = f"waits until all records are {self.verb} by {by}"
 
@@ -74,11 +76,20 @@ class PublishedSensor(StreamSensor):
         return PublishedTrigger, {"grace": self.grace, "expected": expected.to_json()}
 
     def _expected(self, context: Context) -> OffsetRanges:
+        if self.given and not getattr(self, self.given):
+            raise failed(
+                ErrorCode.INVALID_PARAMETER,
+                f"{self.given} is {getattr(self, self.given)!r}, which names no record. Fix: see the task "
+                "that gives it",
+            )
         if self.offsets is None:
             return produced.offsets_of_all(produced.of_run(self.ledger, self._load_id(context)))
         text = self.offsets if isinstance(self.offsets, str) else json.dumps(self.offsets)
         try:
-            return OffsetRanges.from_json(text)
+            found = OffsetRanges.from_json(text)
+            if not found:
+                raise ValueError("there is none")
+            return found
         except (ValueError, TypeError, AttributeError) as error:
             raise failed(
                 ErrorCode.INVALID_PARAMETER,

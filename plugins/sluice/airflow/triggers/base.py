@@ -42,6 +42,7 @@ class StreamTrigger(BaseTrigger):
         self.clock: Callable[[], float] = time.time
         self.sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
         self.request_timeout_seconds = REQUEST_TIMEOUT_SECONDS
+        self.looks_itself = False
         self.requests = Requests(
             f"{self.stream} {self.component}", lambda: StreamClients(self.stream, self.component)
         )
@@ -71,15 +72,21 @@ class StreamTrigger(BaseTrigger):
         except ClientError as error:
             return Sample(at=now, process=None, errors={OBSERVER: str(error)})
 
-    async def samples(self, own: list[Sample]) -> list[Sample]:
-        """The observer's; if it does not answer ``own``, with one more: no check depends on it."""
+    async def samples(self, known: list[Sample]) -> list[Sample]:
+        """The observer's; if it does not answer ``known`` (of before, which grows), with one of now: no check
+        depends on it. With one of now also if a system did not answer the observer: it may ask each system
+        once for all streams. ``looks_itself`` says which. Raises ConfigError."""
+        spec = self.spec
         try:
-            return await self.ask(lambda clients: clients.platform_hook.observed(self.stream, self.component))
+            found = await self.ask(lambda clients: clients.platform_hook.observed(spec, self.component))
         except ClientError as error:
-            if not own:
+            if not self.looks_itself:
                 self.log.warning("%s; so this check looks for itself", error)
-        own.append(await self.observe())
-        return own
+            self.looks_itself = True
+            known.append(await self.observe())
+            return list(known)
+        self.looks_itself = False
+        return [*found, await self.observe()] if found[-1].errors else found
 
     async def cleanup(self) -> None:
         await self.requests.close(self.request_timeout_seconds)

@@ -11,6 +11,7 @@ from airflow.triggers.base import TaskSuccessEvent, TriggerEvent
 
 from sluice.airflow.notifications import is_told
 from sluice.airflow.triggers.base import StreamTrigger
+from sluice.airflow.triggers.samples import MAX_SAMPLES, earlier, keep
 from sluice.airflow.triggers.wait import Outcome, PollTrigger, Progress
 from sluice.config.component_tables import component_tables
 from sluice.config.reading.toml import ConfigError
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
 CHECK_SECONDS = 5.0
 POLL_SECONDS = 2.0
 SETTLE_SECONDS = 5.0
-# Of a recovery.
-MAX_SAMPLES = 12
 # One sample may fall between two states of a process, or within a batch.
 MIN_SAMPLES = 2
 # A check observes this much longer than the stall timeout.
@@ -122,8 +121,7 @@ class HealthTrigger(StreamTrigger):
 
     async def _observe(self) -> tuple[Observation, RestartHistory | None]:
         policy = self.spec.supervision
-        # Of this check, if the observer does not answer.
-        own: list[Sample] = []
+        known = earlier(self.stream, self.component)
         # A request is carried out in any case: one sample is enough.
         is_check = self._action() is Action.CHECK
         began, least = self.clock(), MIN_SAMPLES if is_check else 1
@@ -131,7 +129,7 @@ class HealthTrigger(StreamTrigger):
         count, logged = 0, ""
         while True:
             # A request is of this moment: it is looked at now.
-            samples = await self.samples(own) if is_check else [await self.observe()]
+            samples = await self.samples(known) if is_check else [await self.observe()]
             count += 1
             try:
                 if restarts is None:
@@ -147,10 +145,14 @@ class HealthTrigger(StreamTrigger):
             if message != logged:
                 self.log.info("%s", message)
                 logged = message
-            until = began + (observe_seconds(policy, alone=bool(own)) if is_check else 0)
+            until = began + (observe_seconds(policy, alone=self.looks_itself) if is_check else 0)
             if report.is_final or (count >= least and self.clock() >= self._within(until)):
                 break
             await self.sleep(CHECK_SECONDS)
+        # For a later check that finds no observer.
+        stall_timeout = float(report.details.get("stall_timeout_seconds", policy.stall_timeout_seconds))
+        reach = max(policy.lag_window_seconds, stall_timeout, policy.stall_timeout_seconds)
+        keep(self.stream, self.component, samples, reach + policy.interval_seconds)
         return Observation.of(report, samples), restarts
 
     async def _with_maintenance(self, report: HealthReport) -> HealthReport:
@@ -180,7 +182,7 @@ class HealthTrigger(StreamTrigger):
             return
 
         def write(clients: StreamClients) -> str | None:
-            before = record(clients.history, observation, restarts)
+            before = record(clients.history, observation, restarts, self.component)
             if observation.report.health is not Health.UNKNOWN:
                 # So that the ledger knows of a table within minutes, whatever else runs.
                 clients.tables.note(*component_tables(self.spec, self.component))

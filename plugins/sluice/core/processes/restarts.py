@@ -28,9 +28,11 @@ class RestartHistory:
 
     @property
     def left_since(self) -> float | None:
-        """Since when the component keeps ending and is left to a person; None if one acted since."""
-        at = (self.recorded or {}).get("left_since")
-        return float(at) if at is not None and at > self.requested_at else None
+        """Since when the component keeps ending and is left to a person; None if one acted since: then the
+        newest request is another one than was known when it was left."""
+        recorded = self.recorded or {}
+        at = recorded.get("left_since")
+        return float(at) if at is not None and recorded["requested_at"] == self.requested_at else None
 
 
 def new_restarts(process: ProcessStatus, history: RestartHistory) -> list[float]:

@@ -1,10 +1,12 @@
 """The kinds of source that a load may have, a class in a file each.
 
 A source is read from its document (:func:`read`): of a plan, or as it was planned first. The document stays
-as it is, with what planning added to it. What differs between the kinds is a method of
-``base.Source``. To add a kind, write its class and name it in ``KINDS``; then its section in ``config/stream`` (``SourceType``), its form in ``airflow/dags/forms``, the operator of its task
-``produce`` and that task's timeout in ``airflow/dags/streams``, its text in ``airflow/dags/docs``, and its job
-in ``spark_jobs/common/producer``.
+as it is, with what planning added to it. What differs between the kinds is a method of ``base.Source``.
+
+To add a kind, write its class and name it in ``KINDS``; then its section in ``config/stream``
+(``SourceType``), its form in ``airflow/dags/forms``, the operator of its task ``produce`` and that task's
+timeout in ``airflow/dags/streams``, its text in ``airflow/dags/docs``, and its job in
+``spark_jobs/common/producer``.
 """
 
 from __future__ import annotations

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from http.client import HTTPException
 from typing import Any, TypeVar
 
 from sluice.config.platform import ObserverAccess
+from sluice.config.stream import StreamSpec
 from sluice.core.errors import Missing, Refused, Unreachable
+from sluice.core.json_record import Document
 from sluice.supervision.observer import documents
 from sluice.supervision.observer.live import Live
 from sluice.supervision.observer.server import PATH
@@ -21,6 +24,8 @@ T = TypeVar("T")
 SECONDS = 3.0
 # Of the newest sample: a cycle, an observation that is abandoned, and a cycle.
 FRESH_SECONDS = CYCLE_SECONDS + LATE_SECONDS + CYCLE_SECONDS
+# Samples are judged with times of other clocks.
+CLOCK_SECONDS = 10.0
 FIX = "Fix: see its log (make logs); it is restarted by itself where it runs"
 
 
@@ -30,6 +35,7 @@ class ObserverClient:
     answers in another form, Missing for what it does not know."""
 
     access: ObserverAccess
+    clock: Callable[[], float] = time.time
 
     def stream(self, stream: str) -> dict[str, Live]:
         """Component -> what is known of it."""
@@ -39,21 +45,28 @@ class ObserverClient:
 
         return self._get(stream, parse)
 
-    def samples(self, stream: str, component: str) -> list[Sample]:
+    def samples(self, spec: StreamSpec, component: str) -> list[Sample]:
         """Of the component, oldest first. Raises Unreachable, too, if the newest is older than FRESH_SECONDS,
-        by the observer's clock, or there is none yet."""
+        by the observer's clock, or there is none yet, or that clock is not this one's; Refused if it observes
+        another topic or table under this name."""
 
-        def parse(found: Any) -> tuple[float, list[Sample]]:
-            return float(found["at"]), documents.parse_samples(found["samples"])
+        def parse(found: Any) -> tuple[float, Document, list[Sample]]:
+            return float(found["at"]), found["subject"], documents.parse_samples(found["samples"])
 
-        now, samples = self._get(f"{stream}/{component}", parse)
+        of = f"the {component} of {spec.name}"
+        now, subject, samples = self._get(f"{spec.name}/{component}", parse)
+        if subject != documents.subject(spec, component):
+            raise Refused(
+                f"the observer at {self.access.url} observes other systems as {of}: {subject}. Fix: give it "
+                "the same declarations (SLUICE_STREAMS, image), or correct url of [observer]"
+            )
+        if abs(now - self.clock()) > CLOCK_SECONDS:
+            raise Unreachable(f"the observer's clock is {now - self.clock():.0f} s ahead of this one's")
         if not samples:
-            raise Unreachable(f"the observer has no sample of the {component} of {stream} yet")
+            raise Unreachable(f"the observer has no sample of {of} yet")
         age = now - samples[-1].at
         if age > FRESH_SECONDS:
-            raise Unreachable(
-                f"the observer's newest sample of the {component} of {stream} is {age:.0f} s old"
-            )
+            raise Unreachable(f"the observer's newest sample of {of} is {age:.0f} s old")
         return samples
 
     def _get(self, name: str, parse: Callable[[Any], T]) -> T:
@@ -74,6 +87,6 @@ class ObserverClient:
             raise Refused(f"the observer at {url} answered {status}; 401: another token in [observer]")
         try:
             return parse(json.loads(body))
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             message = f"the observer at {url} answers in another form ({error}): another version of Sluice"
             raise Refused(f"{message}. Fix: restart it") from error

@@ -158,7 +158,11 @@ class ObservedComponent:
         policy = self.spec.supervision
         if self._samples and sample.at < self._samples[-1].at:
             self._samples.clear()  # the clock was set back
-        reach = 2 * max(policy.lag_window_seconds, policy.stall_timeout_seconds) + policy.interval_seconds
+        # The rules may wait longer than the policy says: for slow batches, and after restarts.
+        details = self.live.report.details if self.live.report else {}
+        stall_timeout = float(details.get("stall_timeout_seconds", policy.stall_timeout_seconds))
+        reach = 2 * max(policy.lag_window_seconds, policy.stall_timeout_seconds, stall_timeout)
+        reach += policy.interval_seconds
         samples = [*(one for one in self._samples if one.at != sample.at), sample]
         older = [one for one in samples if sample.at - one.at > RECENT_SECONDS]
         self._samples = [*downsample(older, reach, MAX_OLDER), *samples[len(older) :]]

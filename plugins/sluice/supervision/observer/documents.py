@@ -5,11 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from sluice.config.stream import StreamSpec
 from sluice.core.json_record import Document
 from sluice.core.tables.batches import Batch
 from sluice.supervision.observer.live import Counts, Live, LoadResult, Point
 from sluice.supervision.rules.sample import Sample
 from sluice.supervision.rules.status import HealthReport
+
+
+def subject(spec: StreamSpec, component: str) -> Document:
+    """What is observed: a reader with another declaration must not take the answer for its own."""
+    return {
+        "topic": spec.topic.name,
+        "table": spec.table,
+        "quarantine": spec.quarantine_table,
+        "program": spec.component(component).program,
+    }
 
 
 def dump(live: Live) -> Document:

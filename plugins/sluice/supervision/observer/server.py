@@ -81,8 +81,17 @@ class _Handler(TokenHandler):
         return {"components": {name: documents.dump(live) for name, live in lives.items()}} if lives else None
 
     def _component(self, stream: str, component: str) -> dict[str, Any] | None:
-        samples = self.server.observer.samples(stream, component)
-        return None if samples is None else {"samples": documents.dump_samples(samples)}
+        found = self.server.observer.samples(stream, component)
+        if found is None:
+            return None
+        spec, samples = found
+        return {
+            "subject": documents.subject(spec, component),
+            "samples": documents.dump_samples(samples),
+        }
+
+    def is_healthy(self) -> bool:
+        return self.server.observer.is_working()
 
 
 def main(arguments: list[str]) -> int:

@@ -12,6 +12,7 @@ from sluice.config.reading.toml import ConfigError
 from sluice.config.stream import StreamSpec
 from sluice.core.errors import ClientError
 from sluice.supervision.observer.component import Clients, ObservedComponent
+from sluice.supervision.observer.documents import subject
 from sluice.supervision.observer.live import Live
 from sluice.supervision.rules.sample import Sample
 
@@ -24,6 +25,8 @@ THREADS = 4
 LATE_SECONDS = 25.0
 # Abandoned observations at once; each has a thread and clients. Beyond them nothing is observed.
 MAX_ABANDONED = 16
+# Without any observation for longer, the process is of no use: it has hung threads only.
+STUCK_SECONDS = 60.0
 
 
 @dataclass
@@ -59,6 +62,7 @@ class StreamObserver:
         self.cycle_seconds, self._late_seconds, self._clock = cycle_seconds, late_seconds, clock
         self._components: dict[tuple[str, str], ObservedComponent] = {}
         self._end = threading.Event()
+        self._observed_at = time.monotonic()
         self._idle: list[Clients] = []
         self._abandoned: list[_Run] = []
 
@@ -67,10 +71,15 @@ class StreamObserver:
         known = dict(self._components)
         return {component: one.live for (name, component), one in known.items() if name == stream}
 
-    def samples(self, stream: str, component: str) -> list[Sample] | None:
-        """Its samples, oldest first; None for a component that is not declared."""
+    def samples(self, stream: str, component: str) -> tuple[StreamSpec, list[Sample]] | None:
+        """Of which declaration they are, and its samples, oldest first; None for a component that is not
+        declared."""
         found = self._components.get((stream, component))
-        return None if found is None else found.samples()
+        return None if found is None else (found.spec, found.samples())
+
+    def is_working(self) -> bool:
+        """Whether something was observed within STUCK_SECONDS, or there is nothing to observe."""
+        return not self._components or time.monotonic() - self._observed_at <= STUCK_SECONDS
 
     def run(self) -> None:
         """Observe until :meth:`stop`."""
@@ -118,8 +127,12 @@ class StreamObserver:
         for key in self._components.keys() - wanted:
             del self._components[key]
         for stream, name in sorted(wanted):
-            component = self._components.setdefault((stream, name), ObservedComponent(specs[stream], name))
-            component.spec = specs[stream]
+            spec, known = specs[stream], self._components.get((stream, name))
+            if known is None or subject(known.spec, name) != subject(spec, name):
+                # Samples of another topic or table are none of this one.
+                self._components[stream, name] = ObservedComponent(spec, name)
+            else:
+                known.spec = spec
 
     def _observe(self, run: _Run, unreachable: dict[str, str], slots: threading.Semaphore) -> None:
         component = run.component
@@ -130,6 +143,7 @@ class StreamObserver:
         try:
             run.clients = self._borrow()
             component.observe(run.number, run.clients, self._clock(), unreachable, asking)
+            self._observed_at = time.monotonic()
         except (ClientError, ConfigError) as error:
             # The page shows it, with the age of what is known.
             component.fail(str(error), run.number)

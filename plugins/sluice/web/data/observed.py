@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from threading import Lock
 
-from sluice.core.errors import ClientError
+from sluice.core.errors import ClientError, Unreachable
 from sluice.supervision.observer.client import ObserverClient
 from sluice.supervision.observer.live import Live
 from sluice.supervision.observer.streams import CYCLE_SECONDS
@@ -14,6 +15,8 @@ from sluice.web.data.cache import TtlCache
 
 # Viewers at once cost one request.
 SECONDS = 2.0
+# One that does not answer is asked for one stream in this time: a page of many would wait for each.
+FAILED_SECONDS = 5.0
 # Key in a component's ``errors``.
 OBSERVER = "observer"
 # What is known of each component, and why it is no news; "": it is.
@@ -33,18 +36,29 @@ class Observed:
         self._lock = Lock()
         self._caches: dict[str, TtlCache[Known]] = {}
         self._known: dict[str, Mapping[str, Live]] = {}
+        self._failure = 0.0, ""
 
     def live(self, stream: str, component: str) -> Live:
         """What is known of the component; an empty one before its first observation. Raises ConfigError."""
         with self._lock:
             cache = self._caches.setdefault(stream, TtlCache(lambda: self._read(stream), SECONDS))
-        known, reason = cache.get()
+        try:
+            known, reason = cache.get()
+        except ClientError as error:
+            # Another reader waits for the observer.
+            known, reason = self._known.get(stream, {}), str(error)
         live = known.get(component, Live())
         return replace(live, errors={OBSERVER: reason}) if reason else live
 
     def _read(self, stream: str) -> Known:
+        failed_at, failure = self._failure
+        if failure and time.monotonic() - failed_at < FAILED_SECONDS:
+            return self._known.get(stream, {}), failure
         try:
             self._known[stream] = self._connect().stream(stream)
+        except Unreachable as error:
+            self._failure = time.monotonic(), str(error)
+            return self._known.get(stream, {}), str(error)
         except ClientError as error:
             return self._known.get(stream, {}), str(error)
         return self._known[stream], ""

@@ -101,6 +101,13 @@ def test_a_load_is_given_by_its_run(load: str) -> None:
     assert OffsetRanges.from_json(deferred(sensor, run_id="another").expected) == EXPECTED
 
 
+@pytest.mark.parametrize("empty", [{"offsets": {}}, {"offsets": "{}"}, {"offsets": {"0": []}}, {"load": ""}])
+def test_what_names_no_record_is_no_wait(empty: dict[str, Any]) -> None:
+    """The task that gives it has returned nothing: to wait for nothing would be green."""
+    with raising(AirflowFailException, "SLU-104"):
+        published(**{"offsets": None, **empty}).execute(given(params={}))
+
+
 def test_the_runs_form_shortens_the_wait() -> None:
     for minutes, seconds in ((1, 60), (99, 600)):
         trigger = deferred(published(timeout=600), params={"publish_timeout_minutes": minutes})

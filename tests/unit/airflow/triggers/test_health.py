@@ -93,6 +93,8 @@ class World:
         self.looking: Any = lambda now: sample(now)
         # Ages of the observer's samples; None: it does not answer.
         self.series: list[float] | None = None
+        # Of its newest sample.
+        self.errors: dict[str, str] = {}
         self.request_timeout_seconds = base.REQUEST_TIMEOUT_SECONDS
         self.fired = threading.Event()
         self.ended_task = False
@@ -106,11 +108,12 @@ class World:
         self.restarts.append(restarts)
         return self.says.pop(0) if len(self.says) > 1 else self.says[0]
 
-    def observed(self, stream: str, component: str) -> Any:
-        assert (stream, component) == ("nyc_taxi", "consumer")
+    def observed(self, spec: Any, component: str) -> Any:
+        assert (spec, component) == (SPEC, "consumer")
         if self.series is None:
             raise Unreachable("the observer does not answer")
-        return [sample(self.now + seconds) for seconds in self.series]
+        found = [sample(self.now + seconds) for seconds in self.series]
+        return [*found[:-1], replace(found[-1], errors=self.errors)]
 
     def sampler(self, spec: Any, component: str) -> Any:
         assert (spec, component) == (SPEC, "consumer")
@@ -269,6 +272,27 @@ def test_an_observer_that_ends_meanwhile_leaves_the_check_to_itself(
     world.fire(Task())
     assert world.assessed == [[NOW - 10, NOW - 3], [NOW + 5], [NOW + 5, NOW + 10]]
     assert capsys.readouterr().out.count("looks for itself") == 1
+
+
+def test_a_check_without_the_observer_has_what_earlier_ones_saw() -> None:
+    """Else one sample would do, and what grows or stands for longer than a check would never be found."""
+    world = World([CERTAIN])
+    world.series = [-300, -3]
+    world.fire(Task())
+    world.now, world.series = world.now + 120, None
+    world.fire(Task())
+    assert world.assessed[-1] == [NOW - 300, NOW - 3, NOW + 120]
+    world.now += 120
+    world.fire(Task())
+    assert world.assessed[-1] == [NOW - 300, NOW - 3, NOW + 120, NOW + 240]
+
+
+def test_what_a_system_did_not_tell_the_observer_is_asked() -> None:
+    """A request of another stream hangs, so the observer asks that system for none."""
+    world = World([CERTAIN])
+    world.series, world.errors = [-20, -9], {"lake": "no answer to an earlier request"}
+    world.fire(Task())
+    assert world.assessed == [[NOW - 20, NOW - 9, NOW]]
 
 
 @pytest.mark.parametrize("action", ["stop", "start", "restart"])

@@ -73,6 +73,11 @@ class World(Systems):
         self.reads += 1
         return [batch(1, self.now)]
 
+    def sampled(self) -> list[float]:
+        found = self.observer.samples("x", "consumer")
+        assert found is not None
+        return [sample.at for sample in found[1]]
+
     def live(self, stream: str) -> Live:
         return live_of(self.observer, stream)
 
@@ -367,10 +372,36 @@ def test_supervision_gets_the_samples_of_a_component(world: World) -> None:
     assert world.observer.samples("x", "consumer") is None
     for _ in range(3):
         world.cycle()
-    samples = world.observer.samples("x", "consumer")
-    assert samples is not None
-    assert [sample.at for sample in samples] == [NOW, NOW + 10, NOW + 20]
+    assert world.sampled() == [NOW, NOW + 10, NOW + 20]
     assert world.observer.samples("x", "queries") is None
+
+
+def test_samples_of_another_table_are_none_of_the_stream_s(world: World) -> None:
+    world.cycle()
+    world.specs = [replace(SPEC, supervision=replace(SPEC.supervision, max_restarts=9))]
+    world.cycle()
+    assert world.sampled() == [NOW, NOW + 10]
+    world.specs = [replace(SPEC, table="raw.other")]
+    world.cycle()
+    assert world.sampled() == [NOW + 20]
+
+
+def test_samples_reach_as_far_back_as_the_rules_look(world: World) -> None:
+    """Slow batches and restarts make the stall timeout longer than the policy's."""
+    world.position_ = replace(POSITION, longest_batch=600.0)
+    for _ in range(200):
+        world.cycle(60.0)
+    assert world.sampled()[-1] - world.sampled()[0] > 2 * 1800
+
+
+def test_a_process_whose_every_observation_hangs_is_not_working(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.cycle()
+    assert world.observer.is_working()
+    now = time.monotonic()
+    monkeypatch.setattr(streams_module.time, "monotonic", lambda: now + streams_module.STUCK_SECONDS + 5)
+    assert not world.observer.is_working()
 
 
 def test_a_stream_that_is_not_declared_any_more_is_forgotten(world: World) -> None:

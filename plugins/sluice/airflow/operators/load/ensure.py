@@ -43,7 +43,7 @@ class EnsureConsumerOperator(ComponentOperator):
         self.log.info("%s; main's epoch is %d", process.message(), before)
         started = False
         if process.state in ENDED:
-            started = self.lifecycle.ensure(context["run_id"], process)
+            started = self.ensure(context["run_id"], process)
         elif position and holds_lease(process, position, before, began):
             return self._result(process.state.value, process.pid, position.epoch, started)
         return self.wait_for(
@@ -90,5 +90,5 @@ class EnsureComponentOperator(ComponentOperator):
         self.log.info("%s", process.message())
         return {
             "program": self.program,
-            "started": self.lifecycle.ensure(context["run_id"], process),
+            "started": self.ensure(context["run_id"], process),
         }

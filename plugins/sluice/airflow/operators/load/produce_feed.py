@@ -60,7 +60,7 @@ class ProduceFeedOperator(ComponentOperator):
                 self.ledger, plan, produced.complete(self.ledger, plan, kafka.ends(topic))
             )
         self.check_not_suspended()
-        self.lifecycle.ensure(context["run_id"], self.platform_hook.runtime.status(self.program))
+        self.ensure(context["run_id"], self.platform_hook.runtime.status(self.program))
         return self._wait(plan)
 
     def _show(self, run_id: str) -> None:

@@ -10,6 +10,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from sluice.airflow.operators.load.ensure import EnsureComponentOperator
+from sluice.core.processes.restarts import RestartHistory
 from sluice.core.processes.status import ProcessState, ProcessStatus
 from tests.support.raising import raising
 from tests.support.steps import given
@@ -20,6 +21,7 @@ class Process:
 
     def __init__(self, state: ProcessState, suspended: dict[str, Any] | None = None) -> None:
         self.state, self.suspend = state, suspended
+        self.restarts = RestartHistory()
         self.stream = "isp_hits.queries"
         self.started: list[str] = []
         self.recorded: list[tuple[str, dict[str, Any]]] = []
@@ -31,8 +33,14 @@ class Process:
         self.started.append(program)
         return True
 
+    def tail(self, program: str) -> list[str]:
+        return ["OutOfMemoryError"]
+
     def suspended(self) -> dict[str, Any] | None:
         return self.suspend
+
+    def restart_history(self, *_: Any) -> RestartHistory:
+        return self.restarts
 
     def record(self, kind: str, document: dict[str, Any], at: datetime) -> None:
         self.recorded.append((kind, document))
@@ -58,6 +66,17 @@ def test_a_part_is_started_where_it_does_not_run(state: ProcessState, started: b
     assert process.run() == {"program": "stream-isp_hits-queries", "started": started}
     assert process.started == ["stream-isp_hits-queries"] * started
     assert [kind for kind, _ in process.recorded] == ["start"] * started
+
+
+def test_a_component_that_is_left_to_a_person_is_not_started_by_a_load() -> None:
+    process = Process(ProcessState.EXITED)
+    left = {"health": "flapping", "left_since": 1_800_000_000.0, "requested_at": 0.0}
+    process.restarts = RestartHistory(recorded=left)
+    with raising(
+        AirflowFailException, "SLU-614", "kept ending", "2027-01-15", "isp_hits_stream", "action restart"
+    ):
+        process.run()
+    assert not process.started
 
 
 def test_a_part_that_somebody_holds_is_left_alone() -> None:

@@ -12,6 +12,7 @@ from sluice.airflow.operators.load.produce_feed import ProduceFeedOperator
 from sluice.airflow.triggers.arrived import ArrivedTrigger
 from sluice.clients.kafka.admin import TopicDescription
 from sluice.core.offsets.ranges import OffsetRanges
+from sluice.core.processes.restarts import RestartHistory
 from sluice.core.processes.status import ProcessState, ProcessStatus
 from sluice.ledger import keys
 from sluice.loads.planning import plan as plans
@@ -33,6 +34,7 @@ class World:
         self.offsets = {0: 5, 1: 0}
         self.state = state
         self.suspend: dict[str, Any] | None = None
+        self.restarts = RestartHistory()
         self.started: list[str] = []
         self.platform = SimpleNamespace(feeds={"wiki_changes": URL})
         self.kafka = self.runtime = self.lake = self
@@ -60,6 +62,9 @@ class World:
 
     def suspended(self) -> dict[str, Any] | None:
         return self.suspend
+
+    def restart_history(self, *_: Any) -> RestartHistory:
+        return self.restarts
 
     def record(self, kind: str, *_: Any) -> None:
         assert kind == "start"

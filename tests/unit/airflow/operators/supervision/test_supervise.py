@@ -146,7 +146,7 @@ class World(Runtime):
 
     # Airflow.
 
-    def observed(self, stream: str, component: str) -> Any:
+    def observed(self, spec: Any, component: str) -> Any:
         raise Unreachable("the observer does not answer")
 
     def sampler(self, spec: Any, component: str) -> Sampler:
@@ -340,7 +340,7 @@ def test_it_stays_so_when_the_restarts_are_long_ago_until_a_person_acts(componen
     """A system that does not answer meanwhile takes nothing back."""
     world = World(S.EXITED, component)
     old = datetime.now(UTC) - timedelta(seconds=SPEC.supervision.restart_window_seconds + 60)
-    flapped = {"health": "flapping", "left_since": old.timestamp()}
+    flapped = {"health": "flapping", "left_since": old.timestamp(), "requested_at": 0.0}
     world.kept.record("health", flapped, old)
     for _ in range(2):
         world.red("SLU-614", "no person has acted", *WAYS_ON)
