@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sluice.ledger.known_tables import KnownTables
 
 ROLE = "airflow"
-# Of S3, for what shows what it knows and asks again.
+# Options of S3 for a page, which shows the values it has and asks again.
 QUICK: Mapping[str, Any] = MappingProxyType({"connect_seconds": 3, "read_seconds": 5, "attempts": 1})
 
 
@@ -102,7 +102,7 @@ class Systems:
         return Ledger(self.s3, self.platform.lake.ledger, stream)
 
     def batch_log(self, table: str) -> BatchLog:
-        """Of a stream's table, as it is now."""
+        """The batch log of a stream's table, as it is now."""
         from sluice.ledger.batches import FOLDER, BatchLog
         from sluice.ledger.documents import Ledger
 

@@ -83,7 +83,7 @@ class StreamMixin:
 
     @cached_property
     def history(self) -> History:
-        """Of ``component``. Raises ConfigError if the stream has no such component."""
+        """The history of ``component``. Raises ConfigError if the stream has no such component."""
         return self.platform_hook.history(history_name(self.stream, self.spec.component(self.component).name))
 
 

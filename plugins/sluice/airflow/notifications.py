@@ -35,11 +35,11 @@ MAINTENANCE = "maintenance"
 SCHEDULED = (MAINTENANCE, "reconciliation")
 # Kind of the DAG that is there while something is wrong that belongs to no stream; in place of its stream.
 CONFIGURATION, INSTALLATION = "configuration", notifications.INSTALLATION
-# Of what was not delivered: how many are looked at, the newest; how many a check delivers, the oldest first.
+# Undelivered notifications: how many of the newest a check reads; how many it delivers, oldest first.
 MAX_OPEN, MAX_DELIVERED = 50, 5
 # In the context of a callback in the DAG processor, which takes no XCom.
 IN_PROCESSOR = "sluice_in_processor"
-# Of what is well again.
+# Texts of a recovery.
 SUCCEEDS, NONE = "succeeds again", "no action needed"
 WHO_APPROVES = "every Airflow user who may update required actions (HITL details) of DAG {dag}"
 
@@ -75,7 +75,7 @@ def compose(
 
 
 def request(stream: str, about: str, message: object, run: tuple[str, str], task: str) -> Notification:
-    """Of an approval that ``task`` of ``run`` asks for."""
+    """Compose the notification of an approval that ``task`` of ``run`` asks for."""
     link = pages.answer_page(_base_url(), *run, task)
     remedy = f"answer at {link} (Required Actions); who may: {WHO_APPROVES.format(dag=run[0])}"
     return compose(Event.APPROVAL, stream, about, message, run, link=link, remedy=remedy)
@@ -286,7 +286,7 @@ def _task_failed(context: Mapping[str, Any], error: object) -> None:
         about = getattr(task, "component", None) or task.task_id
         acts = {"form": form(stream)} if hasattr(task, "component") else {}
         note = compose(Event.ALERT, stream, about, message, (dag_id, run_id), task=task.task_id, **acts)
-        # Of the maintenance, whose success ends it, and not of the consumer, which is well.
+        # The alert's name is the maintenance's, whose success ends it, and not the consumer's, which is well.
         is_overdue = code is ErrorCode.MAINTENANCE_OVERDUE
         name = f"{stream}.{MAINTENANCE}" if is_overdue else history_name(stream, about)
         tell_anyway(name, note, code.value, context, lambda: _failed_before(context))
@@ -461,7 +461,7 @@ def _reason(error: object, task_id: str) -> str:
 
 
 def start_of(context: Mapping[str, Any]) -> datetime | None:
-    """Of the run, also of one that was cleared: it may be told of again."""
+    """Return when the run started; a cleared run starts again, so it may be reported again."""
     start: datetime | None = getattr(context.get("dag_run"), "start_date", None)
     return start
 

@@ -159,7 +159,7 @@ def _count(lake: Lake, spec: StreamSpec, plan: ChangePlan) -> Document:
     if plan.rows_out:
         found = check_offsets(LoadFiles.at(lake, spec, plan.rows_out))
         going += found.verification.found - found.quarantined.count
-        # Of REMOVE those in quarantine go, too.
+        # REMOVE takes the records in quarantine out, too.
         going += plan.quarantined_out.intersect(found.quarantined).count
     counted = {"rows_out": going, "records_in": plan.rows_in.count}
     if plan.rows_in:
@@ -169,7 +169,7 @@ def _count(lake: Lake, spec: StreamSpec, plan: ChangePlan) -> Document:
 
 
 def preview(document: Document, address: str, limit: int = SHOWN) -> list[list[Any]]:
-    """What a change would do: names and values. Of offsets ``limit`` characters; ``address`` has all."""
+    """List names and values of the change's effects. ``limit`` characters of offsets; ``address`` has all."""
     plan, counted = ChangePlan.from_document(document), document["counted"]
     return [
         ["action", plan.action.value],

@@ -41,8 +41,8 @@ class QuarantinedRecords:
         return _ranges_of(offsets)
 
     def one_per_row(self, source_id: str, published: Any) -> OffsetRanges:
-        """Of each withheld row of a source that is not ``published`` (row numbers, a NumPy array) one record:
-        a producer that was believed dead may have sent copies."""
+        """Return one record for each withheld row of a source that is not ``published`` (row numbers, a NumPy
+        array): a producer that was believed dead may have sent copies."""
         import numpy as np
         from pyiceberg.expressions import And, EqualTo, StartsWith
 

@@ -70,7 +70,7 @@ def remove(stream: PlannedStream, ranges: str) -> ChangePlan:
 
 
 def redo_records(stream: PlannedStream, params: Mapping[str, Any]) -> ChangePlan:
-    """Of the offsets ``ranges`` those that action remove took out."""
+    """Plan to bring back those of the offsets ``ranges`` that action remove took out."""
     if params.get("load"):
         raise refused("give either load or ranges", "redo brings back a reverted load, or removed records")
     removed = stream.removed().single_offsets

@@ -236,7 +236,7 @@ class ChangeVerification:
 
 
 def _kept_row_problems(table: Table, change: PublishedChange, result: ChangeResult) -> list[str]:
-    """Of the rows of the exchanged files that the change does not name."""
+    """Compare the rows of the exchanged files that the change does not name; return what differs."""
     from sluice.clients.lake.snapshots import change_files
 
     before = change_files.digest_without(table, change.removed, result.out)

@@ -15,7 +15,7 @@ from sluice.cli.base import UnhealthyService, UsageError
 from sluice.clients.polling import wait_for
 
 DONE = frozenset({"success", "failed"})
-# Of a GET or a login: a busy machine may not answer within the timeout.
+# How often a GET or a login is tried: a busy machine may not answer within the timeout.
 TRIES = 4
 LOGIN = "/auth/token"
 

@@ -25,7 +25,7 @@ class UsageError(Exception):
     The text names what failed, the value found and the fix.
     """
 
-    # Of sluice.core.error_codes, which the bootstrap cannot import.
+    # One of sluice.core.error_codes, which the bootstrap cannot import.
     code = "SLU-801"
 
 

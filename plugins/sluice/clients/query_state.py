@@ -163,7 +163,7 @@ def parse(offset: int, text: str) -> CommittedBatch:
     return CommittedBatch(epoch, offset - 1)
 
 
-# Of a record, as confluent-kafka has them.
+# Headers of a record, as confluent-kafka has them.
 
 
 def tombstone_headers(batch: int) -> Headers:
@@ -185,7 +185,7 @@ def group(stream: str, query: str) -> str:
 
 
 def transactional_id(stream: str, query: str, topic: str) -> str:
-    """Of the one producer that may write: Kafka fences its predecessor."""
+    """Return the id of the one producer that may write: Kafka fences its predecessor."""
     return f"{group(stream, query)}-{topic}"
 
 

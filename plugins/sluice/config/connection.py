@@ -21,7 +21,7 @@ OPTIONS = {
     POSTGRESQL: ("sslmode", "sslrootcert", "sslcert", "sslkey", "target_session_attrs"),
     MYSQL: ("ssl_ca", "ssl_cert", "ssl_key", "ssl_check_hostname", "ssl_disabled"),
 }
-# Of one statement, with the wait for a lock.
+# The longest a statement may take, with the wait for a lock.
 STATEMENT_SECONDS = 120
 # For the driver to give up: by then the server should have cancelled the statement.
 ANSWER_SECONDS = STATEMENT_SECONDS + 30

@@ -16,11 +16,11 @@ from sluice.config.reading.urls import VISIBLE, check_url
 ROLES = ("airflow", "producer", "consumer", "reader", "maintenance", "observer")
 DIRECTORY_VARIABLE = "SLUICE_PLATFORM_DIR"
 CATALOG = "lake"
-# Of a statement in the catalog, which reads or swaps one pointer; and for its answer.
+# For a statement in the catalog, which reads or swaps one pointer; and for its answer.
 STATEMENT_SECONDS, ANSWER_SECONDS = 45, 60
-# Of a bearer token, in characters.
+# Least characters of a bearer token.
 MIN_TOKEN = 24
-# Of librdkafka, which else writes to standard error, past every handler.
+# librdkafka's log, which it else writes to standard error, past every handler.
 LIBRDKAFKA_LOG = logging.getLogger("librdkafka")
 _CHECKPOINTS = re.compile(r"/|s3a://[^/]")
 

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 VERSION = 1
 # Half of the Java client's buffer. The topic's own limit counts if it is lower.
 MAX_REQUEST_BYTES = 16 * 1024 * 1024
-# Of a batch of one record (kafka-clients 3.9, AbstractRecords.estimateSizeInBytesUpperBound): 61 of the batch
-# and 21 of the record, lengths, a key of at most 54 (its digits depend on the rows that are rejected, so not
-# the row's own), and headers.
+# Overhead of a batch of one record (kafka-clients 3.9, AbstractRecords.estimateSizeInBytesUpperBound): 61
+# bytes of the batch and 21 of the record, lengths, a key of at most 54 (its digits depend on the rows that
+# are rejected, so not the row's own), and headers.
 _OVERHEAD_BYTES = 1024
 
 
@@ -40,7 +40,7 @@ class SendingRules:
 
     @classmethod
     def of(cls, spec: StreamSpec, max_message_bytes: int) -> SendingRules:
-        """Of this code; ``max_message_bytes``: the topic's."""
+        """Return the rules of this code; ``max_message_bytes``: the topic's."""
         declaration = cls.declared_by(spec.schema_file, spec.csv)
         return cls(min(max_message_bytes, MAX_REQUEST_BYTES), declaration)
 
@@ -103,7 +103,7 @@ def _ddl(text: str) -> list[tuple[str, str]]:
 
 
 def changed_message(name: str, differences: list[str], instead: str) -> str:
-    """Of a source (``name``) that is not sent under other rules; ``instead``: the way on under these."""
+    """Say that a source (``name``) is not sent under other rules; ``instead``: the way on under these."""
     return (
         f"{name}: {'; '.join(differences)}. Rows of it that are on the topic have keys by the rules of its "
         f"plan; nothing was sent. Fix: go back to those until it is sent, and clear produce; or {instead}"

@@ -190,7 +190,7 @@ class StreamSpec:
 
     @property
     def source_prefix(self) -> str:
-        """Of the keys that a load or a backfill may read."""
+        """The prefix of the keys that a load or a backfill may read."""
         return self.csv.prefix.replace("{name}", self.name)
 
     def feed_url(self, feeds: Mapping[str, str]) -> str:

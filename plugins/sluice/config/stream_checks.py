@@ -35,7 +35,7 @@ PREFIX = r"((?!\.{1,2}/)[A-Za-z0-9_.=-]+/)*"
 HOST = r"[A-Za-z0-9][A-Za-z0-9._-]*|[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*"
 # In Airflow's lists and menus.
 MAX_TITLE = 100
-# Of a feed's topic: its headers take up to 16 KiB of it, and a longer event is cut.
+# Least message size of a feed's topic: headers take up to 16 KiB of it, and a longer event is cut.
 MIN_FEED_MESSAGE = 64 * 1024
 # The package of the jobs, and the installation itself in notifications.
 RESERVED = ("common", "sluice")

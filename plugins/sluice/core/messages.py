@@ -9,7 +9,7 @@ from sluice.core.error_codes import CODE
 
 MAX_PROBLEMS = 3
 MAX_CHARACTERS = 500
-# Of a text that others wrote.
+# Longest text of another program that a message quotes.
 MAX_QUOTED = 120
 # "LookupError: …", "sluice.config.reading.toml.ConfigError: …", "org.apache.kafka.…TimeoutException: …",
 # "spark_jobs.common.producer.objects.CorruptObject: …": a dotted path with a class name at its end, or a

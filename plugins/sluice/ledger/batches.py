@@ -169,7 +169,7 @@ class BatchLog:
     def _holding(
         self, partition: int, offset: int, low: datetime, high: datetime, near: datetime | None
     ) -> Batch | None:
-        """Of the batches from ``low`` to ``high``: the first that reaches the offset, if it has it."""
+        """Return the first of the batches from ``low`` to ``high`` that reaches the offset, if it has it."""
         first, last, step = low, high, _FIRST_STEP
         probe = near or high
         found, stepped = list[Batch](), False

@@ -51,7 +51,7 @@ RUNTIME = "runtime"
 METADATA, MAINTENANCE = "metadata", "maintenance"
 # Kinds of the records of a load that was verified, and up to which offsets; that was not, and why.
 PROOF, NOT_VERIFIED = "proof", "not_verified"
-# Of the states of a stream's tables that a reconciliation verified.
+# States of a stream's tables that a reconciliation verified.
 VERIFIED_TABLE = "reconciled_table"
 # The kinds of events, of any component.
 EVENTS = (
@@ -88,7 +88,7 @@ def produced_key(source_id: str) -> str:
 
 
 def verified_prefix(lineage: str, source_id: str = "") -> str:
-    """Of a table's verified documents; of one source's."""
+    """Return the prefix of a table's verified documents, or of one source's."""
     return f"verified/{lineage}/{source_id and f'{source_id}-'}"
 
 
@@ -105,7 +105,7 @@ def verified_of(key: str) -> tuple[str, int, str] | None:
 
 
 def contents_prefix(lineage: str, object_id: str) -> str:
-    """Of the documents with the contents that loads into a table planned of an object."""
+    """Return the prefix of the documents with the contents that loads into a table planned of an object."""
     return f"objects/{lineage}/{object_id}/"
 
 
@@ -119,12 +119,12 @@ def contents_number(key: str) -> int:
     return _LAST_NUMBER - int(key.rsplit("/", 1)[1].removesuffix(".json"))
 
 
-# Of the documents of every table of the stream.
+# Prefix of the documents of every table of the stream.
 TABLES = "tables/"
 
 
 def tables_prefix(name: str) -> str:
-    """Of the documents of every table of this name."""
+    """Return the prefix of the documents of every table of this name."""
     return f"{TABLES}{name}/"
 
 
@@ -163,7 +163,7 @@ def beside_proof(key: str, name: str) -> str:
 
 
 def load_ids_prefix(run_id: str) -> str:
-    """Of the documents of all loads of a backfill's run."""
+    """Return the prefix of the documents of all loads of a backfill's run."""
     return f"runs/{quote(f'{run_id}#', safe='')}"
 
 

@@ -28,7 +28,7 @@ ASK_SECONDS = 60.0
 
 
 class KnownTables:
-    """Of one stream. Not to be shared between threads. ``clock``: seconds since 1970."""
+    """Tables of one stream. Not to be shared between threads. ``clock``: seconds since 1970."""
 
     def __init__(self, lake: Lake, history: History, clock: Callable[[], float] = time.time) -> None:
         self.lake, self.history, self._clock = lake, history, clock

@@ -32,7 +32,7 @@ class MarkStore(Protocol):
 
 
 class LedgerMarks:
-    """Of the documents of ``ledger``, one mark per kind, in ``store``."""
+    """Marks of the documents of ``ledger``, one per kind, in ``store``."""
 
     def __init__(self, ledger: Ledger, store: MarkStore) -> None:
         self.ledger = ledger

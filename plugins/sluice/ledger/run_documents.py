@@ -69,12 +69,12 @@ def newest(ledger: Ledger, run_id: str, name: str) -> tuple[str, Document] | Non
     stem = first.removesuffix(".json")
     again = (key for key in ledger.keys(f"{stem}-") if _AGAIN.fullmatch(key.removeprefix(stem)))
     found = [(key, document) for key in (first, *again) if (document := ledger.get(key)) is not None]
-    # Of equal seconds a later one.
+    # If seconds are equal, the later one in the list.
     return sorted(found, key=lambda one: _written_at(one[1]))[-1] if found else None
 
 
 def proof_key(ledger: Ledger, run_id: str) -> str:
-    """Of the load's newest proof; without any, of its first."""
+    """Return the key of the load's newest proof; without any, of its first."""
     found = newest(ledger, run_id, "proof")
     return found[0] if found else run_key(run_id, "proof")
 

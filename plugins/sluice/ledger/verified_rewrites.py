@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class VerifiedRewrites:
-    """Of one stream."""
+    """The verified rewrites of one stream, in its ledger."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
@@ -26,7 +26,7 @@ class VerifiedRewrites:
         self.ledger.put(rewrite_key(rewrite), document)
 
     def unverified(self, rewrites: Rewrites) -> Unverified:
-        """Of a table's rewrites those that were not. If all were, that is recorded, for the next question."""
+        """Return a table's unverified rewrites. If there are none, that is recorded for the next call."""
         newest = rewrites.newest[-1] if rewrites.newest else ""
         is_up_to = cache(self._is_verified_up_to)
         found = unverified(rewrites, self._is_verified, is_up_to)

@@ -142,7 +142,7 @@ class CompactionVerification:
         at, records = datetime.fromisoformat(self.pinned["at"]), self._systems.history(self.spec.name)
         before = next((record for record in records.metadata() if record.at <= at), None)
         found = before.tables if before else {}
-        # Of these tables alone, records that batches rejected or queries counted would be lost.
+        # The others must not go back alone: records that batches rejected or queries counted would be lost.
         names = [name] if name == self.spec.table else list(found)
         files = ", ".join(f"{one} at {found[one]}" for one in names if one in found)
         return (

@@ -187,7 +187,7 @@ class FileRemoval:
         return reached
 
     def _files(self, name: str) -> Iterator[StoredFile]:
-        """Of the table's folders, in the order of a listing."""
+        """Yield the files in the table's folders, in the order of a listing."""
         for folder in self._folders(name):
             bucket, prefix = folder.split("/", 1)
             yield from self._systems.bucket(bucket).files(prefix)

@@ -19,7 +19,7 @@ MAX_CONDITIONS = 50
 # Rule -> conditions told since the last recovery. Of a rule that does not cover an event too: it has nothing
 # to tell of it either.
 Told = Mapping[str, Sequence[str]]
-# Of a condition whose notifier gave no answer in time: it may have told, and is called once more.
+# Ends a condition whose notifier gave no answer in time: it may have told, and is called once more.
 UNANSWERED = " (no answer)"
 
 
@@ -117,7 +117,7 @@ def has_recovered(component: str, health: Health) -> bool:
 
 
 def scheduled_condition(task: str, message: str) -> str:
-    """Of a scheduled run's failure: its code and the names of all findings, also of those that the message
+    """Name a scheduled run's failure by its code and the names of all findings, also those that the message
     does not show. Without the numbers, which differ from run to run of the same outage."""
     return " ".join([f"{task}:", (code_in(message) or ErrorCode.PROCESS_FAILED).value, *names_in(message)])
 

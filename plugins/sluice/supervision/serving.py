@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from sluice.core.exposition import is_token
 
-# Of a client that says nothing.
+# After this time a client that sends nothing is disconnected.
 IDLE_SECONDS = 10
 HEALTH = "/health"
 JSON = "application/json"

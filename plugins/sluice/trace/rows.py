@@ -13,7 +13,7 @@ from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.tables.batches import Batch
 
 TABLE, QUARANTINE = "table", "quarantine"
-# Of the quarantined rows of one reason.
+# Most rows that are named per reason of the quarantine.
 MAX_NAMED = 10
 
 

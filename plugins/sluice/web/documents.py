@@ -41,7 +41,7 @@ def open_ledger(stream: str) -> Ledger:
 
 
 def ledger_of(stream: Annotated[str, Depends(may_read_stream)]) -> Ledger:
-    """Of a stream that the user may read. Raises ConfigError for an invalid platform file."""
+    """Open the ledger of a stream that the user may read. Raises ConfigError for an invalid platform file."""
     return open_ledger(stream)
 
 

@@ -68,8 +68,8 @@ class StreamLink(BaseOperatorLink):
 
     @cached_property
     def operators(self) -> list[type]:  # type: ignore[override]
-        """Of the steps the names, which is all that Airflow compares: to import them would cost each Airflow
-        process the Spark provider, and the API server's pages know no step."""
+        """Stand-ins with the steps' names, which is all that Airflow compares: to import them would cost each
+        Airflow process the Spark provider, and the API server's pages know no step."""
         return [
             type(name, (), {"__module__": f"{_PACKAGE}.{module}"})
             for module, names in self.steps.items()
@@ -150,7 +150,7 @@ def stream_of(operator: Any, ti_key: TaskInstanceKey) -> str:
 
 
 def _dag_stream(ti_key: TaskInstanceKey) -> str:
-    """Of a DAG ``<stream>_<kind>``; no kind has an underscore."""
+    """Return the stream of a DAG ``<stream>_<kind>``; no kind has an underscore."""
     return ti_key.dag_id.rpartition("_")[0]
 
 

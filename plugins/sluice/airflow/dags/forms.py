@@ -17,7 +17,7 @@ from sluice.supervision.rules.status import Action as Request
 
 # More rows than this are never changed without a person.
 ASK_ABOVE_MAXIMUM = 10_000_000
-# Of waits without a worker; the timeouts of runs follow from them.
+# The longest waits, which take no worker; the timeouts of runs follow from them.
 MAX_PUBLISH_MINUTES = 180
 MAX_FEED_MINUTES = 720
 
@@ -102,8 +102,8 @@ def _csv(prefix: str) -> dict[str, Param]:
 
 
 def _key_pattern(prefix: str, end: str = "") -> str:
-    """Of keys within the stream's prefix: a regular expression for Python and for a browser."""
-    # Of what a prefix may have, a dot alone has a meaning there.
+    """Return a regular expression, for Python and for a browser, of keys within the stream's prefix."""
+    # A dot is the only character of a prefix that has a meaning in it.
     begin = prefix.replace(".", r"\.")
     return rf"^(?!/)(?!(.*/)?\.\.?(/|$)){begin}{KEY_CHARACTER}*{end}$"
 

@@ -73,7 +73,7 @@ def make_dag(
 
 
 def _callbacks(dag_id: str, stream: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Of the tasks and of the DAG. A run of supervision that times out has missed its deadline before."""
+    """The callbacks of the tasks and of the DAG. A timed-out supervision run missed its deadline before."""
     kind = dag_id.removeprefix(f"{stream}_")
     of_dag: dict[str, Any] = {}
     if kind not in SUPERVISION:

@@ -52,7 +52,7 @@ from sluice.config.stream import SourceType, StreamSpec
 
 log = logging.getLogger(__name__)
 
-# Of task `produce`; a feed's waits in the triggerer.
+# Timeouts of task `produce`; a feed's waits in the triggerer.
 SEND_TIMEOUTS = {
     SourceType.CSV: timedelta(hours=2),
     SourceType.GENERATOR: timedelta(hours=13),
@@ -244,8 +244,8 @@ def stream_dags(spec: StreamSpec) -> list[DAG]:
 
 
 def all_dags() -> Iterator[DAG]:
-    """Of every stream; an invalid one has the DAG that says so. Whatever a declaration holds, the other
-    streams have theirs."""
+    """Yield the DAGs of every stream; an invalid one has the DAG that says so. Whatever a declaration holds,
+    the other streams have theirs."""
     specs = []
     for name in stream.names():
         try:

@@ -35,7 +35,7 @@ BACKSTOP = timedelta(minutes=5)
 
 
 class WaitMixin:
-    """Of a task that waits in the triggerer: says what to do if its trigger did not end the wait."""
+    """Makes a task that waits in the triggerer say what to do if its trigger did not end the wait."""
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
         try:
@@ -43,7 +43,7 @@ class WaitMixin:
         # A sensor makes the second of the first.
         except (TaskDeferralTimeout, AirflowSensorTimeout) as error:
             waits: Sequence[timedelta] = getattr(self, "waits", ())
-            # Of several it is not known which.
+            # With several waits it is not known which one ended.
             within = f"{waits[0].total_seconds() / 60:g} minutes" if len(waits) == 1 else "its timeout"
             raise failed(
                 ErrorCode.WAIT_FAILED,

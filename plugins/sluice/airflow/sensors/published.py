@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 TIMEOUT = timedelta(minutes=30)
 POKE_SECONDS = 1.0
-# Of a run's form: shortens the wait.
+# A parameter of the run's form that shortens the wait.
 TIMEOUT_PARAM = "publish_timeout_minutes"
 Offsets = str | Mapping[str, Sequence[Sequence[int]]]
 

@@ -16,7 +16,7 @@ from sluice.core.tables.position import Position
 if TYPE_CHECKING:
     from sluice.airflow.hook import StreamClients
 
-# Of the wait; the epoch-start snapshot of an older process may have expired.
+# How long the wait for the lease lasts; the epoch-start snapshot of an older process may have expired.
 LEASE_SECONDS = 180
 # Two clocks: the runtime's says when the process started, the driver's when the snapshot was made.
 CLOCK_SLACK_SECONDS = 2.0

@@ -20,7 +20,7 @@ class Closable(Protocol):
 C = TypeVar("C", bound=Closable)
 T = TypeVar("T")
 
-# Of one component: a system that hangs costs a triggerer two threads per component, and blinds no other one.
+# Per component: a system that hangs costs a triggerer two threads per component, and blinds no other one.
 MAX_ABANDONED = 2
 _abandoned: dict[str, list[float]] = {}
 _lock = threading.Lock()

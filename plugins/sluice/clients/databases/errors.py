@@ -119,7 +119,7 @@ def _postgresql(error: BaseException) -> DatabaseError:
             return error_class
     if "FATAL" in text and 'database "' in text and "does not exist" in text:
         return DatabaseError.NO_DATABASE
-    # Of a lost connection. Others without a state are the driver's own, about our values.
+    # These say that the connection is lost. Others without a state are the driver's own, about our values.
     lost = ("OperationalError", "InterfaceError", "DatabaseError")
     return DatabaseError.UNREACHABLE if type(error).__name__ in lost else DatabaseError.VALUE
 

@@ -21,7 +21,7 @@ from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import ClientError, Missing, Refused, Unreachable
 
 READ_ROWS = 10_000
-# Of a key column: MySQL allows three of these in one key.
+# The longest text of a key column: MySQL allows three of these in one key.
 TEXT_CHARACTERS = 255
 # Spark's DDL type -> the family of a column.
 _FAMILIES = {

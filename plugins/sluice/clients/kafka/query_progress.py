@@ -139,7 +139,7 @@ class QueryHistory:
 
 
 def history(query: str, entries: Iterable[Entry], since: float) -> QueryHistory:
-    """Of ``entries`` in any order; ``batches`` ended from ``since`` on, each once."""
+    """Return what ``entries`` (in any order) say; ``batches`` ended from ``since`` on, each once."""
     batches: dict[tuple[str, int], Progress] = {}
     activity: ActivityEvent | None = None
     for entry in entries:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 # To connect, and for an answer.
 REQUEST_SECONDS = (5.0, 15.0)
-# Of the fields that Sluice sets, in metadata.managedFields.
+# The manager, in metadata.managedFields, of the fields that Sluice sets.
 FIELD_MANAGER = "sluice"
 APPLY, MERGE = "application/apply-patch+yaml", "application/merge-patch+json"
 

@@ -15,7 +15,7 @@ from sluice.config.platform import Kubernetes
 from sluice.config.sections.cluster import container_mb, memory_mb
 from sluice.config.stream import SourceType, StreamSpec
 
-# Of drivers: it may manage the pods of its executors.
+# Drivers run as this account: it may manage the pods of its executors.
 SERVICE_ACCOUNT = "sluice-spark"
 # The user of the project's images.
 USER = 10001
@@ -24,7 +24,7 @@ HOME = "/var/lib/sluice"
 PLATFORM, CONNECTIONS = f"{HOME}/platform", f"{HOME}/connections"
 SCRATCH, TMP = f"{HOME}/tmp", "/tmp"  # noqa: S108
 OVERRIDES = "/etc/sluice/overrides/overrides.toml"
-# Of executors, by role: the image has them, from `executor_template`.
+# Templates of executors, by role: the image has them, from `executor_template`.
 TEMPLATES = f"{HOME}/conf/spark"
 # Secret with the exported Airflow connections of JDBC sinks, `<connection>.toml` each.
 CONNECTIONS_SECRET = "sluice-connections"  # noqa: S105 - its name
@@ -57,7 +57,7 @@ SPARK_CONF = {
 SUBMIT_ARGS = "PYSPARK_SUBMIT_ARGS"
 # Job -> the role whose platform file it reads. Others are the consumer's.
 ROLES = {"producer": "producer"}
-# Of a process without a JVM: a feed's producer.
+# Resources of a process without a JVM: a feed's producer.
 _SMALL = {"cpu": "100m", "memory": "256Mi"}
 
 
@@ -226,7 +226,7 @@ def submit_args(conf: Mapping[str, str]) -> str:
 
 
 def overhead_mb(heap: str) -> int:
-    """Of a JVM's container, beside its heap."""
+    """Return the megabytes that a JVM's container needs beside its heap."""
     return container_mb(heap) - memory_mb(heap)
 
 

@@ -26,7 +26,7 @@ from sluice.core.processes import exits
 
 GROUP, VERSION, PLURAL = "sparkoperator.k8s.io", "v1beta2", "sparkapplications"
 KIND = "SparkApplication"
-# Of the pinned pyspark.
+# The version of the pinned pyspark.
 SPARK_VERSION = "4.0.2"
 MAIN_FILE = "local:///opt/sluice/app/spark_jobs/__main__.py"
 # Names that the operator and Spark expect in the templates.
@@ -42,7 +42,7 @@ ON_FAILURE = {
     "onSubmissionFailureRetries": RETRIES,
     "onSubmissionFailureRetryInterval": RETRY_SECONDS,
 }
-# Of a bounded job whose task was lost: until then another attempt finds how it ended.
+# How long a bounded job is kept whose task was lost: until then another attempt finds how it ended.
 JOB_SECONDS = 86_400
 Resource = dict[str, Any]
 
@@ -64,7 +64,7 @@ def component_application(spec: StreamSpec, component: Component, config: Kubern
 
 
 def job_application(job: PodJob, config: Kubernetes, name: str) -> Resource:
-    """Of a bounded job: it ends with its driver's exit code, and the task retries it."""
+    """Build a bounded job: it ends with its driver's exit code, and the task retries it."""
     resource = _application(job, config, name, {})
     resource["spec"] |= {"restartPolicy": {"type": "Never"}, "timeToLiveSeconds": JOB_SECONDS}
     return resource
@@ -115,7 +115,7 @@ def _driver(job: PodJob, config: Kubernetes, variables: Mapping[str, str]) -> Re
 def _settings(job: PodJob) -> dict[str, str]:
     """What the driver's own command line says against the operator's submission."""
     cluster = job.spec.cluster
-    # Of its Service executors would have to ask the DNS.
+    # The pod's own address: executors would have to ask the DNS for its Service's.
     address = {"spark.driver.host": "$(POD_IP)", "spark.driver.bindAddress": "$(POD_IP)"}
     return address if cluster.executors else address | {"spark.master": f"local[{cluster.driver_cores}]"}
 

@@ -363,7 +363,7 @@ def _malformed(
     if quarantine is None:
         return number, ""
     held, text = _held(quarantine)
-    # Of a change its part in the quarantine follows.
+    # A change's part in the quarantine follows after it.
     is_settled = held in [rejected_by(one.summary) for one in (newest[0], *batches[:1])]
     return (held.malformed if is_settled else number), text
 

@@ -18,7 +18,7 @@ from sluice.clients.s3.requests import split
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-# Of manifest lists and manifests in memory.
+# Bytes of manifest lists and manifests that are kept in memory.
 KEPT_BYTES = 16 * 1024 * 1024
 
 

@@ -27,7 +27,7 @@ class ReferencedFiles:
         self._io, self._table = io, table
         self._lists: dict[str, list[str]] = {}
         self._manifests: dict[str, list[str]] = {}
-        # Of all that were read; one text per path, since merged manifests name files again.
+        # Sizes of all files that were read; one text per path, since merged manifests name files again.
         self._sizes: dict[str, int | None] = {}
         self._paths: dict[str, str] = {}
         self._next_line = time.monotonic() + PROGRESS_SECONDS

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 
 from sluice.core.processes.status import ProcessStatus
 
-# Of a request, by default.
+# A request's default timeout.
 TIMEOUT_SECONDS = 10.0
 
 

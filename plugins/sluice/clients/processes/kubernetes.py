@@ -32,7 +32,7 @@ EVENT_SECONDS = 600.0
 # Which Job a pod is of, and what keeps a pod until the Job's controller has counted it.
 UID_LABEL, FINALIZER = "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-tracking"
 STRATEGIC = "application/strategic-merge-patch+json"
-# Of a log's line, to ask for lines.
+# Assumed length of a log's line: the API is asked for lines, not bytes.
 LINE_BYTES = 100
 FIXES = {
     400: "see the message",
@@ -255,6 +255,6 @@ def declared(program: str) -> tuple[StreamSpec, Component, str]:
 
 
 def _moment(found: dict[str, Any]) -> float:
-    """Of an event, or when another object was made."""
+    """Return when an event happened, or when another object was created."""
     text = found.get("lastTimestamp") or found.get("eventTime") or found["metadata"]["creationTimestamp"]
     return datetime.fromisoformat(text).timestamp()

@@ -34,7 +34,7 @@ SUFFIXES = (".csv", ".csv.gz")
 CHUNK_BYTES = 64 * 1024
 BLOCK_BYTES = 1024 * 1024
 _LF = ord("\n")
-# Of whole objects, in answers to HEAD.
+# Checksums of whole objects, in answers to HEAD.
 CHECKSUMS = ("ChecksumSHA256", "ChecksumSHA1", "ChecksumCRC64NVME", "ChecksumCRC32C", "ChecksumCRC32")
 
 
@@ -292,7 +292,7 @@ class Bucket:
                 ChecksumMode="ENABLED",
                 **pin,  # type: ignore[arg-type]
             )
-        # Of an upload in parts there may be one that depends on the parts.
+        # An upload in parts may have one that depends on the parts.
         is_whole = found.get("ChecksumType") == "FULL_OBJECT"
         return {name: found[name] for name in CHECKSUMS if is_whole and found.get(name)}
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
-# Of reading an object whose gzip data are truncated or corrupt.
+# Raised when an object is read whose gzip data are truncated or corrupt.
 GZIP_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error)
 _GZIP_MAGIC = b"\x1f\x8b"
 # Not by urllib, which takes a `?` and a `#` of a key for a query and a fragment.

@@ -18,9 +18,9 @@ MAXIMA = {
     "_days": 10 * YEAR_DAYS,
     "_percent": 100,
 }
-# Of any other number: what Airflow's tables and Kafka's requests take.
+# For any other number: what Airflow's tables and Kafka's requests take.
 MAX_INTEGER = 2**31 - 1
-# Of the numbers that may be less than 1.
+# For the numbers that may be less than 1.
 MINIMA = {
     **dict.fromkeys(("executors", "delete_markers", "s3_calls_per_batch"), 0),
     **dict.fromkeys(("offset_minutes", "watermark_minutes", "keeps_hours"), 0),

@@ -27,7 +27,7 @@ POSTGRES = frozenset({"ctid", "cmax", "cmin", "tableoid", "xmax", "xmin"})
 _COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _COLUMN_FIX = "Fix: use at most 128 letters, digits and _, no digit first"
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-# Of an object's key, for Python and for a browser: no control character and none that ends a line, because
+# A character of an object's key, for Python and a browser: no control character and none that ends a line, as
 # messages and logs name the key. Others come as file names have them: blanks of any kind, joiners, marks.
 KEY_CHARACTER = r"[^\x00-\x1f\x7f-\x9f\u2028\u2029]"
 # Half a character of JSON is none of UTF-8, which a key is.
@@ -92,7 +92,7 @@ def check_table(name: str, where: str) -> None:
 
 
 def check_database_names(table: str, columns: Iterable[str], where: str) -> None:
-    """Of a table in a database. Raises ConfigError."""
+    """Check the names of a table in a database. Raises ConfigError."""
     if table.startswith(("pg_", "sluice_")):
         raise ConfigError(
             f"{where}: table {table!r}: pg_ and sluice_ are PostgreSQL's and Sluice's prefixes. Fix: rename "

@@ -25,7 +25,7 @@ IDENTIFIER = re.compile(r"[a-z][a-z0-9_]{0,62}")
 IDENTIFIER_FIX = "Fix: use at most 63 lower-case letters, digits and _, a letter first"
 
 
-# Of a declaration: more is a mistake, and would be read by every process.
+# A declaration's longest file: more is a mistake, and would be read by every process.
 MAX_BYTES = 1 << 20
 
 

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from sluice.config.reading.toml import ConfigError
 from sluice.config.reading.values import shown
 
-# Of ASCII that is seen: no client sends another character in a request's line or header.
+# Printable ASCII: no client sends another character in a request's line or header.
 VISIBLE = re.compile(r"[!-~]+")
 
 

@@ -9,7 +9,7 @@ from datetime import date, time
 from reprlib import Repr
 from typing import Any
 
-# Of a value in a message.
+# Longest value that a message shows.
 MAX_SHOWN = 100
 # Bounds of what later steps carry: Airflow's tables and forms, Kafka's configuration, recursive functions.
 MAX_TEXT, MAX_KEY, MAX_DEPTH = 1_000, 100, 12

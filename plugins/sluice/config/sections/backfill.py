@@ -17,9 +17,9 @@ PRESETS = {
     "@monthly": "0 0 1 * *",
     "@yearly": "0 0 1 1 *",
 }
-# Of an interval: Airflow computes with its neighbours.
+# Years of an interval: Airflow computes with its neighbours.
 YEARS = range(1970, 2101)
-# Of strftime: two digits, a year four, the day of the year three.
+# Fields of strftime with a fixed width: two digits, a year four, the day of the year three.
 FIELDS = frozenset("YmdHMj")
 _FIELD = re.compile(r"%(.?)")
 _WILDCARDS = {"*": "[^/]*", "?": "[^/]"}
@@ -99,7 +99,7 @@ def check(backfill: Backfill, prefix: str, where: str) -> None:
         )
     fields = backfill.cron.split()
     try:
-        # Of five valid fields too there may be no time: of 30 February.
+        # Five valid fields may still name no time, such as 30 February.
         is_schedule = len(fields) == 5 and croniter.is_valid(backfill.cron)
         is_schedule = is_schedule and bool(croniter(backfill.cron, begins).get_next(datetime))
     except (ValueError, KeyError, OverflowError):
@@ -139,7 +139,7 @@ def _check_pattern(backfill: Backfill, fields: list[str], prefix: str, where: st
 
 
 def _needed(fields: list[str]) -> list[str]:
-    """Of cron's fields, those of strftime that tell two intervals apart: one of each text."""
+    """Return the fields of strftime that tell two intervals of a cron expression apart: one of each text."""
     minute, hour, day, month, _ = (not field.isdigit() for field in fields)
     # A weekday is another day each week.
     is_daily = day or fields[4] != "*"

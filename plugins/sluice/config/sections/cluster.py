@@ -12,7 +12,7 @@ from sluice.config.reading.values import shown
 
 _MEMORY = re.compile(r"([1-9][0-9]{0,5})([mg])")
 _CPU = re.compile(r"[0-9]{1,6}(\.[0-9]{1,3})?|[0-9]{1,6}m")
-# Of the container beside a JVM's heap: its own buffers and threads, and Python.
+# What a container needs beside a JVM's heap: its own buffers and threads, and Python.
 OVERHEAD, LEAST_OVERHEAD_MB, PYTHON_MB = 0.4, 384, 512
 
 # With a smaller heap Spark does not start.

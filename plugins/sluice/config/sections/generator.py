@@ -15,11 +15,11 @@ from sluice.config.reading.toml import IDENTIFIER, IDENTIFIER_FIX, ConfigError
 from sluice.config.reading.values import shown
 from sluice.core.offsets.ranges import OffsetRanges
 
-# Of events in one Spark task, and its minimum of rows: a task costs some 10 ms.
+# Minutes of events that one Spark task generates, and its minimum of rows: a task costs some 10 ms.
 TASK_MINUTES, TASK_ROWS = 2, 1_000
 
-# Of a parameter's JSON Schema: those that Airflow's form shows. Others could refer to other servers, or take
-# hours to match.
+# Keywords of a parameter's JSON Schema that Airflow's form shows. Others could refer to other servers, or
+# take hours to match.
 NEEDED = ("type", "default", "title", "description")
 KEYWORDS = frozenset(
     {

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sluice.config.stream import StreamSpec
 
 T = TypeVar("T")
-# Of the schedule. A run and its retries take less than one.
+# Intervals of the schedule. A run and its retries take less than one.
 OVERDUE_INTERVALS = 3
 # Between the clocks of two of Airflow's machines.
 CLOCK_SLACK = timedelta(minutes=5)

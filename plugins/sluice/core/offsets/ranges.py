@@ -206,7 +206,7 @@ class OffsetRanges:
         return self._merge(other, IntervalSet.intersect)
 
     def bounds(self) -> OffsetRanges:
-        """Of each partition one range, from its first offset to its last."""
+        """Return one range for each partition, from its first offset to its last."""
         return OffsetRanges.of({p: [(r.pairs()[0][0], r.pairs()[-1][1])] for p, r in self.partitions.items()})
 
     def covers(self, other: OffsetRanges) -> bool:

@@ -28,8 +28,8 @@ class Share:
 
     @classmethod
     def beside(cls, rows: int, malformed: int) -> Share:
-        """Of ``malformed`` records beside ``rows`` good ones; a number below 0, of a counter that went back,
-        is none."""
+        """Return the share of ``malformed`` records beside ``rows`` good ones; a negative number, of a
+        counter that went back, counts as none."""
         malformed = max(malformed, 0)
         return cls(malformed, max(rows, 0) + malformed)
 

@@ -22,7 +22,7 @@ _RANGE = r"\[\s*-?\d{1,20}\s*,\s*-?\d{1,20}\s*\)"
 _PARTITION = re.compile(rf"\s*(\d{{1,10}})\s*=\s*({_RANGE}(?:\s*,\s*{_RANGE})*)(?=\s|;|$)")
 _NUMBER = re.compile(r"-?\d+")
 LARGEST_OFFSET = 2**63 - 1
-# Of a text that is quoted in an error.
+# Longest text that an error quotes.
 _QUOTED = 40
 
 Operation = Callable[[OffsetRanges, OffsetRanges], OffsetRanges]

@@ -5,7 +5,7 @@ Airflow's own environment has its Fernet key, its JWT secret, its database's pas
 
 from collections.abc import Iterable, Mapping
 
-# Of the machine and its user: the same for every program.
+# Variables of the machine and its user: the same for every process.
 _MACHINE = frozenset(
     {
         *("HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ"),
@@ -15,7 +15,7 @@ _MACHINE = frozenset(
     }
 )
 _MACHINE_PREFIXES = ("LC_",)
-# Of Spark's jobs, drivers and workers too, with what finds a cluster and its user.
+# What Spark's jobs, drivers and workers get too, with what finds a cluster and its user.
 _CHILD = _MACHINE | {
     *("PATH", "TMPDIR", "HOSTNAME", "LD_LIBRARY_PATH", "SPT_NOENV"),
     *("JAVA_HOME", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"),

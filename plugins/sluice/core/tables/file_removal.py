@@ -22,7 +22,7 @@ from sluice.core.error_codes import ErrorCode
 # and the rest is for clocks that differ.
 SLACK = timedelta(days=1)
 MAX_WRITE_AGE = timedelta(hours=12)
-# Of an error about files that the metadata names and the bucket does not have.
+# The fix for files that the metadata names and the bucket does not have.
 MISSING_FIX = (
     "restore a state of the catalog that is younger than restore_horizon_days, or the object's previous "
     "version (docs/operating.md, File of a table is gone)"
@@ -63,7 +63,7 @@ class FutureRecord(ClockChanged):
 
 
 def missing_message(path: str) -> str:
-    """Of an error about a file that the catalog's metadata names and the bucket does not have."""
+    """Say that the catalog's metadata names a file which the bucket does not have."""
     return f"{path}: the catalog's metadata names it, and it is gone. Fix: {MISSING_FIX}"
 
 

@@ -65,12 +65,12 @@ class ComparedTable:
 
     @property
     def is_problem(self) -> bool:
-        """Of such a table a step says why, instead of taking what is missing for what never was."""
+        """Whether a step must fail because of the table, instead of taking it for one that never existed."""
         return self.state in _PROBLEMS
 
     @property
     def code(self) -> ErrorCode:
-        """Of one that is a problem."""
+        """The error code of a table that is a problem."""
         return _PROBLEMS[self.state]
 
     @property

@@ -6,7 +6,7 @@ from __future__ import annotations
 COORDINATES = ("_kafka_partition", "_kafka_offset", "_kafka_timestamp")
 # The row of a source that it is of.
 IDENTITY = ("_source_id", "_source_row", "_source_base_offset")
-# Of a rejected record, which is kept whole: the column -> that of Spark's Kafka source.
+# Columns of a rejected record, which is kept whole: the column -> that of Spark's Kafka source.
 FROM_KAFKA = {
     "_kafka_partition": "partition",
     "_kafka_offset": "offset",

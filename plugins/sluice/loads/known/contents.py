@@ -62,7 +62,7 @@ def look_up(
     by_etag = [one for one in planned if (one.etag, one.size) == (own.etag, own.size)]
     is_planned = any(one.source_id == own.source_id for one in planned)
     same = by_etag
-    # Of a version that a load planned as it is, nothing hangs on it.
+    # A version that a load planned as it is needs no comparison.
     if not is_planned and not any(one.source_id not in reverted for one in by_etag):
         known = {one.source_id for one in by_etag}
         for one in reversed(planned):

@@ -158,7 +158,7 @@ def plan_of(ledger: Ledger, run_id: str) -> Document:
 
 def reverted_of(plan: Document, reverted: Collection[str]) -> list[str]:
     """What a change took out of what the plan is of, by object or source id. ``reverted``: ids of sources."""
-    # Of an interval all of its files, which other loads may have verified.
+    # A plan of an interval names all of its files, which other loads may have verified.
     files: list[Document] = plan["files"] if "files" in plan else plan["sources"]
     return sorted(
         {one["key"] if "key" in one else one["source_id"] for one in files if one["source_id"] in reverted}

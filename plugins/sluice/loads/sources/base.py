@@ -87,12 +87,12 @@ class Source(ABC):
 
     @property
     def start_time(self) -> str | None:
-        """Of the interval that its records are of, if it is of one."""
+        """The start of the interval that its records belong to, if they belong to one."""
         return None
 
     @property
     def run_id(self) -> str:
-        """Of the load that planned it first."""
+        """The id of the load that planned it first."""
         return str(self.document["run_id"])
 
     @property

@@ -28,8 +28,8 @@ GZIP_RATIO = 6
 
 @dataclass(frozen=True)
 class ObjectSource(Source):
-    """Of several versions with the same content the first is the source, and the newest is read: an earlier
-    one may be gone."""
+    """An object. Among versions with the same content the first is the source, and the newest is read: an
+    earlier one may be gone."""
 
     KIND = None
     OF_PLAN = ("version_id", "etag")

@@ -52,7 +52,7 @@ class ValidationResult:
 
     @property
     def quarantined_percent(self) -> float:
-        """Of the rows, without those that are withheld: they are good."""
+        """The share of quarantined rows, without those that are withheld: they are good."""
         return 100 * (self.quarantined - self.withheld) / self.source_rows if self.source_rows else 0.0
 
     def problems(self) -> list[str]:

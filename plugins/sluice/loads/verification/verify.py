@@ -50,7 +50,7 @@ RESTORED = (
 
 @dataclass(frozen=True)
 class LoadVerification:
-    """Of the load ``run_id``: first :meth:`verify`, then :meth:`write_proof` or :meth:`record_failure`."""
+    """The load ``run_id``: first :meth:`verify`, then :meth:`write_proof` or :meth:`record_failure`."""
 
     systems: Systems
     spec: StreamSpec

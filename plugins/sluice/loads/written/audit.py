@@ -106,8 +106,8 @@ class AuditResult:
 
 @dataclass(frozen=True)
 class LoadAudit:
-    """Of the load ``run_id``. ``batch_log``: of the stream's table; ``entries``: versions and delete markers
-    of an address."""
+    """Audit of the load ``run_id``. ``batch_log``: the log of the stream's table; ``entries``: versions and
+    delete markers of an address."""
 
     lake: Lake
     spec: StreamSpec

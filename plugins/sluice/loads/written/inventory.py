@@ -41,7 +41,7 @@ class WrittenSince:
 
 @dataclass(frozen=True)
 class BatchCosts:
-    """Of a load's ``batches``. ``versions``: those that the costliest wrote, None without any;
+    """Costs of a load's ``batches``. ``versions``: those that the costliest wrote, None without any;
     ``measured_until``: when the newest of them was published; ``unknown``: the load's offsets whose batch, or
     its cost, is not known."""
 
@@ -90,8 +90,8 @@ def batch_costs(
     verified_at: datetime | None,
     passed: Callable[[], Document | None],
 ) -> BatchCosts:
-    """Of the batches that published ``expected``, by snapshots that are kept, and before them by the batch
-    log. ``since``: when the load began; ``verified_at``: when all of it was published, if that is known;
+    """Measure the batches that published ``expected``, by snapshots that are kept, and before them by the
+    batch log. ``since``: when the load began; ``verified_at``: when all of it was published, if known;
     ``passed``: its audit, which measured the batches until then, whose manifest lists may be deleted by now.
     A LIST of that time, and a GET per batch."""
     until = verified_at + CLOCK_SLACK if verified_at else None

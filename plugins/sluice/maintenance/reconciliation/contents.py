@@ -122,7 +122,7 @@ class ContentsReconciliation:
         return [*found, *(finding for finding in before if str(finding) not in said)]
 
     def _with_change(self, finding: Finding) -> Finding:
-        """Of records in both tables the finding names the change that did not end."""
+        """Name, in a finding about records in both tables, the change that did not end."""
         if finding.name is not FindingName.OFFSETS_IN_BOTH:
             return finding
         newest = self._lake.changes(self.spec.table).newest
@@ -134,7 +134,7 @@ class ContentsReconciliation:
         return replace(finding, message=message, whole=finding.whole or finding.message)
 
     def _forgotten(self) -> list[Finding]:
-        """Of a ledger that was restored to an earlier state, by what it must have."""
+        """Return findings about a ledger that was restored to an earlier state, by what it must have."""
         lost = [uri for kind in MARKED if (uri := self.marks.lost(kind))]
         message = (
             f"the ledger does not have {', '.join(lost)} any more: it was emptied, or restored to an earlier "

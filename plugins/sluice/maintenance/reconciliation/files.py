@@ -56,7 +56,7 @@ def reconcile_files(
             lists[name] = location
 
     for_each_table(names, check, log.exception)
-    # Of a table with findings the one before.
+    # A table with findings keeps the list of the check before.
     history.record_run(CHECKED, {"manifest_lists": lists}, datetime.now(UTC))
     check_findings(log, found, "stored files")
     return {"checked": done} if done else {"result": NOTHING}

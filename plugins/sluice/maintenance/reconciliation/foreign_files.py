@@ -30,7 +30,7 @@ _CLOCK_SLACK = timedelta(minutes=5)
 
 
 class ForeignFiles:
-    """Of one table. ``batch_log``: its log, which is asked only about batches that have expired."""
+    """Foreign files of one table. ``batch_log``: its log, asked only about batches that have expired."""
 
     def __init__(self, ledger: Ledger, batch_log: Callable[[], BatchLog]) -> None:
         self._rewrites, self._batch_log = VerifiedRewrites(ledger), batch_log

@@ -28,7 +28,7 @@ class Contents:
     def of(
         cls, files: Iterable[FileStats], read: Mapping[int, Iterable[int]], quarantined: OffsetRanges
     ) -> Contents:
-        """Of ``files`` whose metadata is conclusive, and of the offsets that were ``read`` from others."""
+        """Verify ``files`` whose metadata is conclusive, and the offsets that were ``read`` from others."""
         found: OffsetVerification = verify(EMPTY, without_quarantined(files, quarantined), read)
         return cls(found.unexpected, found.duplicates)
 

@@ -35,7 +35,7 @@ _TABLE_FINDINGS = {
 
 
 def table_findings(tables: KnownTables, *names: str) -> list[Finding]:
-    """Of tables that are lost, replaced or unknown to the ledger."""
+    """Return findings about tables that are lost, replaced or unknown to the ledger."""
     states = {name: tables.state(name) for name in names}
     return [
         Finding(_TABLE_FINDINGS[state], tables.problem(name) or state.name)

@@ -242,5 +242,5 @@ class TableContents:
         from sluice.clients.lake.catalog import published_changes
         from sluice.clients.s3.errors import removed_by
 
-        # Of the state whose files are compared: a change may be published meanwhile.
+        # From the state whose files are compared: a change may be published meanwhile.
         return removed_by(self.ledger.client, published_changes(table)).removed

@@ -34,7 +34,7 @@ class Check:
         try:
             found = cls(**document)
             names = IDENTIFIER.fullmatch(found.stream) and IDENTIFIER.fullmatch(found.component)
-            # Of an infinite time no alarm would ever go off.
+            # With an infinite time no alert would ever fire.
             is_valid = bool(names) and all(0 < at < math.inf for at in (found.at, found.max_age_seconds))
             found = replace(found, at=float(found.at), max_age_seconds=float(found.max_age_seconds))
         except (TypeError, OverflowError) as error:

@@ -8,7 +8,7 @@ from sluice.core.errors import Refused, Unreachable
 from sluice.supervision.checks.check import Check
 from sluice.supervision.serving import request
 
-# Of a check, which must not wait for its own alarm.
+# Timeout of a check's report: a check must not wait for its own alert.
 SECONDS = 3.0
 PATH = "/checks"
 

@@ -60,7 +60,7 @@ class Store:
             self._write()
 
     def metrics(self) -> bytes:
-        """Of streams that are declared: one that was removed is checked no more. But while a folder of
+        """Return the metrics of declared streams: a removed one is checked no more. But while a folder of
         streams cannot be read, none counts as removed."""
         # Before the lock, for which checks wait: each declaration is read.
         checks = expected(self._clock())

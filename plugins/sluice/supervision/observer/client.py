@@ -22,7 +22,7 @@ from sluice.supervision.serving import request
 
 T = TypeVar("T")
 SECONDS = 3.0
-# Of the newest sample: a cycle, an observation that is abandoned, and a cycle.
+# Greatest age of the newest sample: a cycle, an observation that is abandoned, and a cycle.
 FRESH_SECONDS = CYCLE_SECONDS + LATE_SECONDS + CYCLE_SECONDS
 # Samples are judged with times of other clocks.
 CLOCK_SECONDS = 10.0
@@ -46,7 +46,7 @@ class ObserverClient:
         return self._get(stream, parse)
 
     def samples(self, spec: StreamSpec, component: str) -> list[Sample]:
-        """Of the component, oldest first. Raises Unreachable, too, if the newest is older than FRESH_SECONDS,
+        """Return its samples, oldest first. Raises Unreachable, too, if the newest is older than FRESH_SECONDS,
         by the observer's clock, or there is none yet, or that clock is not this one's; Refused if it observes
         another topic or table under this name."""
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 # Histories change by supervision, every two minutes, and by requests, which change the process too.
 HISTORY_SECONDS = 60.0
-# Of the charts.
+# Span of the charts, and between two of their points.
 CHART_SECONDS, POINT_SECONDS = 3 * 3600.0, 30.0
 BATCHES, LOADS = 20, 5
 # Samples that are older than this are thinned: their number does not grow with the stall timeout.
@@ -41,7 +41,7 @@ SLOW_SECONDS = 2.0
 
 @dataclass
 class Clients:
-    """Of one observation at a time. ``batches``: the newest batches of a table, newest first."""
+    """Clients of one observation at a time. ``batches``: the newest batches of a table, newest first."""
 
     kafka: KafkaAdmin
     tables: Callable[[StreamSpec], KnownTables]
@@ -66,7 +66,7 @@ class ObservedComponent:
     _counted: float | None = None
     _documents: dict[str, Document] = field(default_factory=dict)
     _first_seen: tuple[str, float] | None = None
-    # Of the observation that may change all of this: an abandoned one may not.
+    # Number of the observation that may change all of this: an abandoned one may not.
     _number: int = 0
     _lock: Lock = field(default_factory=Lock)
 
@@ -226,7 +226,7 @@ class ObservedComponent:
             for position, (key, at) in enumerate(keys):
                 record = get(key)
                 if record is not None:
-                    # Of the load that is shown first: its budget.
+                    # The load that is shown first is shown with its budget.
                     audit = kind == PROOF and not position and get(run_key(record["run_id"], "audit"))
                     loads.append(LoadResult.of(record, at.timestamp(), kind == PROOF, audit or None))
         self._documents = kept

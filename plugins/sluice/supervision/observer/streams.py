@@ -88,7 +88,7 @@ class StreamObserver:
             try:
                 self.cycle()
             except Exception:
-                # Of the declarations, or a fault of its own: readers see how old what they have is.
+                # The declarations', or a fault of its own: readers see how old what they have is.
                 log.exception("the observation of the streams failed; it goes on")
             self._end.wait(max(self.cycle_seconds - (time.monotonic() - began), 1.0))
 

@@ -53,7 +53,7 @@ class Health(StrEnum):
 
 WELL = frozenset({Health.HEALTHY, Health.IDLE, Health.CATCHING_UP, Health.STARTING})
 NO_ACTION = WELL | {Health.SUSPENDED}
-# Of a report's details: why a person has to look at the stream's maintenance, though its consumer is well.
+# In a report's details: why a person has to look at the stream's maintenance, though its consumer is well.
 MAINTENANCE_OVERDUE = "maintenance_overdue"
 RESTARTABLE = frozenset({Health.STALLED, Health.DOWN, Health.NODE_LOST, Health.OUT_OF_MEMORY})
 # Restarts did not help: red, and untouched until a person triggers an action.
@@ -73,7 +73,7 @@ _COUNTS_IN: Mapping[Problem, frozenset[ProcessState]] = {
     Problem.EXECUTOR_PREEMPTED: frozenset(),
 }
 
-# Of RESTARTABLE.
+# The problems that lead to RESTARTABLE.
 _RESTARTABLE_PROBLEMS = frozenset({Problem.NODE_LOST, Problem.OUT_OF_MEMORY})
 
 
@@ -224,7 +224,7 @@ class Rules(ABC):
         return self.unhealthy(Health.DOWN, message, False) if is_new else None
 
     def remark(self) -> str:
-        """Of a process that makes progress with fewer executors."""
+        """Mention that a process makes progress with fewer executors."""
         problem = self.process.problem
         return f"; {problem}" if problem is Problem.EXECUTOR_PREEMPTED else ""
 

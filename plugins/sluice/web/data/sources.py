@@ -53,7 +53,7 @@ DECLARED_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class AirflowState:
-    """Of all streams: ``checks`` by stream, open ``approvals``, ``runs`` of loads that are not verified."""
+    """State of all streams: ``checks`` by stream, open ``approvals``, ``runs`` of unverified loads."""
 
     checks: dict[str, LastCheck]
     approvals: Sequence[OpenApproval]

@@ -84,7 +84,7 @@ HEALTH = MetricSpec(
     "1 for the health that the component has, 0 for the others",
     ("stream", "component", "health"),
 )
-# Of every component.
+# Metrics of every component.
 COMPONENT = (
     _component(
         "last_observed_timestamp_seconds",
@@ -99,7 +99,7 @@ COMPONENT = (
         lambda live: float(len(live.restarts)),
     ),
 )
-# Of a stream's consumer.
+# Metrics of a stream's consumer.
 STREAM = (
     _stream("lag_records", "records of the topic that are not published", lambda live: live.lag),
     _stream(

@@ -55,7 +55,7 @@ class ComponentView:
     problems: Sequence[str]
     # Supervision leaves it to a person.
     is_left_alone: bool = False
-    # Of the consumer alone.
+    # Known for the consumer alone.
     lag: int | None = None
     behind: str = UNKNOWN
     until_loss: str = UNKNOWN

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sluice.clients.kubernetes.pods import PodJob
     from sluice.config.platform import Kubernetes
 
-# Of the pod's name, to which the provider adds 9 characters.
+# The pod's name, to which the provider adds 9 characters.
 MAX_NAME = MAX_PREFIX - 9
 # Until its container runs: the cluster may have to add a node, and that to pull the image.
 START_SECONDS = 600

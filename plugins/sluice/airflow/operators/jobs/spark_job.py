@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sluice.config.platform import Kubernetes
 
 
-# Of the provider's text for a pod that found no node in time.
+# The provider says so of a pod that found no node in time.
 _NO_NODE = "took too long to be scheduled"
 
 

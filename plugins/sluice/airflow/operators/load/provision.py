@@ -36,7 +36,7 @@ class ProvisionTopicOperator(StreamOperator):
         for diff in changed:
             self.log.info("%s", diff.message())
         if not is_interval(self):
-            # Of an interval, its plan's own.
+            # A load of an interval has its baseline in its plan.
             inventory.record_before(self.platform_hook.lake, self.spec, self.ledger, context["run_id"])
         return changed[0].to_json()
 

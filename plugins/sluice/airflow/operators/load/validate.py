@@ -30,7 +30,7 @@ class ValidateOperator(QuarantineOperator):
     fails_if = "there is a gap, a duplicate or a missing record, or too much in quarantine"
 
     verification = LoadVerification
-    # Of this attempt; None until it has read the table.
+    # Set by this attempt; None until it has read the table.
     verified_load: VerifiedLoad | None = None
 
     def work(self, context: Context) -> dict[str, Any]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class ReconciliationOperator(StreamOperator):
     """A step whose findings fail it, without retries: they would be the same."""
 
-    # Of what is lost it has findings.
+    # Nothing is checked before: a lost table is a finding.
     checked = None
 
 

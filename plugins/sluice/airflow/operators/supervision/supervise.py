@@ -127,7 +127,7 @@ class SuperviseOperator(ActingOperator):
     def __init__(self, *, component: str, **kwargs: Any) -> None:
         super().__init__(component=component, **kwargs)
         self.does = f"checks the {component}; restarts it if that helps, and waits for its recovery"
-        # Of the form, as `action_for` reads it. Rendered again for each leg of the task, unlike an attribute.
+        # What `action_for` reads of the form. Unlike an attribute, rendered again for each leg of the task.
         is_meant = f"params.component in ('{ALL}', task.component)"
         self.submitted["action"] = f"{{{{ params.action if {is_meant} else '{Action.CHECK}' }}}}"
         self.submitted["reason"] = f"{{{{ params.reason or '' if {is_meant} else '' }}}}"

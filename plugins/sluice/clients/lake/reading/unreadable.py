@@ -29,7 +29,7 @@ def unreadable(table: Table) -> OffsetRanges:
 
 
 def _rows(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Of a batch the rows that cannot be read, by halves."""
+    """Yield the rows of a batch that cannot be read, by halving it."""
     try:
         batch.to_pylist()
     except _UNREADABLE:
