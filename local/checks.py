@@ -74,7 +74,7 @@ def node_missing() -> str | None:
 
 
 def _cgroup_controllers() -> set[str]:
-    """Of version 2 those that a file lists, of version 1 a folder each."""
+    """Return the controllers: version 2 lists them in a file, version 1 has a folder for each."""
     listed = CGROUPS / "cgroup.controllers"
     if listed.exists():
         return set(listed.read_text().split())

@@ -56,7 +56,7 @@ GOALS: Mapping[str, float] = {
 
 @dataclass(frozen=True)
 class Ratio:
-    """Of runs in turn; ``least`` and ``most`` of any turn."""
+    """Ratio of runs in turn; ``least`` and ``most`` of any turn."""
 
     median: float
     least: float

@@ -82,7 +82,7 @@ class GrowingSluice(Sluice):
         }
 
     def _cpu_seconds(self) -> float:
-        """Of the consumer's own process since its start."""
+        """Return the CPU seconds of the consumer's own process since its start."""
         pid = self.stream.status().pid
         if pid is None:
             raise RuntimeError(f"{self.spec.program} does not run: {self.stream.status().message()}")

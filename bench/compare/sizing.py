@@ -19,13 +19,13 @@ from dataclasses import dataclass
 # Left free on each core: for garbage collection, the operating system, and to catch up after a failover.
 HEADROOM = 0.3
 CORES_PER_EXECUTOR = 4
-# Of an executor's heap: a core's sort and Parquet buffers, besides what Spark takes once.
+# An executor's heap: a core's sort and Parquet buffers, besides what Spark takes once.
 MEGABYTES_PER_CORE, MEGABYTES_ONCE = 512, 512
 # Rows of a batch that are in memory or spilled while they are sorted, per core.
 BYTES_IN_MEMORY = 2.0
 # Partitions per core: a core that is done early takes another one.
 TASKS_PER_CORE = 2
-# Of a batch besides its rows: planning, commit, verification and publish.
+# What a batch takes besides its rows: planning, commit, verification and publish.
 BATCH_SECONDS = 2.0
 
 

@@ -36,7 +36,7 @@ from sluice.config.platform import Kafka
 from sluice.config.sections.topic import PROGRESS_TOPIC
 from sluice.config.stream import StreamSpec
 
-# Of a phase of a contender: an hour is more than any takes at scale 1.
+# The longest phase of a contender: an hour is more than any takes at scale 1.
 LIMIT_SECONDS = 3600.0
 SERVICES = ("kafka", "minio", "postgres")
 

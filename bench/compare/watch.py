@@ -195,7 +195,7 @@ def measure(bench: BenchStack, contender: Contender, sluice: Sluice, seconds: fl
             first = watch.wait(bool)
             time.sleep(SETTLE_SECONDS + seconds)
             sent = sent_since(bench, topic, first + SETTLE_SECONDS)
-            # Of all of them: those that wait longest are the last to be seen.
+            # Wait for all records: those that wait longest are the last to be published.
             watch.wait(lambda ends: all(ends.get(p, 0) > offset for p, offset in sent))
             each = latencies(sent, watch.published)
             found |= {

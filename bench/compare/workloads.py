@@ -24,7 +24,7 @@ OBJECTS = 25
 BATCHES, BATCH_ROWS = 150, 20_000
 # Sluice at a trigger of 5 s instead of 1 s.
 SLOW = f"{SLUICE}_5s"
-# Of a contender at scale 1, and at least 20; kills of each contender in each turn.
+# Measured time of a contender at scale 1, at least 20 s; kills of each contender in each turn.
 LATENCY_SECONDS, KILLS = 120.0, 3
 # Behind a stream that is new, and behind one that is not; sources of which a row was loaded.
 FEW, HISTORY, SOURCES = 10, 5_000, 10_000

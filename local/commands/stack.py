@@ -103,7 +103,7 @@ def destroy(yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask")]
 
 PANEL = "The embedded stack"
 COMMANDS: tuple[Callable[..., None], ...] = (up, down, status, logs, demo, drill, airflow, destroy)
-# Of commands whose options are another program's.
+# Settings of the commands whose options are another program's.
 SETTINGS: dict[str, dict[str, Any]] = dict.fromkeys(("airflow", "drill", "python"), PASSED_ON)
 
 

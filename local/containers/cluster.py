@@ -183,7 +183,7 @@ class ClusterStack(ContainerStack):
 
 
 def _airflow(stack: Context, documents: Mapping[str, roles.Document], authority: str) -> list[Volume]:
-    """Of Airflow's components, and of the pods of its tasks, which also delete files."""
+    """Return what Airflow's components mount, and the pods of its tasks, which also delete files."""
     files = airflow.files(stack) | notifications.files(stack)
     if authority:
         files |= {stack.home.platform / strimzi.AUTHORITY: authority}

@@ -32,7 +32,7 @@ HOSTS = {
 }
 BROKERS = ("kafka-1", "kafka-2", "kafka-3")
 DRIVES = 4
-# Of a container: its networks decide who reaches it.
+# The address inside a container: its networks decide who reaches it.
 ANY = "0.0.0.0"  # noqa: S104
 # The roles of Spark jobs.
 JOBS = ("producer", "consumer")
@@ -154,7 +154,7 @@ def _observer(stack: Context, documents: Mapping[str, roles.Document]) -> Volume
 
 
 def checks_platform(folder: Path, documents: Mapping[str, roles.Document]) -> dict[Path, str]:
-    """Of role airflow's platform file what that process reads: no login is in it."""
+    """Return the part of role airflow's platform file that the process reads: no login is in it."""
     return roles.files(folder, {"airflow": {"metrics": documents["airflow"]["metrics"]}})
 
 

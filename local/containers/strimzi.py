@@ -14,7 +14,7 @@ from sluice.clients.polling import wait_for
 
 # The name of the Kafka resource. Without it Kafka is the plain pod.
 VARIABLE = "SLUICE_STRIMZI_CLUSTER"
-# Of the listener in k8s/components/strimzi/kafka.yaml.
+# The port of the listener in k8s/components/strimzi/kafka.yaml.
 PORT = 9093
 # In the folder of the platform files.
 AUTHORITY = "kafka-ca.crt"

@@ -40,7 +40,10 @@ class Setting:
 
 
 def settings(cls: Any, prefix: str = "") -> Iterator[Setting]:
-    """Of a declaration's dataclass, nested ones too. Raises LookupError for a key without description."""
+    """Yield the settings of a declaration's dataclass, nested ones too.
+
+    Raises LookupError for a key without description.
+    """
     hints = typing.get_type_hints(cls, include_extras=True)
     for field in dataclasses.fields(cls):
         hint, key = hints[field.name], f"{prefix}{field.name}"

@@ -99,7 +99,7 @@ class Context:
             "SPARK_LOCAL_IP": "127.0.0.1",
             # Otherwise Spark's shell script starts a Python to find it.
             "SPARK_HOME": str(pyspark(self.python_env)),
-            # Of the short-lived JVM that puts the real one's command together.
+            # For the short-lived JVM that puts the real one's command together.
             "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             "JAVA_HOME": str(self.java_home),
         }

@@ -18,7 +18,7 @@ from sluice.config.sections.topic import PROGRESS_TOPIC
 
 WAREHOUSE = "warehouse"
 SOURCE = "source"
-# Of checkpoints, where no volume is shared.
+# The bucket of checkpoints, where no volume is shared.
 CHECKPOINTS = "checkpoints"
 # On a cluster, a Secret with the password of each role under its name, for Strimzi's users: those of the
 # platform files.

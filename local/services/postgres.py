@@ -266,7 +266,7 @@ def provision(context: Context) -> None:
             "alter default privileges for role lake_writer in schema public "
             "grant select on tables to lake_airflow, lake_reader, lake_observer"
         )
-        # Of a stack that is older than the role.
+        # For a stack that is older than the role.
         current.execute("grant select on all tables in schema public to lake_observer")
     with cursor(context, RESULTS) as current:
         # Its user creates tables there, but owns neither the database nor its schema.

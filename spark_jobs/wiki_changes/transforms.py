@@ -1,7 +1,7 @@
 """Decode Wikimedia's recentchange events (schema 1.0.0, or 2 of ``meta.schema_uri``). Pure.
 
-Unknown keys are ignored, among them ``parsedcomment``: ``comment`` as HTML, half of an event's bytes. Of a
-duplicate key the last value counts, as in Python's ``json``; in ``log_params``, kept as its text, it is an
+Unknown keys are ignored, among them ``parsedcomment``: ``comment`` as HTML, half of an event's bytes. The
+last value of a duplicate key counts, as in Python's ``json``; in ``log_params``, kept as its text, it is an
 error.
 """
 
@@ -34,7 +34,7 @@ from spark_jobs.common.spark.texts import unreadable_json
 # A clock may be ahead by less: such changes are loaded, and windows leave them out as early rows.
 OLDEST = 978_307_200
 DAY = 86_400
-# Names the event where Spark reads it. Of this process alone, so no event can contain it.
+# Names the event where Spark reads it. Drawn by this process, so no event can contain it.
 MARK = f"mark_{os.urandom(16).hex()}"
 # The folder's name (server_name=…) may have 255 bytes in MinIO, as in file systems.
 MAX_SERVER_NAME = 240
@@ -88,7 +88,7 @@ FIELDS: Mapping[str, tuple[str, JsonType]] = {
     "schema_uri": ("$schema", TEXT),
     "earlier_schema_uri": ("meta.schema_uri", TEXT),
 }
-# Of any type.
+# A field of any type.
 PARAMS = "log_params"
 MAX_PARAMS_DEPTH = 32
 _OUTER = tuple(dict.fromkeys(path.split(".")[0] for path, _ in FIELDS.values() if "." in path))
@@ -103,7 +103,7 @@ _OPTIONS = {
 
 def _value_of(key: str) -> str:
     """The regular expression of a JSON object whose group is the text of this key's value; of several the
-    last. Of valid JSON only, whose brackets match; without backtracking, and without recursion into long
+    last. For valid JSON only, whose brackets match; without backtracking, and without recursion into long
     texts."""
     text, other = r'"(?:[^"\\]++|\\.)*+"', r'[^\[\]{}"]++'
     parts = f"{text}|{other}"
@@ -232,7 +232,7 @@ def _reason(text: Column, wrong: Column) -> Column:
 def _wrong(parsed: Column, text: Column) -> Column:
     """The reason for the first wrong field of an event of variants, or null."""
     corrupt, event = parsed["corrupt"].isNotNull(), _event(parsed)
-    # Of JSON values with commas between them; null for other texts.
+    # Number of JSON values with commas between them; null for other texts.
     values = F.coalesce(F.json_array_length(F.concat(F.lit("["), text, F.lit("]"))), F.lit(0))
     objects = [
         F.when(

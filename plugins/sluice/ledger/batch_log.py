@@ -11,7 +11,8 @@ with the other: where a crash, or a restored catalog, made a successor record ba
 of the keys both the oldest and the newest batch of each document fall.
 
 A restored document says that a writer found another ``main`` than the one whose batches were recorded last: a
-backup of the catalog was restored. Of the batches before this, ``main`` has those up to its newest one then.
+backup of the catalog was restored. Among the batches before this,
+``main`` has those up to its newest one then.
 """
 
 from __future__ import annotations

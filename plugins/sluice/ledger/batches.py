@@ -89,7 +89,7 @@ class BatchLog:
     ) -> list[ListedBatch]:
         """The newest ``limit`` batches that were published from ``since`` to ``until``, newest first.
 
-        Of batches that are in no snapshot any more: a LIST of their time, and one GET for ten of them.
+        Costs, for batches that are in no snapshot any more, a LIST of their time and one GET for ten of them.
         """
         found = {
             number: ListedBatch(batch)

@@ -77,7 +77,7 @@ class Ledger:
         return self.get(key) or self.put(key, create())
 
     def put(self, key: str, document: Document) -> Document:
-        """Write the document if there is none. Of concurrent writers the first wins; returns its document,
+        """Write the document if there is none. The first of concurrent writers wins; returns its document,
         which is ``document`` itself if it was written now."""
         body = json.dumps(document, indent=1, sort_keys=True).encode()
         what = f"ledger document {self.uri(key)}"

@@ -2,8 +2,8 @@
 
 A ledger that was restored to an earlier state says nothing of it. So who writes a document that later steps
 rest on leaves its key in another store: Airflow's Variables. A marked document that the ledger does not
-have was lost, and others of that time with it. Of a ledger and a database that were restored together
-nothing is known.
+have was lost, and others of that time with it. If ledger and database were restored together,
+nothing tells of it.
 """
 
 from __future__ import annotations

@@ -80,8 +80,8 @@ def proof_key(ledger: Ledger, run_id: str) -> str:
 
 
 def add(ledger: Ledger, run_id: str, name: str, document: Document) -> None:
-    """Write ``<name>.json``; if that is another document, ``<name>-<number>`` beside it. Of several,
-    :func:`newest` finds the one with the latest ``at``. Raises Refused if that is taken too."""
+    """Write ``<name>.json``; if that is another document, ``<name>-<number>`` beside it. If there are
+    several, :func:`newest` finds the one with the latest ``at``. Raises Refused if that is taken too."""
     if ledger.put(run_key(run_id, name), document) == document:
         return
     micros = (datetime.fromisoformat(document["at"]) - _EPOCH) // timedelta(microseconds=1)

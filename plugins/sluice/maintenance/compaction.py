@@ -1,8 +1,8 @@
 """A compaction of a stream's tables: what it may rewrite, and its verification without Spark.
 
 The run pins a date and the newest snapshots for its later attempts and for the verification. That compares
-every rewrite that no earlier run has verified: one may publish when its run has ended. Of each that passes
-the ledger gets a document; until then no run deletes files.
+every rewrite that no earlier run has verified: one may publish when its run has ended. The ledger gets a
+document of each that passes; until then no run deletes files.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ from sluice.supervision.rules.status import Health
 MAX_CHARACTERS = 500
 # A broken component's conditions: health statuses, failures and requests of one outage are fewer.
 MAX_CONDITIONS = 50
-# Rule -> conditions told since the last recovery. Of a rule that does not cover an event too: it has nothing
-# to tell of it either.
+# Rule -> conditions told since the last recovery. A rule that does not cover an event has them
+# too: it has nothing to tell of it either.
 Told = Mapping[str, Sequence[str]]
 # Ends a condition whose notifier gave no answer in time: it may have told, and is called once more.
 UNANSWERED = " (no answer)"

@@ -86,10 +86,10 @@ class Lifecycle:
     def restart(self, request: Request, assessed: HealthReport, kind: str = "restart") -> ActionResult:
         """Stop the instance that was ``assessed`` if it still runs, and start the component again.
 
-        Nothing is done if it was replaced since, or is suspended; a person's request resumes it. Of two
-        concurrent runs the second finds the instance stopped or replaced: the runtime stops only the given
-        instance, starts a process once, and the history counts an instance's restart once. ``kind``: of the
-        event.
+        Nothing is done if it was replaced since, or is suspended; a person's request resumes it. If two
+        runs are concurrent, the second finds the instance stopped or replaced: the runtime stops only the
+        given instance, starts a process once, and the history counts an instance's restart once.
+        ``kind``: of the event.
         """
         if request.requested:
             self.resume(request)

@@ -2,8 +2,8 @@
 
 One of them makes its whole column unreadable for DuckDB, pandas and Arrow's Python. So a record that has one
 is rejected: with a text that is not UTF-8, or with a time or date beyond what Python's datetime holds, which
-is less than DuckDB and pandas do. Of a time with a zone the first and the last day are left out, too: readers
-show it in their own zone.
+is less than DuckDB and pandas do. The first and the last day are left out of times with a zone: readers show
+them in their own zone.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class _Values:
 
 
 def is_readable_time(time: Column) -> Column:
-    """Of a timestamp with a zone; false for null."""
+    """Whether a timestamp with a zone is readable; false for null."""
     return F.coalesce(~_Values("", time, TimestampType(), is_many=False).is_wrong, F.lit(False))
 
 
@@ -127,7 +127,7 @@ def _elements(values: Column, kind: DataType, name: str) -> Iterator[_Values]:
     if isinstance(kind, StringType) or type(kind) in _BOUNDS:
         yield _Values(name, values, kind, is_many=True)
     elif isinstance(kind, StructType):
-        # Of an array of structs: the array of their fields.
+        # In an array of structs, a field is the array of the structs' values.
         for field in kind.fields:
             yield from _elements(values[field.name], field.dataType, f"{field.name} of {name}")
     elif isinstance(kind, ArrayType | MapType) and any(_found(values, kind, name)):

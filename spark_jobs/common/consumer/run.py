@@ -26,7 +26,7 @@ from spark_jobs.common.spark.process import function, run_process
 
 log = logging.getLogger(__name__)
 
-# Of an idle consumer's checks of its lease: one row of the catalog's database each.
+# Between two checks of an idle consumer's lease: one row of the catalog's database each.
 CHECK_SECONDS = 10.0
 
 

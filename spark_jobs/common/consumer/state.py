@@ -34,12 +34,12 @@ READER_HORIZON_MS = 7 * 24 * 3_600_000
 READER_SNAPSHOTS = 5_000
 # Snapshots of maintenance and of other programs have none.
 KIND = "sluice.kind"
-# Of the kinds with rows. What a change brought is in its document: its files hold other rows too.
+# The kinds with rows. What a change brought is in its document: its files hold other rows too.
 _WITH_ROWS = ("batch", CHANGE)
 CHANGE_OFFSETS = "sluice.change-offsets"
 # In a change's document: the rows that it brought.
 ROWS = "rows"
-# Of the writer: a change on top of its snapshot is none of another writer.
+# Keys of the writer: a change on top of its snapshot is none of another writer.
 CARRIED = ("sluice.stream", "sluice.topic", "sluice.epoch", "sluice.writer", "sluice.acquired-at")
 
 
@@ -114,8 +114,8 @@ def changes_until(snapshots: Iterable[Snapshot], snapshot_id: int | None) -> Cha
 
 
 def rows_of(table: IcebergTable, reader: OffsetReader, client: S3Client, snapshot_id: int) -> LoadedRows:
-    """The loaded rows that a batch or a change brought. Of a batch from its files: rejected rows are gaps
-    here, so one that comes again is rejected again."""
+    """The loaded rows that a batch or a change brought. A batch's are read from its files: rejected rows
+    are gaps here, so one that comes again is rejected again."""
     document = table.summary(snapshot_id).get(CHANGE_DOCUMENT)
     if document:
         return LoadedRows.from_json(read_json(client, document)[ROWS])

@@ -36,7 +36,7 @@ MAX_RETRY_AFTER_SECONDS = 900.0
 # Without an event for longer, a connected feed is waiting.
 SILENT_SECONDS = 10.0
 CONNECT_SECONDS = 10.0
-# Of the body of an error response, for the log.
+# Longest part of an error response's body in the log.
 _MAX_BODY = 300
 _BODY_SECONDS = 5.0
 
@@ -138,7 +138,7 @@ class Activity:
         self._blocked_since: float | None = None
         # When the feed was last heard, None before the first time.
         self.read_at: float | None = None
-        # Of the last connection.
+        # The last connection's error.
         self.error = ""
 
     def connecting(self, error: str = "") -> None:

@@ -19,12 +19,12 @@ from spark_jobs.common.spark.process import Unrecoverable
 
 # (partition, offset) of a record.
 Place = tuple[int, int]
-# Of newest records whose place is remembered, per event that may be in flight: those that may be acknowledged
+# Newest records whose place is remembered, per event that may be in flight: those that may be acknowledged
 # beyond the low-water mark, as many before it for a rewound position, and as many again because
 # acknowledgements come out of order.
 RECENT_PLACES = 3
-# Of newest events whose ids are saved, per event that may be in flight: without the first of
-# RECENT_PLACES, because every event up to the last of them is acknowledged.
+# Newest events whose ids are saved, per event that may be in flight: without the first of RECENT_PLACES,
+# because every event up to the last of them is acknowledged.
 RECENT_IDS = 2
 
 
@@ -262,7 +262,7 @@ def _position(tail: Tail, saved: SavedPosition | None) -> str | None:
     newest = tail.newest
     if saved is None or newest is None:
         return newest.resume if newest else saved.position if saved else None
-    # Of records that were under way when it was saved, the positions are no newer.
+    # Records that were under way when it was saved have positions that are no newer.
     is_newer = newest.sequence >= saved.next_sequence
     is_first = saved.position is None and newest.sequence >= saved.first_sequence
     return newest.resume if is_newer or is_first else saved.position

@@ -8,14 +8,14 @@ from spark_jobs.common.feed.position import RECENT_IDS, RECENT_PLACES, Place, Sa
 
 
 class Progress:
-    """Of one run of the feed ``name``. For the thread that gets the acknowledgements."""
+    """Progress of one run of the feed ``name``. For the thread that gets the acknowledgements."""
 
     def __init__(self, name: str, start: Start, max_in_flight: int) -> None:
         self._name, self._start = name, start
         self._acknowledged = start.next_sequence - 1
         self._ends = dict(start.ends)
         self._recent: deque[Place] = deque(start.places, maxlen=RECENT_PLACES * max_in_flight)
-        # Of the events up to a sequence, every one of which is acknowledged: an id that is saved of any other
+        # Ids of the events up to a sequence, every one of which is acknowledged: a saved id of any other
         # would let the event be skipped when it comes again.
         self._ids: deque[str] = deque(start.ids, maxlen=RECENT_IDS * max_in_flight)
         self._complete = self._acknowledged

@@ -26,7 +26,7 @@ _SETTINGS: Mapping[str, Any] = {
 # Records of a killed producer may still arrive; the topic must be unchanged for this long.
 SETTLE_SECONDS = 1.0
 MAX_ROUNDS = 30
-# Of all partitions; a saved position that is older than so many records is compared with the last ones only.
+# Records of all partitions; a saved position further back is compared with the last ones only.
 MAX_READ_BACK = 500_000
 
 

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 # As long as a broker's restart may take; after that the process ends, and the next one resumes.
 DELIVERY_SECONDS = 300.0
-# Of a stop; the next start reads again what Kafka has not acknowledged by then.
+# The longest flush at a stop; the next start reads again what Kafka has not acknowledged by then.
 FLUSH_SECONDS = 8.0
 LOG_SECONDS = 60.0
 # Between two saves of the ids of sent events, which are half a megabyte: much less than retention leaves a

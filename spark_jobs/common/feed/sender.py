@@ -27,7 +27,7 @@ FEED = "feed"
 # The value's length in bytes, if it was cut.
 EVENT_BYTES = "original-size"
 
-# The part of a message that is not the value. Of a feed's topic, a declaration leaves room for both.
+# The part of a message that is not the value. The declaration of a feed's topic leaves room for both.
 _OVERHEAD_BYTES = 16 * 1024
 MAX_QUEUED_KIB = 64 * 1024
 BATCH_BYTES = 512 * 1024

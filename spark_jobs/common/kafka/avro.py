@@ -27,7 +27,7 @@ from spark_jobs.common.spark.texts import quoted
 SCHEMA_HEADER = "avro-schema"
 # Zeros are nulls, and texts without characters: with so many behind it, a body that was cut is one.
 PADDING = 65_536
-# Of this process alone, so no body can contain it.
+# Drawn by this process, so no body can contain it.
 END = os.urandom(16)
 
 

@@ -39,7 +39,7 @@ def has_blocks(schema: Any) -> bool:
 
 
 class _Rewriting:
-    """Of one schema: a type is defined where it is first used."""
+    """Rewrites one schema: a type is defined where it is first used."""
 
     def __init__(self, *, is_raw: bool) -> None:
         self._is_raw, self._records = is_raw, count()
@@ -66,8 +66,8 @@ class _Rewriting:
         return self.of(kind) if self._is_raw or isinstance(kind, dict | list) else schema
 
     def _branch(self, schema: Any) -> Any:
-        """Of a union of several types, each of which must stay another one: in a record of its own, which is
-        encoded as its field."""
+        """Rewrite a branch of a union of several types, each of which must stay another one: as a record of
+        its own, which is encoded as its field."""
         found = self.of(schema)
         return found if found == schema else self._record([{"name": "value", "type": found}])
 

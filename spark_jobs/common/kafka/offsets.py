@@ -24,7 +24,7 @@ ID_SECONDS = 30.0
 # An empty group's offsets expire (the broker's offsets.retention.minutes: usually a week, once a day).
 RENEW_SECONDS = 3600.0
 RETRY_SECONDS = 60.0
-# Of one commit, which delays the next batch or the stop.
+# The longest commit: it delays the next batch or the stop.
 COMMIT_SECONDS = 5.0
 GIVE_UP_MS = 4_000
 _POLL_SECONDS = 0.02

@@ -19,9 +19,9 @@ from spark_jobs.common.spark.columns import in_ranges, is_at, offset_masks
 
 # A partition with more is several tasks, so a skewed one is not the last to end.
 RECORDS_PER_TASK = 500_000
-# Ranges of a partition that are fetched on their own. Of more, those nearest to each other are fetched with
-# what is between them: each is a scan of its own in Spark's plan, with a Kafka consumer of its own per
-# partition, whose buffers are kept for minutes.
+# Ranges of a partition that are fetched on their own. If there are more, those nearest to each other are
+# fetched with the records between them: each is a scan of its own in Spark's plan, with a Kafka consumer of
+# its own per partition, whose buffers are kept for minutes.
 MAX_SCANS = 8
 # So of many ranges only those are fetched on their own that have more records than this before them.
 SKIPPED_RECORDS = 100_000
@@ -124,7 +124,7 @@ def _bounds(scan: dict[str, dict[int, tuple[int, int]]]) -> dict[str, str]:
 
 
 def _is_wanted(ranges: TopicRanges) -> Column:
-    """Of partitions with more than MAX_SCANS ranges, whether a record is in one of them."""
+    """Whether a record of a partition with more than MAX_SCANS ranges is in one of them."""
     unwanted = (
         (F.col("topic") == topic) & (F.col("partition") == partition) & ~in_ranges(F.col("offset"), offsets)
         for topic in ranges

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-# Of their documentation: "Wire format" (Confluent), "Single-object encoding" and "Object container files"
+# From their documentation: "Wire format" (Confluent), "Single-object encoding" and "Object container files"
 # (Avro specification), RFC 1952, RFC 8878.
 _PREFIXES = {
     b"\xc3\x01": "starts with C3 01: Avro's single-object encoding",

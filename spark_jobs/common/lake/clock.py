@@ -68,7 +68,7 @@ def committing(spark: SparkSession, table: str) -> Iterator[None]:
 
 
 def _newest_change(spark: SparkSession, table: str) -> int:
-    """Of the table or of its ``main``, which may be up to a minute later; ms since 1970."""
+    """When the table or its ``main``, which may be up to a minute later, last changed; ms since 1970."""
     util = cast("Any", spark._jvm).org.apache.iceberg.spark.Spark3Util
     metadata = util.loadIcebergTable(spark._jsparkSession, f"{CATALOG}.{table}").operations().refresh()
     log = metadata.snapshotLog()

@@ -84,7 +84,7 @@ class LoadedRowsStore:
         """The recorded rows of these sources at offsets below ``ends`` (partition -> end offset of ``main``),
         but for those of changes that are none of ``changes``, which ``main`` has.
 
-        Of a source that is not known one LIST, and one GET per object. Raises botocore's errors.
+        Costs one LIST per unknown source, and one GET per object. Raises botocore's errors.
         """
         requested = set(sources)
         missing = sorted(requested - self._known.keys())

@@ -38,9 +38,9 @@ from spark_jobs.common.spark.process import Unrecoverable
 from spark_jobs.common.spark.texts import printable
 
 KEEP_SNAPSHOTS = 20
-# Of a rejected record: the whole record of the topic, whose retention deletes it there, and its source.
+# Columns of a rejected record: the topic's whole record, as retention deletes it there, and its source.
 REJECTED_COLUMNS = (*RECORD, "reason")
-# Of the newest malformed record's place and reason in a summary.
+# Longest text, in a summary, of the newest malformed record's place and reason.
 MAX_CHARACTERS = 200
 
 
@@ -53,7 +53,7 @@ class Malformed:
 
 
 def malformed_in(bad: DataFrame) -> Malformed:
-    """Of rejected records those that were not rejected on purpose."""
+    """Return those of the rejected records that were not rejected on purpose."""
     of_purpose = [F.col("reason").startswith(begin) for begin in ON_PURPOSE]
     newest = F.max_by(F.struct("_kafka_partition", "_kafka_offset", "reason"), "_kafka_timestamp")
     counted = bad.where(~reduce(Column.__or__, of_purpose)).agg(

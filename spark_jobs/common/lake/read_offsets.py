@@ -55,7 +55,7 @@ def by_partition(rows: pyarrow.Table) -> dict[int, Any]:
 
 
 def is_in(values: Any, ranges: IntervalSet) -> Any:
-    """Of a NumPy array of whole numbers, which are in the ranges."""
+    """Return which of a NumPy array's whole numbers are in the ranges."""
     pairs = numpy.array(ranges.pairs() or [(0, 0)], dtype="int64")
     before = numpy.searchsorted(pairs[:, 0], values, side="right") - 1
     return (before >= 0) & (values < pairs[numpy.maximum(before, 0), 1])

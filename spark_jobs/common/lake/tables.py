@@ -55,7 +55,7 @@ QUARANTINE = (
     "_source_base_offset BIGINT",
     "quarantined_at TIMESTAMP NOT NULL",
 )
-# Of every table.
+# Properties of every table.
 PROPERTIES = {
     "format-version": "2",
     "write.parquet.compression-codec": "zstd",
@@ -73,7 +73,7 @@ PROPERTIES = {
 # And the name of a column.
 METRICS = "write.metadata.metrics.column."
 LOADED_ROWS = {f"{METRICS}_source_id": "full", f"{METRICS}_source_base_offset": "full"}
-# Of a partitioned table: the rows of a partition are in one task, and in one file.
+# Property of a partitioned table: the rows of a partition are in one task, and in one file.
 SHUFFLED = {"write.distribution-mode": "hash"}
 
 _METADATA_FILE = re.compile(r"/(\d+)-[^/]+\.metadata\.json$")

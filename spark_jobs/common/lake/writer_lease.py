@@ -79,7 +79,7 @@ class WriterLease:
         """Acquire the lease with the next epoch, on a branch that begins at ``main``; remove all others.
 
         ``read`` reads the state on ``main``, in every attempt; ``summary`` returns the properties of the
-        epoch-start snapshot. Of two concurrent writers the catalog refuses one, which tries
+        epoch-start snapshot. If two writers are concurrent, the catalog refuses one, which tries
         again with a higher epoch. ``epoch``: from another table, instead of the next one. Raises Fenced after
         MAX_ATTEMPTS refusals, and if ``main`` has this epoch or a higher one.
         """

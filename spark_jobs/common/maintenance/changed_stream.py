@@ -117,8 +117,8 @@ class ChangedStream:
         address: str,
         malformed: OffsetRanges,
     ) -> dict[str, str]:
-        """Of the change's snapshot on top of ``now``. ``malformed``: the malformed records that leave the
-        quarantine."""
+        """Return the properties of the change's snapshot on top of ``now``. ``malformed``: records that leave
+        the quarantine."""
         removed = address if result.removed or result.reverts else ""
         kept = [snapshot.summary for snapshot in self.table.snapshots(MAIN)]
         newest = next(summary for summary in kept if state.KIND in summary)

@@ -32,7 +32,7 @@ from spark_jobs.common.spark.process import log_to_stderr
 
 log = logging.getLogger(__name__)
 
-# Of the row diff; Spark coalesces small ones.
+# Partitions of the row diff; Spark coalesces small ones.
 SHUFFLE_PARTITIONS = 32
 
 

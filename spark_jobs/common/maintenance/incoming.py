@@ -104,7 +104,7 @@ class IncomingRecords:
         return StagedRecords(files, written, rejected, bad)
 
     def _published_of_withheld(self, staged: StagedChange, coming: StagedRecords) -> set[str]:
-        """Of the sources whose records were rejected as withheld, those that a change has published."""
+        """Return the sources whose records were rejected as withheld, but which a change has published."""
         if not coming.rejected:
             return set()
         withheld = coming.bad.where(F.col("reason").startswith(WITHHELD)).select("_source_id").distinct()

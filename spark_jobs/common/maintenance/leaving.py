@@ -40,7 +40,7 @@ class Leaving:
         self._left = left
 
     def said_of(self, result: ChangeResult) -> ChangeResult:
-        """Of action remove with each record that goes, also out of the quarantine."""
+        """Add to action remove's result each record that goes, also out of the quarantine."""
         if not self._names_each:
             return result
         return replace(
@@ -62,7 +62,7 @@ def removed_records(reader: OffsetReader, touched: Touched) -> list[RemovedRecor
 
 
 def malformed_of(reader: OffsetReader, touched: Touched) -> OffsetRanges:
-    """Of a quarantine's rows that go those that were not rejected on purpose."""
+    """Return those of a quarantine's rows that go which were not rejected on purpose."""
     found = OffsetRanges()
     for rows in _going(reader, touched, [*COLUMNS, "reason"]):
         # As bytes: a reason may be no text, which a removal mends.

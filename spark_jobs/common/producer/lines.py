@@ -23,7 +23,7 @@ Mask = NDArray[np.bool_]
 HEAD_BYTES = 64 * 1024
 READ_BYTES = 1 << 20
 BLOCK_BYTES = 4 << 20
-# Of a longer line one byte more is read, and its row is rejected.
+# The longest line: one byte more of a longer one is read, and its row is rejected.
 MAX_LINE_BYTES = 16 << 20
 
 
@@ -159,7 +159,7 @@ def blocks(client: Any, source: SourceObject) -> Iterator[Block]:
 
 def _chunks(reader: Any) -> Iterator[bytes]:
     """What ``reader`` has, without what follows MAX_LINE_BYTES + 1 of a line: memory is bounded."""
-    # Of the line that the chunks end in.
+    # Bytes of the line that the chunks end in.
     length = 0
     while chunk := reader.read1(READ_BYTES):
         first = chunk.find(b"\n")

@@ -37,7 +37,7 @@ LINE_SCHEMA = (
     "source_id string, object string, partition_count int, line bigint, row bigint, text string, "
     "undecodable boolean, cut boolean"
 )
-# Of a text's copies in memory.
+# Lines of a text that are in memory at once, with copies.
 LINES_PER_BATCH = 20_000
 
 

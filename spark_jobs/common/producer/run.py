@@ -39,7 +39,7 @@ SINK = {
     "kafka.enable.idempotence": "true",
     "kafka.compression.type": "zstd",
     "kafka.linger.ms": "20",
-    # Of a broker's restart; a failure after it fails the attempt, and the next one resumes.
+    # Longer than a broker's restart; a failure after it fails the attempt, and the next one resumes.
     "kafka.delivery.timeout.ms": "300000",
     "kafka.request.timeout.ms": "30000",
 }

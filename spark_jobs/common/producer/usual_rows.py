@@ -24,7 +24,7 @@ from spark_jobs.common.producer.lines import Lines, Mask
 # Longer lines are left to Spark's parser, whose buffer they may exceed.
 _MAX_LINE = 64 * 1024
 _NUMBER = r"^[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]{1,3})?$"
-# Of these, a double has no neighbour within the six digits after which Spark rounds.
+# Up to this number, a double has no neighbour within the six digits after which Spark rounds.
 _MAX_INT = 2**31 - 1
 # "-2147483648.0": with more digits Spark's decimals round, and exponents have limits.
 _MAX_INT_TEXT = 13

@@ -48,7 +48,7 @@ class MemorySink:
     """Keeps results in the driver's memory, as the view ``global_temp.<stream>_<query>``: a streaming query
     has its own session, whose other views no other session sees.
 
-    Of a query with aggregates, the newest result of each key with its ``version``; else all rows.
+    A query with aggregates shows the newest result of each key with its ``version``; others all rows.
     """
 
     def __init__(self, stream: str, query_name: str, query: Query) -> None:

@@ -62,7 +62,7 @@ def checkpoint(
                 writer.branch, state.checkpoints, resumed, newest, stateful=bool(query.aggregates)
             )
             _check_no_gap(restored, state, resumed)
-            # The batch that runs again, and the one before it. Of the first batch: its own, where it starts.
+            # The batch that runs again, and the one before it. The first batch has none before it.
             for batch in {max(resumed, 0), newest}:
                 _check_kept(name, source, plans.read(restored, batch).source)
             return restored
@@ -115,7 +115,7 @@ def last_started_batch(
     name: str, state: QueryState, sink_batches: Mapping[str, int | None], query: Query
 ) -> int | None:
     """The newest batch (the streaming query's number) that some sink has; None to rebuild the query, because
-    a sink misses a batch that no later one repeats. Of mode complete that is the first: later ones repeat all
+    a sink misses a batch that no later one repeats. In mode complete that is the first: later ones repeat all
     results, and remove none.
 
     ``sink_batches``: sink -> its newest batch (the sinks' number; None: empty). Raises LookupError for a

@@ -187,7 +187,7 @@ class QueriesRun:
 
 
 def uncorrected(states: Mapping[str, QueryState]) -> list[str]:
-    """Of each query that cannot be corrected after a change of the stream's table, that it is not."""
+    """Name each query that cannot be corrected after a change of the stream's table."""
     return [
         f"{name}: {state.uncorrected} changes of rows are not in its sinks"
         for name, state in states.items()

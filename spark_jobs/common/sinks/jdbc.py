@@ -154,7 +154,7 @@ class JdbcSink:
                 for chunk in self._chunks(rows):
                     self._upsert(connection, [(*row, batch) for row in chunk])
                 if is_whole:
-                    # Of keys that have no result any more.
+                    # Rows of keys that have no result any more.
                     connection.execute(sa.delete(self._target).where(self._version < batch))
             return True
 
@@ -235,7 +235,7 @@ class JdbcSink:
         except NoSuchTableError as error:
             raise self._missing(self._table) from error
         except (LookupError, ValueError) as error:
-            # Of the fence, with its fix, or of the driver, for a value that it cannot send.
+            # From the fence, with its fix, or from the driver, for a value that it cannot send.
             raise SinkWriteFailed(f"{self.name}: {self._database.where}: {error}") from error
 
     def _missing(self, table: str) -> SinkWriteFailed:

@@ -66,7 +66,7 @@ class KafkaSink(Transactions):
         by = key_text(rows.schema, self._query.group_by)
         value = [_json_ready(rows, column) for column in (*self._query.keys, *self._query.aggregates)]
         return rows.select(
-            # Of the declared partitions: after partitions are added, keys stay where they are.
+            # One of the declared partitions: after partitions are added, keys stay where they are.
             (F.crc32(F.encode(by, "utf-8")) % self.partitions).cast("int").alias("partition"),
             key_text(rows.schema, self._query.keys).alias("key"),
             F.to_json(

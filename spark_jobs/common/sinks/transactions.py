@@ -97,7 +97,7 @@ class Transactions:
         self._last = NO_BATCH
         self._producer: Producer | None = None
         self._is_disconnected = False
-        # Of the transaction: delivered records, and the first failed delivery.
+        # Since the transaction began: delivered records, and the first failed delivery.
         self._delivered = 0
         self._undelivered: KafkaError | None = None
 

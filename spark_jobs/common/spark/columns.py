@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
 
-# Of offset_masks. A table that is joined with them has any columns but those of this prefix (names.OURS).
+# Columns of offset_masks. A joined table may have any columns but those of this prefix (names.OURS).
 _PARTITION, _BLOCK, _MASK = "_sluice_partition", "_sluice_block", "_sluice_mask"
 # \z, because $ also matches before a final line break.
 _DATE_TIME = r"\A\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)\z"

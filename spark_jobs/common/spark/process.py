@@ -25,9 +25,9 @@ log = logging.getLogger(__name__)
 
 # The last line of a worker's traceback: module, class and text of one of our exceptions.
 _IN_WORKER = re.compile(r"((?:spark_jobs|sluice)\.[\w.]+)\.(\w+): (.+)")
-# Of Iceberg's S3InputStream. Other files, such as a checkpoint's, are not in these folders.
+# Text of Iceberg's S3InputStream. Other files, such as a checkpoint's, are not in these folders.
 _MISSING_FILE = re.compile(r"Location does not exist: (s3[an]?://\S+/(?:metadata|data)/\S+)")
-# Of Py4J and of Java's stack traces, in which the last cause is the first error.
+# Texts of Py4J and of Java's stack traces, in which the last cause is the first error.
 _FAILED_CALL, _CAUSE = "An error occurred while calling", "Caused by: "
 # Set by sluice.clients.processes.parent for its component.
 PARENT_PID = "SLUICE_PARENT_PID"

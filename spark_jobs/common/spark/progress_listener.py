@@ -40,7 +40,7 @@ from sluice.config.sections.topic import PROGRESS_TOPIC
 
 log = logging.getLogger(__name__)
 
-# Of the last records at the end of the process.
+# The longest wait for the last records at the end of the process.
 CLOSE_SECONDS = 5.0
 # Spark reports the end of a query from another thread, after the end.
 END_SECONDS = 2.0

@@ -31,7 +31,7 @@ KAFKA_RECORD = (
     "timestampType int, headers array<struct<key: string, value: binary>>"
 )
 
-# Of what Spark keeps for its web page, which is off: by default the last 1,000 queries with their plans and
+# What Spark keeps for its web page, which is off: by default the last 1,000 queries with their plans and
 # 100,000 tasks, so a stream's memory would grow for its first hours.
 RETAINED = {
     "spark.ui.retainedJobs": "50",
@@ -68,8 +68,8 @@ def start(
         )
         .getOrCreate()
     )
-    # Of the driver not by an option: spark-submit has started its JVM by now. Avro reads them at its first
-    # record.
+    # The driver gets them not by an option: spark-submit has started its JVM by now. Avro reads them at its
+    # first record.
     for key, value in AVRO_SETTINGS.items():
         cast("Any", spark._jvm).java.lang.System.setProperty(key, value)
     # PySpark installs its own handler, which ends the process during a batch.
@@ -165,7 +165,7 @@ def tasks(spark: SparkSession, group: str | None = None) -> list[tuple[int, int]
     return [(stage, info.numCompletedTasks) for stage, info in infos if info is not None]
 
 
-# Of processes that run queries. State is on disk and not in the heap, and a batch uploads its changes only.
+# Settings of processes that run queries. State is on disk, not in the heap; a batch uploads only its changes.
 # The source writes its start position with the table's file IO: to the bucket or a folder, as its checkpoint.
 SETTINGS = {
     "spark.master": "local[2]",
@@ -174,5 +174,5 @@ SETTINGS = {
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     f"spark.sql.catalog.{CATALOG}.io-impl": "org.apache.iceberg.io.ResolvingFileIO",
 }
-# Of a query's shuffles and state; a checkpoint keeps its first number.
+# Partitions of a query's shuffles and state; a checkpoint keeps its first number.
 PARTITIONS = 4

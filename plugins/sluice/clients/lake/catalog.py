@@ -106,8 +106,8 @@ class Lake:
             self.catalog = SqlCatalog(CATALOG, **properties)
         self._io = file_io or PyArrowFileIO(properties)
         self._loaded: dict[str, Table] = {}
-        # Table and quarantine -> the metadata files that it was read from, and the position. Of the
-        # quarantine "" if its was not read.
+        # Table and quarantine -> the metadata files that it was read from, and the position. The
+        # quarantine's is "" if it was not read.
         self._positions: dict[tuple[str, str], tuple[str, str, Position | None]] = {}
 
     @classmethod

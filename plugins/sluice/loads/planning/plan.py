@@ -1,7 +1,7 @@
 """A load's plan: its sources, each with the offsets from which on its rows are.
 
 Everything is recorded once in the ledger, so a retried, a cleared and a second run use the same sources and
-offsets. Of a source that another run planned before, that run's start offsets stay.
+offsets. A source that another run planned before keeps that run's start offsets.
 """
 
 from __future__ import annotations

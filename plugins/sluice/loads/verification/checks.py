@@ -219,7 +219,7 @@ def check_source(
     removed: Sequence[int] = (),
 ) -> SourceCheck:
     """Whether each of the source's ``rows`` rows is published once or quarantined, but for those that a
-    change ``removed`` singly. Of events, which cannot be read again, the topic's offsets tell the number."""
+    change ``removed`` singly. Events cannot be read again: the topic's offsets tell their number."""
     if source.COUNTED is Counted.EVENTS:
         return check_events(spec, load, check)
     if rows is None:

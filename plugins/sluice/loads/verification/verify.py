@@ -3,7 +3,7 @@
 - Every offset of the load is in the table or the quarantine exactly once: by file metadata, or by two columns
   of the files whose metadata is not conclusive.
 - Every row of an object version (read again) or of a generator (its parameters tell the number) is published
-  once or quarantined. Of a feed, rows and quarantined offsets add up to the offsets, and each event id is in
+  once or quarantined. For a feed, rows and quarantined offsets add up to the offsets, and each event id is in
   the table once.
 - Sources that an earlier load verified are not in the plan; the table still has their offsets.
 - The table has the schema's columns; the quarantined share is within its limit.

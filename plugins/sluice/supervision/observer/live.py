@@ -140,9 +140,9 @@ class Live:
 
     ``at``: of the newest observation, None before the first; ``report`` and ``sample`` are of it. ``since``:
     since when it has its health; ``recorded``: the newest health event in the history, None before the
-    first. ``restarts``: of the last day; ``suspended``: by whom, since when, why. Of the consumer alone:
-    ``batches`` and ``loads``, newest first, ``points`` and ``counts``. ``errors``: what
-    cannot be read -> why.
+    first. ``restarts``: of the last day; ``suspended``: by whom, since when, why. The consumer alone has
+    ``batches`` and ``loads``, newest first, ``points`` and ``counts``. ``errors``: what cannot be
+    read -> why.
     """
 
     at: float | None = None

@@ -60,8 +60,8 @@ RESTARTABLE = frozenset({Health.STALLED, Health.DOWN, Health.NODE_LOST, Health.O
 LEFT_ALONE = frozenset({Health.FLAPPING})
 
 _NOT_STARTED = ENDED | {ProcessState.STARTING, ProcessState.BACKOFF}
-# Problem -> states of the process in which it is the health, however the stream is. Of a lost node the state
-# is the last one that was heard of. A process that starts again after it was killed at its memory limit is
+# Problem -> states of the process in which it is the health, however the stream is. A lost node has its
+# last known state. A process that starts again after it was killed at its memory limit is
 # what it is now. With executors preempted a process may still make progress (``Rules.unhealthy``).
 _COUNTS_IN: Mapping[Problem, frozenset[ProcessState]] = {
     Problem.NODE_LOST: frozenset(ProcessState),

@@ -60,8 +60,8 @@ class ReconcileSinksOperator(StreamOperator):
     A query with windows is compared in the windows of the load's rows, or, if it has none, in the lake's
     newest; another one in all keys, from all rows of the lake (its groups). The lake is read at the snapshot
     of the query's newest batch, each sink while it is at that batch, so the stream runs meanwhile. If a
-    snapshot expired meanwhile, all is read again. Of a sink only what can hold these results is read; a
-    difference counts once all of it was.
+    snapshot expired meanwhile, all is read again. Only those rows of a
+    sink are read that can be these results; a difference counts once all of it was.
     ``reconciliation.json`` in the ledger is, shortened, the return value.
     """
 
