@@ -19,7 +19,7 @@ from local.runtime.ports import FREE, RANGE_VARIABLE
 from sluice.config.sections import overrides
 from tests.support import stacks
 
-# Of tests/spark those over queries, sinks and feeds: about as long as the others, in a Spark of their own.
+# Tests of tests/spark over queries, sinks and feeds: about as long as the others, in a Spark of their own.
 QUERIES = (
     *("bucket_checkpoint", "change_queries", "feed", "files_sink", "first_batch", "hits", "hits_load"),
     *("hostile_records", "iceberg_sink", "jdbc_sink", "kafka_sink", "keys", "oversize_rows", "preview"),

@@ -20,7 +20,7 @@ from tests.support.browser import OpenPage, Scheme, Watch
 from tests.support.pages import HOSTILE, QUERY, STREAM, Made, Server
 
 TITLE = re.compile(r"^\d\d:\d\d–\d\d:\d\d$")
-# Of some seconds; minutes on a machine that was held up.
+# The age is some seconds, or minutes on a machine that was held up.
 AGE = re.compile(r"^(\d+ min )?\d+ s ago$")
 GROUND: dict[Scheme, str] = {"light": "rgb(245, 246, 248)", "dark": "rgb(14, 17, 22)"}
 NAMES = [

@@ -26,7 +26,7 @@ SEEN = {
     **dict.fromkeys(("all-but-one", "without-logs"), OTHERS),
     "no-stream": set(),
 }
-# Of the hidden stream, as tests/browser/test_login.py asks for them: its pages, JSON, log and documents.
+# All of the hidden stream that tests/browser/test_login.py asks for: pages, JSON, log and documents.
 OF_HIDDEN = tuple(path for path in PATHS if HIDDEN in path)
 MAY_ANSWER = "may be answered by"
 
@@ -112,7 +112,7 @@ def test_that_airflow_itself_draws_the_same_line(clients: dict[str, httpx.Client
 def test_airflow_shows_its_navigation_to_who_may_see_plugins(
     clients: dict[str, httpx.Client], user: str
 ) -> None:
-    """Of FAB's roles Viewer and User may not: they reach the pages by the links of tasks and of mails."""
+    """FAB's roles Viewer and User may not: they reach the pages by the links of tasks and of mails."""
     assert clients[user].get("/api/v2/plugins").status_code == 403
 
 

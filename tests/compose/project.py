@@ -24,7 +24,7 @@ from sluice.cli.airflow_api import Airflow, AirflowError
 from tests.support import airflow_calls
 
 LOAD = "nyc_taxi_load"
-# Of all that is waited for: a machine with 2 cores starts 12 containers.
+# The longest wait for anything: a machine with 2 cores starts 12 containers.
 SECONDS = 600.0
 
 
@@ -196,7 +196,8 @@ class Demo:
         return new[0]
 
     def figures(self) -> dict[str, Any]:
-        """Of the demo's file, when it is over. Raises AssertionError with its output if it failed."""
+        """Return the figures in the demo's file when it is over. Raises AssertionError with its output if it
+        failed."""
         output, _ = self._process.communicate(timeout=1200)
         print(output[-4000:])
         assert self._process.returncode == 0, output[-8000:]

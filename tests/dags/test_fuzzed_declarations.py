@@ -34,7 +34,7 @@ from tests.support.declarations import (
 )
 
 EXAMPLES = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-# Of Airflow's tables.
+# Limits of Airflow's tables.
 MAX_ID, MAX_LABEL, MAX_TAG, MAX_INTEGER = 250, 2_000, 100, 2**31 - 1
 REPOSITORY = ("nyc_taxi", "wiki_changes", "isp_hits")
 BACKFILL = {"schedule": "@daily", "pattern": f"{NAME}/%Y-%m-%d", "start_date": "2026-01-01"}
@@ -80,7 +80,7 @@ SCHEMAS = {name: stream.load(name).schema_file for name in REPOSITORY}
 
 
 def paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Of every table, list and value in a document."""
+    """List the paths of every table, list and value in a document."""
     pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return [path, *(found for key, below in pairs for found in paths(below, (*path, key)))]
 
@@ -114,7 +114,7 @@ def declarations(draw: st.DrawFn) -> tuple[str, str]:
 
 @pytest.fixture
 def check(streams: Path, dag_file: DagFile) -> Any:
-    """Of a declaration beside two valid streams; whether it is valid."""
+    """Return a check whether a declaration beside two valid streams is valid."""
 
     def checked(content: str | bytes, schema: str = json.dumps(rides.SCHEMA)) -> bool:
         folder = make(streams, NAME, content, schema)

@@ -168,7 +168,7 @@ def test_a_missing_folder_of_streams_stops_none_of_the_others(
 @pytest.mark.parametrize("name", ["Rides", "rides (2)", "my-rides", "1st", "x" * 64, "a\nb"])
 def test_a_folder_that_no_stream_can_have_is_named(name: str, streams: Path, dag_file: DagFile) -> None:
     make(streams, name)
-    # Of a notebook.
+    # A notebook makes this folder.
     make(streams, ".ipynb_checkpoints")
     dags = dag_file()
     assert set(dags) == HEALTHY | {CONFIGURATION}

@@ -25,7 +25,7 @@ from tests.drills.faults import DRILLS
 PARSE_SECONDS = 2.0
 
 SINKS, SINKS_DONE = "provision_sinks", "sinks_provisioned"
-# Of DAGs that are alike in every stream, one text.
+# DAGs that are alike in every stream have one text.
 SHARED = ("_stream",)
 
 
@@ -83,7 +83,7 @@ def test_tasks_have_an_owner_retries_and_a_timeout(bag: Any) -> None:
     assert not tasks(bag, lambda task: task.owner not in ("", "airflow"))
     assert not tasks(
         bag,
-        # Of supervision the next run is the retry: a step that is tried again would only hide what it saw.
+        # The next run is supervision's retry: a step that is tried again would only hide what it saw.
         lambda task: (
             task.retries == 0
             if task.dag.dag_id.endswith(SHARED)
@@ -168,7 +168,7 @@ def longest(task: Any) -> timedelta:
     # Each return from the triggerer is a process of its own, with a timeout of its own.
     phases = len(waits(task)) + (0 if task.start_from_trigger else 1)
     one_try = task.execution_timeout * phases + sum(waits(task), timedelta())
-    # Of a task that runs once at a time, the other runs' go first.
+    # If a task runs once at a time, the other runs' go first.
     turns = task.dag.max_active_runs if task.max_active_tis_per_dag == 1 else 1
     return before + one_try * (task.retries + 1) * turns + task.retry_delay * task.retries
 
@@ -192,7 +192,7 @@ def test_runs_of_changes_do_not_block_each_other(bag: Any) -> None:
     changes = [dag for dag_id, dag in bag.dags.items() if dag_id.endswith("_change")]
     assert changes
     for dag in changes:
-        # Of two that are approved one is applied after the other.
+        # If two are approved, one is applied after the other.
         assert dag.max_active_runs == 16
         assert dag.get_task("apply_change").max_active_tis_per_dag == 1
 

@@ -127,7 +127,7 @@ def change_a_count(course: Course, by: int) -> str:
 
 
 def check_the_page(course: Course) -> None:
-    """Of real queries; tests/browser proves that it takes a login, and the rest of it over made-up ones."""
+    """Check the page of real queries; tests/browser checks its login, and the rest over made-up ones."""
     root = service.url(course.stack.context)
     login = {"username": service.USER, "password": course.stack.secrets["airflow_operator"]}
     names = {f"{SPEC.name}.{name}" for name in SPEC.queries}

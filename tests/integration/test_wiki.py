@@ -99,7 +99,7 @@ class Wiki(StreamUnderTest):
         wait_until("news", lambda: sum(self.records().values()) > sum(now.values()), PUBLISH_SECONDS)
 
     def rows(self, day: str | None = None) -> list[dict[str, Any]]:
-        """Of one day (ISO 8601), or all, with the columns COLUMNS."""
+        """Return the rows of one day (ISO 8601), or all, with the columns COLUMNS."""
         found: list[dict[str, Any]] = self.scan(day).select(*COLUMNS).to_arrow().to_pylist()
         return found
 
@@ -308,7 +308,7 @@ def check_the_results(wiki: Wiki, lake: Counts) -> None:
 
 
 def check_the_page(wiki: Wiki) -> None:
-    """Of real results; tests/browser proves that it takes a login, and the rest of it over a made-up one."""
+    """Check the page of real results; tests/browser checks its login, and the rest over a made-up one."""
     with browser.launch() as chromium:
         page = chromium.new_page(viewport=browser.DESKTOP)
         url, password = service.url(wiki.stack.context), wiki.stack.secrets["airflow_operator"]
@@ -322,7 +322,7 @@ def check_the_page(wiki: Wiki) -> None:
 
 
 def check_compaction(wiki: Wiki, day: str) -> None:
-    """Of ``day``, of which several batches made files."""
+    """Compact ``day``, for which several batches made files, and compare its rows."""
     before, files = wiki.rows(day), wiki.files(day)
     assert len(before) == len(KILLED) * OLD_EVENTS
     assert files >= len(KILLED) * OLD_SERVERS

@@ -59,7 +59,7 @@ def helm_values(name: str) -> Resource:
 
 
 def pods(resources: list[Resource]) -> Iterator[Pod]:
-    """Of the workloads, and those that Strimzi makes, as far as its resources say."""
+    """Yield the pods of the workloads, and those that Strimzi makes, as far as its resources say."""
     for resource in resources:
         spec, where = resource.get("spec", {}), f"{resource['kind']} {resource['metadata']['name']}"
         if resource["kind"] == "CronJob":
@@ -115,7 +115,7 @@ def task_pod(template: str) -> Pod:
 
 
 def helm_pods() -> Iterator[Pod]:
-    """Of Airflow's chart, as far as its values say."""
+    """Yield the pods of Airflow's chart, as far as its values say."""
     values = helm_values("airflow")
     contexts, image = values["securityContexts"], values["images"]["airflow"]
     for name in ("apiServer", "scheduler", "dagProcessor", "triggerer"):
@@ -140,7 +140,7 @@ def helm_pods() -> Iterator[Pod]:
 
 
 def rendered_pods() -> Iterator[Pod]:
-    """Of the streams' jobs, with executors, and of those."""
+    """Yield the pods of the streams' jobs, with executors, and those of the executors."""
     config = Kubernetes(NAMESPACE, IMAGE, overrides="sluice-overrides")
     for declared in stream.load_all():
         spec = replace(declared, cluster=Cluster(executors=2))
@@ -191,7 +191,7 @@ def selected(selector: Resource) -> set[str]:
 
 
 def selectors(policy: Resource) -> Iterator[Resource]:
-    """Of its own pods, and of their peers."""
+    """Yield a policy's selectors of its own pods, and of their peers."""
     yield policy["spec"]["podSelector"]
     rules = [*policy["spec"].get("ingress", ()), *policy["spec"].get("egress", ())]
     for rule in rules:

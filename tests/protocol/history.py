@@ -137,7 +137,7 @@ def restore_one(world: World, a: int, b: int) -> None:
 
 
 def expire(world: World, a: int, b: int) -> None:
-    """Of the quarantine, as much as keeps its newest count; a stream's table expires with its publishes."""
+    """Expire the quarantine but for its newest count; a stream's table expires with its publishes."""
     line = list(world.catalog.tables[QUARANTINE].ancestors(MAIN))
     needed = next((n for n, s in enumerate(line) if "sluice.rejected" in s.summary), len(line))
     world.catalog.expire(QUARANTINE, max(1 + a % 3, needed + 1))

@@ -60,7 +60,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of a fresh environment with the wheel, and with the packages of this one but not its code."""
+    """The Python of a fresh environment: the wheel, and the packages of this one without its code."""
     folder = tmp_path_factory.mktemp("fresh") / "env"
     uv("venv", "--quiet", "--no-project", "--python", sys.executable, folder)
     uv("pip", "install", "--quiet", "--offline", "--no-deps", "--python", folder / "bin" / "python", wheel)

@@ -32,7 +32,7 @@ from tests.support.services import Services
 
 _catalogs = count()
 SAVED = SavedPosition("id", "feed", "p", 1, 2, 1, {0: 1}, {0: 0}, 1.0)
-# Of tests that wait for a deadline.
+# The deadline that tests wait for.
 SECONDS = 2
 
 

@@ -642,7 +642,7 @@ def test_batches_and_compactions_come_between(stream: Changing) -> None:
 def test_files_say_which_commit_added_them_also_when_it_has_expired(
     stream: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of Iceberg's own batches, changes, compactions and rewritten manifests, and of another program's."""
+    """Iceberg's own batches, changes, compactions and rewritten manifests, and another program's."""
     monkeypatch.setattr(writer, "RECORD_INTERVAL", 2)
     monkeypatch.setattr(writer, "KEEP_SNAPSHOTS", 3)
     monkeypatch.setattr(writer_lease, "EXPIRY_INTERVAL", 2)
@@ -769,7 +769,7 @@ def test_a_copy_that_the_stream_publishes_meanwhile_is_not_doubled(stream: Chang
     plan = stream.plan("r1", Action.RETRY, rows_in=offsets({0: (0, 1)}))
 
     def between() -> None:
-        # Of a producer that was believed dead; after a failover, a rejected row is not known.
+        # A producer that was believed dead sends it; after a failover, a rejected row is not known.
         stream.send_rows(A, 0, ["bad0"])
         stream.publish()
 

@@ -97,7 +97,7 @@ class Broken(RuntimeError):
 def test_groups_whose_rows_all_went_leave_every_sink_though_a_rebuild_fails_first(
     make: Make, moment: str
 ) -> None:
-    """Of several sinks some have the rebuild's first batch, and others not."""
+    """Some of the sinks have the rebuild's first batch, and others not."""
     table = f"results.gone_{moment}"
     windows = replace(WINDOWS, sinks=[*SINKS, Sink("iceberg", table=table)])
     queried = make(windows=windows, zipcodes=ZIPCODES)

@@ -47,7 +47,7 @@ from tests.support.lakehouse import Stream
 from tests.support.raising import raising
 from tests.support.services import Services
 
-# Of Changes: the second one begins an hour after its BEGIN.
+# Days of Changes: the second one begins an hour after its BEGIN.
 FIRST, SECOND = date(2026, 3, 1), date(2026, 3, 2)
 HOUR = 3600
 SECONDS = 240

@@ -375,7 +375,7 @@ def test_rejected_records_are_quarantined_once_if_the_quarantine_is_compacted_me
 
 
 def test_a_load_is_verified_though_its_table_and_quarantine_are_compacted_meanwhile(stream: Stream) -> None:
-    """Of five small files of each two are of an earlier load, and one comes behind the compaction."""
+    """Two of each five small files are of an earlier load, and one comes behind the compaction."""
     spec, owner = stream.spec, picky(stream)
     running = stream.run(owner)
     for _ in range(2):

@@ -51,7 +51,7 @@ def raw(name: str, text: str) -> bytes:
 
 
 def decoded(spark: SparkSession, *bodies: bytes | None, key: bytes | None = b"k") -> list[Row]:
-    """Of each body, in their order: `record` and `reason`."""
+    """Decode each body, in their order: `record` and `reason`."""
     rows = [(number, value, key, CAME, "isp-hits", 0) for number, value in enumerate(bodies)]
     frame = spark.createDataFrame(
         rows,

@@ -106,7 +106,7 @@ def sent(stream: Hits, services: Services) -> Sent:
 
 @pytest.fixture(scope="module")
 def published(sent: Sent, stream: Hits) -> StreamWriter:
-    """Of all that was sent; its owner."""
+    """Publish all that was sent; return its writer."""
     began = time.monotonic()
     owner = stream.owner()
     stream.run(owner)

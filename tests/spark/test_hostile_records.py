@@ -44,7 +44,7 @@ def records(
 def loaded(
     spark: SparkSession, name: str, sent: Sequence[tuple[bytes | None, Headers]], at: datetime = CAME
 ) -> tuple[list[str | None], list[dict[str, Any]]]:
-    """Of each record its reason, as the quarantine has it; the rows of the others, as readers show them."""
+    """Return each record's reason, as the quarantine has it; the rows of the others, as readers show them."""
     _, decode = decoding(spark, streams.load(name))
     rows = without_withheld(decoded_rows(records(spark, sent, at), decode))
     said = rows.select("_kafka_offset", printable(F.col("reason")).alias("reason")).toArrow()

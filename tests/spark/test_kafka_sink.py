@@ -538,7 +538,7 @@ def test_update_and_complete_give_a_reader_the_same_counts(
         partitions = {(value["zipcode"], partition) for partition, _, value in made.records()}
         assert len(partitions) == len({zipcode for zipcode, _ in partitions}), "a zipcode is in one partition"
     assert len(complete.records()) == 3 * len(totals)
-    # Of eleven the 1st, 3rd, …, the 2nd, 4th, …, and the 3rd, 5th, …
+    # The 1st, 3rd, … of eleven, the 2nd, 4th, …, and the 3rd, 5th, …
     assert len(update.records()) == 6 + 5 + 5
     for written in sinks:
         written.close()

@@ -78,7 +78,7 @@ class Loading:
         )
 
     def keys(self, source: str) -> list[str]:
-        """Of the source's records, sorted."""
+        """Return the keys of the source's records, sorted."""
         frame = self.spark.read.format("kafka").options(
             **self.services.spark_kafka(), subscribe=TAXI.topic.name
         )

@@ -62,7 +62,7 @@ Decode = Callable[..., list[Row]]
 @pytest.fixture
 def decode(spark: SparkSession) -> Decode:
     def decoded(*bodies: str | bytes | None, came: datetime = CAME) -> list[Row]:
-        """Of each body, in their order: `record` and `reason`."""
+        """Decode each body, in their order: `record` and `reason`."""
         values = [body.encode() if isinstance(body, str) else body for body in bodies]
         rows = [(number, value, came) for number, value in enumerate(values)]
         frame = spark.createDataFrame(rows, "number int, value binary, _kafka_timestamp timestamp")

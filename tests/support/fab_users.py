@@ -18,7 +18,7 @@ KINDS = ("stream", "load", "backfill", "change", "maintenance", "reconciliation"
 READ = "can_read"
 _SEES = ((READ, "Website"), (READ, "Plugins"), ("menu_access", "DAGs"))
 _LOGS = ((READ, "Task Instances"), (READ, "Task Logs"), (READ, "DAG Runs"))
-# Of FAB's own roles only Op and Admin have the right that Airflow's navigation asks for.
+# Only Op and Admin among FAB's own roles have the right that Airflow's navigation asks for.
 PAGES = "Pages"
 ALL_BUT_ONE, WITHOUT_LOGS, WITHOUT_WEBSITE = "All but one", "Without logs", "Without website"
 ROLES: dict[str, tuple[tuple[str, str], ...]] = {

@@ -90,7 +90,7 @@ class Stream:
             patience.cancel()
 
     def metadata_location(self, name: str = "") -> str:
-        """Of the stream's table, or of the one with this name."""
+        """Return the metadata location of the stream's table, or of the one with this name."""
         with closing(Lake.open(self.platform)) as lake:
             location = lake.location(name or self.spec.table)
         assert location is not None

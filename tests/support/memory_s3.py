@@ -36,7 +36,7 @@ class MemoryS3:
         self.any_version = False
         # How often an object was restored by copy, without its versions.
         self.copies: Counter[tuple[str, str]] = Counter()
-        # Of versions: other ETags, as of an upload in parts; and what a HEAD says of checksums.
+        # By version: other ETags, as of an upload in parts; and the checksums in the answer to a HEAD.
         self.etags: dict[str, str] = {}
         self.checksums: dict[str, dict[str, str]] = {}
         self.refuse_puts: list[str] = []

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class RowsVerification(LoadVerification):
-    """Of a table of which the tests make few columns."""
+    """Verifies a load into a table of which the tests make few columns."""
 
     def wrong_columns(self, table: Table) -> list[str]:
         return []
@@ -37,6 +37,6 @@ def verify(systems: Any, stream: str, ledger: Ledger, limit: float, run: str = "
 
 
 def wrong_columns(stream: str, ledger: Ledger, table: Table) -> list[str]:
-    """Of a table, beside the stream's schema."""
+    """Compare a table's columns with the stream's schema."""
     none: Any = None
     return LoadVerification(none, streams.load(stream), ledger, "r", {}, {}).wrong_columns(table)

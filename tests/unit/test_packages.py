@@ -39,7 +39,7 @@ class Machine:
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Machine]:
-    """Of a user with this number."""
+    """Return a factory of machines with a user of this number."""
 
     def made(user: int) -> Machine:
         monkeypatch.setenv("PATH", str(tmp_path))

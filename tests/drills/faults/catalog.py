@@ -25,7 +25,7 @@ def restore_a_backup_from_before_maintenance(context: DrillContext) -> None:
     locations = {name: stream.lake.location(name) for name in lake_tables(stream.spec)}
     backup = {name: location for name, location in locations.items() if location}
     begin = stream.table().metadata.last_updated_ms
-    # Of the background load.
+    # The background load's batches.
     context.wait_for("batches after the backup", lambda: _batches(context, begin) >= BATCHES, BATCHES_SECONDS)
     run_maintenance(context)
     batches = _batches(context, begin)

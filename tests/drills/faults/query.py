@@ -16,7 +16,7 @@ STREAM, QUERY = "isp_hits", "windows"
 AHEAD = timedelta(hours=20)
 LOAD_ROWS = 2_000
 HITS = 50
-# Of the drill's hits alone: the generator's first zipcodes are others, and it counts to 99990.
+# Only the drill's hits have it: the generator's first zipcodes are others, and it counts to 99990.
 ZIPCODE = "99999"
 LOAD_SECONDS = 600.0
 COUNT_SECONDS = 180.0

@@ -89,7 +89,8 @@ class Node(ControlPlane):
         return output(*ctr_command(self.namespaces.first.pid), *arguments)
 
     def import_image(self, archive: Path) -> None:
-        """Of `docker save`, unless all its images are there. Raises SetupError with what containerd says."""
+        """Import the archive of `docker save`, unless all its images are there. Raises SetupError with
+        containerd's message."""
         _, *lines = self.ctr("images", "list").splitlines()
         # An image is listed by its names and by its id, each with the same digest.
         digests = {name: digest for name, _, digest, *_ in (line.split() for line in lines)}
@@ -211,7 +212,7 @@ class Node(ControlPlane):
 
     def _start_kubelet(self) -> None:
         resolver, path = self.folder / "resolv.conf", self.folder / "kubelet.yaml"
-        # Of pods that do not use the cluster's DNS: nothing else is reached.
+        # For pods that do not use the cluster's DNS: nothing else is reached.
         resolver.write_text("nameserver 127.0.0.1\n")
         always = yaml.safe_load((HERE / "kubelet.yaml").read_text())
         own = {

@@ -38,7 +38,7 @@ IMAGES = ("postgres", "kafka", "minio", "airflow", "jobs")
 VOLUMES = 4
 SPEC = stream.load("nyc_taxi")
 LOAD, STREAM = "nyc_taxi_load", "nyc_taxi_stream"
-# Of all that is waited for: 2 processors run ten JVMs and Pythons.
+# The longest wait for anything: 2 processors run ten JVMs and Pythons.
 SECONDS = 600.0
 # One executor, and requests for which a small node has room.
 OVERRIDES = """\
@@ -111,7 +111,7 @@ class Platform:
         file.unlink()
 
     def pods(self, label: str) -> list[Any]:
-        """Of this `app.kubernetes.io/component`, in the order of their creation."""
+        """List the pods of this `app.kubernetes.io/component`, in the order of their creation."""
         selector = f"app.kubernetes.io/component={label}"
         found = self.core.list_namespaced_pod(NAMESPACE, label_selector=selector).items
         return sorted(found, key=lambda pod: pod.metadata.creation_timestamp)
@@ -132,7 +132,7 @@ class Platform:
         return self.batch.read_namespaced_job("nyc-taxi-consumer", NAMESPACE)
 
     def address(self, service: str) -> str:
-        """Of its pod: Kafka's service has no address."""
+        """Return the address of the service's pod: Kafka's service has none."""
         (pod,) = [pod for pod in self.pods(service) if is_ready(pod)]
         return str(pod.status.pod_ip)
 

@@ -60,7 +60,7 @@ def answers(address: str) -> bool:
 
 
 def test_a_pod_has_no_way_out(objects: Objects) -> None:
-    # Of a range for documentation.
+    # An address of a range for documentation.
     objects.run("outwards", pod_spec("wget -qO- http://198.51.100.1 2>&1"))
     objects.wait_for_phase("outwards", "Failed")
     assert "No route to host" in objects.log("outwards")

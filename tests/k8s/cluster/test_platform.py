@@ -21,7 +21,7 @@ from tests.k8s.cluster.platform import NAMESPACE, SECONDS, SPEC, STREAM, Platfor
 pytestmark = pytest.mark.timeout(3600)
 SAMPLE = REPO / "samples" / "nyc_taxi" / "taxi-data.csv.gz"
 ROWS = 29_999
-# Of the goal; a busy machine of 2 processors takes longer, so a test allows five times as much.
+# The goal's seconds; a busy machine of 2 processors takes longer, so a test allows five times as much.
 FIRST_BATCH_SECONDS, AGAIN_SECONDS = 180.0, 60.0
 SLOW = 5.0
 STARTED = frozenset({"running", "deferred", "success"})

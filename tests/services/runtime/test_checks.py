@@ -58,7 +58,7 @@ def name(metric: str, stream: str = "nyc_taxi", component: str = "consumer") -> 
 
 
 def unchecked(at: float = BEGAN) -> dict[str, float]:
-    """Of a process that began then, and to which nothing was reported."""
+    """The metrics of a process that began then, and to which nothing was reported."""
     found = {}
     for spec in stream.load_all():
         policy = spec.supervision
@@ -75,7 +75,7 @@ def test_a_check_is_served_until_the_next_and_over_a_restart(tmp_path: Path) -> 
         assert scraped(url) == unchecked(), "each component of each stream has its metric from the start"
         now[0] += 10
         checks.report(url, TOKEN, CHECK)
-        # Of a stream that was removed.
+        # The stream was removed.
         checks.report(url, TOKEN, Check("gone", "consumer", 1.0, 480.0))
         now[0] += 10
         checks.report(url, TOKEN, Check("wiki_changes", "producer", 7.0, 481.0))

@@ -170,7 +170,7 @@ def test_changes_without_maintenance_between_them_stay_verified(changed: Changed
 
 @pytest.fixture
 def recovered(changed: Changed) -> ChangePlan:
-    """Of two records that the topic has lost one is rejected again."""
+    """One of two records that the topic has lost is rejected again."""
     changed.quarantine([10, 11])
     plan = changed.plan(Action.RETRY, rows_in=offsets(10, 12))
     changed.lake.catalog.load_table(lakes.QUARANTINE).delete("_kafka_offset >= 0")

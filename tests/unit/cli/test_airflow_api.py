@@ -22,7 +22,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 
 def client(asked: Counter[str], slow: int) -> Airflow:
-    """Of an Airflow that answers from the ``slow`` + 1st request on; each kind of request counts in
+    """Connect to an Airflow that answers from the ``slow`` + 1st request on; each kind of request counts in
     ``asked``."""
 
     def answer(request: httpx.Request) -> httpx.Response:

@@ -476,7 +476,7 @@ def test_columns_in_spark_ddl_are_not_avro() -> None:
 @pytest.mark.parametrize(
     ("owner", "group", "mode", "is_open"),
     [
-        # Of the reader: for it alone.
+        # The reader's own file: for it alone.
         (1000, 1000, 0o600, False),
         (1000, 1000, 0o640, True),
         (1000, 1000, 0o604, True),

@@ -29,7 +29,7 @@ WAREHOUSE = Database(
 def made(
     kind: str, host: str, port: int | None, schema: str, login: str, password: str, **extra: object
 ) -> Database:
-    """Of the Airflow connection ``c``."""
+    """Return the database of the Airflow connection ``c``."""
     parts = {"host": host, "port": port, "schema": schema, "login": login, "password": password}
     return connection.from_connection(SimpleNamespace(conn_type=kind, extra_dejson=extra, **parts), "c")
 

@@ -173,7 +173,7 @@ def test_a_drill_leaves_the_isp_stream_as_it_was() -> None:
 
 
 def test_the_metadata_file_with_the_highest_number_is_registered_once() -> None:
-    """Of two with one number the newest: the other was refused."""
+    """The newer of two with one number is registered: the other was refused."""
     s3 = SimpleNamespace(get_paginator=lambda name: SimpleNamespace(paginate=pages))
     keys = [("00009-z", 1), ("00010-a", 2), ("00010-b", 3), ("snap-99-x", 9)]
 

@@ -18,7 +18,7 @@ from tests.support.memory_s3 import MemoryS3
 def numbers(
     log: BatchLog, limit: int = 1000, since: int | None = None, until: int | None = None
 ) -> list[int]:
-    """Of the batches that are listed and not lost; times in seconds after noon."""
+    """List the batches that are listed and not lost; times in seconds after noon."""
     begin, end = (None if at is None else time_of(NOON + at * 1000) for at in (since, until))
     return [one.batch.snapshot_id for one in log.newest(limit, begin, end) if not one.is_lost]
 

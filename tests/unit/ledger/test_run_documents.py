@@ -64,7 +64,7 @@ def backfilled(count: int, documents: int = 1) -> tuple[MemoryS3, Ledger]:
         put(made, f"{RUN}#{number:06d}", "plan")
         for other in range(documents - 1):
             put(made, f"{RUN}#{number:06d}", f"z-{other}")
-    # Of a run whose id begins alike.
+    # Documents of a run whose id begins alike.
     put(made, f"{RUN}#x", "plan")
     put(made, f"{RUN}#5", "plan")
     put(made, f"{RUN}0#000009", "plan")

@@ -70,7 +70,7 @@ def test_the_number_of_rows_is_counted_told_or_not_known() -> None:
 
 
 def test_a_feed_has_the_partitions_that_were_added_since() -> None:
-    """Of an object none of its rows can be there: each names its partition among those of the plan."""
+    """None of an object's rows can be there: each names its partition among those of the plan."""
     ends = {0: 9, 1: 2}
     assert read({**FEED, **PLANNED}).starts_until(ends) == {0: 4, 1: 0}
     assert read({**OBJECT, **PLANNED}).starts_until(ends) == {0: 4}

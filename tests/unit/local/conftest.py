@@ -37,7 +37,7 @@ def context(tmp_path: Path) -> Context:
 
 @pytest.fixture
 def stack(context: Context) -> Callable[[str], Stack]:
-    """Of a context whose producers read the feeds that are named (`public`, `replay`)."""
+    """Return a factory of stacks whose producers read the named feed (`public`, `replay`)."""
 
     def make(feed: str) -> Stack:
         made = Stack(context.home.root)

@@ -298,7 +298,7 @@ def test_a_stream_with_a_wrong_declaration_hides_no_other(
 
 
 def history() -> History:
-    """Of nothing yet."""
+    """Return an empty history."""
     return History(MemoryS3().as_client(), "s3://warehouse/ledger", "wiki_changes")
 
 

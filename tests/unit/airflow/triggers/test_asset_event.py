@@ -210,6 +210,6 @@ def test_it_is_made_again_from_what_airflow_stores() -> None:
 
 
 def test_what_hangs_does_not_count_against_supervision() -> None:
-    """Of an owner a triggerer abandons two requests at most, and then asks nothing."""
+    """A triggerer abandons two requests of an owner at most, and then asks nothing."""
     watcher = PublishedEventTrigger(stream="nyc_taxi", every=60.0)
     assert watcher.requests.owner != HealthTrigger(stream="nyc_taxi").requests.owner

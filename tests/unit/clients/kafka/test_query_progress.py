@@ -172,7 +172,7 @@ def test_the_newest_of_each_kind() -> None:
     # The newest batch is known however old it is; the others are needed for the pictures only.
     assert history("q", [old, new], 205.0).batches == (new,)
     assert history("q", [old, new], 300.0) == QueryHistory("q", new, None)
-    # Of one moment, the activity: a query ends after its batch.
+    # If both are of one moment, the activity is newer: a query ends after its batch.
     assert history("q", [new, ended], 0.0).is_ended
     assert not history("q", [ended, made(3, 300.0)], 0.0).is_ended
     again = ActivityEvent("q", "r2", 205.0, ActivityKind.STARTED)

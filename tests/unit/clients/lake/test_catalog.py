@@ -218,7 +218,7 @@ def test_files_are_newer_than_a_head_of_the_same_history(tmp_path: Path) -> None
     assert tables.sequence_since(table, [later, head]) == 3
     # A source that was planned before there was a table, or by an earlier version.
     assert tables.sequence_since(table, [later, None]) == 0
-    # Of a history that a restored catalog does not have, though its number is given out again.
+    # A commit of a history that a restored catalog does not have, though its number is given out again.
     lost = replace(head, snapshot_id=1)
     assert tables.sequence_since(table, [later, lost]) == 0
     # Expired, and its writer publishes still.

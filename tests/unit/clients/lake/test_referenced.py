@@ -35,7 +35,7 @@ def test_every_file_of_every_snapshot_with_its_size_and_each_manifest_once(
     assert set(found[0]) - set(found[2]) == {states[0]}
     folder = Path(lake.table(lakes.TABLE).location().removeprefix("file://"))
     stored = {path.as_uri(): path.stat().st_size for path in folder.rglob("*") if path.is_file()}
-    # Of the metadata files only the one that was asked for.
+    # Only the metadata file that was asked for is among them.
     assert set(found[2]) == {uri for uri in stored if not uri.endswith(".metadata.json")} | {states[2]}
     assert all(size in (None, stored[uri]) for uri, size in found[2].items())
     assert sum(size is not None for size in found[2].values()) == 6, "manifests and data files"

@@ -8,7 +8,7 @@ from sluice.core.offsets.rejection import Counters, Share, counters_of, has_reje
 
 
 def summary(begin: int, end: int, rows: int, rejected: int = 0, malformed: int = 0) -> dict[str, str]:
-    """Of a batch; ``rejected`` and ``malformed``: by those before it."""
+    """Return the summary of a batch; ``rejected`` and ``malformed``: by those before it."""
     return {
         "sluice.kind": "batch",
         "sluice.writer": "w1_a",

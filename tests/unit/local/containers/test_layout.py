@@ -82,7 +82,7 @@ def test_no_service_has_another_s_secrets(context: Context) -> None:
     assert secrets_in(found["minio"]) == {"minio_root"}
     kafka_s = {name for name in SECRETS if name.startswith("kafka_")}
     assert secrets_in(found["kafka-1"]) == kafka_s
-    # Of each system, what a producer and a consumer have; and how they are steered.
+    # For each system, the secrets of a producer and a consumer; and the supervisor's.
     roles = {f"{system}_{role}" for system in ("kafka", "minio", "lake") for role in ("producer", "consumer")}
     assert secrets_in(found["streams"]) == roles | {"supervisor"}
     assert secrets_in(found["spark"]) == roles | {"spark"}

@@ -173,14 +173,14 @@ def test_a_partition_whose_needed_tail_is_deleted_is_a_doubt_unless_the_ids_are_
         start(tail(record(23, "p21"), bounds=deleted))
     assert start(found, replace(SAVED_AT, ids_sequence=20)).position == "p20"
     assert start(found, replace(SAVED_AT, ids_sequence=19)).position == "p20", "what was deleted is saved"
-    # Of partition 0 nothing before its first offset is needed.
+    # Nothing of partition 0 before its first offset is needed.
     assert start(found, replace(SAVED_AT, tail_starts={0: 26, 1: 12})).position == "p20"
 
 
 def test_from_where_a_topic_is_read() -> None:
     bounds = {0: (20, 1_000), 1: (0, 12), 2: (0, 5)}
     saved = replace(SAVED_AT, tail_starts={0: 900, 1: 12})
-    # Of the new partition everything; of the others what is needed, however much others wrote.
+    # All of the new partition is read; of the others what is needed, however much others wrote.
     assert read_starts(saved, "one", bounds, 10, 200) == ({0: 900, 1: 12, 2: 0}, True)
     tails = {0: 990, 1: 2, 2: 0}
     assert read_starts(saved, "one", bounds, 10, 100) == (tails, False), "too many records"

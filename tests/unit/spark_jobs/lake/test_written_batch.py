@@ -17,7 +17,7 @@ A, B = "a" * 16, "b" * 16
 
 
 def rows(*given: tuple[int, int, str | None, int | None]) -> pyarrow.Table:
-    """Of (partition, offset, source, base offset)."""
+    """Return rows made of (partition, offset, source, base offset)."""
     names = ("_kafka_partition", "_kafka_offset", "_source_id", "_source_base_offset")
     types = (pyarrow.int32(), pyarrow.int64(), pyarrow.string(), pyarrow.int64())
     columns = zip(*given, strict=True)

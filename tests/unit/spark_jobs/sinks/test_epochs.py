@@ -28,7 +28,7 @@ def target(sink: Sink) -> Target:
 
 
 class Markers:
-    """Of a prefix in a bucket. ``before_put`` is called once."""
+    """Markers of a prefix in a bucket. ``before_put`` is called once."""
 
     def __init__(self) -> None:
         self.numbers: dict[str, set[int]] = {}

@@ -15,7 +15,7 @@ def point(at: float, end: int, first: int) -> Point:
 def test_of_a_sample_without_offsets_there_is_no_point() -> None:
     known = Sample(10.0, None, begins={0: 5, 1: 0}, ends={0: 9, 1: 4})
     made = Point.of(known)
-    # Of a partition that was never read all of the topic waits.
+    # If a partition was never read, all of it waits.
     assert made == Point(10.0, {0: 9, 1: 4}, {0: 5, 1: 0})
     assert made is not None
     assert made.lag == 8

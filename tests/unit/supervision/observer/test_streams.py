@@ -33,7 +33,7 @@ OTHER = replace(SPEC, name="y")
 
 
 def live_of(observer: StreamObserver, stream: str) -> Live:
-    """Of its consumer; an empty one if it is not known."""
+    """Return the state of its consumer; an empty one if it is not known."""
     return observer.lives(stream).get("consumer", Live())
 
 
@@ -200,7 +200,7 @@ def test_loads_are_counted_from_the_first_cycle_on_and_read_once(world: World) -
     assert world.live("x").counts == Counts(verified=1, not_verified=1)
     # The audit of the newest, which is not there yet.
     assert world.s3.requests["GET"] - gets == 1
-    # Of more loads than a page shows all count.
+    # All loads count, also those that a page does not show.
     for number in range(12):
         verified(world.now + number / 100, f"run {number}")
     world.now += module.HISTORY_SECONDS
@@ -302,7 +302,7 @@ def test_what_was_observed_is_there_before_the_ledger_answers(
     world.specs = [SPEC, OTHER]
     world.cycle()
     assert states[0] is ProcessState.EXITED
-    # Of the others S3 is not asked in this cycle.
+    # S3 is not asked about the others in this cycle.
     assert len(states) == 1 or streams_module.THREADS > 1
 
 

@@ -59,7 +59,7 @@ def heartbeat(ago: float = 400) -> Heartbeat:
 
 
 def sample(seen: ProcessStatus, ago: float = 0, **more: Any) -> Sample:
-    """Of a stream that makes no progress; the half that the other kind of component needs is not read."""
+    """Sample a stream without progress; the half that the other kind of component needs is not read."""
     given: dict[str, Any] = {"topic_id": "T", "begins": {0: 0}, "ends": {0: 900}, "published": old()}
     return Sample(NOW - ago, seen, **(given | {"heartbeat": heartbeat()} | more))
 

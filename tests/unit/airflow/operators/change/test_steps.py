@@ -228,7 +228,7 @@ def test_an_answer_of_nobody_or_about_another_change_approves_nothing(world: Wor
     world.ledger.put(run_key("r", "change-approval-1"), other)
     with raising(AirflowFailException, "SLU-420", "not approved"):
         world.run(ApplyChangeOperator)
-    # Of an earlier version, which took it from the XCom.
+    # An earlier version wrote it, which took it from the XCom.
     old = {"change_id": ID, "who": "ann", "at": (LATER + timedelta(minutes=1)).isoformat()}
     world.ledger.put(run_key("r", "change-approval-2"), old)
     with raising(AirflowFailException, "SLU-420", "not approved"):

@@ -60,7 +60,7 @@ def test_the_final_pod_is_ours_with_the_labels_of_its_task() -> None:
     assert JOB.labels.items() <= labels.items()
     assert labels["sluice.io/component"] == "producer"
     assert (labels["dag_id"], labels["task_id"], labels["try_number"]) == ("nyc_taxi_load", "produce", "2")
-    # Of another attempt a pod that still runs is found.
+    # Another attempt's pod is found if it still runs.
     assert operator.durable
     assert operator.on_finish_action.value == "delete_pod"
 

@@ -103,7 +103,7 @@ def test_a_driver_that_a_lost_attempt_left_is_found(monkeypatch: pytest.MonkeyPa
     assert operator.name == "nyc-taxi-producer-x1"
     assert "task_id=produce" in cluster.selector
     assert "spark-role=driver" in cluster.selector
-    # Of whichever attempt.
+    # The attempt's number does not matter.
     assert "try_number" not in cluster.selector
 
 

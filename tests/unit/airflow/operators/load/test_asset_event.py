@@ -61,7 +61,7 @@ def test_an_interval_has_an_event_of_its_own_and_the_loads_starts_the_others() -
     "plan",
     [
         {"params": {}, "sources": [{"source_id": "a", "key": "a.csv"}]},
-        # Of an interval, a file that another load has verified.
+        # A plan of an interval, with a file that another load has verified.
         {"params": {}, "sources": [], "files": [{"source_id": "a", "key": "a.csv"}]},
     ],
 )

@@ -35,7 +35,7 @@ JUNE = datetime(2020, 6, 1, tzinfo=UTC)
 
 
 class Backfills(Loads):
-    """Of June 2020; a file of another month lies beside."""
+    """Backfills of June 2020; a file of another month lies beside."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)

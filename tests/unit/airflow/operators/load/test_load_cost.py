@@ -104,7 +104,7 @@ def test_an_asset_event_costs_seven_requests_and_four_more_while_nothing_was_rej
     tmp_path: Path, rejected: bool, asked: Counter[str]
 ) -> None:
     """What is known of the tables, newer proofs (LISTs); the plan, the proof, the audit; the metadata of
-    both tables. Of a quarantine of which nothing is known, the newest documents of three kinds, here one."""
+    both tables. If nothing is known of a quarantine, the newest documents of three kinds, here one."""
     loads = Loads(tmp_path)
     if rejected:
         loads.withhold("earlier", 1)

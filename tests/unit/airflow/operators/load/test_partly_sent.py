@@ -259,7 +259,7 @@ def test_a_load_that_is_sent_is_verified_under_whatever_limit(loads: Failing) ->
 def test_what_may_be_sent_in_part_is_asked_of_all_objects_at_once(
     loads: Failing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of each other content its plan and how far it was sent."""
+    """For each other content its plan is read, and how far it was sent."""
     names = [f"old-{number}" for number in range(3)]
     for name in names:
         loads.upload(name)

@@ -35,7 +35,7 @@ HEAD = {"ETag": '"e"', "ContentLength": 0, "VersionId": "v"}
 
 @dataclass
 class Platform:
-    """Of which only the source's bucket is asked here."""
+    """A platform of which only the source's bucket is asked here."""
 
     source: Bucket
     lake: Lake

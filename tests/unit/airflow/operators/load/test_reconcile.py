@@ -48,7 +48,7 @@ class QueryReconciliation:
         sent(self.ledger, {"source_id": "s"}, {"0": [0, 9]})
         self.batch = 5
         self.counted_up_to = 9
-        # Of the windows' queries, in ms since 1970; the load's rows have times of their own.
+        # The watermark of the windows' queries, in ms since 1970; the load's rows have times of their own.
         self.watermark = (WINDOW - 3600) * 1000
         self.has_rows = True
         # The windows that the lake's results were counted in, in turn.
@@ -223,7 +223,7 @@ def test_a_result_that_was_written_earlier_is_found_before_it_counts_as_missing(
 
 
 def test_a_group_without_rows_is_extra_however_long_ago_it_was_written(checked: QueryReconciliation) -> None:
-    """Of mode complete too: a batch writes all groups, so one that is gone is older than the newest batch."""
+    """In mode complete too: a batch writes all groups, so one that is gone is older than the newest batch."""
     checked.zipcodes_before = {"00009": (1,)}
     with raising(AirflowFailException, "zipcodes, kafka isp-hits-zipcodes", "not in the lake 00009"):
         checked.run()

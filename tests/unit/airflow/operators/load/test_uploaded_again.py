@@ -231,7 +231,7 @@ def test_without_a_table_nothing_is_planned(loads: Loads, monkeypatch: pytest.Mo
 
 
 class TestComparison:
-    """Of the same size, with another ETag: as of an upload in parts of another size."""
+    """Objects of the same size, with another ETag: as after an upload in parts of another size."""
 
     @pytest.fixture
     def parts(self, loads: Loads) -> Loads:
@@ -276,7 +276,7 @@ class TestComparison:
         assert A not in parts.s3.got
 
     def test_the_newest_version_is_asked_once_whatever_it_is_compared_with(self, parts: Loads) -> None:
-        """Of four contents of the same size; a HEAD of each, and one of the new one."""
+        """There are four contents of the same size; a HEAD of each, and one of the new one."""
         for first in "xyz":
             parts.upload("a", ROWS)
             parts.s3.objects[PLACE] = parts.s3.objects[PLACE].replace(b"a 0", f"{first} 0".encode())

@@ -133,7 +133,7 @@ def test_a_proof_that_the_table_does_not_stand_for_any_more_is_announced_by_no_e
     assert [emit(loads, run)["run_id"] for run in ("r1", "r2", "r3")] == ["r1", "r2", "r3"]
     loads.restore(before)
     assert emit(loads, "r1")["run_id"] == "r1"
-    # Of the third nothing was sent: it rests on the second.
+    # The third load sent nothing: it rests on the second.
     for run in ("r2", "r3"):
         with raising(AirflowFailException, "SLU-401", run, lakes.TABLE, "restored", "Fix: clear validate"):
             emit(loads, run)

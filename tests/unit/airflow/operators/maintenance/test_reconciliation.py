@@ -533,7 +533,7 @@ def test_batches_whose_snapshots_have_expired_are_known_by_the_batch_log(world: 
     world.expire()
     world.memory.got.clear()
     assert world.run()["files"] == 2
-    # Of what is new alone, whatever the history is.
+    # Read for the new files alone, whatever the history is.
     assert sum(FOLDER in key for key in world.memory.got) == 1
     assert world.run(full=True)["files"] == 7
 
@@ -629,7 +629,7 @@ def test_a_table_that_went_back_is_found_by_its_offsets(world: World) -> None:
 
 
 def test_a_table_that_ends_before_a_verified_load_did_is_found(world: World) -> None:
-    """Of two loads the newest counts."""
+    """The newest of two loads counts."""
     for minutes, run, end in ((2, "r1", 10 * BATCH), (1, "r2", world.end)):
         at = datetime.now(UTC) - timedelta(minutes=minutes)
         world.history.put(history_key(PROOF, at, "load"), {"run_id": run, "ends": {"0": end}})
