@@ -91,7 +91,7 @@ def test_a_stale_writer_cannot_publish_and_a_lost_checkpoint_loses_nothing(rig: 
     rig.assert_batches()
 
 
-def test_maintenance_that_moves_main_makes_the_owner_begin_anew_from_there(rig: Rig) -> None:
+def test_maintenance_that_moves_main_makes_the_writer_acquire_the_lease_again(rig: Rig) -> None:
     rig.wait_for_everything()
     epoch, pid = rig.epoch(), rig.status().pid
     table = rig.stack.lake("consumer").table(SPEC.table)

@@ -130,7 +130,7 @@ def test_what_ended_is_started_once_and_what_keeps_ending_is_left_to_a_person(ri
 
 
 def started_once_for_two_runs(rig: Rig) -> int:
-    """The second run finds another start of the process than the one that had ended. Gives the new owner."""
+    """The second run finds another start of the process than the one that had ended. Gives the new writer."""
     end(rig)
     epoch = rig.epoch()
     first = trigger(rig)

@@ -146,13 +146,13 @@ def make(
 
 
 @pytest.fixture
-def owners(
+def writers(
     spark: SparkSession,
     services: Services,
     tmp_path: Path,
     configure: Callable[[dict[str, str]], None],
 ) -> Iterator[Callable[..., Counting]]:
-    """Starts owners of a stream that keeps state, with the epochs 1, 2, …"""
+    """Starts writers of a stream that keeps state, with the epochs 1, 2, …"""
     configure(
         {
             # So that versions are put together and tidied up in a short test too.
@@ -168,8 +168,8 @@ def owners(
         return started[-1]
 
     yield start
-    for owner in started:
-        owner.stop()
+    for writer in started:
+        writer.stop()
     connection = services.postgres()
     with connection, connection.cursor() as cursor:
         cursor.execute("drop table if exists counts, sluice_fence")

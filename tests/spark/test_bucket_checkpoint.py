@@ -153,10 +153,10 @@ def test_spark_alone_cannot_start_again_where_only_the_plan_was_not_written(
 
 @pytest.mark.exhaustive
 def test_spark_alone_completes_a_batch_whose_state_was_not_written(
-    owners: Callable[..., Counting], services: Services, proxy: FaultProxy, root: str
+    writers: Callable[..., Counting], services: Services, proxy: FaultProxy, root: str
 ) -> None:
     """And publishes counts that nobody can go on from."""
-    first = owners(root, protected=False)
+    first = writers(root, protected=False)
     first.run(2)
     proxy.add(Fault(r"/w1/state/0/1/3.delta$", method="PUT", status=503))
     first.run(1)
@@ -164,7 +164,7 @@ def test_spark_alone_completes_a_batch_whose_state_was_not_written(
     first.stop()
     proxy.clear()
     with pytest.raises(LookupError, match="state/0/1: version 3"):
-        owners(root)
+        writers(root)
 
 
 @pytest.mark.parametrize(
@@ -188,12 +188,12 @@ def test_spark_alone_completes_a_batch_whose_state_was_not_written(
 def test_a_batch_that_the_checkpoint_lacks_is_not_published(
     fault: Fault,
     lacking: str,
-    owners: Callable[..., Counting],
+    writers: Callable[..., Counting],
     services: Services,
     proxy: FaultProxy,
     root: str,
 ) -> None:
-    first = owners(root)
+    first = writers(root)
     first.run(1)
     proxy.add(fault)
     with pytest.raises(StreamingQueryException, match=lacking):
@@ -201,7 +201,7 @@ def test_a_batch_that_the_checkpoint_lacks_is_not_published(
     assert proxy.matches() > 0
     assert published(services.postgres()) == exact(len(first.ran) - 1)
     proxy.clear()
-    second = owners(root)
+    second = writers(root)
     second.run(2)
     assert second.ran == [len(first.ran) - 1, len(first.ran)]
     assert published(services.postgres()) == exact(len(first.ran) + 1)
@@ -209,15 +209,15 @@ def test_a_batch_that_the_checkpoint_lacks_is_not_published(
 
 @pytest.mark.exhaustive
 def test_a_completion_that_was_not_written_is_made_good(
-    owners: Callable[..., Counting], services: Services, proxy: FaultProxy, root: str
+    writers: Callable[..., Counting], services: Services, proxy: FaultProxy, root: str
 ) -> None:
-    first = owners(root)
+    first = writers(root)
     first.run(1)
     proxy.add(Fault(r"/w1/commits/", method="PUT", status=500))
     first.run(2)
     first.stop()
     proxy.clear()
-    second = owners(root)
+    second = writers(root)
     second.run(2)
     assert (second.ran, published(services.postgres())) == ([2, 3], exact(4))
 
@@ -231,7 +231,7 @@ def test_a_consumer_publishes_no_batch_without_its_plan(
     stream = Stream(spark, services, "in_the_bucket", root)
     try:
         stream.send(3)
-        running = stream.run(stream.owner())
+        running = stream.run(stream.writer())
         proxy.add(Fault(r"/w1_\w+/(offsets|commits)/1$", method="PUT", status=503))
         stream.send(2)
         with pytest.raises(CheckpointCorrupted, match="offsets/1"):
@@ -239,7 +239,7 @@ def test_a_consumer_publishes_no_batch_without_its_plan(
         stream.assert_exact(3)
         proxy.clear()
         stream.send(2)
-        stream.run(stream.owner())
+        stream.run(stream.writer())
         stream.assert_exact(7)
     finally:
         stream.stop()
@@ -247,10 +247,10 @@ def test_a_consumer_publishes_no_batch_without_its_plan(
 
 @pytest.mark.exhaustive
 def test_without_the_right_to_delete_a_query_ends_when_spark_tidies_its_logs_up(
-    owners: Callable[..., Counting], services: Services, at: Callable[[str], str]
+    writers: Callable[..., Counting], services: Services, at: Callable[[str], str]
 ) -> None:
     """So a consumer with its checkpoint in the bucket needs that right, there."""
-    first = owners(at(NO_DELETES))
+    first = writers(at(NO_DELETES))
     with pytest.raises(StreamingQueryException, match=r"delete on .*offsets/\d+.*403"):
         first.run(8)
     assert published(services.postgres()) == exact(len(first.ran)), "and nothing is lost by it"

@@ -30,7 +30,8 @@ from sluice.ledger.batches import BatchLog
 from sluice.ledger.documents import Ledger
 from sluice.maintenance.reconciliation.foreign_files import ForeignFiles
 from sluice.maintenance.reconciliation.verified_table import Verified
-from spark_jobs.common.consumer import batch_rows, writer
+from spark_jobs.common.consumer import batch_rows
+from spark_jobs.common.consumer import writer as writer_module
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.lake import quarantine, writer_lease
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
@@ -54,10 +55,10 @@ class Changing(Stream):
 
     mended = False
 
-    def owner(self, kind: Callable[..., StreamWriter] = StreamWriter) -> StreamWriter:
-        owner = super().owner(kind)
-        owner.decode = self.decode
-        return owner
+    def writer(self, kind: Callable[..., StreamWriter] = StreamWriter) -> StreamWriter:
+        writer = super().writer(kind)
+        writer.decode = self.decode
+        return writer
 
     def decode(self, rows: DataFrame) -> DataFrame:
         text = F.col("value").cast("string")
@@ -82,10 +83,10 @@ class Changing(Stream):
         assert producer.flush(30) == 0
 
     def publish(self) -> StreamWriter:
-        """What is on the topic, by an owner of its own."""
-        owner = self.owner()
-        self.run(owner).stop()
-        return owner
+        """What is on the topic, by a writer of its own."""
+        writer = self.writer()
+        self.run(writer).stop()
+        return writer
 
     def plan(self, run: str, action: Action, **parts: Any) -> ChangePlan:
         """With the changes that there are."""
@@ -114,9 +115,9 @@ class Changing(Stream):
         return found.rejected, found.malformed, found.newest_malformed
 
     def state(self) -> Any:
-        owner = self.owner()
-        owner.acquire()
-        return owner.state
+        writer = self.writer()
+        writer.acquire()
+        return writer.state
 
     def exchanged(self, change_id: str) -> tuple[tuple[int, int], tuple[int, int]]:
         """Numbers of files removed and added: by the change's snapshots, and by its result."""
@@ -180,8 +181,8 @@ def stream(
 def test_a_replayed_range_is_there_once_and_the_stream_goes_on_beside_it(stream: Changing) -> None:
     stream.send_rows(A, 0, [f"a{number}" for number in range(10)])
     stream.send_rows(B, 1, [f"b{number}" for number in range(10)])
-    owner = stream.owner()
-    running = stream.run(owner)
+    writer = stream.writer()
+    running = stream.run(writer)
     before = stream.texts()
     stream.change(stream.plan("r1", Action.REPLAY, **again({0: (3, 6)})))
     assert stream.texts() == before
@@ -198,9 +199,9 @@ def test_a_replayed_range_is_there_once_and_the_stream_goes_on_beside_it(stream:
     stream.send_rows(A, 0, ["a10", "a11"], first=10)
     with pytest.raises(Exception, match="main is"):
         stream.await_end(running)
-    stream.run(owner).stop()
+    stream.run(writer).stop()
     assert stream.texts() == before | {(0, 10): "a10", (0, 11): "a11"}
-    assert owner.state.changes.newest == ("r1",)
+    assert writer.state.changes.newest == ("r1",)
     assert [summary["kind"] for summary in stream.summaries()][:3] == ["batch", "epoch-start", "change"]
 
 
@@ -460,8 +461,8 @@ def test_a_load_of_which_all_is_withheld_is_reverted_so_that_its_file_can_be_loa
 def test_malformed_records_are_told_from_those_that_are_rejected_on_purpose(stream: Changing) -> None:
     stream.send_rows(A, 0, ["a0", "bad1", "a2"])
     stream.send_rows(B, 0, ["b0", "b1"], mark=WITHHELD_MARK)
-    owner = stream.owner()
-    running = stream.run(owner)
+    writer = stream.writer()
+    running = stream.run(writer)
     assert stream.rejected() == (3, 1, "partition 0, offset 1: it is bad")
     # Duplicates, in a batch that rejects nothing else.
     stream.send_rows(A, 0, ["a0"])
@@ -470,7 +471,7 @@ def test_malformed_records_are_told_from_those_that_are_rejected_on_purpose(stre
     stream.send_rows(B, 1, ["bad0", "bad1"], first=2)
     running.query.processAllAvailable()
     assert stream.rejected() == (6, 3, "partition 1, offset 1: it is bad")
-    assert owner.state.rejected.malformed == 3
+    assert writer.state.rejected.malformed == 3
     running.stop()
     # The next writer's first snapshot does not know those of the newest batch; its first batch does.
     assert stream.publish().state.rejected.malformed == 3
@@ -532,7 +533,7 @@ def test_a_source_is_not_closed_any_more_after_a_restore_to_before_its_change(
     stream: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Though what it closed is recorded beside the table, which no restore reaches."""
-    monkeypatch.setattr(writer, "RECORD_INTERVAL", 1)
+    monkeypatch.setattr(writer_module, "RECORD_INTERVAL", 1)
     stream.send_rows(A, 0, ["a0", "a1"])
     stream.send_rows(B, 1, ["b0"], mark=WITHHELD_MARK)
     stream.publish()
@@ -643,13 +644,13 @@ def test_files_say_which_commit_added_them_also_when_it_has_expired(
     stream: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Iceberg's own batches, changes, compactions and rewritten manifests, and another program's."""
-    monkeypatch.setattr(writer, "RECORD_INTERVAL", 2)
-    monkeypatch.setattr(writer, "KEEP_SNAPSHOTS", 3)
+    monkeypatch.setattr(writer_module, "RECORD_INTERVAL", 2)
+    monkeypatch.setattr(writer_module, "KEEP_SNAPSHOTS", 3)
     monkeypatch.setattr(writer_lease, "EXPIRY_INTERVAL", 2)
     rows = count()
 
     def publish(batches: int) -> None:
-        running = stream.run(stream.owner())
+        running = stream.run(stream.writer())
         for _ in range(batches):
             number = next(rows)
             stream.send_rows(A, 0, [f"a{number}"], first=number)

@@ -131,7 +131,7 @@ def failing(moment: str) -> Callable[[str, int], None]:
 
 
 def assert_without(queried: Queried, table: str, *zipcodes: str) -> None:
-    """A new owner's results are those of the rows, in every sink, and none is of these ``zipcodes``."""
+    """A new writer's results are those of the rows, in every sink, and none is of these ``zipcodes``."""
     queried.stop()
     queried.catch_up(queried.own())
     for name, sinks in queried.sinks.items():

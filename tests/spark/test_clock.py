@@ -27,8 +27,8 @@ def ahead(services: Services, location: str) -> str:
 
 
 def test_a_clock_behind_the_table_is_named_and_nothing_is_lost(stream: Stream, services: Services) -> None:
-    owner = stream.owner()
-    consumption = stream.run(owner)
+    writer = stream.writer()
+    consumption = stream.run(writer)
     stream.send(3)
     consumption.query.processAllAvailable()
     before = stream.metadata_location()
@@ -37,12 +37,12 @@ def test_a_clock_behind_the_table_is_named_and_nothing_is_lost(stream: Stream, s
     # The append to the branch, the publish (whose text has no times), and the lease.
     with raising(ClockSetBack, stream.spec.table, "Fix"):
         stream.await_end(consumption)
-    owner.table.refresh()
-    newest, earlier = list(owner.table.snapshots("main"))[:2]
+    writer.table.refresh()
+    newest, earlier = list(writer.table.snapshots("main"))[:2]
     with raising(ClockSetBack, stream.spec.table, "Fix"):
-        owner.table.change_refs({"main": newest.id}, {"main": earlier.id})
+        writer.table.change_refs({"main": newest.id}, {"main": earlier.id})
     with raising(ClockSetBack, stream.spec.table, "Fix"):
-        stream.owner().acquire()
+        stream.writer().acquire()
     stream.restore_catalog(before)
-    stream.run(stream.owner()).query.stop()
+    stream.run(stream.writer()).query.stop()
     stream.assert_exact(5)

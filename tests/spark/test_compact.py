@@ -282,10 +282,10 @@ class Days(Stream):
         record = StructType([StructField("day", DateType()), StructField("server", StringType())])
         tables.ensure(spark, self.spec, record)
 
-    def owner(self, kind: Callable[..., StreamWriter] = StreamWriter) -> StreamWriter:
-        owner = super().owner(kind)
-        owner.decode = _day_and_server
-        return owner
+    def writer(self, kind: Callable[..., StreamWriter] = StreamWriter) -> StreamWriter:
+        writer = super().writer(kind)
+        writer.decode = _day_and_server
+        return writer
 
     def send_days(self, *texts: str) -> None:
         """Each into both partitions of the topic."""
@@ -318,13 +318,13 @@ def days(spark: SparkSession, services: Services, tmp_path: Path) -> Iterator[Da
 
 def test_a_running_consumer_takes_over_again_and_late_rows_are_there_once(days: Days) -> None:
     """Rows of the closed date come while its files are rewritten, and go in beside them."""
-    owner, stop, epoch_starts = days.owner(), threading.Event(), list[dict[int, int]]()
+    writer, stop, epoch_starts = days.writer(), threading.Event(), list[dict[int, int]]()
     before: Counter[Partition] = Counter()
     after: Counter[Partition] = Counter()
 
     def consume() -> None:
-        epoch_starts.append(owner.acquire())
-        days.consume(owner, epoch_starts[-1]).until(stop)
+        epoch_starts.append(writer.acquire())
+        days.consume(writer, epoch_starts[-1]).until(stop)
 
     def late() -> None:
         before.update(counts(days.spark, days.table))
@@ -333,7 +333,7 @@ def test_a_running_consumer_takes_over_again_and_late_rows_are_there_once(days: 
         after.update(counts(days.spark, days.table))
 
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(run_with_lease, owner, consume)
+        running = pool.submit(run_with_lease, writer, consume)
         try:
             for number in range(3):
                 days.send_days("2026-03-01 a", "2026-03-02 b")

@@ -336,13 +336,13 @@ def test_a_quarantine_is_compacted_with_the_producers_rows(stream: Stream) -> No
 def test_rejected_records_are_quarantined_once_if_the_quarantine_is_compacted_meanwhile(
     stream: Stream, moment: str
 ) -> None:
-    name, owner, done = stream.spec.quarantine_table, picky(stream), list[bool]()
-    running = stream.run(owner)
+    name, writer, done = stream.spec.quarantine_table, picky(stream), list[bool]()
+    running = stream.run(writer)
     for _ in range(5):
         send(stream, b"bad", b"good")
         running.query.processAllAvailable()
     assert len(files(stream.spark, name)) == 5
-    stage = owner.quarantine.stage
+    stage = writer.quarantine.stage
 
     def rewrite() -> None:
         if not done:
@@ -353,11 +353,11 @@ def test_rejected_records_are_quarantined_once_if_the_quarantine_is_compacted_me
         rewrite()
         return paths
 
-    def publish(writer: str, rejected: Rejections) -> None:
+    def publish(branch: str, rejected: Rejections) -> None:
         rewrite()
-        BatchQuarantine.publish(owner.quarantine, writer, rejected)
+        BatchQuarantine.publish(writer.quarantine, branch, rejected)
 
-    vars(owner.quarantine)["stage" if moment == "staged" else "publish"] = (
+    vars(writer.quarantine)["stage" if moment == "staged" else "publish"] = (
         staged if moment == "staged" else publish
     )
     send(stream, b"bad", b"good")
@@ -376,8 +376,8 @@ def test_rejected_records_are_quarantined_once_if_the_quarantine_is_compacted_me
 
 def test_a_load_is_verified_though_its_table_and_quarantine_are_compacted_meanwhile(stream: Stream) -> None:
     """Two of each five small files are of an earlier load, and one comes behind the compaction."""
-    spec, owner = stream.spec, picky(stream)
-    running = stream.run(owner)
+    spec, writer = stream.spec, picky(stream)
+    running = stream.run(writer)
     for _ in range(2):
         send(stream, b"good", b"bad")
         running.query.processAllAvailable()

@@ -30,7 +30,7 @@ def connect(server: Server) -> Iterator[Connect]:
         return opened[-1]
 
     with one().begin() as connection:
-        connection.execute(sa.text("create table written (owner varchar(20), batch bigint)"))
+        connection.execute(sa.text("create table written (writer varchar(20), batch bigint)"))
     yield one
     for engine in opened:
         engine.dispose()
@@ -38,26 +38,26 @@ def connect(server: Server) -> Iterator[Connect]:
 
 def written(connect: Connect) -> list[tuple[str, int]]:
     with connect().connect() as connection:
-        found = connection.execute(sa.text("select owner, batch from written order by batch, owner"))
+        found = connection.execute(sa.text("select writer, batch from written order by batch, writer"))
         return [(row[0], row[1]) for row in found]
 
 
-def insert(connection: sa.Connection, owner: str, batch: int) -> None:
+def insert(connection: sa.Connection, writer: str, batch: int) -> None:
     connection.execute(
-        sa.text("insert into written values (:owner, :batch)"), {"owner": owner, "batch": batch}
+        sa.text("insert into written values (:writer, :batch)"), {"writer": writer, "batch": batch}
     )
 
 
-def write(fence: Fence, owner: str, batch: int) -> bool:
+def write(fence: Fence, writer: str, batch: int) -> bool:
     """Whether it was written; False where it was there."""
     with fence.transaction(batch) as connection:
         if connection is None:
             return False
-        insert(connection, owner, batch)
+        insert(connection, writer, batch)
         return True
 
 
-def test_an_owner_goes_on_behind_the_batch_that_is_there(connect: Connect) -> None:
+def test_a_writer_goes_on_behind_the_batch_that_is_there(connect: Connect) -> None:
     first = Fence(connect(), STREAM)
     assert first.open(3) is None
     assert [write(first, "a", batch) for batch in (0, 1)] == [True, True]
@@ -95,7 +95,7 @@ def test_a_batch_that_fails_half_way_is_not_there_and_can_be_written_again(
     assert written(connect) == [("a", 0)]
 
 
-def test_an_earlier_owner_writes_nothing_and_does_not_come_back(connect: Connect) -> None:
+def test_an_earlier_writer_writes_nothing_and_does_not_come_back(connect: Connect) -> None:
     zombie = Fence(connect(), STREAM)
     zombie.open(1)
     Fence(connect(), STREAM).open(2)
@@ -122,7 +122,7 @@ def test_an_epoch_that_is_issued_again_is_another_writers(connect: Connect) -> N
     assert written(connect) == [("lost", 10), ("again", 11)]
 
 
-def test_two_owners_race_and_none_writes_after_its_successor(server: Server, connect: Connect) -> None:
+def test_two_writers_race_and_none_writes_after_its_successor(server: Server, connect: Connect) -> None:
     for race in range(3):
         run(server, "delete from written", "drop table if exists sluice_fence")
         reached, ended = threading.Event(), threading.Event()

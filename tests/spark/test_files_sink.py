@@ -175,7 +175,7 @@ def test_a_batch_that_is_there_is_not_written_again(place: StreamPosition) -> No
 
 
 def half(sink: Interrupted, number: int, rows: DataFrame) -> None:
-    """The owner dies when it has begun a batch and written some of its folders."""
+    """The writer dies when it has begun a batch and written some of its folders."""
 
     def die() -> None:
         raise Death
@@ -216,7 +216,7 @@ def test_a_batch_that_somebody_completed_with_fewer_folders_is_noticed(place: St
         other.write(0, place.hits("10115", "20095"))
 
 
-def test_an_earlier_owner_begins_no_batch_and_does_not_come_back(place: StreamPosition) -> None:
+def test_an_earlier_writer_begins_no_batch_and_does_not_come_back(place: StreamPosition) -> None:
     zombie = place.sink(1)
     place.sink(2)
     with raising(Fenced, "isp hits", place.prefix, "writer epoch 1, newer epoch 2"):
@@ -227,7 +227,7 @@ def test_an_earlier_owner_begins_no_batch_and_does_not_come_back(place: StreamPo
     assert place.sink().open(3) is None, "nor did it say that it would"
 
 
-def test_who_saw_no_later_owner_and_entered_behind_one_gives_up(place: StreamPosition) -> None:
+def test_who_saw_no_later_writer_and_entered_behind_one_gives_up(place: StreamPosition) -> None:
     zombie = place.sink()
     zombie.then["writers"] = lambda: place.sink(2)
     with raising(Fenced, "writer epoch 1, newer epoch 2"):

@@ -108,10 +108,10 @@ def sent(stream: Hits, services: Services) -> Sent:
 def published(sent: Sent, stream: Hits) -> StreamWriter:
     """Publish all that was sent; return its writer."""
     began = time.monotonic()
-    owner = stream.owner()
-    stream.run(owner)
+    writer = stream.writer()
+    stream.run(writer)
     print(f"{ROWS} hits published in {time.monotonic() - began:.1f} s")
-    return owner
+    return writer
 
 
 def put(stream: Hits, parameters: Generated, rows: range) -> None:

@@ -261,10 +261,10 @@ class Trips(Stream):
     def record(self) -> StructType:
         return self.schemas.current.struct(self.spark)
 
-    def owner(self, kind: Callable[..., StreamWriter] = StreamWriter) -> StreamWriter:
-        owner = super().owner(kind)
-        owner.decode = partial(decoded, schemas=self.schemas)
-        return owner
+    def writer(self, kind: Callable[..., StreamWriter] = StreamWriter) -> StreamWriter:
+        writer = super().writer(kind)
+        writer.decode = partial(decoded, schemas=self.schemas)
+        return writer
 
 
 @pytest.fixture
@@ -281,7 +281,7 @@ def test_table_and_quarantine_stay_readable(trips: Trips, schemas: Schemas) -> N
     for _, value, headers, _ in tried:
         producer.produce(trips.spec.topic.name, value, b"\xff\0", 0, headers=headers)
     assert producer.flush(30) == 0
-    trips.run(trips.owner()).stop()
+    trips.run(trips.writer()).stop()
     expected = {n: reason for n, (*_, reason) in enumerate(tried) if reason}
     with closing(Lake.open(trips.platform)) as lake, duckdb.connect() as connection:
         table, quarantine = lake.table(trips.spec.table), lake.table(trips.spec.quarantine_table)

@@ -242,7 +242,7 @@ def test_all_types_of_keys_come_back_as_they_were(spark: SparkSession, server: S
     assert list(row.values()) == ["x", moment.date(), -7, 9007199254740993, True, moment, moment, 3, 4]
 
 
-def test_an_owner_that_was_superseded_writes_nothing(server: Server, opened: Open, frame: Frame) -> None:
+def test_a_fenced_writer_writes_nothing(server: Server, opened: Open, frame: Frame) -> None:
     zombie, successor = opened(), opened()
     zombie.open(1)
     assert zombie.write(0, frame({"1": 1}))

@@ -198,7 +198,7 @@ def test_a_batch_that_is_there_is_not_written_again(place: StreamPosition) -> No
     assert (place.last(), len(place.records())) == (2, 3)
 
 
-def test_an_earlier_owner_writes_nothing_and_does_not_come_back(place: StreamPosition) -> None:
+def test_an_earlier_writer_writes_nothing_and_does_not_come_back(place: StreamPosition) -> None:
     zombie, successor = place.writer(1), place.writer(2)
     with raising(Fenced, place.topic, "writer epoch 1, newer epoch 2"):
         zombie.write_records(0, batch(0, {"a": 666}))
@@ -210,7 +210,7 @@ def test_an_earlier_owner_writes_nothing_and_does_not_come_back(place: StreamPos
     assert place.counts() == {"a": 1}
 
 
-def test_who_saw_no_later_owner_and_asked_for_the_id_behind_one_gives_up(place: StreamPosition) -> None:
+def test_who_saw_no_later_writer_and_asked_for_the_id_behind_one_gives_up(place: StreamPosition) -> None:
     zombie, successor = place.writer(), place.writer()
     zombie.after["committed_batch"] = lambda: successor.open(2)
     with raising(Fenced, "writer epoch 1, newer epoch 2"):
@@ -219,9 +219,9 @@ def test_who_saw_no_later_owner_and_asked_for_the_id_behind_one_gives_up(place: 
     assert place.counts() == {"a": 1}
 
 
-def test_an_owner_whom_an_earlier_one_put_out_comes_back(place: StreamPosition) -> None:
+def test_a_writer_whom_an_earlier_one_put_out_comes_back(place: StreamPosition) -> None:
     """Two start at once: the earlier one asks Kafka for the id last, having seen no later token."""
-    owner = place.writer(2)
+    writer = place.writer(2)
     late = Producer(
         {
             **place.writes.librdkafka(),
@@ -230,7 +230,7 @@ def test_an_owner_whom_an_earlier_one_put_out_comes_back(place: StreamPosition) 
         }
     )
     late.init_transactions(10)
-    assert owner.write_records(0, batch(0, {"a": 1}))
+    assert writer.write_records(0, batch(0, {"a": 1}))
     assert (place.counts(), place.last()) == ({"a": 1}, 0)
 
 

@@ -70,13 +70,13 @@ def commits(stream: Stream) -> int:
 def test_the_lease_is_acquired_in_one_commit_also_if_its_answer_is_lost(
     stream: Stream, services: Services
 ) -> None:
-    before, first = commits(stream), stream.owner()
+    before, first = commits(stream), stream.writer()
     with losing_the_first_answer(services):
         first.acquire()
     assert (first.epoch, commits(stream) - before) == (1, 1)
     assert [s["epoch"] for s in stream.summaries()] == ["1"]
     first.check_lease()
-    second = stream.owner()
+    second = stream.writer()
     second.acquire()
     assert commits(stream) - before == 2
     assert [s["epoch"] for s in stream.summaries()] == ["2", "1"]
@@ -89,8 +89,8 @@ def test_the_lease_is_acquired_in_one_commit_also_if_its_answer_is_lost(
 def test_a_publish_whose_answer_is_lost_is_a_publish(stream: Stream, services: Services) -> None:
     """No failover follows: the writer goes on."""
     stream.send(3)
-    owner = stream.owner(kind=partial(LosesAnAnswer, services))
-    consumption = stream.run(owner)
+    writer = stream.writer(kind=partial(LosesAnAnswer, services))
+    consumption = stream.run(writer)
     stream.assert_exact(3)
     stream.send(2)
     consumption.query.processAllAvailable()

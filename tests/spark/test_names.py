@@ -53,10 +53,10 @@ TABLE = "select.files"
 class OddStream(Stream):
     """Each record has its text in every column."""
 
-    def owner(self, kind: Callable[..., StreamWriter] = StreamWriter) -> StreamWriter:
-        owner = super().owner(kind)
-        owner.decode = self.decode
-        return owner
+    def writer(self, kind: Callable[..., StreamWriter] = StreamWriter) -> StreamWriter:
+        writer = super().writer(kind)
+        writer.decode = self.decode
+        return writer
 
     @staticmethod
     def decode(rows: DataFrame) -> DataFrame:
@@ -93,7 +93,7 @@ def test_odd_names_are_carried_by_every_step(stream: OddStream) -> None:
     tables.ensure(spark, spec, RECORD)
     for batch in range(6):
         stream.services.send(spec.topic.name, {0: [f"b{batch}".encode()], 1: [f"c{batch}".encode()]})
-        stream.run(stream.owner()).stop()
+        stream.run(stream.writer()).stop()
     before = rows(stream)
     assert len(before) == 12
     assert before[0]["Inner"]["Order"] == before[0]["list"][0]["select"] == before[0]["x" * 128]

@@ -38,10 +38,10 @@ def rejecting(rows: DataFrame) -> DataFrame:
 
 
 def picky(stream: Stream) -> StreamWriter:
-    """A writer whose schema rejects "bad"; that of ``stream.owner()`` accepts it."""
-    owner = stream.owner()
-    owner.decode = rejecting
-    return owner
+    """A writer whose schema rejects "bad"; that of ``stream.writer()`` accepts it."""
+    writer = stream.writer()
+    writer.decode = rejecting
+    return writer
 
 
 def send(stream: Stream, *values: bytes) -> None:
@@ -65,9 +65,9 @@ def interrupt(*_: object) -> None:
     raise Interrupted
 
 
-def instead_of_publishing(owner: StreamWriter, do: Callable[..., None]) -> None:
+def instead_of_publishing(writer: StreamWriter, do: Callable[..., None]) -> None:
     """Between the publish of a batch and that of its rejected records."""
-    vars(owner.quarantine)["publish"] = do
+    vars(writer.quarantine)["publish"] = do
 
 
 def test_the_newest_malformed_record_gives_a_log_no_orders(spark: SparkSession) -> None:
@@ -91,8 +91,8 @@ def test_a_file_is_written_by_one_task_and_its_rows_are_computed_by_all(spark: S
 
 def test_rejected_records_are_quarantined_once_with_their_bytes(stream: Stream) -> None:
     send(stream, b"good", b"bad", b"bad", b"good")
-    owner = picky(stream)
-    running = stream.run(owner)
+    writer = picky(stream)
+    running = stream.run(writer)
     send(stream, b"bad", b"good")
     running.query.processAllAvailable()
     assert (published(stream), quarantined(stream)) == ([0, 3, 5], [1, 2, 4])
@@ -100,35 +100,35 @@ def test_rejected_records_are_quarantined_once_with_their_bytes(stream: Stream) 
     row = stream.spark.table(f"lake.{stream.spec.quarantine_table}").first()
     assert row is not None
     assert (row["stage"], row["reason"], bytes(row["value"])) == ("consumer", "it is bad", b"bad")
-    assert owner.state.rejected.count == 3
+    assert writer.state.rejected.count == 3
 
 
 def test_what_an_attempt_rejected_that_was_never_published_does_not_count(stream: Stream) -> None:
     """A newer schema accepts the record: it is in the table, and in the table alone."""
     send(stream, b"good", b"bad")
-    owner = picky(stream)
-    positions = owner.acquire()
+    writer = picky(stream)
+    positions = writer.acquire()
 
     class Ended(offsets.Topic):
         def id(self) -> str:
             raise Interrupted
 
-    owner.topic = Ended(stream.platform.kafka, stream.spec.topic.name)
+    writer.topic = Ended(stream.platform.kafka, stream.spec.topic.name)
     with raising(Interrupted):
-        stream.await_end(stream.consume(owner, positions))
-    assert set(branches(stream)) == {MAIN, owner.branch}, "it was staged"
-    stream.run(stream.owner())
+        stream.await_end(stream.consume(writer, positions))
+    assert set(branches(stream)) == {MAIN, writer.branch}, "it was staged"
+    stream.run(stream.writer())
     assert (published(stream), quarantined(stream)) == ([0, 1], [])
     assert branches(stream) == [MAIN]
 
 
 def test_a_writer_that_ended_between_the_two_publishes_is_finished_by_the_next(stream: Stream) -> None:
     send(stream, b"good", b"bad")
-    owner = picky(stream)
-    positions = owner.acquire()
-    instead_of_publishing(owner, interrupt)
+    writer = picky(stream)
+    positions = writer.acquire()
+    instead_of_publishing(writer, interrupt)
     with raising(Interrupted):
-        stream.await_end(stream.consume(owner, positions))
+        stream.await_end(stream.consume(writer, positions))
     assert (published(stream), quarantined(stream)) == ([0], [])
     # One that ends again, between the lease and the quarantine.
     second = picky(stream)
@@ -146,10 +146,10 @@ def test_a_zombie_does_not_publish_again_what_its_successor_published(stream: St
     zombie = picky(stream)
     positions = zombie.acquire()
 
-    def successor(writer: str, rejected: Rejections) -> None:
+    def successor(branch: str, rejected: Rejections) -> None:
         send(stream, b"bad")
         stream.run(picky(stream)).query.stop()
-        BatchQuarantine.publish(zombie.quarantine, writer, rejected)
+        BatchQuarantine.publish(zombie.quarantine, branch, rejected)
 
     instead_of_publishing(zombie, successor)
     with pytest.raises((Fenced, ConcurrentCommit)):
@@ -212,16 +212,16 @@ def test_a_producer_that_was_suspended_for_hours_publishes_nothing_and_the_next_
 
 def test_rows_of_the_producer_in_between_are_kept(stream: Stream) -> None:
     send(stream, b"good", b"bad")
-    owner = picky(stream)
+    writer = picky(stream)
 
-    def late(writer: str, rejected: Rejections) -> None:
+    def late(branch: str, rejected: Rejections) -> None:
         rows = rejected_row(stream)
         source_quarantine.quarantine_rows(stream.spark, stream.platform, stream.spec, rows, ["s"])
         source_quarantine.quarantine_rows(stream.spark, stream.platform, stream.spec, rows, ["s"])
-        BatchQuarantine.publish(owner.quarantine, writer, rejected)
+        BatchQuarantine.publish(writer.quarantine, branch, rejected)
 
-    instead_of_publishing(owner, late)
-    stream.run(owner)
+    instead_of_publishing(writer, late)
+    stream.run(writer)
     table = stream.spark.table(f"lake.{stream.spec.quarantine_table}")
     assert sorted(row["stage"] for row in table.collect()) == ["consumer", "producer"]
     assert (published(stream), quarantined(stream), branches(stream)) == ([0], [1], [MAIN])
@@ -238,7 +238,7 @@ def test_a_stream_that_was_restored_alone_quarantines_each_record_once(stream: S
     stream.run(picky(stream)).query.stop()
     assert quarantined(stream) == [1, 2]
     stream.restore_catalog(before)
-    stream.owner().acquire()
+    stream.writer().acquire()
     assert (published(stream), quarantined(stream)) == ([0], [1]), "what the table lost is read again"
     assert not rewrites(stream)
     stream.run(picky(stream))
@@ -259,7 +259,7 @@ def test_a_quarantine_that_was_restored_alone_is_named(stream: Stream) -> None:
         three = running.state.rejected
         running.quarantine.stage(rows, running.branch, three, three.more(1, "b"))
     with raising(Unrecoverable, stream.spec.quarantine_table, "has 1", "stream 3"):
-        stream.owner().acquire()
+        stream.writer().acquire()
 
 
 def test_a_quarantine_of_another_history_is_named(stream: Stream) -> None:
@@ -270,24 +270,24 @@ def test_a_quarantine_of_another_history_is_named(stream: Stream) -> None:
     stream.run(picky(stream)).query.stop()
     other = stream.metadata_location(stream.spec.quarantine_table)
     stream.restore_catalog(before)
-    stream.run(stream.owner()).query.stop()
+    stream.run(stream.writer()).query.stop()
     assert (published(stream), quarantined(stream)) == ([0, 2], [1])
     stream.restore_catalog(other, stream.spec.quarantine_table)
     # Offset 2 is quarantined there, and published here.
     with raising(Unrecoverable, stream.spec.quarantine_table, "2 rejected records"):
-        stream.owner().acquire()
+        stream.writer().acquire()
 
 
 def test_a_decoding_that_differs_from_time_to_time_is_not_published(stream: Stream) -> None:
     send(stream, b"good", b"bad")
-    owner = picky(stream)
-    positions = owner.acquire()
-    stage = owner.quarantine.stage
+    writer = picky(stream)
+    positions = writer.acquire()
+    stage = writer.quarantine.stage
 
     def none_this_time(bad: DataFrame, *more: Any) -> list[str]:
         return stage(bad.where("false"), *more)
 
-    vars(owner.quarantine)["stage"] = none_this_time
+    vars(writer.quarantine)["stage"] = none_this_time
     with pytest.raises(VerificationFailed, match="gap"):
-        stream.await_end(stream.consume(owner, positions))
+        stream.await_end(stream.consume(writer, positions))
     assert (published(stream), quarantined(stream)) == ([], [])

@@ -223,7 +223,7 @@ def test_a_sink_one_batch_ahead_of_a_restored_catalog_is_filled_again(make: Make
     assert sink.results == other.results == queried.counted("windows", base)
 
 
-def test_rows_go_on_behind_an_owners_end_each_once(make: Make) -> None:
+def test_rows_go_on_behind_a_writers_end_each_once(make: Make) -> None:
     queried = make(rows=ROWS)
     (sink,) = queried.sinks["rows"]
     for number in range(3):
@@ -260,7 +260,7 @@ def test_a_zombie_writes_nothing_and_says_so(make: Make) -> None:
     # Or that its checkpoint is gone, which its successor removed: the process asks then who owns the queries.
     assert wait(zombie)
     with raising(Fenced, "writer epoch 1, newer epoch 2"):
-        queried.owners[0].raise_fenced_from(RuntimeError("what it met first"))
+        queried.writers[0].raise_fenced_from(RuntimeError("what it met first"))
     queried.catch_up(running)
     for sink in queried.sinks["windows"]:
         assert sink.results == queried.counted("windows")
@@ -285,7 +285,7 @@ def test_a_batch_whose_number_is_taken_is_not_skipped(make: Make) -> None:
     """Skipped, its rows would be in no sink."""
     queried = make(zipcodes=ZIPCODES)
     running = queried.own()
-    writer = queried.owners[-1]
+    writer = queried.writers[-1]
     writer.states = {"zipcodes": replace(writer.states["zipcodes"], batch=57, source_snapshot_id=1)}
     queried.put([("00001", 100_000, "a", "x")])
     error = wait(running)

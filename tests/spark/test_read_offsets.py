@@ -51,9 +51,9 @@ class Wrong(StreamWriter):
 
 def test_a_batch_has_one_file_a_value_and_is_proved_from_what_they_hold(stream: Stream) -> None:
     files: list[list[AddedFile]] = []
-    owner = stream.owner(kind=partial(Wrong, lambda rows: rows, files))
+    writer = stream.writer(kind=partial(Wrong, lambda rows: rows, files))
     send(stream, 30)
-    running = stream.run(owner)
+    running = stream.run(writer)
     send(stream, 9)
     running.query.processAllAvailable()
     stream.assert_exact(39)
@@ -85,8 +85,8 @@ def test_a_batch_has_one_file_a_value_and_is_proved_from_what_they_hold(stream: 
 def test_what_the_files_do_not_hold_once_is_not_published(
     stream: Stream, change: Callable[[DataFrame], DataFrame], said: str
 ) -> None:
-    owner = stream.owner(kind=partial(Wrong, change, []))
+    writer = stream.writer(kind=partial(Wrong, change, []))
     send(stream, 12)
     with pytest.raises(VerificationFailed, match=said):
-        stream.await_end(stream.consume(owner, owner.acquire()))
+        stream.await_end(stream.consume(writer, writer.acquire()))
     assert stream.record_offsets() == []

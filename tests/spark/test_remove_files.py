@@ -43,7 +43,7 @@ class Maintained:
         self.states: list[str] = []
         self.hook = PlatformHook()
         stream.send(RECORDS)
-        stream.run(stream.owner()).query.stop()
+        stream.run(stream.writer()).query.stop()
         for _ in range(3):
             stream.spark.sql(f"INSERT OVERWRITE lake.{self.table} SELECT * FROM lake.{self.table}")
             self._expire()

@@ -32,9 +32,11 @@ def published(stream: Stream, each: int) -> Callable[[], bool]:
 def restored_under_a_writer(stream: Stream) -> Iterator[None]:
     """Three records of each partition are published, and the catalog is put back to before them, under the
     consumer's loop, which acquires the lease again if it has to."""
-    owner, stop = stream.owner(), threading.Event()
+    writer, stop = stream.writer(), threading.Event()
     with ThreadPoolExecutor(1) as pool:
-        loop = pool.submit(run_with_lease, owner, lambda: stream.consume(owner, owner.acquire()).until(stop))
+        loop = pool.submit(
+            run_with_lease, writer, lambda: stream.consume(writer, writer.acquire()).until(stop)
+        )
         try:
             wait_until("the lease", lambda: bool(stream.summaries()), 60, 0.1)
             before = stream.metadata_location()
@@ -66,11 +68,11 @@ def test_an_idle_writer_notices_that_the_catalog_was_restored(
 def test_an_epoch_that_is_issued_again_is_another_writers(stream: Stream) -> None:
     """The catalog is restored to before writer 1; another one gets its epoch, while it is suspended."""
     empty = stream.metadata_location()
-    suspended = stream.owner()
+    suspended = stream.writer()
     positions = suspended.acquire()
     stream.send(3)
     stream.restore_catalog(empty)
-    successor = stream.owner()
+    successor = stream.writer()
     stream.run(successor).query.stop()
     assert (suspended.epoch, successor.epoch) == (1, 1)
     with raising(Fenced):
@@ -81,7 +83,7 @@ def test_an_epoch_that_is_issued_again_is_another_writers(stream: Stream) -> Non
 
 def test_of_two_first_writers_of_a_table_the_slower_one_does_not_publish_again(stream: Stream) -> None:
     stream.send(3)
-    faster, slower = stream.owner(), stream.owner()
+    faster, slower = stream.writer(), stream.writer()
     done: list[int] = []
 
     class Suspended(IcebergTable):
@@ -99,7 +101,7 @@ def test_of_two_first_writers_of_a_table_the_slower_one_does_not_publish_again(s
 
 def test_a_commit_to_a_branch_while_the_lease_is_acquired_costs_an_attempt(stream: Stream) -> None:
     """What was staged is older than that commit, and Iceberg cannot add it any more."""
-    running, successor = stream.owner(), stream.owner()
+    running, successor = stream.writer(), stream.writer()
     running.acquire()
     staged: list[StagedSnapshot] = []
 
@@ -119,10 +121,10 @@ def test_a_commit_to_a_branch_while_the_lease_is_acquired_costs_an_attempt(strea
 
 def test_what_a_zombie_writes_to_its_removed_branch_is_not_published(stream: Stream) -> None:
     """Iceberg makes the branch again, from ``main``: a fast-forward would be accepted."""
-    zombie = stream.owner()
+    zombie = stream.writer()
     zombie.acquire()
     stream.send(3)
-    stream.run(stream.owner()).query.stop()
+    stream.run(stream.writer()).query.stop()
     zombie.table.refresh()
     assert zombie.branch not in zombie.table.branches()
     rows = stream.spark.table(f"lake.{stream.spec.table}")
@@ -134,18 +136,18 @@ def test_what_a_zombie_writes_to_its_removed_branch_is_not_published(stream: Str
 
 
 def test_maintenance_that_moved_main_is_no_later_writer(stream: Stream) -> None:
-    owner = stream.owner()
-    owner.acquire()
-    owner.commit_to_branch({"sluice.kind": "batch"})
-    owner.table.commit_empty(MAIN, {"maintenance": "a test"})
+    writer = stream.writer()
+    writer.acquire()
+    writer.commit_to_branch({"sluice.kind": "batch"})
+    writer.table.commit_empty(MAIN, {"maintenance": "a test"})
     with raising(ConcurrentCommit):
-        owner.check_lease()
+        writer.check_lease()
     with raising(ConcurrentCommit):
-        owner._publish(1)
-    assert "maintenance" in next(owner.table.snapshots(MAIN)).summary, "it is not taken back"
+        writer._publish(1)
+    assert "maintenance" in next(writer.table.snapshots(MAIN)).summary, "it is not taken back"
     stop = threading.Event()
     stop.set()
-    stream.consume(owner, owner.acquire()).until(stop)
+    stream.consume(writer, writer.acquire()).until(stop)
 
 
 def forget(stream: Stream, table: str) -> None:
@@ -157,7 +159,7 @@ def forget(stream: Stream, table: str) -> None:
 def test_a_table_that_the_catalog_lost_is_not_made_again_and_can_be_registered(stream: Stream) -> None:
     record = StructType([StructField("text", StringType())])
     stream.send(3)
-    stream.run(stream.owner()).query.stop()
+    stream.run(stream.writer()).query.stop()
     newest = stream.metadata_location()
     forget(stream, stream.spec.table)
     with raising(TableLost, stream.spec.table, newest, "register"):
@@ -168,7 +170,7 @@ def test_a_table_that_the_catalog_lost_is_not_made_again_and_can_be_registered(s
         lake.catalog.register_table(stream.spec.table, newest)
     tables.ensure(stream.spark, stream.spec, record)
     stream.send(2)
-    stream.run(stream.owner()).query.stop()
+    stream.run(stream.writer()).query.stop()
     stream.assert_exact(5)
 
 
@@ -185,7 +187,7 @@ def test_a_table_that_the_ledger_knows_is_neither_made_again_nor_another_one(str
 
     check()
     stream.send(3)
-    stream.run(stream.owner()).query.stop()
+    stream.run(stream.writer()).query.stop()
     check()
     with closing(Lake.open(airflow)) as lake:
         tables_of_ledger = KnownTables(lake, History.open(airflow, name))

@@ -20,7 +20,7 @@ from local.services import minio
 from sluice.clients.s3 import object_file
 from sluice.config.platform import CATALOG, S3
 from sluice.config.reading.toml import ConfigError
-from spark_jobs.common.consumer import writer
+from spark_jobs.common.consumer import writer as writer_module
 from spark_jobs.common.consumer.writer import StreamWriter, VerificationFailed
 from spark_jobs.common.lake import tables
 from spark_jobs.common.lake.added_file import AddedFile
@@ -115,7 +115,7 @@ def test_a_batch_over_many_servers_is_a_file_for_each_and_within_its_budget(
         look.update({kind: sum(len(page.get(kind, [])) for page in found) for kind in KINDS})
         looks.append(look)
 
-    wiki.run(wiki.owner(kind=partial(Counted, look)))
+    wiki.run(wiki.writer(kind=partial(Counted, look)))
     before, after = looks
     files, versions, markers = len(added(wiki)), *(after[kind] - before[kind] for kind in KINDS)
     spent = {api: after[api] - before[api] for api in after if api not in KINDS}
@@ -133,7 +133,7 @@ def test_what_is_no_event_goes_to_quarantine_and_the_batch_is_exact(wiki: Wiki) 
     bad = [("w1", b"{broken"), ("w2", b""), *events(3, 3, server_name=None), *events(2, 2, timestamp=0)]
     mixed = [body for pair in zip(good, bad * 6, strict=False) for body in pair]
     wiki.put(mixed)
-    wiki.run(wiki.owner())
+    wiki.run(wiki.writer())
     wiki.assert_all_of_it(len(mixed))
     assert set(wiki.reasons()) == {
         "not JSON",
@@ -147,17 +147,17 @@ def test_what_is_no_event_goes_to_quarantine_and_the_batch_is_exact(wiki: Wiki) 
 def test_an_event_that_is_on_the_topic_twice_is_two_rows(wiki: Wiki) -> None:
     (once,) = events(1)
     wiki.put([once, once])
-    wiki.run(wiki.owner())
+    wiki.run(wiki.writer())
     ids = wiki.spark.table(f"{CATALOG}.{wiki.spec.table}").groupBy("event_id").count().collect()
     assert [row["count"] for row in ids] == [2]
 
 
 def test_a_file_that_is_gone_when_it_is_read_back_publishes_nothing(wiki: Wiki, services: Services) -> None:
     wiki.put([("same", body) for _, body in events(40, 2)])
-    owner = wiki.owner()
-    owner.table = Listed(wiki, lambda files: remove(services, files[0].stats.path))
+    writer = wiki.writer()
+    writer.table = Listed(wiki, lambda files: remove(services, files[0].stats.path))
     with pytest.raises(Exception, match="no such object"):
-        wiki.await_end(wiki.consume(owner, owner.acquire()))
+        wiki.await_end(wiki.consume(writer, writer.acquire()))
     assert wiki.record_offsets() == []
 
 
@@ -173,18 +173,18 @@ def test_rows_that_come_twice_or_not_at_all_are_seen_in_the_files(
 ) -> None:
     """Two servers share a partition of the topic, so that no file is whole by its bounds."""
     wiki.put([("same", body) for _, body in events(40, 2)])
-    owner = wiki.owner(decode=lambda rows: spoil(changes(rows, wiki.struct)))
+    writer = wiki.writer(decode=lambda rows: spoil(changes(rows, wiki.struct)))
     with pytest.raises(VerificationFailed, match=words):
-        wiki.await_end(wiki.consume(owner, owner.acquire()))
+        wiki.await_end(wiki.consume(writer, writer.acquire()))
     assert wiki.record_offsets() == []
 
 
 def test_a_file_larger_than_its_tail_is_read_in_parts(wiki: Wiki, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(object_file, "TAIL_BYTES", 64)
     wiki.put([("same", body) for _, body in events(500, 2)])
-    owner = wiki.owner()
-    owner.offset_reader = noting = Noting(wiki.platform.s3)
-    wiki.run(owner)
+    writer = wiki.writer()
+    writer.offset_reader = noting = Noting(wiki.platform.s3)
+    wiki.run(writer)
     assert len(noting.asked) == 2
     wiki.assert_all_of_it(500)
 
@@ -207,7 +207,7 @@ ODD = [
 def test_odd_names_of_servers_are_partitions_like_others(wiki: Wiki) -> None:
     bodies = [body for name in ODD for body in events(2, server_name=name, wiki="odd")]
     wiki.put(bodies)
-    wiki.run(wiki.owner())
+    wiki.run(wiki.writer())
     wiki.assert_all_of_it(len(bodies))
     table = wiki.spark.table(f"{CATALOG}.{wiki.spec.table}")
     each = {row["server_name"]: row["count"] for row in table.groupBy("server_name").count().collect()}
@@ -219,7 +219,7 @@ def test_odd_names_of_servers_are_partitions_like_others(wiki: Wiki) -> None:
 def test_a_name_too_long_for_a_folder_is_quarantined_and_stops_nothing(wiki: Wiki) -> None:
     names = ["y" * (MAX_SERVER_NAME + 1), "z" * 5000, "", "ok.wikipedia.org"]
     wiki.put([body for name in names for body in events(1, server_name=name, wiki="odd")])
-    wiki.run(wiki.owner())
+    wiki.run(wiki.writer())
     wiki.assert_all_of_it(len(names))
     assert wiki.reasons() == {"server_name is too long": 2, "no server_name": 1}
 
@@ -247,13 +247,13 @@ def test_a_table_whose_files_settle_it_is_never_read_back(
     spark: SparkSession, services: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file per topic partition, as of a batch that is not small."""
-    monkeypatch.setattr(writer, "SMALL_BATCH", 0)
+    monkeypatch.setattr(writer_module, "SMALL_BATCH", 0)
     services.minio, services.postgres  # noqa: B018
     stream = Stream(spark, services, f"plain_{next(_numbers)}", str(tmp_path))
-    owner = stream.owner()
-    owner.offset_reader = noting = Noting(stream.platform.s3)
+    writer = stream.writer()
+    writer.offset_reader = noting = Noting(stream.platform.s3)
     stream.send(50)
-    stream.run(owner)
+    stream.run(writer)
     stream.stop()
     assert noting.asked == []
     assert json.loads(stream.summaries()[0]["end-offsets"]) == {"0": 50, "1": 50}

@@ -1,4 +1,4 @@
-"""The owner of a stream on real services: Kafka, a bucket, a catalog. Supervision is left out."""
+"""The writer of a stream on real services: Kafka, a bucket, a catalog. Supervision is left out."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from sluice.config.platform import CATALOG, Kafka
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.ledger.batches import BatchLog
 from sluice.loads.sending.topic import with_timestamp_bounds
-from spark_jobs.common.consumer import run, writer
+from spark_jobs.common.consumer import run
+from spark_jobs.common.consumer import writer as writer_module
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.kafka import offsets
 from spark_jobs.common.kafka.offsets import RENEW_SECONDS
@@ -44,15 +45,15 @@ class Asked(offsets.Topic):
         return super().id()
 
 
-def before_publishing(owner: StreamWriter, stream: Stream, do: Callable[[], None]) -> None:
-    """Between a batch's append and its publishing: where the owner asks for the topic's id."""
-    owner.topic = Asked(stream.platform.kafka, stream.spec.topic.name, do)
+def before_publishing(writer: StreamWriter, stream: Stream, do: Callable[[], None]) -> None:
+    """Between a batch's append and its publishing: where the writer asks for the topic's id."""
+    writer.topic = Asked(stream.platform.kafka, stream.spec.topic.name, do)
 
 
 def test_snapshots_say_whose_topic_which_batch_and_when_and_the_group_follows(stream: Stream) -> None:
     stream.send(3)
     began = time.time()
-    running = stream.run(stream.owner())
+    running = stream.run(stream.writer())
     assert stream.group() == {0: 3, 1: 3}
     stream.send(2)
     running.query.processAllAvailable()
@@ -88,7 +89,7 @@ def test_of_two_jobs_that_send_an_object_at_once_each_row_is_published_once(stre
 
     # Side by side; then one of them is done, and the other one's copies come in a later batch.
     send([0, 0, 1, 2, 1, 3, 4, 2, 5])
-    running = stream.run(stream.owner())
+    running = stream.run(stream.writer())
     send([3, 4, 5])
     running.query.processAllAvailable()
     table, quarantine = (
@@ -107,25 +108,25 @@ def test_a_small_batch_is_one_file_and_a_large_one_a_file_per_partition(
 ) -> None:
     files = list[int]()
     for small_batch in (6, 5):
-        monkeypatch.setattr(writer, "SMALL_BATCH", small_batch)
+        monkeypatch.setattr(writer_module, "SMALL_BATCH", small_batch)
         stream.send(3)
-        owner = stream.owner()
-        stream.run(owner).query.stop()
-        files.append(len(owner.table.added_paths(owner.published)))
+        writer = stream.writer()
+        stream.run(writer).query.stop()
+        files.append(len(writer.table.added_paths(writer.published)))
     assert files == [1, 2]
     stream.assert_exact(6)
 
 
 def test_a_take_over_tells_the_group_where_the_stream_stands(stream: Stream) -> None:
-    stream.owner().acquire()
+    stream.writer().acquire()
     assert stream.group() == {0: 0, 1: 0}
 
 
 def test_a_topic_that_is_made_anew_under_a_batch_publishes_nothing_of_it(stream: Stream) -> None:
     stream.send(3)
-    owner = stream.owner()
-    running = stream.run(owner)
-    before_publishing(owner, stream, stream.make_the_topic_anew)
+    writer = stream.writer()
+    running = stream.run(writer)
+    before_publishing(writer, stream, stream.make_the_topic_anew)
     stream.send(4)
     with pytest.raises(Unrecoverable, match=rf"'{stream.spec.topic.name}' .*recreated"):
         stream.await_end(running)
@@ -134,7 +135,7 @@ def test_a_topic_that_is_made_anew_under_a_batch_publishes_nothing_of_it(stream:
 
 
 def test_a_table_from_before_there_were_ids_accepts_the_topic_and_keeps_its_id(stream: Stream) -> None:
-    owner = stream.owner()
+    writer = stream.writer()
     ends = '{"0": 0, "1": 0}'
     said = {
         "kind": "epoch-start",
@@ -143,14 +144,14 @@ def test_a_table_from_before_there_were_ids_accepts_the_topic_and_keeps_its_id(s
         "end-offsets": ends,
         "loaded-rows": "{}",
     }
-    owner.table.commit_empty(MAIN, {f"sluice.{key}": value for key, value in said.items()})
+    writer.table.commit_empty(MAIN, {f"sluice.{key}": value for key, value in said.items()})
     stream.send(2)
-    stream.run(owner)
+    stream.run(writer)
     stream.assert_exact(2)
     assert [(s["epoch"], "topic-id" in s) for s in stream.summaries()] == [("8", True)] * 2 + [("7", False)]
     stream.make_the_topic_anew()
     with pytest.raises(Unrecoverable, match="recreated"):
-        stream.owner().acquire()
+        stream.writer().acquire()
 
 
 def test_nothing_is_published_when_kafka_does_not_say_which_topic_it_is(
@@ -158,24 +159,24 @@ def test_nothing_is_published_when_kafka_does_not_say_which_topic_it_is(
 ) -> None:
     monkeypatch.setattr(offsets, "ID_SECONDS", 1)
     stream.send(3)
-    owner = stream.owner()
-    positions = owner.acquire()
-    before_publishing(owner, stream, lambda: services.signal("kafka", signal.SIGSTOP))
+    writer = stream.writer()
+    positions = writer.acquire()
+    before_publishing(writer, stream, lambda: services.signal("kafka", signal.SIGSTOP))
     try:
         with pytest.raises(TimeoutError, match=stream.spec.topic.name):
             # Spark's own client may wait for a minute before the query can end.
-            stream.await_end(stream.consume(owner, positions), 150)
+            stream.await_end(stream.consume(writer, positions), 150)
     finally:
         services.signal("kafka", signal.SIGCONT)
     assert stream.record_offsets() == []
-    stream.run(stream.owner())
+    stream.run(stream.writer())
     stream.assert_exact(3)
 
 
 def test_a_publish_that_raced_with_a_commit_to_another_branch_is_tried_again(stream: Stream) -> None:
-    """What the catalog then says is no sign of maintenance: the owner must not take over from itself."""
+    """What the catalog then says is no sign of maintenance: the writer must not take over from itself."""
     stream.send(3)
-    owner = stream.owner()
+    writer = stream.writer()
     races = list[str]()
 
     class Racing(IcebergTable):
@@ -190,9 +191,9 @@ def test_a_publish_that_raced_with_a_commit_to_another_branch_is_tried_again(str
                 raise Refused("Table metadata refresh is required")
             super().change_refs(expected, changed, expired)
 
-    positions = owner.acquire()
-    owner.table = Racing(stream.spark, stream.spec.table)
-    running = stream.consume(owner, positions)
+    positions = writer.acquire()
+    writer.table = Racing(stream.spark, stream.spec.table)
+    running = stream.consume(writer, positions)
     running.query.processAllAvailable()
     assert races == [MAIN]
     stream.assert_exact(3)
@@ -201,12 +202,12 @@ def test_a_publish_that_raced_with_a_commit_to_another_branch_is_tried_again(str
 
 def test_a_zombie_neither_publishes_nor_moves_the_group(stream: Stream) -> None:
     stream.send(3)
-    zombie = stream.owner()
+    zombie = stream.writer()
     positions = zombie.acquire()
 
     def successor() -> None:
         stream.send(2)
-        stream.run(stream.owner()).query.stop()
+        stream.run(stream.writer()).query.stop()
 
     before_publishing(zombie, stream, successor)
     with pytest.raises(Fenced, match="writer epoch 1, newer epoch 2"):
@@ -219,44 +220,44 @@ def test_a_writer_that_was_suspended_until_its_files_may_be_gone_writes_them_aga
     stream: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream.send(3)
-    owner = stream.owner()
-    positions = owner.acquire()
+    writer = stream.writer()
+    positions = writer.acquire()
     before_publishing(
-        owner, stream, lambda: monkeypatch.setattr(clock, "now_ms", lambda: now_ms() + 13 * HOUR_MS)
+        writer, stream, lambda: monkeypatch.setattr(clock, "now_ms", lambda: now_ms() + 13 * HOUR_MS)
     )
     with pytest.raises(ConcurrentCommit, match="written 13:00"):
-        stream.await_end(stream.consume(owner, positions))
+        stream.await_end(stream.consume(writer, positions))
     stream.assert_exact(0)
     # As run_with_lease does; the clock is right again only in this test.
     monkeypatch.undo()
-    owner.topic = stream.owner().topic
-    stream.run(owner).query.stop()
+    writer.topic = stream.writer().topic
+    stream.run(writer).query.stop()
     stream.assert_exact(3)
 
 
-def test_an_owner_whose_checkpoint_its_successor_removed_is_superseded_and_has_not_failed(
+def test_a_writer_whose_checkpoint_its_successor_removed_is_fenced_and_has_not_failed(
     stream: Stream,
 ) -> None:
     stream.send(3)
-    first = stream.run(stream.owner())
-    stream.owner().acquire()
+    first = stream.run(stream.writer())
+    stream.writer().acquire()
     stream.send(2)
     with pytest.raises(Fenced, match="writer epoch 1, newer epoch 2"):
         stream.await_end(first)
     stream.assert_exact(3)
 
 
-def test_an_idle_owner_renews_its_group_and_a_zombie_does_not(stream: Stream) -> None:
+def test_an_idle_writer_renews_its_group_and_a_zombie_does_not(stream: Stream) -> None:
     stream.send(3)
-    zombie = stream.owner()
+    zombie = stream.writer()
     stream.run(zombie)
     assert not zombie.group.is_due
     stream.send(1)
-    owner = stream.owner()
-    stream.run(owner)
+    writer = stream.writer()
+    stream.run(writer)
     with pytest.raises(Fenced, match="writer epoch 1, newer epoch 2"):
         zombie.check_while_idle()
-    owner.check_while_idle()
+    writer.check_while_idle()
     assert stream.group() == {0: 4, 1: 4}
 
 
@@ -264,8 +265,8 @@ def test_offsets_that_expired_come_back_while_the_stream_is_idle(
     stream: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream.send(3)
-    owner, stop = stream.owner(), threading.Event()
-    running = stream.run(owner)
+    writer, stop = stream.writer(), threading.Event()
+    running = stream.run(writer)
     stream.forget_the_group()
     assert stream.group() == {}
     now = time.monotonic() + RENEW_SECONDS
@@ -298,22 +299,22 @@ def test_a_record_dated_so_that_spark_could_not_read_it_is_refused_by_the_broker
         )
         assert producer.flush(30) == 0
     assert [error and error.code() for error in answers] == [None] * 2 + [KafkaError.INVALID_TIMESTAMP] * 3
-    stream.run(stream.owner())
+    stream.run(stream.writer())
     stream.assert_exact(1)
 
 
 def test_the_batches_listed_are_those_published_after_crashes_and_a_restored_catalog(
     stream: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "RECORD_INTERVAL", 2)
-    monkeypatch.setattr(writer, "KEEP_SNAPSHOTS", 3)
+    monkeypatch.setattr(writer_module, "RECORD_INTERVAL", 2)
+    monkeypatch.setattr(writer_module, "KEEP_SNAPSHOTS", 3)
     monkeypatch.setattr(writer_lease, "EXPIRY_INTERVAL", 2)
     published = dict[int, str]()
     began = now_ms()
 
     def publish(times: int) -> None:
         """As a process that is then killed: what it knows is gone."""
-        running = stream.run(stream.owner())
+        running = stream.run(stream.writer())
         for _ in range(times):
             stream.send(1)
             running.query.processAllAvailable()

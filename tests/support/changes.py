@@ -1,4 +1,4 @@
-"""A table of changes as the stream's owner publishes them, and the query that counts their editors."""
+"""A table of changes as the stream's writer publishes them, and the query that counts their editors."""
 
 from __future__ import annotations
 
@@ -113,13 +113,13 @@ class Changes:
 
     def counting(self, folder: Path) -> StreamingQueryRun:
         """The query, started, with its checkpoint below ``folder``; the caller stops it."""
-        owner = QueryStateWriter(self.spark, self.spec)
-        owner.acquire()
+        writer = QueryStateWriter(self.spark, self.spec)
+        writer.acquire()
         target = Target(self.spec.name, "editors", self.query, self.query.sinks[0], threading.Event())
         sink = IcebergSink(self.spark, target, self.types)
-        checkpoint = recovery.checkpoint(self.spark, str(folder), owner, "editors", [sink])
+        checkpoint = recovery.checkpoint(self.spark, str(folder), writer, "editors", [sink])
         waiting = CountingEvent(threading.Event())
-        running = StreamingQueryRun(self.spark, self.spec, "editors", owner, checkpoint, [sink], waiting)
+        running = StreamingQueryRun(self.spark, self.spec, "editors", writer, checkpoint, [sink], waiting)
         running.start()
         return running
 

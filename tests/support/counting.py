@@ -29,7 +29,7 @@ def exact(batches: int) -> dict[int, int]:
 
 
 class Counting:
-    """One owner and its query, which runs as many batches as it is told to.
+    """One writer and its query, which runs as many batches as it is told to.
 
     ``protected``: it looks whether Spark has written what it says, as ``StreamWriter`` does.
     """

@@ -41,7 +41,7 @@ class Hits(Stream):
         self.started: list[ConsumerRun] = []
         self._admin = AdminClient({**services.kafka, "log_level": 0})
 
-    def owner(self, kind: Callable[..., StreamWriter] = StreamWriter) -> StreamWriter:
+    def writer(self, kind: Callable[..., StreamWriter] = StreamWriter) -> StreamWriter:
         topic = Topic(self.platform.kafka, self.spec.topic.name)
         topic.admin = AdminClient({**self.platform.kafka.librdkafka(), "log_level": 0})
         decode = lambda rows: hits(rows, self.struct)  # noqa: E731

@@ -59,22 +59,22 @@ class Stream:
     def record(self) -> StructType:
         return StructType([StructField("text", StringType())])
 
-    def owner(self, kind: Callable[..., StreamWriter] = StreamWriter) -> StreamWriter:
+    def writer(self, kind: Callable[..., StreamWriter] = StreamWriter) -> StreamWriter:
         topic = Topic(self.platform.kafka, self.spec.topic.name)
         # Silent: it outlives brokers that tests end.
         topic.admin = AdminClient({**self.platform.kafka.librdkafka(), "log_level": 0})
         return kind(self.spark, self.platform, self.spec, _decode, topic)
 
-    def consume(self, owner: StreamWriter, positions: dict[int, int]) -> ConsumerRun:
-        """The query of an owner; :meth:`stop` ends it where the test does not."""
+    def consume(self, writer: StreamWriter, positions: dict[int, int]) -> ConsumerRun:
+        """The query of a writer; :meth:`stop` ends it where the test does not."""
         # Two of one name cannot run in one session.
         spec = replace(self.spec, name=f"{self.spec.name}_{len(self.started)}")
-        self.started.append(ConsumerRun(self.spark, self.platform, spec, owner, positions))
+        self.started.append(ConsumerRun(self.spark, self.platform, spec, writer, positions))
         return self.started[-1]
 
-    def run(self, owner: StreamWriter) -> ConsumerRun:
+    def run(self, writer: StreamWriter) -> ConsumerRun:
         """Take over, publish all that is there, and stay ready for more."""
-        consumption = self.consume(owner, owner.acquire())
+        consumption = self.consume(writer, writer.acquire())
         consumption.query.processAllAvailable()
         return consumption
 

@@ -63,7 +63,7 @@ class KeptSink:
         self.fail("before", batch)
         kept = self._kept()
         if kept["epoch"] > self._epoch:
-            raise Fenced(f"{self.name}: owner {self._epoch} may not write")
+            raise Fenced(f"{self.name}: writer {self._epoch} may not write")
         if kept["batch"] is not None and kept["batch"] >= batch:
             return False
         if is_whole:
@@ -133,7 +133,7 @@ class Queried:
         }
         self._types = {n: replace(declared, queries=queries).result_types(n) for n in queries}
         self.running: list[StreamingQueryRun] = []
-        self.owners: list[QueryStateWriter] = []
+        self.writers: list[QueryStateWriter] = []
         self._offset = 0
 
     @property
@@ -175,16 +175,16 @@ class Queried:
         table.change_refs({}, {}, table.expirable(keep, 2**62))
 
     def own(self) -> list[StreamingQueryRun]:
-        """A new owner's queries, started."""
-        owner = QueryStateWriter(self.spark, self.spec)
-        owner.acquire()
-        self.owners.append(owner)
+        """A new writer's queries, started."""
+        writer = QueryStateWriter(self.spark, self.spec)
+        writer.acquire()
+        self.writers.append(writer)
         started: list[StreamingQueryRun] = []
         for name, kept in self.sinks.items():
             sinks: list[base.Sink] = [*kept, *self._iceberg_sinks(name)]
-            checkpoint = recovery.checkpoint(self.spark, str(self.checkpoints), owner, name, sinks)
+            checkpoint = recovery.checkpoint(self.spark, str(self.checkpoints), writer, name, sinks)
             made = StreamingQueryRun(
-                self.spark, self.spec, name, owner, checkpoint, sinks, CountingEvent(threading.Event())
+                self.spark, self.spec, name, writer, checkpoint, sinks, CountingEvent(threading.Event())
             )
             made.label = f"{self.spec.name}.{name} {len(self.running)} {len(started)}"
             made.start()

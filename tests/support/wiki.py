@@ -55,7 +55,7 @@ class Wiki(Stream):
         self.started: list[ConsumerRun] = []
         self._admin = AdminClient({**services.kafka, "log_level": 0})
 
-    def owner(
+    def writer(
         self, kind: Callable[..., StreamWriter] = StreamWriter, decode: Decode | None = None
     ) -> StreamWriter:
         """``decode``, ``kind``: in place of the stream's own."""

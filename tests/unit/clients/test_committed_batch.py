@@ -27,7 +27,7 @@ def test_the_group_s_offset_is_the_batch_that_comes_next() -> None:
         (5, "[1]"),
         (5, "7"),
         (5, "null"),
-        (5, '{"owner":3}'),
+        (5, '{"writer":3}'),
         (5, '{"epoch":"3"}'),
         (5, '{"epoch":3.0}'),
         (5, '{"epoch":true}'),

@@ -79,7 +79,7 @@ def test_the_order_of_wheres_values_is_no_other_query() -> None:
     assert ordered != other
 
 
-def test_holders_are_the_latest_owners_and_the_publisher() -> None:
+def test_holders_are_the_latest_writers_and_the_publisher() -> None:
     state = STATE
     for epoch in range(3, 40):
         state = state.acquired(f"w{epoch}_a")

@@ -519,7 +519,7 @@ def test_the_columns_of_the_tables() -> None:
 
 
 def snapshot_keys() -> set[str]:
-    """The keys of ``Owner._summary``: those that are written out, and those that its callers add."""
+    """The keys of ``StreamWriter._summary``: those that are written out, and those that its callers add."""
     text = (REPO / "spark_jobs" / "common" / "consumer" / "writer.py").read_text()
     added = {
         f"sluice.{ast.literal_eval(key)}"

@@ -225,7 +225,7 @@ def test_rows_per_second(batches: list[Commit], expected: float) -> None:
         ({"kind": "health", "health": "down"}, "health down, 10 s ago"),
         ({"kind": "restart", "who": "schedule", "health": "down"}, "restart by schedule, 10 s ago"),
         ({"kind": "suspend", "who": "ada"}, "suspend by ada, 10 s ago"),
-        ({"kind": "recovered", "seconds": 36.9, "how": "owner 2"}, "recovered in 37 s, 10 s ago"),
+        ({"kind": "recovered", "seconds": 36.9, "how": "writer 2"}, "recovered in 37 s, 10 s ago"),
     ],
 )
 def test_the_last_event_in_words(event: dict[str, Any] | None, words: str) -> None:

@@ -55,7 +55,7 @@ class Load:
         sent(self.ledger, SOURCE, {"0": [0, 10], "1": [5, 10]})
 
     def batch(self, *places: tuple[int, int], server: str | None = None, ids: str = "", **more: Any) -> None:
-        """One batch, as the owner writes it: a file for each date and server, of which there are three."""
+        """One batch, as the writer writes it: a file for each date and server, of which there are three."""
         rows = [
             {
                 "change_timestamp_date": DAY,

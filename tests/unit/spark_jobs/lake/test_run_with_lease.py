@@ -10,7 +10,7 @@ from spark_jobs.common.lake.writer_lease import MAX_MOVES, ConcurrentCommit, run
 
 
 class StreamWriter:
-    """Publishes something, or not, before ``main`` is moved: as told, ownership by ownership."""
+    """Publishes something, or not, before ``main`` is moved: as told, lease by lease."""
 
     def __init__(self, *publishes: bool) -> None:
         self.publishes = list(publishes)
@@ -26,29 +26,29 @@ class StreamWriter:
 
 
 def test_it_ends_well_where_nothing_moves() -> None:
-    owner: Any = StreamWriter()
-    run_with_lease(owner, owner.consume)
-    assert owner.acquired == 1
+    writer: Any = StreamWriter()
+    run_with_lease(writer, writer.consume)
+    assert writer.acquired == 1
 
 
 def test_five_moves_in_a_row_are_gone_along_with() -> None:
-    owner: Any = StreamWriter(*[False] * MAX_MOVES)
-    run_with_lease(owner, owner.consume)
-    assert owner.acquired == MAX_MOVES + 1 == 6
+    writer: Any = StreamWriter(*[False] * MAX_MOVES)
+    run_with_lease(writer, writer.consume)
+    assert writer.acquired == MAX_MOVES + 1 == 6
 
 
 def test_one_more_ends_it() -> None:
-    owner: Any = StreamWriter(*[False] * (MAX_MOVES + 1))
+    writer: Any = StreamWriter(*[False] * (MAX_MOVES + 1))
     with pytest.raises(ConcurrentCommit):
-        run_with_lease(owner, owner.consume)
-    assert owner.acquired == MAX_MOVES + 1
+        run_with_lease(writer, writer.consume)
+    assert writer.acquired == MAX_MOVES + 1
 
 
 def test_what_is_published_in_between_begins_the_count_anew() -> None:
     moves = [*[False] * MAX_MOVES, True, *[False] * (MAX_MOVES - 1)]
-    owner: Any = StreamWriter(*moves)
-    run_with_lease(owner, owner.consume)
-    assert owner.acquired == len(moves) + 1
+    writer: Any = StreamWriter(*moves)
+    run_with_lease(writer, writer.consume)
+    assert writer.acquired == len(moves) + 1
 
 
 def test_other_failures_are_passed_on() -> None:
@@ -59,7 +59,7 @@ def test_other_failures_are_passed_on() -> None:
         calls += 1
         raise LookupError("no topic")
 
-    owner: Any = StreamWriter()
+    writer: Any = StreamWriter()
     with pytest.raises(LookupError):
-        run_with_lease(owner, consume)
+        run_with_lease(writer, consume)
     assert calls == 1

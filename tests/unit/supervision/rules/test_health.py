@@ -36,7 +36,7 @@ def process(state: ProcessState = R, since: float | None = SINCE, exit_status: i
 
 
 def main(ends: int | dict[int, int] = 100, **more: Any) -> Position:
-    """What main says: one partition from 0 on, or as given; owner 7, which has just published."""
+    """What main says: one partition from 0 on, or as given; writer 7, which has just published."""
     ends = ends if isinstance(ends, dict) else {0: ends}
     given: dict[str, Any] = {
         "epoch": 7,
@@ -261,7 +261,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         "800 records wait",
         False,
     ),
-    "catching up: another owner has just begun behind the same records": (
+    "catching up: another writer has just begun behind the same records": (
         [
             look(100, 900, old(epoch=6)),
             look(10, 900, old(acquired_at=NOW - 9)),
@@ -290,7 +290,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         "1 records wait",
         True,
     ),
-    "healthy: the owner has not seen the new partition yet": (
+    "healthy: the writer has not seen the new partition yet": (
         [look(20, 100, main()), look(0, {0: 120, 1: 520}, main(120), begins={0: 0, 1: 500})],
         EMPTY,
         V.HEALTHY,
@@ -493,7 +493,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         "800 records wait; retention deletes 50 unread records, the first of them within 10 min",
         True,
     ),
-    "stalled: a new partition that its owner does not read": (
+    "stalled: a new partition that its writer does not read": (
         [
             look(90, {0: 100, 1: 5}, old(100)),
             look(0, {0: 100, 1: 9}, old(100)),
@@ -595,7 +595,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         "nothing arrives",
         True,
     ),
-    "idle: the runtime tells no start, and there is an owner": (
+    "idle: the runtime tells no start, and there is a writer": (
         [look(0, 100, old(), process=process(since=None))],
         EMPTY,
         V.IDLE,

@@ -1,4 +1,4 @@
-"""When a consumer counts as the stream's owner, and when as failed."""
+"""When a consumer counts as the stream's writer, and when as failed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ OWNED_CASES = {
     "took over after its start": (process(S.RUNNING), OWNED, 3, 1010, True),
     "took over while we looked": (process(S.RUNNING, since=2000.0), OWNED, 2, 1010, True),
     "the clocks differ a little": (process(S.RUNNING, since=1006.5), OWNED, 3, 1010, True),
-    "only an earlier owner is there": (process(S.RUNNING, since=1100.0), OWNED, 3, 1110, False),
+    "only an earlier writer is there": (process(S.RUNNING, since=1100.0), OWNED, 3, 1110, False),
     "old, its take-over expired": (process(S.RUNNING), lease(3, None), 3, 1181, True),
     "young, no take-over": (process(S.RUNNING), lease(3, None), 3, 1179, False),
     "not running yet": (process(S.STARTING), OWNED, 0, 1010, False),
@@ -101,23 +101,23 @@ class Runtime:
 
 
 class Lake:
-    """What ``main`` says of its owner, in turn."""
+    """What ``main`` says of its writer, in turn."""
 
-    def __init__(self, owners: list[Position | None]) -> None:
-        self.owners = owners
+    def __init__(self, writers: list[Position | None]) -> None:
+        self.writers = writers
 
     def position(self, table: str) -> Position | None:
         assert table == "raw.nyc_taxi"
-        return self.owners.pop(0) if len(self.owners) > 1 else self.owners[0]
+        return self.writers.pop(0) if len(self.writers) > 1 else self.writers[0]
 
 
 class World:
     """``deferred``: the waits without a worker; ``now``: of their clock."""
 
-    def __init__(self, states: list[Any], owners: list[Position | None]) -> None:
+    def __init__(self, states: list[Any], writers: list[Position | None]) -> None:
         self.operator = EnsureConsumerOperator(task_id="ensure_consumer", stream="nyc_taxi")
         self.runtime = Runtime(states)
-        self.hook = SimpleNamespace(runtime=self.runtime, lake=Lake(owners))
+        self.hook = SimpleNamespace(runtime=self.runtime, lake=Lake(writers))
         self.operator.__dict__ |= {"tables": NewTables(), "platform_hook": self.hook, "history": history()}
         self.deferred: list[TaskDeferred] = []
         self.now = time.time()
@@ -143,7 +143,7 @@ class World:
         return asyncio.run(first())
 
 
-def test_a_running_owner_is_left_alone_and_costs_no_wait() -> None:
+def test_a_running_writer_is_left_alone_and_costs_no_wait() -> None:
     world = World([process(S.RUNNING)], [OWNED])
     assert world.run() == {
         "program": "stream-nyc_taxi", "state": "running", "pid": 42, "epoch": 3, "started": False

@@ -21,7 +21,7 @@ from tests.support.raising import raising
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
-    """Four batches of an owner, a file each: three rows of partition 0, three of partition 1."""
+    """Four batches of a writer, a file each: three rows of partition 0, three of partition 1."""
     made = lakes.make(tmp_path)
     for start in (0, 3):
         for partition in (0, 1):
@@ -98,7 +98,7 @@ def test_other_rows(lake: Lake, case: Any) -> None:
     assert words in "; ".join(found.problems())
 
 
-def test_the_owners_batches_are_none(lake: Lake) -> None:
+def test_the_writers_batches_are_none(lake: Lake) -> None:
     before = lake.heads(lakes.TABLE)[lakes.TABLE]
     rewrite(lake)
     lakes.append(lake, [(0, 6)], lakes.summary("batch", 2, {0: 7, 1: 6}))
