@@ -63,9 +63,9 @@ def anonymous(airflow: Airflow) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture(scope="module")
-def nobody(airflow: Airflow) -> Iterator[httpx.Client]:
+def rightless(airflow: Airflow) -> Iterator[httpx.Client]:
     """Logged in, without a right."""
-    with airflow.client("nobody") as client:
+    with airflow.client("rightless") as client:
         yield client
 
 
@@ -86,13 +86,13 @@ def test_every_route_of_the_app_is_asked_here() -> None:
 
 @pytest.mark.parametrize("path", [*PATHS, *OTHERS])
 def test_who_may_have_it(
-    anonymous: httpx.Client, nobody: httpx.Client, viewer: httpx.Client, path: str
+    anonymous: httpx.Client, rightless: httpx.Client, viewer: httpx.Client, path: str
 ) -> None:
     """Without a login 401; without the right, or with a forged login, 403; an answer only with the right."""
     answer = anonymous.get(path)
     assert (answer.status_code, answer.json()) == (401, {"detail": "Not authenticated"})
     assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
-    assert nobody.get(path).status_code == 403
+    assert rightless.get(path).status_code == 403
     assert anonymous.get(path, headers={"Authorization": "Bearer e30.e30.e30"}).status_code == 403
     answer = viewer.get(path)
     assert answer.status_code == 200 if path in PATHS else answer.status_code in (404, 422)
@@ -100,7 +100,7 @@ def test_who_may_have_it(
 
 
 def test_supervision_is_that_of_airflows_own_database(viewer: httpx.Client) -> None:
-    """In which nobody supervises anything."""
+    """An Airflow without supervision."""
     found = viewer.get(f"/sluice/api/results/{STREAM}.{QUERY}").json()
     assert found["status"]["supervision"] == {
         "dag": f"{STREAM}_stream",

@@ -68,7 +68,7 @@ def look(page: Page, address: str) -> Page:
 
 
 def refresh(page: Page, made: Made) -> None:
-    """The page asks again, and is answered anew."""
+    """The page asks again, and gets a new answer."""
     made.forget()
     browsers.refresh(page, REFRESH_SECONDS)
 
@@ -173,7 +173,7 @@ def test_a_past_window_and_only_bots(page: Page, made: Made) -> None:
     assert set(texts(page, "#rows .kind")) == {"bot"}
     expect(page.locator("#day .point")).to_have_count(144)
 
-    # The choice outlives the refreshes, and loading the page anew.
+    # The choice outlives the refreshes, and loading the page again.
     with page.expect_response(re.compile(r"/api/results/.*whose=bots&window=")):
         refresh(page, made)
     expect(page.locator("#window-sums")).to_contain_text("closed")

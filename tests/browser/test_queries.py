@@ -46,7 +46,7 @@ def look(page: Page, address: str) -> Page:
 
 
 def refresh(page: Page, made: Made) -> None:
-    """The page asks again, and is answered anew."""
+    """The page asks again, and gets a new answer."""
     made.forget()
     browsers.refresh(page, REFRESH_SECONDS)
 

@@ -181,7 +181,7 @@ def test_who_lacks_one_stream_sees_the_others(fab: Airflow, open_page: OpenPage)
     frame = page.frame_locator("iframe[title='Wikipedia: top editors']")
     expect(frame.locator("body")).to_contain_text(f"no stream '{HIDDEN}'")
 
-    # In the browser's own session, as by a link that somebody else sent.
+    # In the browser's own session, as by a link that another person sent.
     for path in OF_HIDDEN:
         answer = page.goto(f"{fab.address}{path}")
         assert answer is not None

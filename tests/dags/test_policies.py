@@ -1,4 +1,4 @@
-"""Policies over the whole DAG bag: what every DAG has, so that whoever is on call finds it there."""
+"""Policies over the whole DAG bag: what every DAG has, so that the person on call finds it there."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Supervised:
 
     @property
     def did(self) -> set[str]:
-        """The kinds of what it recorded in the history, but for a verdict."""
+        """The kinds of what it recorded in the history, but for health statuses."""
         began = datetime.fromisoformat(self.rig.airflow.run(self.rig.supervision, self.run_id)["queued_at"])
         events = [event for kind in KINDS for event in self.rig.history.since(kind, began)]
         return {event["kind"] for event in events if self.run_id in event["run"]}
@@ -52,7 +52,7 @@ class Supervised:
 
 
 def open_transaction(rig: Rig) -> None:
-    """No run is under way, nobody holds the stream, and no earlier restart counts."""
+    """No run is under way, the stream is not suspended, and no earlier restart counts."""
     for run in rig.runs(rig.supervision):
         if run["state"] in UNDER_WAY:
             path = f"/dags/{rig.supervision}/dagRuns/{quote(run['dag_run_id'], safe='')}"

@@ -93,7 +93,7 @@ def replace_by_a_corrected_file(rig: Rig, old: str) -> None:
 
 
 def changed(rig: Rig, **conf: Any) -> Any:
-    """What a change that nobody has to approve did."""
+    """What a change without approval did."""
     return finished(rig, rig.airflow.trigger(CHANGE, conf))
 
 

@@ -99,7 +99,7 @@ def test_maintenance_that_moves_main_makes_the_writer_acquire_the_lease_again(ri
     rig.send({partition: rig.trips(10) for partition in range(SPEC.topic.partitions)})
     rig.wait_for_everything()
     assert rig.epoch() > epoch
-    assert rig.status().pid == pid, "it takes over again by itself"
+    assert rig.status().pid == pid, "it acquires the lease again by itself"
     rig.assert_exact()
 
 
@@ -120,7 +120,7 @@ def test_a_power_cut(rig: Rig) -> None:
 
 
 @pytest.mark.usefixtures("_reset_after")
-def test_a_topic_made_anew_is_noticed_though_it_has_grown_past_the_table(rig: Rig) -> None:
+def test_a_recreated_topic_is_noticed_though_it_has_grown_past_the_table(rig: Rig) -> None:
     rig.wait_for_everything()
     before, epoch = sorted(rig.record_offsets()), rig.epoch()
     grown = {partition: end + 10 for partition, end in rig.ends().items()}

@@ -52,7 +52,7 @@ def test_a_mixed_load_on_a_topic_that_had_fewer_partitions(rig: Rig) -> None:
     assert rig.rows_of(first) == list(range(1200))
     assert rig.rows_of(second) == [n for n in range(200) if n not in (SHORT, MISDATED)]
     assert rig.rows_of(none) == []
-    assert_proved(rig, run, source_rows=1400, published=1398)
+    assert_verified(rig, run, source_rows=1400, published=1398)
     assert_set_aside(rig, second, odd)
     undecodable = [r["value"] for r in rig.quarantine() if r["stage"] == "consumer"]
     assert sorted(undecodable, key=str) == sorted(foreign, key=str)
@@ -68,7 +68,7 @@ def test_a_mixed_load_on_a_topic_that_had_fewer_partitions(rig: Rig) -> None:
     assert again.sources == run.sources
 
 
-def assert_proved(rig: Rig, run: Run, **numbers: int) -> None:
+def assert_verified(rig: Rig, run: Run, **numbers: int) -> None:
     """By the load's proof, its audit, and the event of its asset."""
     proof = run.xcom("validate")
     assert proof["status"] == "passed"

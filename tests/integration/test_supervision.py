@@ -160,4 +160,4 @@ def test_supervisord_starts_a_stream_once_however_many_ask(rig: Rig) -> None:
     with ThreadPoolExecutor(4) as pool:
         answers = list(pool.map(start, range(4)))
     assert sorted(answers) == [0, *[Faults.ALREADY_STARTED] * 3]
-    wait_until("one take-over", lambda: rig.epoch() == epoch + 1, RUN_SECONDS)
+    wait_until("one failover", lambda: rig.epoch() == epoch + 1, RUN_SECONDS)

@@ -120,7 +120,7 @@ class Wiki(StreamUnderTest):
         replayed = self.replayed
         feed = Feed(seed=replayed["feed"]["seed"], start=0, rate=1)
         there = [n for n in range(replayed["n"] + 1) if feed.event_id(n) in ids]
-        # The feed was live before somebody listened.
+        # The feed was live before it had a listener.
         left_out = set(range(there[0], there[-1])) - set(there)
         assert left_out == set(), f"{len(left_out)} of the events from {there[0]} to {there[-1]} are missing"
         assert len(there) >= EVENTS

@@ -245,7 +245,7 @@ def _check_errors(world: World) -> None:
 
 
 def settle(world: World) -> None:
-    """Nobody else goes on: one more consumer publishes everything, or names what makes that impossible."""
+    """No other consumer goes on: one more publishes everything, or names what makes that impossible."""
     impossible = _impossible(world)
     last = world.start("last consumer", partial(consume, schema=1, until_end=True))
     for _ in range(10 * CALLS):

@@ -98,7 +98,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def catalogs_anew() -> Iterator[None]:
+def catalogs_reopened() -> Iterator[None]:
     """Each module opens its catalogs itself: others end the catalog's database, or name another file IO."""
     yield
     session = SparkSession.getActiveSession()

@@ -155,7 +155,7 @@ def test_spark_alone_cannot_start_again_where_only_the_plan_was_not_written(
 def test_spark_alone_completes_a_batch_whose_state_was_not_written(
     writers: Callable[..., Counting], services: Services, proxy: FaultProxy, root: str
 ) -> None:
-    """And publishes counts that nobody can go on from."""
+    """And publishes counts without a checkpoint to go on from."""
     first = writers(root, protected=False)
     first.run(2)
     proxy.add(Fault(r"/w1/state/0/1/3.delta$", method="PUT", status=503))

@@ -51,9 +51,9 @@ _numbers = count()
 
 
 class Changing(Stream):
-    """A stream whose records beginning with ``bad`` are rejected until :attr:`mended`."""
+    """A stream whose records beginning with ``bad`` are rejected until :attr:`is_fixed`."""
 
-    mended = False
+    is_fixed = False
 
     def writer(self, kind: Callable[..., StreamWriter] = StreamWriter) -> StreamWriter:
         writer = super().writer(kind)
@@ -64,7 +64,7 @@ class Changing(Stream):
         text = F.col("value").cast("string")
         unreadable = F.when(F.hex("value").startswith("626164FF"), F.unhex(F.lit("FF")).cast("string"))
         reason = unreadable.when(text.startswith("bad"), F.lit("it is bad"))
-        found = F.lit(None).cast("string") if self.mended else reason
+        found = F.lit(None).cast("string") if self.is_fixed else reason
         return rows.select("*", F.struct(text.alias("text")).alias("record"), found.alias("reason"))
 
     def send_rows(
@@ -242,31 +242,31 @@ def changing_removed(stream: Changing) -> OffsetRanges:
     return change.stream.removed_before(change.stream.now()).removed
 
 
-def test_what_was_quarantined_is_published_when_the_decoder_is_mended(stream: Changing) -> None:
+def test_what_was_quarantined_is_published_when_the_decoder_is_fixed(stream: Changing) -> None:
     stream.send_rows(A, 0, ["a0", "bad1", "a2", "bad3"])
     stream.send_rows(B, 1, ["bad0"])
     stream.publish()
     assert [(p, o) for p, o, _ in stream.quarantined()] == [(0, 1), (0, 3), (1, 0)]
-    stream.mended = True
+    stream.is_fixed = True
     stream.change(stream.plan("r1", Action.RETRY, rows_in=OffsetRanges.of({0: [(1, 2), (3, 4)]})))
     assert stream.texts() == {(0, 0): "a0", (0, 1): "bad1", (0, 2): "a2", (0, 3): "bad3"}
     assert [(p, o) for p, o, _ in stream.quarantined()] == [(1, 0)]
     assert stream.state().rejected.count == 1
     # Its rows count as loaded.
-    stream.mended = True
+    stream.is_fixed = True
     stream.send_rows(A, 0, ["bad1"], first=1)
     stream.publish()
     assert len(stream.texts()) == 4
 
 
 class Headed(Changing):
-    """A stream that rejects records with a header ``v``, and when :attr:`mended` takes those whose header and
-    time it can read, which are then in the row."""
+    """A stream that rejects records with a header ``v``, and when :attr:`is_fixed` takes those whose header
+    and time it can read, which are then in the row."""
 
     def decode(self, rows: DataFrame) -> DataFrame:
         header = F.element_at("headers.value", 1).cast("string")
         said = F.concat_ws("|", F.col("value").cast("string"), header, F.unix_millis("_kafka_timestamp"))
-        known = F.lit("2") if self.mended else F.lit("")
+        known = F.lit("2") if self.is_fixed else F.lit("")
         reason = F.when(F.coalesce(header, F.lit("")) > known, F.concat(F.lit("version "), header))
         return rows.select("*", F.struct(said.alias("text")).alias("record"), reason.alias("reason"))
 
@@ -310,7 +310,7 @@ def test_a_record_that_the_topic_has_lost_is_read_from_the_quarantine(headed: He
     before = headed.records()
     assert [row["reason"] for row in before] == ["version 1", "version 2", "version 3", "version 1"]
     headed.lose(3)
-    headed.mended = True
+    headed.is_fixed = True
     plan = headed.plan("r1", Action.RETRY, rows_in=offsets({0: (0, 4)}))
     headed.change(plan)
     texts = [f"\0body{n}|{v}|{1_700_000_000_000 + n}" for n, v in ((0, 1), (1, 2), (3, 1))]
@@ -332,7 +332,7 @@ def test_a_lost_record_is_the_same_in_another_process_or_the_change_is_not_verif
     with closing(Lake.open(headed.platform)) as lake:
         before = lake.table(headed.spec.quarantine_table)
         headed.lose(2)
-        headed.mended = True
+        headed.is_fixed = True
         headed.change(headed.plan("r1", Action.RETRY, rows_in=offsets({0: (0, 2)})))
         location, name = before.metadata_location, headed.spec.quarantine_table
         table, quarantine = lake.table(headed.spec.table), lake.table(name)
@@ -352,7 +352,7 @@ def test_a_lost_record_that_is_written_with_another_value_is_not_published(
     headed.send_headed(b"1")
     headed.publish()
     headed.lose(1)
-    headed.mended = True
+    headed.is_fixed = True
     write = StagedChange.written
 
     def altered(staged: StagedChange, rows: DataFrame) -> Any:
@@ -369,17 +369,17 @@ def test_a_record_that_neither_has_is_named(headed: Headed) -> None:
     headed.publish()
     headed.lose(2)
     headed.delete("_kafka_offset = 1", headed.spec.quarantine_table)
-    headed.mended = True
+    headed.is_fixed = True
     with raising(LookupError, "retention has deleted", "0=[1,2)"):
         headed.change(headed.plan("r1", Action.RETRY, rows_in=offsets({0: (0, 2)})))
 
 
 def test_records_that_would_be_rejected_now_are_not_taken_out(stream: Changing) -> None:
-    stream.mended = True
+    stream.is_fixed = True
     stream.send_rows(A, 0, ["a0", "bad1", "a2"])
     stream.publish()
     before = stream.texts()
-    stream.mended = False
+    stream.is_fixed = False
     with raising(ChangeRefused, "1 records are published", "offset 1: it is bad", "nothing was changed"):
         stream.change(stream.plan("r1", Action.REPLAY, **again({0: (0, 3)})))
     assert stream.texts() == before
@@ -388,10 +388,10 @@ def test_records_that_would_be_rejected_now_are_not_taken_out(stream: Changing) 
 
 
 def test_lost_records_that_are_rejected_now_are_in_quarantine(stream: Changing) -> None:
-    stream.mended = True
+    stream.is_fixed = True
     stream.send_rows(A, 0, ["a0", "bad1", "a2"])
     stream.publish()
-    stream.mended = False
+    stream.is_fixed = False
     stream.delete("_kafka_offset = 1")
     stream.change(stream.plan("r1", Action.REPLAY, **again({0: (0, 3)})))
     assert sorted(stream.texts()) == [(0, 0), (0, 2)]
@@ -476,10 +476,10 @@ def test_malformed_records_are_told_from_those_that_are_rejected_on_purpose(stre
     # The next writer's first snapshot does not know those of the newest batch; its first batch does.
     assert stream.publish().state.rejected.malformed == 3
     assert stream.rejected()[:2] == (6, 3)
-    stream.mended = True
+    stream.is_fixed = True
     stream.change(stream.plan("r1", Action.RETRY, rows_in=offsets({0: (1, 2)})))
     assert stream.rejected()[:2] == (5, 3), "a change lowers what is in quarantine, not what was rejected"
-    stream.mended = False
+    stream.is_fixed = False
     stream.send_rows("c" * 16, 0, ["bad0"])
     stream.publish()
     assert stream.rejected()[:2] == (6, 4)
@@ -495,7 +495,7 @@ def test_withheld_records_stay_withheld_when_they_are_replayed_or_tried_again(st
     stream.change(stream.plan("r1", Action.REPLAY, **again({0: (1, 3)})))
     assert stream.quarantined() == [(0, 2, WITHHELD_REASON), (0, 3, "it is bad")]
     # The decoder takes it now: an action replace finds it by its reason.
-    stream.mended = True
+    stream.is_fixed = True
     stream.change(stream.plan("r2", Action.RETRY, rows_in=offsets({0: (3, 4)})))
     assert stream.quarantined() == [(0, 2, WITHHELD_REASON), (0, 3, WITHHELD_REASON)]
     assert sorted(stream.texts().values()) == ["a0", "a1"]
@@ -585,7 +585,7 @@ def test_single_records_go_out_of_table_and_quarantine_that_no_reader_can_read(
     # One of the quarantine alone; and back, as it is decoded by now.
     stream.change(stream.plan("r2", Action.REMOVE, rows_out=offsets({0: (2, 3)})))
     assert [place[:2] for place in stream.quarantined()] == [(0, 5)]
-    stream.mended = True
+    stream.is_fixed = True
     stream.change(stream.plan("r3", Action.REDO, rows_in=offsets({0: (2, 3)})))
     assert stream.texts() == {(0, 0): "a0", (0, 2): "bad2", (0, 4): "a4", (1, 0): "b0"}
     assert changing_removed(stream) == going
@@ -755,7 +755,7 @@ def test_a_change_that_never_comes_first_says_to_stop_the_stream(
 def test_of_two_changes_at_once_one_is_made(stream: Changing) -> None:
     stream.send_rows(A, 0, ["bad0", "a1"])
     stream.publish()
-    stream.mended = True
+    stream.is_fixed = True
     plans = [stream.plan(run, Action.RETRY, rows_in=offsets({0: (0, 1)})) for run in ("r1", "r2")]
     with raising(ChangeRefused, "1 changes are published", "planned after 0", "trigger a new run"):
         stream.change(plans[0], meanwhile(lambda: stream.change(plans[1])))
@@ -766,7 +766,7 @@ def test_of_two_changes_at_once_one_is_made(stream: Changing) -> None:
 def test_a_copy_that_the_stream_publishes_meanwhile_is_not_doubled(stream: Changing) -> None:
     stream.send_rows(A, 0, ["bad0", "a1"])
     stream.publish()
-    stream.mended = True
+    stream.is_fixed = True
     plan = stream.plan("r1", Action.RETRY, rows_in=offsets({0: (0, 1)}))
 
     def between() -> None:
@@ -799,7 +799,7 @@ def test_the_quarantine_is_not_compacted_while_a_change_is_staged_there(
     for number in range(6):
         stream.send_rows(A, 0, [f"a{number}", "bad1", "bad2"], first=3 * number)
         stream.publish()
-    stream.mended = True
+    stream.is_fixed = True
     publish, quarantine = StagedChange.publish, stream.spec.quarantine_table
 
     def between(staged: StagedChange, *parts: Any) -> bool:
@@ -821,7 +821,7 @@ def test_a_quarantine_is_not_compacted_of_which_a_change_removes_whole_files(
     for number in range(7):
         stream.send_rows(A, 0, [f"bad{number}"], first=number)
         stream.publish()
-    stream.mended = True
+    stream.is_fixed = True
     quarantine = stream.spec.quarantine_table
     publish = StagedChange.publish
 
@@ -842,7 +842,7 @@ def test_killed_before_or_after_its_commit_it_is_made_once(
 ) -> None:
     stream.send_rows(A, 0, ["a0", "bad1", "a2"])
     stream.publish()
-    stream.mended = True
+    stream.is_fixed = True
     plan = stream.plan("r1", Action.RETRY, rows_in=offsets({0: (1, 2)}))
     publish = StagedChange.publish
 

@@ -133,7 +133,7 @@ class Losing(StagedRewrite):
 def test_closed_dates_get_one_file_a_partition_with_the_same_rows(
     changes: Changes, services: Services
 ) -> None:
-    """Also to whoever looks without Spark, and a second time there is nothing to do."""
+    """Also to a reader without Spark, and a second time there is nothing to do."""
     publish_three(changes)
     before, base, (objects, earlier) = rows(changes), head(changes), bucket(services)
     alone = files(changes.spark, changes.table)[FIRST, "c"]
@@ -316,7 +316,7 @@ def days(spark: SparkSession, services: Services, tmp_path: Path) -> Iterator[Da
     made.stop()
 
 
-def test_a_running_consumer_takes_over_again_and_late_rows_are_there_once(days: Days) -> None:
+def test_a_running_consumer_acquires_the_lease_again_and_late_rows_are_there_once(days: Days) -> None:
     """Rows of the closed date come while its files are rewritten, and go in beside them."""
     writer, stop, epoch_starts = days.writer(), threading.Event(), list[dict[int, int]]()
     before: Counter[Partition] = Counter()
@@ -413,8 +413,8 @@ def submit(services: Services, tmp_path: Path) -> Iterator[Callable[..., subproc
 
 @contextmanager
 def holding_the_catalog(services: Services) -> Iterator[Callable[[], list[int]]]:
-    """Nobody can commit. Gives what says which of PostgreSQL's backends wait to; those are ended at the end,
-    before they could."""
+    """No writer can commit. Gives what says which of PostgreSQL's backends wait to; those are ended at the
+    end, before they could."""
     connection = postgres.connect(services.stack.context, "lake")
     try:
         with connection, connection.cursor() as cursor:

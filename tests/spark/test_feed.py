@@ -50,8 +50,8 @@ def feed(services: Services, tmp_path: Path) -> Iterator[Feed]:
 def numbers(replay: FaultyReplay, records: list[Record], events: range) -> list[int]:
     """Which event of the replayed stream each record is."""
     known = {replay.feed.event_id(n): n for n in events if replay.anomaly(n) not in MALFORMED}
-    poison = {replay.payload(n).encode(): n for n in events if replay.anomaly(n) in MALFORMED}
-    return [known[r.event_id] if r.event_id in known else poison[r.value] for r in records]
+    malformed = {replay.payload(n).encode(): n for n in events if replay.anomaly(n) in MALFORMED}
+    return [known[r.event_id] if r.event_id in known else malformed[r.value] for r in records]
 
 
 def assert_exactly_once(replay: FaultyReplay, records: list[Record], events: range) -> None:
@@ -63,8 +63,8 @@ def assert_exactly_once(replay: FaultyReplay, records: list[Record], events: ran
     newest: dict[bytes, tuple[int, int]] = {}
     for n, record in zip(found, records, strict=True):
         assert record.value == replay.payload(n).encode()
-        is_poison = replay.anomaly(n) in MALFORMED
-        assert record.key == (None if is_poison else json.loads(replay.feed.data(n))["wiki"].encode())
+        is_malformed = replay.anomaly(n) in MALFORMED
+        assert record.key == (None if is_malformed else json.loads(replay.feed.data(n))["wiki"].encode())
         if record.key is not None:
             partition, before = newest.get(record.key, (record.partition, -1))
             assert (partition, before < n) == (record.partition, True)
@@ -226,7 +226,7 @@ def test_a_feed_knows_where_it_was_whatever_hides_or_empties_its_topic(
         producer.stop()
         assert_exactly_once(replay, [*own, *feeding.records()], range(3_000))
 
-        # The topic is made again: what was saved is another topic's, and nobody is asked to guess.
+        # The topic is made again: what was saved is another topic's, and no one has to guess.
         feeding.recreate_topic()
         producer = feeding.start()
         assert producer.ends() == exits.CONFIGURATION
@@ -267,24 +267,24 @@ def test_who_loses_the_lock_ends_and_sends_nothing_more(feed: Feed, services: Se
         assert_exactly_once(replay, records, range(len(records)))
 
 
-def test_it_beats_while_its_source_is_away(feed: Feed) -> None:
+def test_it_sends_heartbeats_while_its_source_is_away(feed: Feed) -> None:
     with FaultyReplay(rate=100, from_start=True, seed=7) as replay:
         feeding, port, start = feed(replay.url), replay.port, replay.feed.start
         producer = feeding.start_thread()
 
-        def beat_in(state: str, detail: str = "") -> Callable[[], bool]:
+        def heartbeat_in(state: str, detail: str = "") -> Callable[[], bool]:
             def look() -> bool:
                 found = feeding.heartbeat()
                 return found is not None and found[0]["state"] == state and detail in found[0]["detail"]
 
             return look
 
-        wait_for("a beat", beat_in("streaming"))
+        wait_for("a heartbeat", heartbeat_in("streaming"))
     gone = time.time()
     # At first it says how the connection ended.
-    wait_for("connecting", beat_in("connecting", "refused"))
+    wait_for("connecting", heartbeat_in("connecting", "refused"))
     first = feeding.heartbeat()
-    wait_for("another beat", lambda: feeding.heartbeat() != first)
+    wait_for("another heartbeat", lambda: feeding.heartbeat() != first)
     second = feeding.heartbeat()
     assert first is not None
     assert second is not None
@@ -295,7 +295,7 @@ def test_it_beats_while_its_source_is_away(feed: Feed) -> None:
     assert "refused" in later["detail"]
     assert sum(ends.values()) == feeding.count() > 0
     with FaultyReplay(rate=100, from_start=True, seed=7, port=port, start=start) as replay:
-        wait_for("a beat", beat_in("streaming"), 90)
+        wait_for("a heartbeat", heartbeat_in("streaming"), 90)
         producer.end()
         records = feeding.records()
         assert_exactly_once(replay, records, range(len(records)))

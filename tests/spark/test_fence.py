@@ -176,7 +176,7 @@ def test_two_who_enter_at_once_where_there_is_no_table_yet(server: Server, conne
             thread.start()
         for thread in threads:
             thread.join(30)
-        assert sorted(map(abs, ends)) == [1, 2, 3, 4], "nobody failed with anything else"
+        assert sorted(map(abs, ends)) == [1, 2, 3, 4], "no writer failed with anything else"
         assert 4 in ends
         assert [write(fence, "x", 0) for fence in fences[3:]] == [True]
         run(server, "delete from written")
@@ -235,7 +235,7 @@ def test_a_zombie_that_wakes_up_before_it_is_ended_is_whole_and_its_successor_co
         assert connection is not None
         insert(connection, "zombie", 0)
         successor.start()
-        # InnoDB looks anew only where nobody has asked for a tenth of a second.
+        # InnoDB checks again only if there was no request for a tenth of a second.
         wait_until("a session that waits for the row", lambda: waits(server), 30, 0.3)
         assert entered == []
     successor.join(30)

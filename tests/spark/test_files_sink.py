@@ -1,4 +1,4 @@
-"""Rows as plain files in folders, in a MinIO of its own: each once, whoever writes them how often."""
+"""Rows as plain files in folders, in a MinIO of its own: each once, however often it is written."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def test_other_rows_under_the_same_number_are_noticed(place: StreamPosition) -> 
     assert place.ids() == ids(place.hits("10115"))
 
 
-def test_a_batch_that_somebody_completed_with_fewer_folders_is_noticed(place: StreamPosition) -> None:
+def test_a_batch_that_another_writer_completed_with_fewer_folders_is_noticed(place: StreamPosition) -> None:
     one, other = place.sink(1), place.sink()
     # After the first one's last look at the epochs.
     one.then["committed"] = lambda: other.open(2)
@@ -259,7 +259,7 @@ def test_a_zombie_that_sleeps_in_its_batch_writes_what_its_successor_writes(plac
     assert place.ids() == ids(rows)
 
 
-def test_s3_that_refuses_or_is_away_is_said_with_the_mend_and_no_secret(
+def test_s3_that_refuses_or_is_away_is_said_with_the_fix_and_no_secret(
     place: StreamPosition, services: Services
 ) -> None:
     good = place.writes

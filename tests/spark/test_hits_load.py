@@ -173,7 +173,7 @@ def test_batches_make_a_file_per_day_and_first_digit_and_are_readable_at_once(
     lake = IcebergTable(stream.spark, stream.spec.table)
     for snapshot in lake.snapshots(MAIN):
         assert len(lake.added_files(snapshot.id)) <= 10 * days
-    # One run a lane, though malformed rows lie between the good ones.
+    # One run per target partition, though malformed rows lie between the good ones.
     assert published.state.unrecorded_rows(sent.parameters.source_id) == sequences(
         0, ROWS, DECLARED.topic.partitions
     )

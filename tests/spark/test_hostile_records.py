@@ -118,7 +118,7 @@ def test_the_text_of_log_params_is_kept_as_it_came(spark: SparkSession) -> None:
     sent.append(
         WHOLE.replace('"wiki":', '"log_params": 1, "x": {"log_params": 2}, "log_params" :3 , "wiki":')
     )
-    sent.append(WHOLE.replace('"mended"', '"\\"log_params\\": 4"'))
+    sent.append(WHOLE.replace('"edited"', '"\\"log_params\\": 4"'))
     reasons, rows = loaded(spark, "wiki_changes", [(text.encode(), []) for text in sent])
     assert reasons == [None] * len(sent)
     assert [row["log_params"] for row in rows] == [*PARAMS, "3", None]

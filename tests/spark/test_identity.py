@@ -25,7 +25,7 @@ def test_partitions_and_sequences_follow_from_the_rows_alone(spark: SparkSession
         found = {r.row: (r.target_partition, r.sequence, bytes(r.key).decode()) for r in placed.collect()}
         assert found[0] == (0, 0, f"{A}:0:0")
         assert found[1] == (1, 0, f"{A}:1:0")
-        assert found[7] == (1, 1, f"{A}:7:1")  # row 4, of the same lane, was refused
+        assert found[7] == (1, 1, f"{A}:7:1")  # row 4, of the same target partition, was refused
         assert found[9] == (0, 3, f"{A}:9:3")
 
 
@@ -71,10 +71,10 @@ def test_a_record_that_is_withheld_says_so_in_its_key_and_is_the_same_row(spark:
 
 
 def named(frame: DataFrame, seen: LoadedRows) -> dict[int, str]:
-    suspected = possible_duplicates(seen, deduplicate.runs(frame))
-    if not suspected:
+    possible = possible_duplicates(seen, deduplicate.runs(frame))
+    if not possible:
         return {}
-    rows = deduplicate.flag_duplicates(frame, seen, suspected).where(F.col("reason").isNotNull())
+    rows = deduplicate.flag_duplicates(frame, seen, possible).where(F.col("reason").isNotNull())
     return {r._kafka_offset: r.reason for r in rows.collect()}
 
 

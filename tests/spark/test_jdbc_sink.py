@@ -139,7 +139,7 @@ POSTGRESQL_FIRST = pytest.mark.parametrize(
 
 
 class Never(threading.Event):
-    """The stop of a sink that has nothing to wait for: what no waiting mends is said at once."""
+    """The stop of a sink that has nothing to wait for: what no waiting fixes is said at once."""
 
     def wait(self, timeout: float | None = None) -> bool:
         raise AssertionError("it is tried again")
@@ -357,7 +357,7 @@ def test_a_table_without_its_key_or_a_column_is_refused(server: Server, opened: 
         sink.open(1)
 
 
-def test_what_no_waiting_mends_is_said_at_once_and_without_the_password(
+def test_what_no_waiting_fixes_is_said_at_once_and_without_the_password(
     server: Server, opened: Open, frame: Frame, caplog: pytest.LogCaptureFixture
 ) -> None:
     right = server.database

@@ -1,4 +1,4 @@
-"""A query's results in a compacted topic, over a broker of its own: each batch once, whoever dies when."""
+"""A query's results in a compacted topic, over a broker of its own: each batch once, after any failure."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def test_who_saw_no_later_writer_and_asked_for_the_id_behind_one_gives_up(place:
 
 
 def test_a_writer_whom_an_earlier_one_put_out_comes_back(place: StreamPosition) -> None:
-    """Two start at once: the earlier one asks Kafka for the id last, having seen no later token."""
+    """Two start at once: the earlier one asks Kafka for the id last, having seen no later epoch."""
     writer = place.writer(2)
     late = Producer(
         {
@@ -242,7 +242,7 @@ def test_a_zombie_that_stands_still_in_its_transaction_is_ended(place: StreamPos
     def half() -> Iterator[Record]:
         yield from batch(1, many(1))()
         zombie.flush()
-        # It sleeps here, and somebody takes over.
+        # It sleeps here, and another writer acquires the lease.
         successor = place.writer()
         seen.append(successor.open(2))
         seen.append(successor.write_records(1, batch(1, many(2))))
@@ -452,7 +452,7 @@ def test_duplicates_disorder_and_compaction_change_no_count(granted: Services) -
     for number in range(6):
         writer.write_records(number, batch(number, many(number, 200)))
         time.sleep(0.15)
-    # Sent by hand, as by somebody who repairs: an old version once more, behind the newest, and elsewhere.
+    # Sent by hand, as by a person who repairs: an old version once more, behind the newest, and elsewhere.
     producer = Producer({**granted.kafka, "log_level": 0})
     for partition in range(PARTITIONS):
         for old in (2, 5, 0):

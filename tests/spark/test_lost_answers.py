@@ -44,7 +44,7 @@ def losing_the_first_answer(services: Services) -> Iterator[None]:
             finally:
                 standby("")
 
-        standby("nobody")
+        standby("no_such_server")
         lost = pool.submit(lose)
         yield
         lost.result(60)

@@ -26,7 +26,7 @@ def test_a_manifest_of_a_megabyte_is_not_written_again(spark: SparkSession, stre
     table = iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, f"{CATALOG}.{stream.spec.table}")
 
     def append(*names: str) -> dict[str, int]:
-        """Commit files that nobody reads; path -> bytes of all manifests."""
+        """Commit files that are never read; path -> bytes of all manifests."""
         commit = table.newAppend()
         for name in names:
             file = iceberg.DataFiles.builder(table.spec()).withPath(f"{table.location()}/data/{name}.parquet")

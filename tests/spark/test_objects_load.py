@@ -53,7 +53,7 @@ def test_rows_that_are_on_the_topic_are_not_sent_again_and_bad_ones_go_to_quaran
     select = partial(select_objects, ledger, bucket)
     plan = planner.pin("objects", {"source_prefix": "objects_load/"}, select)
     source = plan["sources"][0]["source_id"]
-    # As an earlier attempt left it: of lane 3 all three rows, of lane 5 the first, and of no other.
+    # As an earlier attempt left it: all three rows of target partition 3, the first of 5, and no other.
     sent = {f"{source}:3:0": 3, f"{source}:13:1": 3, f"{source}:23:2": 3, f"{source}:5:0": 5}
     producer = Producer({**services.kafka, "log_level": 0})
     for key, target_partition in sent.items():
@@ -84,7 +84,7 @@ def test_rows_that_are_on_the_topic_are_not_sent_again_and_bad_ones_go_to_quaran
     frame = spark.read.format("kafka").options(**services.spark_kafka(), subscribe=TAXI.topic.name).load()
     records = frame.orderBy("partition", "offset").collect()
     found = {bytes(r["key"]).decode(): (r["partition"], bytes(r["value"]) == b"sent before") for r in records}
-    # In its lane, a row that is refused has no place.
+    # In its target partition, a row that is refused has no place.
     expected = {
         f"{source}:{row}:{row // 10 - (row == BAD + 10)}": row % 10 for row in range(ROWS) if row != BAD
     }

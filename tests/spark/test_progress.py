@@ -189,7 +189,7 @@ def test_a_query_that_ends_reports_it_and_loses_nothing(
             wait_until("its end", partial(_is_through, query, fails), 30, 0.1)
             query.stop()
     assert time.monotonic() - began < 25
-    # After the block nobody listens any more.
+    # After the block there is no listener any more.
     bad, good = found(reader, "ending")
     assert (bad.query, good.query) == ("bad/one", "good one")
     assert isinstance(good.newest, ActivityEvent)
@@ -321,7 +321,7 @@ def test_while_kafka_is_away_queries_go_on_and_their_progress_comes_later(
     producer.close()
 
 
-def test_a_topic_that_is_missing_or_made_anew(
+def test_a_topic_that_is_missing_or_recreated(
     services: Services,
     reader: ProgressReader,
     caplog: pytest.LogCaptureFixture,

@@ -1,4 +1,4 @@
-"""Queries over the lake: their sinks hold what the lake holds, whoever dies in between."""
+"""Queries over the lake: their sinks hold what the lake holds, whichever process dies in between."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Broken(RuntimeError):
         pytest.param(["after", "", "before", "", "after", "before", ""], marks=pytest.mark.exhaustive),
     ],
 )
-def test_sinks_hold_what_the_lake_holds_whoever_fails_when(make: Make, moments: list[str]) -> None:
+def test_sinks_hold_what_the_lake_holds_whichever_fails_when(make: Make, moments: list[str]) -> None:
     """A sink that fails, before it has a batch or after, lets no other count twice."""
     chance = random.Random(1)  # noqa: S311
     queried = make(**ALL)
@@ -93,7 +93,7 @@ def test_sinks_hold_what_the_lake_holds_whoever_fails_when(make: Make, moments: 
     assert queried.late("windows")
     assert queried.late("audience")
     for name, sinks in queried.sinks.items():
-        assert queried.states()[name].batch_offset == 0, "never counted anew"
+        assert queried.states()[name].batch_offset == 0, "never rebuilt"
         for sink in sinks:
             assert sink.results == queried.counted(name), sink.name
             assert sink.batches == sorted(set(sink.batches))
@@ -163,7 +163,7 @@ def failing(moment: str) -> Callable[[str, int], None]:
     return fail
 
 
-def test_what_no_checkpoint_holds_is_counted_anew(make: Make) -> None:
+def test_a_query_without_a_checkpoint_is_rebuilt(make: Make) -> None:
     """Late rows count then: there is no watermark before the first batch."""
     queried = make(windows=WINDOWS)
     (sink, other) = queried.sinks["windows"]
@@ -274,7 +274,7 @@ def test_a_person_may_look_at_a_query_and_leaves_nothing_behind(make: Make, spar
     assert not spark.catalog.tableExists(f"{CATALOG}.{queried.spec.queries_table}")
 
 
-def test_a_supervised_stream_refuses_what_nobody_would_see() -> None:
+def test_a_supervised_stream_refuses_what_no_one_would_see() -> None:
     spec = replace(stream.load("isp_hits"), queries=ALL)
     with raising(ConfigError, "query windows", "console", "--preview windows"):
         check_no_debug_sinks(spec)

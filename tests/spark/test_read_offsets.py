@@ -49,7 +49,7 @@ class Wrong(StreamWriter):
         return self._kept[-1]
 
 
-def test_a_batch_has_one_file_a_value_and_is_proved_from_what_they_hold(stream: Stream) -> None:
+def test_a_batch_has_one_file_a_value_and_is_verified_from_what_they_hold(stream: Stream) -> None:
     files: list[list[AddedFile]] = []
     writer = stream.writer(kind=partial(Wrong, lambda rows: rows, files))
     send(stream, 30)

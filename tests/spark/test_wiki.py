@@ -40,7 +40,7 @@ EVENT: dict[str, Any] = {
     "namespace": 14,
     "title": "A",
     "title_url": "https://en.wikipedia.org/wiki/A",
-    "comment": "mended",
+    "comment": "edited",
     "timestamp": AT,
     "user": "Störfix",
     "bot": False,
@@ -53,7 +53,7 @@ EVENT: dict[str, Any] = {
     "server_name": "en.wikipedia.org",
     "server_script_path": "/w",
     "wiki": "enwiki",
-    "parsedcomment": "mended",
+    "parsedcomment": "edited",
 }
 LEFT_OUT = object()
 Decode = Callable[..., list[Row]]
@@ -105,7 +105,7 @@ def test_an_event_becomes_a_row_with_clean_columns(decode: Decode) -> None:
         "title": "A",
         "title_url": "https://en.wikipedia.org/wiki/A",
         "namespace": 14,
-        "comment": "mended",
+        "comment": "edited",
         "length_old": 10,
         "length_new": 12,
         "revision_old": 1,

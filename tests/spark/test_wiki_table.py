@@ -1,4 +1,4 @@
-"""The wiki stream's table on real services: its partitions, what a batch costs, and how it is proved."""
+"""The wiki stream's table on real services: its partitions, what a batch costs, and how it is verified."""
 
 from __future__ import annotations
 

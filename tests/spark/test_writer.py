@@ -117,16 +117,16 @@ def test_a_small_batch_is_one_file_and_a_large_one_a_file_per_partition(
     stream.assert_exact(6)
 
 
-def test_a_take_over_tells_the_group_where_the_stream_stands(stream: Stream) -> None:
+def test_a_failover_tells_the_group_where_the_stream_stands(stream: Stream) -> None:
     stream.writer().acquire()
     assert stream.group() == {0: 0, 1: 0}
 
 
-def test_a_topic_that_is_made_anew_under_a_batch_publishes_nothing_of_it(stream: Stream) -> None:
+def test_a_topic_that_is_recreated_under_a_batch_publishes_nothing_of_it(stream: Stream) -> None:
     stream.send(3)
     writer = stream.writer()
     running = stream.run(writer)
-    before_publishing(writer, stream, stream.make_the_topic_anew)
+    before_publishing(writer, stream, stream.recreate_the_topic)
     stream.send(4)
     with pytest.raises(Unrecoverable, match=rf"'{stream.spec.topic.name}' .*recreated"):
         stream.await_end(running)
@@ -149,7 +149,7 @@ def test_a_table_from_before_there_were_ids_accepts_the_topic_and_keeps_its_id(s
     stream.run(writer)
     stream.assert_exact(2)
     assert [(s["epoch"], "topic-id" in s) for s in stream.summaries()] == [("8", True)] * 2 + [("7", False)]
-    stream.make_the_topic_anew()
+    stream.recreate_the_topic()
     with pytest.raises(Unrecoverable, match="recreated"):
         stream.writer().acquire()
 
@@ -174,7 +174,7 @@ def test_nothing_is_published_when_kafka_does_not_say_which_topic_it_is(
 
 
 def test_a_publish_that_raced_with_a_commit_to_another_branch_is_tried_again(stream: Stream) -> None:
-    """What the catalog then says is no sign of maintenance: the writer must not take over from itself."""
+    """What the catalog then says is no sign of maintenance: the writer must not fence itself."""
     stream.send(3)
     writer = stream.writer()
     races = list[str]()

@@ -20,8 +20,8 @@ from tests.support import fab_users
 
 REPO = Path(__file__).resolve().parents[2]
 START_SECONDS = 300
-# User -> role; `nobody` may log in and has no right.
-USERS = {"viewer": "viewer", "nobody": ""}
+# User -> role; `rightless` may log in and has no right.
+USERS = {"viewer": "viewer", "rightless": ""}
 
 
 @dataclass(frozen=True)

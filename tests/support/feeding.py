@@ -97,7 +97,7 @@ class StreamingQueryRun:
 
 
 class Thread:
-    """A producer in a thread of this process, which beats often. :meth:`end` stops it."""
+    """A producer in a thread of this process, which sends heartbeats often. :meth:`end` stops it."""
 
     def __init__(self, services: Services, url: str) -> None:
         self.failure: BaseException | None = None

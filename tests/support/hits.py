@@ -24,7 +24,7 @@ DECLARED = streams.load("isp_hits")
 
 
 class Hits(Stream):
-    """The declared stream, with a table ``raw.<name>``, and its topic made anew."""
+    """The declared stream, with a table ``raw.<name>``, and its topic, recreated."""
 
     def __init__(self, spark: SparkSession, services: Services, name: str, root: str) -> None:
         self.spark, self.services = spark, services

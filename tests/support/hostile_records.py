@@ -148,13 +148,13 @@ def cases(schema: AvroSchema) -> list[tuple[str, bytes, Headers, str | None]]:
 # Edits of a valid event's text: name, text to replace, its replacement, and the reason (None: it is a row).
 HALF = "a text has half of a surrogate pair (an escape of D800 to DFFF alone)"
 EVENTS: list[tuple[str, str, str, str | None]] = [
-    ("a lone surrogate in a text", '"comment": "mended"', '"comment": "abc\\ud800def"', HALF),
-    ("a low one", '"comment": "mended"', '"comment": "abc\\uDC00"', HALF),
-    ("two high ones", '"comment": "mended"', '"comment": "\\ud83d\\ud83d\\ude00"', HALF),
-    ("in the wrong order", '"comment": "mended"', '"comment": "\\ude00\\ud83d"', HALF),
-    ("a backslash between", '"comment": "mended"', '"comment": "\\ud83d\\\\\\ude00"', HALF),
-    ("a pair", '"comment": "mended"', '"comment": "\\ud83d\\ude00"', None),
-    ("no escape at all", '"comment": "mended"', '"comment": "\\\\ud800"', None),
+    ("a lone surrogate in a text", '"comment": "edited"', '"comment": "abc\\ud800def"', HALF),
+    ("a low one", '"comment": "edited"', '"comment": "abc\\uDC00"', HALF),
+    ("two high ones", '"comment": "edited"', '"comment": "\\ud83d\\ud83d\\ude00"', HALF),
+    ("in the wrong order", '"comment": "edited"', '"comment": "\\ude00\\ud83d"', HALF),
+    ("a backslash between", '"comment": "edited"', '"comment": "\\ud83d\\\\\\ude00"', HALF),
+    ("a pair", '"comment": "edited"', '"comment": "\\ud83d\\ude00"', None),
+    ("no escape at all", '"comment": "edited"', '"comment": "\\\\ud800"', None),
     ("a lone surrogate in the id", '"id": "63d9586d-899f-4d33-b8a7-52739781b3fc"', '"id": "\\udc00"', HALF),
     ("in log_params", '"wiki":', '"log_params": {"a": "\\ud800"}, "wiki":', HALF),
 ]

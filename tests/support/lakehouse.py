@@ -53,7 +53,7 @@ class Stream:
             spark.conf.set(key, value)
         tables.ensure(spark, self.spec, self.record())
         self.started: list[ConsumerRun] = []
-        # Kept: one that nobody holds is gone before it has answered.
+        # Kept: one without a reference is gone before it has answered.
         self._admin = AdminClient({**services.kafka, "log_level": 0})
 
     def record(self) -> StructType:
@@ -73,7 +73,7 @@ class Stream:
         return self.started[-1]
 
     def run(self, writer: StreamWriter) -> ConsumerRun:
-        """Take over, publish all that is there, and stay ready for more."""
+        """Acquire the lease, publish all that is there, and stay ready for more."""
         consumption = self.consume(writer, writer.acquire())
         consumption.query.processAllAvailable()
         return consumption
@@ -110,7 +110,7 @@ class Stream:
         """So many records into each partition."""
         self.services.send(self.spec.topic.name, {p: [b"text"] * each for p in range(partitions)})
 
-    def make_the_topic_anew(self) -> None:
+    def recreate_the_topic(self) -> None:
         self.services.make_topic(self.spec.topic.name, PARTITIONS)
 
     def record_offsets(self) -> list[tuple[int, int]]:

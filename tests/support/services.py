@@ -51,7 +51,7 @@ class Services:
         return kafka.admin_config(context)
 
     def make_topic(self, name: str, partitions: int) -> None:
-        """A topic with the roles' rights on it; anew where it is there. Ready when this returns."""
+        """A topic with the roles' rights on it; recreated if it is there. Ready when this returns."""
         admin = AdminClient({**self.kafka, "log_level": 0})
         kafka.provision(self.stack.context, [name])
 

@@ -132,7 +132,7 @@ class Namespaces:
         self.run("ip", "link", "set", "lo", "up")
         self.run("ip", "address", "add", f"{addresses.node}/24", "dev", inside)
         self.run("ip", "link", "set", inside, "up")
-        # The control plane wants one; nobody answers there.
+        # The control plane wants one; nothing answers there.
         self.run("ip", "route", "add", "default", "dev", inside)
         self.run("sysctl", "-qw", "net.ipv4.ip_forward=1")
         for network in (addresses.pods, addresses.services):

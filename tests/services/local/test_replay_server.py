@@ -219,8 +219,8 @@ def test_who_does_not_say_who_they_are_or_where_they_were_is_refused(
     replay: Start,
 ) -> None:
     server = replay(rate=0, total=5)
-    nobody, lost = get(server.url, **{"User-Agent": ""}), get(server.url, **{"Last-Event-ID": "[]"})
-    assert (nobody.status_code, lost.status_code) == (403, 400)
+    unnamed, lost = get(server.url, **{"User-Agent": ""}), get(server.url, **{"Last-Event-ID": "[]"})
+    assert (unnamed.status_code, lost.status_code) == (403, 400)
     assert get(f"{server.url}?since=x").status_code == 400
 
 

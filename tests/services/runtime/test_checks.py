@@ -87,7 +87,7 @@ def test_a_check_is_served_until_the_next_and_over_a_restart(tmp_path: Path) -> 
         name(AGE, "wiki_changes", "producer"): 481.0,
     }
     with serving(file, clock=lambda: now[0] + 1_000) as url:
-        assert scraped(url) == found, "a component that was never checked does not begin anew"
+        assert scraped(url) == found, "a component that was never checked does not begin again"
     file.write_text("half a fi")
     with serving(file) as url:
         assert scraped(url) == unchecked()
@@ -155,7 +155,7 @@ def test_a_check_is_taken_while_a_scrape_reads_the_declarations(
     assert is_taken
 
 
-def test_nobody_else_reads_or_reports(tmp_path: Path) -> None:
+def test_no_other_client_reads_or_reports(tmp_path: Path) -> None:
     with serving(tmp_path / "checks.json") as url:
         with raising(Refused, "401", url):
             checks.report(url, "another", CHECK)

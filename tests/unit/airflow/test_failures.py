@@ -62,7 +62,7 @@ def test_only_a_source_that_stays_unreadable_is_hopeless() -> None:
 
 
 @pytest.mark.parametrize("kind", [Missing, Refused, ConfigError])
-def test_what_a_retry_cannot_mend_is_final_with_the_same_words(kind: type[Exception]) -> None:
+def test_what_a_retry_cannot_fix_is_final_with_the_same_words(kind: type[Exception]) -> None:
     with pytest.raises(AirflowFailException) as caught, final_failures():
         raise kind("reason")
     assert str(caught.value) == f"{kind.code} reason"  # type: ignore[attr-defined]

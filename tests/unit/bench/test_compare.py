@@ -81,8 +81,8 @@ def test_headlines_are_sluice_by_the_named_contender_of_the_measured_workloads()
         "one_batch": workload(TUNED, "consume.seconds", 1.0, 2.0),
     }
     assert headlines(found) == {"small_batches_calls": 0.1, "connect_rows": 3.0}
-    proved = report({SLUICE: [{"validate.cpu_share": 0.04}]}, {})
-    assert headlines({"one_batch": proved}) == {"validate_cpu_share": 0.04}
+    verified = report({SLUICE: [{"validate.cpu_share": 0.04}]}, {})
+    assert headlines({"one_batch": verified}) == {"validate_cpu_share": 0.04}
 
 
 def test_every_headline_has_a_goal() -> None:

@@ -1,4 +1,4 @@
-"""Where queries stand, told and read back; what is counted anew, and what is refused."""
+"""Where queries stand, told and read back; what is rebuilt, and what is refused."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_holders_are_the_latest_writers_and_the_publisher() -> None:
     assert QueryState(definition(QUERY)).acquired("w1_a").checkpoints == ["w1_a"]
 
 
-def test_counting_anew_begins_above_every_number() -> None:
+def test_a_rebuild_begins_above_every_number() -> None:
     rebuild = STATE.rebuild("w5_a", 11)
     assert (
         rebuild.batch_offset,

@@ -69,7 +69,7 @@ def test_a_secret_of_another_type_is_not_named() -> None:
         (('role = "consumer"', "role = consumer"), "not valid TOML"),
     ],
 )
-def test_a_wrong_platform_file_is_refused_with_the_mend(change: tuple[str, str], words: str) -> None:
+def test_a_wrong_platform_file_is_refused_with_the_fix(change: tuple[str, str], words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         platform.parse(PLATFORM.replace(*change), "consumer.toml")
     assert words in str(caught.value) or "key 'bucket' is missing" in str(caught.value)

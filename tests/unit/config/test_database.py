@@ -68,7 +68,7 @@ def test_a_file_that_others_may_read_or_that_is_missing_is_refused(tmp_path: Pat
         (("port = 5433", "port = x"), "not valid TOML"),
     ],
 )
-def test_a_wrong_file_is_refused_with_the_mend(change: tuple[str, str], words: str) -> None:
+def test_a_wrong_file_is_refused_with_the_fix(change: tuple[str, str], words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         connection.parse(WAREHOUSE.dump().replace(*change), "x.toml")
     assert str(caught.value).startswith("x.toml: ")
@@ -100,7 +100,7 @@ def test_an_airflow_connection_of_a_kind_that_fits(conn_type: str, kind: str, po
 @pytest.mark.parametrize(
     ("conn_type", "extra", "named"),
     [
-        # Nothing declared: the drivers would take plain text if whoever answers has no encryption.
+        # Nothing declared: the drivers would take plain text if the server has no encryption.
         ("postgres", {}, ("sslrootcert", "verify-full", "h")),
         ("postgres", {"sslmode": "prefer"}, ("sslmode", "prefer")),
         ("postgres", {"sslmode": "allow"}, ("sslmode", "allow")),

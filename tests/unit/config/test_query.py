@@ -94,7 +94,7 @@ def test_a_window_that_its_step_does_not_divide_is_in_as_many_as_hold_it() -> No
         ({"sinks": [TABLE, replace(TABLE, table="other")]}, "two sinks in one database"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_mend(changes: dict[str, Any], named: str) -> None:
+def test_what_is_wrong_is_named_with_its_fix(changes: dict[str, Any], named: str) -> None:
     with raising(ConfigError, "stream.toml", "query windows", named):
         check("windows", replace(QUERY, **changes), "stream.toml")
 

@@ -393,12 +393,12 @@ def test_how_to_preview_a_query() -> None:
     assert name in stream.load(of).queries
 
 
-def test_every_verdict_has_a_section() -> None:
+def test_every_health_has_a_section() -> None:
     text = section(OPERATING.read_text(), "Health statuses")
     assert re.findall(r"^#### (.+)$", text, re.M) == [health.value for health in Health]
 
 
-def test_what_follows_each_verdict() -> None:
+def test_what_follows_each_health() -> None:
     follows = {
         **dict.fromkeys(NO_ACTION, "nothing"),
         **dict.fromkeys(RESTARTABLE, "restart"),

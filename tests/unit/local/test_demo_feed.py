@@ -143,7 +143,7 @@ def test_the_load_comes_first_then_supervision_then_the_events(world: World) -> 
     assert world.told == ["unpause wiki_changes_load"]
     assert watch(provision_topic="running") == []
     assert watch(provision_topic="success", produce=None) == ["unpause wiki_changes_stream"]
-    assert watch(provision_topic="success", produce="deferred") == [], "nobody reads the feed yet"
+    assert watch(provision_topic="success", produce="deferred") == [], "the feed is not read yet"
     world.open = 1
     assert watch(provision_topic="success", produce="running") == [], (
         "the load's start offsets are not planned"
@@ -158,7 +158,7 @@ def test_the_load_comes_first_then_supervision_then_the_events(world: World) -> 
     assert feed.event_id(699) not in wanted
 
 
-def test_where_nobody_read_the_feed_nothing_was_replayed(world: World) -> None:
+def test_if_the_feed_was_not_read_nothing_was_replayed(world: World) -> None:
     assert world.demo.replayed_ids(world.stack) == set()
     assert demo_feed.EVENTS < demo_feed.LOADED < demo_feed.BURST
 
@@ -249,7 +249,7 @@ def test_the_screen_shows_figures_editors_and_the_page(stack: Callable[[str], St
     assert "the task" in lines["produce"]
 
 
-def test_whoever_watches_a_run_sees_its_tasks_each_time() -> None:
+def test_watching_a_run_shows_its_tasks_each_time() -> None:
     class StreamingQueryRun(ToldAirflow):
         def watch_run(
             self, dag: str, run_id: str, seconds: float, interval: float = 1.0

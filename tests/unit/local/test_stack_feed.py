@@ -66,13 +66,13 @@ def test_a_producer_that_runs_learns_of_another_feed(
 
 
 def test_status_says_where_the_server_is_not_wanted(context: Context) -> None:
-    def nobody(name: str, context: Context) -> str:
-        raise httpx.ConnectError("nobody there")
+    def unreachable(name: str, context: Context) -> str:
+        raise httpx.ConnectError("no server")
 
     states = {replay.NAME: {"statename": "STOPPED"}}
-    [row] = health.rows(context, states, nobody)
+    [row] = health.rows(context, states, unreachable)
     assert (row.is_ok, row.health) == (None, "not used: the feeds are the public ones")
-    [row] = health.rows(replace(context, feed="replay"), states, nobody)
+    [row] = health.rows(replace(context, feed="replay"), states, unreachable)
     assert (row.is_ok, row.address) == (False, "http://127.0.0.1:18081")
-    [row] = health.rows(context, {replay.NAME: {"statename": "RUNNING"}}, nobody)
+    [row] = health.rows(context, {replay.NAME: {"statename": "RUNNING"}}, unreachable)
     assert row.is_ok is False, "it should not run, and does not answer either"

@@ -161,7 +161,7 @@ def test_supervision_is_missed_after_three_intervals(
     assert (cell.text, cell.is_ok) == (text, ok)
 
 
-def test_a_stream_that_nobody_wants_to_run_is_off_and_no_trouble() -> None:
+def test_a_stream_that_is_not_to_run_is_off_and_no_trouble() -> None:
     down: dict[str, Any] = {"health": recorded("down"), "sample": Sample(NOW, process(S.STOPPED))}
     row = consumer(supervision=SupervisionStatus(True, None), **down)
     assert (row.health.text, row.is_ok, row.message) == ("off", True, "")
@@ -175,7 +175,7 @@ def test_a_stream_that_nobody_wants_to_run_is_off_and_no_trouble() -> None:
     [(NOW - 3 * 86_400, "last check 3 days ago"), (NOW - 10, "last check 10 s ago"), (None, "never checked")],
 )
 @pytest.mark.parametrize("state", [S.RUNNING, S.STARTING, S.BACKOFF])
-def test_a_component_at_work_that_nobody_checks_is_not_ok_and_says_how_to_unpause(
+def test_a_component_at_work_without_checks_is_not_ok_and_says_how_to_unpause(
     state: S, last_end: float | None, words: str
 ) -> None:
     """What was recorded before the pause says nothing of now."""
@@ -323,12 +323,12 @@ def test_a_question_without_an_answer_does_not_hang() -> None:
     never = threading.Event()
 
     def refused() -> None:
-        raise UsageError("nobody knows")
+        raise UsageError("unknown")
 
     began = time.monotonic()
     found = run_concurrently({"a": lambda: 1, "b": never.wait, "c": refused}, 0.3)
     assert time.monotonic() - began < 2
-    assert found == {"a": 1, "b": "no answer within 0 s", "c": "nobody knows"}
+    assert found == {"a": 1, "b": "no answer within 0 s", "c": "unknown"}
     assert isinstance(found["b"], Unavailable)
     assert isinstance(found["c"], Unavailable)
     never.set()

@@ -78,7 +78,7 @@ def test_the_metrics_are_for_who_has_the_token(made: Made, client: TestClient, g
     assert (answer.status_code, answer.json()) == (401, {"detail": "Not authenticated"})
     assert answer.headers["WWW-Authenticate"] == "Bearer"
     assert made.progress.reads == 0
-    # Without a token in the platform file they are for nobody.
+    # Without a token in the platform file no client gets them.
     made.token = None
     assert client.get(METRICS, headers=BEARER).status_code == 401
 
@@ -146,7 +146,7 @@ def test_a_window_and_whose(made: Made, client: TestClient) -> None:
 
 
 @pytest.mark.parametrize("query", ["window=soon", "whose=mine"])
-def test_what_nobody_can_ask_for(client: TestClient, query: str) -> None:
+def test_what_no_one_can_ask_for(client: TestClient, query: str) -> None:
     assert client.get(f"{DATA}?{query}").status_code == 422
 
 
@@ -277,7 +277,7 @@ def test_the_reason_is_given(
     assert client.get(DATA).status_code == 200
 
 
-def test_an_error_that_nobody_foresaw_tells_nothing(made: Made, client: TestClient) -> None:
+def test_an_unexpected_error_tells_nothing(made: Made, client: TestClient) -> None:
     made.results.error = ZeroDivisionError("with a secret in it")
     answer = client.get(DATA)
     assert answer.status_code == 500

@@ -84,7 +84,7 @@ def test_the_plugin_registers_the_app_once(plugin: ModuleType) -> None:
     (app,) = made.fastapi_apps
     assert (app["url_prefix"], app["name"]) == ("/sluice", "sluice")
     assert isinstance(app["app"], FastAPI)
-    # Airflow asks for it again each time somebody opens its list of plugins.
+    # Airflow asks for it again each time a person opens its list of plugins.
     assert made.fastapi_apps[0]["app"] is app["app"]
 
 

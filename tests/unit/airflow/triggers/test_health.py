@@ -331,7 +331,7 @@ def test_without_the_history_nothing_can_be_said() -> None:
     assert (seen.health, "S3 is away" in seen.message) == (Health.UNKNOWN, True)
 
 
-def test_a_verdict_is_recorded_when_it_is_another() -> None:
+def test_a_health_is_recorded_when_it_is_another() -> None:
     dead = report(Health.DOWN, is_final=True, details={"still_seconds": 3})
     world = World([CERTAIN])
     for says in (dead, dead, WELL_NOW):
@@ -342,7 +342,7 @@ def test_a_verdict_is_recorded_when_it_is_another() -> None:
     assert (second["health"], second["before"], second["message"]) == ("healthy", "down", "so it is")
 
 
-def test_a_verdict_that_cannot_be_recorded_is_one_all_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_health_that_cannot_be_recorded_is_one_all_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     world = World([CERTAIN])
     world.kept.is_full = True
     assert Observation.from_json(world.fire(Task())).report == CERTAIN
@@ -379,7 +379,7 @@ def test_each_check_is_reported_whatever_it_found_and_a_request_is_not() -> None
     assert len(reported) == 3
 
     def away(check: Check) -> None:
-        raise Unreachable("nobody listens")
+        raise Unreachable("no listener")
 
     world.report_check = away  # type: ignore[attr-defined]
     world.says = [WELL_NOW]

@@ -46,7 +46,7 @@ def test_a_process_may_be_down_for_the_grace() -> None:
     assert watch.failure(process(S.FATAL, None), 130) == "stream-x is FATAL for 30 s"
 
 
-def test_coming_back_starts_the_grace_anew() -> None:
+def test_coming_back_starts_the_grace_again() -> None:
     watch = ProcessWatch(grace=30)
     assert watch.failure(process(S.EXITED, None), 100) is None
     assert watch.failure(process(S.RUNNING), 120) is None
@@ -134,7 +134,7 @@ def test_it_waits_until_the_rejected_records_are_in_the_quarantine() -> None:
     assert (event["outcome"], "not in the quarantine" in event["reason"]) == ("timed out", True)
 
 
-def test_an_empty_load_has_landed() -> None:
+def test_an_empty_load_is_published() -> None:
     assert fire(Hook([state({0: 0})], [process(S.FATAL)]), expected="{}")["outcome"] == "reached"
 
 
@@ -193,7 +193,7 @@ def test_the_consumer_may_be_down_for_two_supervision_intervals() -> None:
     assert deferred.value.trigger.grace == 300
 
 
-def test_what_is_hopeless_names_the_reason_and_who_mends_it() -> None:
+def test_a_permanent_failure_names_the_reason_and_the_fix() -> None:
     sensor = PublishedSensor(task_id="wait_for_publish", stream="nyc_taxi")
     sensor.__dict__["platform_hook"] = SimpleNamespace(runtime=FakeRuntime())
     hook: Any = sensor.platform_hook

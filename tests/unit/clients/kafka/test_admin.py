@@ -37,7 +37,7 @@ def test_growing_and_staying_are_allowed(partitions: int) -> None:
     check_not_shrinking(TOPIC, TopicDescription("id", partitions, 1))
 
 
-def test_shrinking_is_refused_with_topic_has_wants_and_mend() -> None:
+def test_shrinking_is_refused_with_topic_has_wants_and_fix() -> None:
     with raising(Refused, "'t'", "12 partitions", "wants 10", "partitions = 12"):
         check_not_shrinking(TOPIC, TopicDescription("id", 12, 1))
 
@@ -242,7 +242,7 @@ def test_a_heartbeat_is_read_as_it_was_given(told: Told, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("text", ["", "moved by hand", json.dumps({"at": 1})])
-def test_offsets_that_somebody_set_are_no_heartbeat(told: Told, text: str) -> None:
+def test_offsets_that_a_person_set_are_no_heartbeat(told: Told, text: str) -> None:
     told.metadata(text)
     with raising(Unreachable, "heartbeat", "'sluice-s-producer'"):
         told.reader.heartbeat("s", "producer", "t")

@@ -81,7 +81,7 @@ def test_a_record_without_value_that_no_query_wrote_is_no_result(
         (b"a", b'{"zipcode":"a","hits":1,"version":"0"}', "whole numbers"),
     ],
 )
-def test_what_is_no_result_is_named_by_its_place_with_the_mend(
+def test_what_is_no_result_is_named_by_its_place_with_the_fix(
     key: bytes | None, value: bytes | None, reason: str
 ) -> None:
     with raising(Refused, "'counts'", "partition 1", "offset 4", reason, "provision_sinks"):

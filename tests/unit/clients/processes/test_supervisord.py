@@ -209,7 +209,7 @@ def test_what_does_not_run_yet_or_any_more_gets_no_grace(state: str) -> None:
     assert asked == ["stopProcess(False,)"]
 
 
-def test_what_is_started_anew_while_it_has_grace_is_stopped_hard() -> None:
+def test_what_is_started_again_while_it_has_grace_is_stopped_hard() -> None:
     backoff = {**INFO, "statename": "BACKOFF"}
     asked, _, took = stopped_with(20, INFO, backoff, STOPPED, signalProcess=True, stopProcess=True)
     assert asked == ["signalProcess('TERM',)", "stopProcess(False,)"]

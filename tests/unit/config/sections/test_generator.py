@@ -160,7 +160,7 @@ def test_what_is_sent_at_one_time_lies_within_minutes(hits: int, hours: int, row
 
 
 @pytest.mark.parametrize("partition_count", [1, 3, 4])
-def test_each_row_has_one_place_in_one_lane(partition_count: int) -> None:
+def test_each_row_has_one_place_in_one_target_partition(partition_count: int) -> None:
     for first in range(12):
         for until in range(first, 12):
             expected: dict[int, list[tuple[int, int]]] = {}

@@ -58,7 +58,7 @@ def test_a_range_that_ends_before_it_begins_is_refused() -> None:
         IntervalSet.of([(5, 3)])
 
 
-def test_a_topic_that_was_made_anew_is_no_range() -> None:
+def test_a_recreated_topic_is_no_range() -> None:
     with raising(ValueError, "[100,7)"):
         OffsetRanges.from_ends({0: 100}, {0: 7})
 

@@ -45,7 +45,7 @@ CASES: dict[str, tuple[list[FileStats], dict[int, Iterable[int]], str, Verificat
         "1 unexpected",
         VerificationStatus.UNEXPECTED,
     ),
-    "a file whose count is off and nobody read": (
+    "a file whose count is off and that was not read": (
         [file(0, 0, 9, records=9), file(1, 5, 7)],
         {},
         "10 gaps",

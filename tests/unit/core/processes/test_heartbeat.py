@@ -13,7 +13,7 @@ from tests.support.raising import raising
 TOLD: dict[str, Any] = {"at": 1_500, "pid": 7, "state": "streaming", "since": 500, "detail": "12 sent"}
 
 
-def test_a_beat_is_what_the_part_told() -> None:
+def test_a_heartbeat_is_what_the_component_told() -> None:
     assert parse_heartbeat(json.dumps(TOLD), {0: 5}) == Heartbeat(
         1.5, 7, HeartbeatState.STREAMING, 0.5, "12 sent", {0: 5}
     )
@@ -39,7 +39,7 @@ def test_a_beat_is_what_the_part_told() -> None:
         (json.dumps(TOLD | {"detail": 5}), "detail: Input should be a valid string, got 5"),
     ],
 )  # fmt: skip
-def test_what_is_no_beat_says_why(told: str, words: str) -> None:
+def test_what_is_no_heartbeat_says_why(told: str, words: str) -> None:
     with raising(ValueError, words):
         parse_heartbeat(told, {0: 5})
 

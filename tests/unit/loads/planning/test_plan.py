@@ -1,4 +1,4 @@
-"""A load's plan: pinned once, whoever comes first; settled once, whoever sends."""
+"""A load's plan: pinned once, by the first attempt; settled once, by any."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_what_was_sent_is_not_pending_and_the_first_settlement_counts(ledger: Le
     assert pin(ledger, Source("v1"), Kafka(p0=50), run="r2")["sources"][0]["produced"]
 
 
-def test_a_topic_that_was_made_anew_is_named(ledger: Ledger) -> None:
+def test_a_recreated_topic_is_named(ledger: Ledger) -> None:
     (source,) = read_all(pin(ledger, Source("v1"), Kafka(p0=5))["sources"])
     with raising(Refused, "'t'", "partition 0", "at 3", "offset 5", "v1.csv"):
         produced.complete_source(ledger, source, {0: 3}, "r1")

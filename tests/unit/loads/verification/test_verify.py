@@ -89,7 +89,7 @@ def test_exact_and_in_the_ledger(load: Load) -> None:
     assert proof["ranges"] == {"0": [[0, 10]]}
 
 
-def test_a_file_that_holds_other_loads_too_is_no_stray(load: Load) -> None:
+def test_a_file_that_holds_other_loads_too_is_not_unexpected(load: Load) -> None:
     lakes.append(load.lake, span(0, 4))
     lakes.append(load.lake, span(4, 8))
     # One file, of which two rows are the load's: their source's numbers 8 and 9, and more of the source's.

@@ -109,7 +109,7 @@ def test_exact_over_files_that_are_not_contiguous(load: Load) -> None:
     assert proof["ranges"] == {"0": [[0, 10]], "1": [[5, 10]]}
 
 
-def test_poison_is_accounted_for(load: Load) -> None:
+def test_malformed_records_are_accounted_for(load: Load) -> None:
     load.batch(*ALL[2:])
     load.quarantine(*ALL[:2], (0, 99), ALL[0])
     found = load.validate()
@@ -118,7 +118,7 @@ def test_poison_is_accounted_for(load: Load) -> None:
         load.validate(limit=5)
 
 
-def test_a_load_of_nothing_but_poison(load: Load) -> None:
+def test_a_load_of_nothing_but_malformed_records(load: Load) -> None:
     load.quarantine(*ALL)
     assert load.validate(limit=100)["quarantined"] == 15
 

@@ -34,7 +34,7 @@ def test_the_cluster_id_is_a_uuid_for_kafka(tmp_path: Path) -> None:
     assert len(base64.urlsafe_b64decode(StackDir(tmp_path).secrets()["kafka_cluster"] + "==")) == 16
 
 
-def test_a_damaged_file_is_named_with_the_mend(tmp_path: Path) -> None:
+def test_a_damaged_file_is_named_with_the_fix(tmp_path: Path) -> None:
     home = StackDir(tmp_path)
     home.secrets_file.write_text("{half")
     with raising(UsageError, home.secrets_file, "make destroy"):

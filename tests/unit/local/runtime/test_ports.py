@@ -74,7 +74,7 @@ def test_free_ports_are_free_and_different() -> None:
 
 
 @pytest.mark.usefixtures("socket_enabled")
-def test_a_taken_port_is_named_with_its_user_and_the_mend() -> None:
+def test_a_taken_port_is_named_with_its_user_and_the_fix() -> None:
     with socket.socket() as server:
         server.bind((ports.HOST, 0))
         server.listen()

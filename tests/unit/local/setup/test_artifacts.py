@@ -48,7 +48,7 @@ def test_made_once_and_then_left_alone(tmp_path: Path) -> None:
         (lambda f: (f.parents[1] / MANIFEST).write_text("{"), True, "not readable as JSON"),
     ],
 )
-def test_damage_is_said_and_mended(
+def test_damage_is_said_and_repaired(
     tmp_path: Path, harm: Callable[[Path], object], hashed: bool, said: str
 ) -> None:
     thing = artifact(tmp_path, hashed)

@@ -37,7 +37,7 @@ def compared(lake: Places, quarantine: Places) -> OffsetComparison:
         ({0: [0, 1, 3, 4], 1: [4, 5, 6, 7]}, 1, 0, 4),
     ],
 )
-def test_gaps_duplicates_and_strays(
+def test_gaps_duplicates_and_unexpected_offsets(
     in_lake: dict[int, list[int]], gaps: int, duplicates: int, unexpected: int
 ) -> None:
     places = [(partition, offset) for partition, offsets in in_lake.items() for offset in offsets]

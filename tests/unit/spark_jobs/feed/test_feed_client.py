@@ -265,11 +265,11 @@ def test_only_messages_are_events_and_an_error_ends_the_connection() -> None:
 
 
 def test_what_it_does_is_told() -> None:
-    site = StreamUnderTest(httpx.ConnectError("nobody there"))
+    site = StreamUnderTest(httpx.ConnectError("no server"))
     site.read()
     assert site.activity.state()[0] == "connecting"
     assert "try 1" in site.activity.error
-    assert "nobody there" in site.activity.error
+    assert "no server" in site.activity.error
 
 
 def test_to_be_told_to_stop_ends_it() -> None:

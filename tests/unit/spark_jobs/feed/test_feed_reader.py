@@ -21,7 +21,7 @@ def test_the_oldest_is_forgotten_first() -> None:
     assert len(ids._ids) == 3
     assert ids.is_duplicate("b")
     assert not ids.is_duplicate("a"), "it was pushed out"
-    assert not ids.is_duplicate("b"), "coming again makes nobody younger"
+    assert not ids.is_duplicate("b"), "coming again makes no id younger"
 
 
 def test_it_stays_small() -> None:

@@ -60,7 +60,7 @@ def test_the_lowest_partition_carries_the_heartbeat(now: list[float]) -> None:
     }
 
 
-def test_a_state_has_begun_with_the_first_beat_that_told_it(now: list[float]) -> None:
+def test_a_state_has_begun_with_the_first_heartbeat_that_told_it(now: list[float]) -> None:
     sender = Scripted(None)
     since = []
     for state in ("idle", "idle", "working", "idle"):

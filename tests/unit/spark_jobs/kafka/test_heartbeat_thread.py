@@ -23,7 +23,7 @@ class Heart(HeartbeatSender):
         return True
 
 
-def test_it_beats_what_was_said_last() -> None:
+def test_it_sends_what_was_said_last() -> None:
     heart = Heart()
     made = HeartbeatThread(heart)
     assert not made.tick(), "nothing was said yet"
@@ -65,7 +65,7 @@ def test_long_work_that_gets_on_is_alive(clock: Clock) -> None:
     assert not made.tick()
 
 
-def test_it_beats_by_itself_until_it_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_sends_heartbeats_by_itself_until_it_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heartbeat, "HEARTBEAT_INTERVAL", 0.001)
     heart = Heart()
     made = HeartbeatThread(heart)

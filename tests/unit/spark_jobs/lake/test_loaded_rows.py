@@ -1,4 +1,4 @@
-"""Loaded rows beside the table: found by their source, whoever wrote them, and only if they are published."""
+"""Loaded rows beside the table: found by their source, with any writer, and only if they are published."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Coordinates out of files in a bucket, as far as requests go; the bucket itself is in tests/spark."""
+"""Record offsets out of files in a bucket, as far as requests go; the bucket itself is in tests/spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Taking over again where maintenance moved main: not without end."""
+"""The lease is acquired again if maintenance moved main: not without end."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_one_more_ends_it() -> None:
     assert writer.acquired == MAX_MOVES + 1
 
 
-def test_what_is_published_in_between_begins_the_count_anew() -> None:
+def test_what_is_published_in_between_resets_the_count() -> None:
     moves = [*[False] * MAX_MOVES, True, *[False] * (MAX_MOVES - 1)]
     writer: Any = StreamWriter(*moves)
     run_with_lease(writer, writer.consume)

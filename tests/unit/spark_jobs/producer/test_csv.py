@@ -1,4 +1,4 @@
-"""What a message says of a header line that somebody else wrote."""
+"""What a message says of a header line that another person wrote."""
 
 from __future__ import annotations
 

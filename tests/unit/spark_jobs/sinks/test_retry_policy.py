@@ -20,7 +20,7 @@ from spark_jobs.common.sinks.base import (
 from tests.support.raising import raising
 
 REFUSED = "database d at h:1 does not answer (refused)"
-SINK, FIX, STANDS = "hits: sink jdbc counts", "mend it", "takes no records"
+SINK, FIX, STANDS = "hits: sink jdbc counts", "fix it", "takes no records"
 
 
 class Stop(threading.Event):
@@ -82,7 +82,7 @@ def test_it_is_tried_until_it_is_done_and_each_wait_is_longer_up_to_a_bound(stop
     assert len({waited for waited in stop.waits if waited > MAX_SECONDS / 2}) > 1, "not all at once"
 
 
-def test_after_its_seconds_it_gives_up_and_says_what_is_wrong_and_the_mend(stop: Stop) -> None:
+def test_after_its_seconds_it_gives_up_and_says_what_is_wrong_and_the_fix(stop: Stop) -> None:
     with raising(SinkWriteFailed, SINK, REFUSED, "30 s", FIX):
         retry_policy(stop, 30).call(Work(*away(1000)))
     assert stop.now == pytest.approx(1030), "the last try is at the end, not before and not long after"
@@ -109,7 +109,7 @@ def test_the_time_runs_from_the_first_failure_and_not_from_the_beginning(stop: S
     assert retry_policy(stop, 30).call(slow) == "done"
 
 
-def test_another_work_begins_anew(stop: Stop) -> None:
+def test_another_work_starts_from_zero(stop: Stop) -> None:
     waiting = retry_policy(stop, 30)
     with pytest.raises(SinkWriteFailed):
         waiting.call(Work(*away(1000)))

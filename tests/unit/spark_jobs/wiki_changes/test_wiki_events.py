@@ -76,7 +76,7 @@ def test_without_either_it_has_no_key_and_is_good() -> None:
         ('{"meta": {"id": "%s"}}' % ("x" * 256), "is no id"),
     ],
 )
-def test_poison_has_a_reason_an_id_and_no_key(data: str, reason: str) -> None:
+def test_a_malformed_event_has_a_reason_an_id_and_no_key(data: str, reason: str) -> None:
     event = read(data, "p1")
     assert event.malformed is not None
     assert reason in event.malformed

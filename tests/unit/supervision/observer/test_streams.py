@@ -103,8 +103,8 @@ def test_what_a_cycle_observes(world: World) -> None:
     world.record("restart", NOW - 3600, who="schedule", requested=False, identity="1")
     world.record("restart", NOW - 90_000, who="schedule", requested=False, identity="0")
     ledger = world.history(SPEC, "consumer")
-    proved = history_key(PROOF, datetime.fromtimestamp(NOW - 60, UTC), "load")
-    ledger.put(proved, {"run_id": "run 1", "seconds": 4.2, "records": 9, "published": 8, "quarantined": 1})
+    proof = history_key(PROOF, datetime.fromtimestamp(NOW - 60, UTC), "load")
+    ledger.put(proof, {"run_id": "run 1", "seconds": 4.2, "records": 9, "published": 8, "quarantined": 1})
     ledger.put(run_key("run 1", "audit"), {"objects": 3})
     failed = history_key(NOT_VERIFIED, datetime.fromtimestamp(NOW - 90, UTC), "load")
     ledger.put(failed, {"run_id": "run 0", "seconds": 3.1, "problems": ["1 gap"]})
@@ -357,7 +357,7 @@ def test_clients_that_cannot_be_opened_are_opened_again(world: World, error: Exc
     assert world.live("x").errors == {}
 
 
-def test_an_error_that_nobody_foresaw_ends_no_cycle(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unexpected_error_ends_no_cycle(world: World, caplog: pytest.LogCaptureFixture) -> None:
     world.specs = [SPEC, OTHER]
     world.errors["describe"] = ZeroDivisionError("a secret")
     world.cycle()

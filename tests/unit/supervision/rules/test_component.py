@@ -22,7 +22,7 @@ from sluice.supervision.rules.sample import Sample
 from sluice.supervision.rules.status import WELL, Health, HealthReport
 
 NOW = 100_000.0
-# The declared defaults: stalled after 60 s without a beat, 90 s for the first one, 3 restarts in 1800 s.
+# The declared defaults: stalled after 60 s without a heartbeat, 90 s for the first one, 3 restarts in 1800 s.
 POLICY = Supervision()
 EMPTY = RestartHistory()
 V = Health
@@ -62,15 +62,15 @@ def earlier(was: ProcessStatus, heard: Heartbeat | None, ago: float = CONFIRM_SE
 GONE = earlier(DOWN, heartbeat(20))
 SLOW = heartbeat(61)
 
-# process, beat, history, an earlier sample, verdict, words, conclusive
+# process, heartbeat, history, an earlier sample, health, words, conclusive
 CASES: dict[str, tuple[Any, Any, RestartHistory, Sample | None, Health, str, bool]] = {
-    "healthy: it beats": (process(), heartbeat(detail="12 sent"), EMPTY, None, V.HEALTHY,
+    "healthy: it sends heartbeats": (process(), heartbeat(detail="12 sent"), EMPTY, None, V.HEALTHY,
         r"^stream-x-producer is RUNNING: streaming for 500 s \(12 sent\)$", True),
     "healthy: Kafka has to catch up": (process(), heartbeat(state=State.BACKPRESSURED), EMPTY, None,
         V.HEALTHY, "backpressured for 500 s", True),
     "healthy: it works": (process(), heartbeat(state=State.WORKING), EMPTY, None, V.HEALTHY,
         "working", True),
-    "healthy: the last beat is as old as it may be": (process(), heartbeat(60), EMPTY, None, V.HEALTHY,
+    "healthy: the last heartbeat is as old as it may be": (process(), heartbeat(60), EMPTY, None, V.HEALTHY,
         "streaming", True),
     "healthy: however often it was restarted": (process(), heartbeat(), times(9), None, V.HEALTHY, "", True),
     "healthy: its runtime does not know its id": (process(pid=None), heartbeat(pid=1), EMPTY, None,
@@ -88,22 +88,22 @@ CASES: dict[str, tuple[Any, Any, RestartHistory, Sample | None, Health, str, boo
         heartbeat(state=State.CONNECTING, since=60, detail="503, again in 20 s"), EMPTY, None,
         V.SOURCE_UNAVAILABLE,
         r"its source has not answered for 60 s: connecting for 60 s \(503, again in 20 s\); it ", True),
-    "starting: no beat yet": (process(ago=89), None, EMPTY, None, V.STARTING,
+    "starting: no heartbeat yet": (process(ago=89), None, EMPTY, None, V.STARTING,
         "no heartbeat 89 s after its start", False),
-    "starting: only its predecessor's beat": (process(ago=10), heartbeat(14), EMPTY, None, V.STARTING,
+    "starting: only its predecessor's heartbeat": (process(ago=10), heartbeat(14), EMPTY, None, V.STARTING,
         " 10 s after", False),
-    "starting: another one's beat": (process(ago=10), heartbeat(1, pid=9), EMPTY, None, V.STARTING, "10 s",
-        False),
+    "starting: another one's heartbeat": (process(ago=10), heartbeat(1, pid=9), EMPTY, None, V.STARTING,
+        "10 s", False),
     "starting: before its runtime is sure": (replace(process(ago=1), state=S.STARTING), None, EMPTY, None,
         V.STARTING, "is STARTING", False),
-    "stalled: it never gave a beat": (process(ago=90), None, EMPTY, None, V.STALLED,
+    "stalled: it never sent a heartbeat": (process(ago=90), None, EMPTY, None, V.STALLED,
         r" 90 s after its start \(startup timeout 90 s\); there never was a heartbeat", False),
-    "stalled: only its predecessor's beat": (process(ago=100), heartbeat(103), EMPTY, None, V.STALLED,
+    "stalled: only its predecessor's heartbeat": (process(ago=100), heartbeat(103), EMPTY, None, V.STALLED,
         r"last heartbeat by process 7, 103 s ago: streaming", False),
-    "stalled: another one beats in its place": (process(ago=100), heartbeat(1, pid=9), EMPTY, None,
+    "stalled: another one sends heartbeats in its place": (process(ago=100), heartbeat(1, pid=9), EMPTY, None,
         V.STALLED,
         "process 9, 1 s ago", False),
-    "stalled: no beat for long": (process(), SLOW, EMPTY, None, V.STALLED,
+    "stalled: no heartbeat for long": (process(), SLOW, EMPTY, None, V.STALLED,
         r", last heartbeat 61 s ago \(stall timeout 60 s\): streaming for 500 s", False),
     "stalled: cut off, and hanging": (process(), heartbeat(61, State.CONNECTING), EMPTY, None, V.STALLED,
         "61 s ago", False),
@@ -122,7 +122,7 @@ CASES: dict[str, tuple[Any, Any, RestartHistory, Sample | None, Health, str, boo
         r"is BACKOFF, exit code 1 after 2 s; the runtime restarts it in 20 s", False),
     "flapping: the runtime keeps restarting it": (LOOPING, None, EMPTY, None, V.FLAPPING,
         r"^down: .* restarts it in 20 s; restarted 3 times within 1800 s", False),
-    "flapping: it has just been restarted, and beats": (
+    "flapping: it has just been restarted, and sends heartbeats": (
         replace(LOOPING, state=S.RUNNING, pid=7, since=NOW - 9), heartbeat(1), EMPTY, None, V.FLAPPING,
         "is RUNNING for 9 s; before that it ended with exit code 1 after 2 s", False),
     "flapping: restarts by both": (replace(LOOPING, restarts=(NOW - 40,)), None, times(2), None, V.FLAPPING,
@@ -134,14 +134,15 @@ CASES: dict[str, tuple[Any, Any, RestartHistory, Sample | None, Health, str, boo
     "starting: what the history knows counts once": (replace(LOOPING, restarts=(NOW - 60, NOW - 50)), None,
         RestartHistory(restarts=[NOW - 60, NOW - 50], runtime_restart_at=NOW - 50), None, V.STARTING, "",
         False),
-    "down: the beat since was its own": (DOWN, heartbeat(3), EMPTY, earlier(process(),
+    "down: the heartbeat since was its own": (DOWN, heartbeat(3), EMPTY, earlier(process(),
         heartbeat(20)), V.DOWN, "",
         False),
-    "down: another start's beat": (process(S.EXITED, ago=9), heartbeat(3), EMPTY, GONE, V.DOWN, "", False),
+    "down: another start's heartbeat": (process(S.EXITED, ago=9), heartbeat(3), EMPTY, GONE, V.DOWN, "",
+        False),
     "down: restarts of long ago do not count": (DOWN, None, times(3, 1801), None, V.DOWN, "", False),
-    "fenced: another one beats": (DOWN, heartbeat(2, pid=9, detail="a load"), EMPTY, GONE, V.FENCED,
-        r"status 1; another instance, process 9, is active: streaming for 500 s \(a load\)", True),
-    "fenced: another one's first beat": (DOWN, heartbeat(2, pid=9), EMPTY, earlier(DOWN, None),
+    "fenced: another one sends heartbeats": (DOWN, heartbeat(2, pid=9, detail="a load"), EMPTY, GONE,
+        V.FENCED, r"status 1; another instance, process 9, is active: streaming for 500 s \(a load\)", True),
+    "fenced: another one's first heartbeat": (DOWN, heartbeat(2, pid=9), EMPTY, earlier(DOWN, None),
         V.FENCED, "process 9", True),
     "flapping: dead too often": (DOWN, None, times(3), None, V.FLAPPING,
         r"^down: .*; restarted 3 times within 1800 s without recovery$", False),
@@ -157,7 +158,7 @@ CASES: dict[str, tuple[Any, Any, RestartHistory, Sample | None, Health, str, boo
     "unknown: since when is unknown": (replace(process(), since=None), heartbeat(), EMPTY, None,
         V.UNKNOWN, "does not know its start time", False),
     "unknown: no sample of the process": (None, heartbeat(), EMPTY, None, V.UNKNOWN, "not observed", False),
-    "unknown: a beat from the future": (process(), heartbeat(-6), EMPTY, None, V.UNKNOWN,
+    "unknown: a heartbeat from the future": (process(), heartbeat(-6), EMPTY, None, V.UNKNOWN,
         "its heartbeat is 6 s ahead of this clock. Fix: set the clocks", False),
 }  # fmt: skip
 
@@ -175,7 +176,7 @@ def assess(
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_verdicts(case: str) -> None:
+def test_health(case: str) -> None:
     seen, heard, history, before, health, words, is_final = CASES[case]
     found = assess(seen, heard, history, before)
     assert found.health is health, found.message
@@ -217,7 +218,7 @@ befores = st.none() | st.builds(earlier, processes.filter(bool), heartbeats, st.
 
 
 @given(processes, heartbeats, known, befores, st.sampled_from([{}, {"kafka": "away"}]))
-def test_anything_gives_a_verdict_and_only_a_fresh_beat_a_good_one(
+def test_anything_has_a_health_and_only_a_fresh_heartbeat_a_good_one(
     seen: ProcessStatus | None,
     heard: Heartbeat | None,
     history: RestartHistory,

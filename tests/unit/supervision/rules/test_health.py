@@ -86,7 +86,7 @@ def times(count: int, ago: float = 100) -> RestartHistory:
 
 
 V = Health
-# reason -> samples, history, verdict, words of the sentence, conclusive
+# reason -> samples, history, health, words of the message, conclusive
 CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
     # What could not be observed.
     "unknown: no look at all": ([], EMPTY, V.UNKNOWN, "nothing was observed", False),
@@ -97,7 +97,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         "kafka: no answer from k in 15 s; stream-x is RUNNING",
         False,
     ),
-    "unknown: the catalog does not answer, though nobody waits": (
+    "unknown: the catalog does not answer, though no record waits": (
         [look(0, 100, None, errors={"lake": "down"})],
         EMPTY,
         V.UNKNOWN,
@@ -132,7 +132,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         "stream-x is UNKNOWN: its runtime does not know its state",
         False,
     ),
-    "unknown: dead, but nobody can say what waits, so no restart": (
+    "unknown: dead, but what waits is unknown, so no restart": (
         [look(0, {}, None, process=process(X), ends=None, errors={"kafka": "away", "lake": "away"})],
         EMPTY,
         V.UNKNOWN,
@@ -190,7 +190,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         True,
     ),
     "idle: one look is enough": ([look(0, 100, old())], EMPTY, V.IDLE, "nothing arrives", True),
-    "idle: an empty topic of a stream that has taken over": (
+    "idle: an empty topic of a stream that has a writer": (
         [look(0, 0, old(0))],
         EMPTY,
         V.IDLE,
@@ -437,7 +437,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         "without progress for 120 s",
         True,
     ),
-    "stalled: of an hour in which nobody looked 180 s count": (
+    "stalled: of an hour without an observation 180 s count": (
         [look(3600, 900, old()), look(0, 900, old())],
         EMPTY,
         V.STALLED,
@@ -542,7 +542,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         "stall timeout 60 s",
         True,
     ),
-    "catching up: another start of the process begins the series anew": (
+    "catching up: another start of the process begins a new series": (
         [
             look(100, 900, old(acquired_at=NOW)),
             look(0, 900, old(acquired_at=NOW), process=process(since=NOW - 4000)),
@@ -581,14 +581,14 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         "no active writer 0 s after",
         False,
     ),
-    "starting: no take-over is kept, and the process is young": (
+    "starting: no epoch-start is kept, and the process is young": (
         [look(0, 900, old(acquired_at=None), process=process(since=NOW - 10))],
         EMPTY,
         V.STARTING,
         "no active writer 10 s",
         False,
     ),
-    "idle: no take-over is kept, and the process is old": (
+    "idle: no epoch-start is kept, and the process is old": (
         [look(0, 100, old(acquired_at=None))],
         EMPTY,
         V.IDLE,
@@ -609,7 +609,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         "nothing arrives",
         True,
     ),
-    "stalled: nobody took over in 90 s, to be looked at again": (
+    "stalled: no writer in 90 s, to be observed again": (
         [
             look(2, 900, old(), process=process(since=NOW - 90)),
             look(0, 900, old(), process=process(since=NOW - 90)),
@@ -619,7 +619,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         r"no active writer 90 s after its start \(startup timeout 90 s\)",
         False,
     ),
-    "stalled: nobody took over in 90 s, seen twice": (
+    "stalled: no writer in 90 s, observed twice": (
         [
             look(4, 100, old(), process=process(since=NOW - 95)),
             look(0, 100, old(), process=process(since=NOW - 95)),
@@ -639,7 +639,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         "no active writer 95 s",
         True,
     ),
-    "flapping: it never takes over, after three restarts": (
+    "flapping: it never acquires the lease, after three restarts": (
         [
             look(5, 900, old(), process=process(since=NOW - 200)),
             look(0, 900, old(), process=process(since=NOW - 200)),
@@ -826,7 +826,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         "suspended x",
         True,
     ),
-    "suspended: the hold is the answer to the topic that was made anew": (
+    "suspended: it was suspended because of the recreated topic": (
         [dead(0, old(900), topic=5)],
         RestartHistory(suspended="by me"),
         V.SUSPENDED,
@@ -862,7 +862,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         "800 records wait; writer epoch 7",
         True,
     ),
-    "starting: the topic was made anew before anything was read": (
+    "starting: the topic was recreated before anything was read": (
         [look(60, 900, None), look(0, 5, None, topic_id="U", process=process(since=NOW - 5))],
         EMPTY,
         V.STARTING,
@@ -988,7 +988,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_verdicts(case: str) -> None:
+def test_health(case: str) -> None:
     samples, history, health, words, is_final = CASES[case]
     found = assess_consumer(samples, POLICY, history)
     assert found.health is health, found.message
@@ -998,8 +998,8 @@ def test_verdicts(case: str) -> None:
     assert found.is_final is is_final
 
 
-def test_every_verdict_has_a_case_and_one_consequence() -> None:
-    # What a consumer reads from is Kafka: cut off is for parts that ask somebody else (test_tending); what a
+def test_every_health_has_a_case_and_one_consequence() -> None:
+    # Only components that read from another system than Kafka can lose their source (test_component); what a
     # cluster says is in test_problems.
     elsewhere = {V.SOURCE_UNAVAILABLE.value, *(problem.value for problem in Problem)}
     assert {case.split(":")[0] for case in CASES} == {health.value for health in Health} - elsewhere

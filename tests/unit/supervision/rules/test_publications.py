@@ -24,7 +24,7 @@ def test_a_new_partition_counts_from_its_first_published_offset() -> None:
     assert str(found.new) == "2=[4,9)"
 
 
-def test_a_recreated_topic_counts_anew_and_an_unknown_one_does_not() -> None:
+def test_a_recreated_topic_counts_from_zero_and_an_unknown_one_does_not() -> None:
     assert str(since(ANNOUNCED, at({0: 3}, topic="t2")).new) == "0=[0,3)"
     # Snapshots of earlier versions do not say which topic it is.
     assert str(since(ANNOUNCED, at({0: 11, 1: 5}, topic=None)).new) == "0=[10,11)"

@@ -21,7 +21,7 @@ CASES: dict[str, tuple[list[tuple[float, dict[int, int]]], float | None]] = {
         None,
     ),
     "of another partition": ([(0, {0: 0, 1: 0}), (100, {0: 0, 1: 900}), (200, {0: 0, 1: 1000})], None),
-    "a topic that was made anew": ([(0, {0: 900}), (100, {0: 0}), (200, {0: 10}), (300, {0: 20})], 0.1),
+    "a recreated topic": ([(0, {0: 900}), (100, {0: 0}), (200, {0: 10}), (300, {0: 20})], 0.1),
 }
 
 

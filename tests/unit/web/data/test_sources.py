@@ -27,7 +27,7 @@ from tests.support.pages import (
 
 
 def no_progress() -> Any:
-    raise AssertionError("nobody asked for progress")
+    raise AssertionError("progress was not asked for")
 
 
 def test_results_are_read_once_for_all_who_ask_within_a_moment() -> None:

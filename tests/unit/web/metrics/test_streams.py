@@ -1,4 +1,4 @@
-"""The metrics of streams and components: names, values, and what is left out because nobody knows it."""
+"""The metrics of streams and components: names, values, and what is left out because it is unknown."""
 
 from __future__ import annotations
 

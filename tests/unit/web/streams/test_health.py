@@ -77,7 +77,7 @@ def test_health_is_current_only_after_a_recent_check(check: LastCheck, now: floa
     }
 
 
-def test_every_verdict_has_its_severity() -> None:
+def test_every_health_has_its_severity() -> None:
     severities = {word: severity(word.value) for word in Health}
     assert {word for word, said in severities.items() if said == "ok"} == WELL
     assert {word for word, said in severities.items() if said == "suspended"} == {Health.SUSPENDED}

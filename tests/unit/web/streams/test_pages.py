@@ -67,7 +67,7 @@ def test_all_streams_at_a_glance(made: Made, client: TestClient) -> None:
     assert f"Supervision ( {STREAM}_stream ): last check 41 s ago." in card
     assert f"verified {RUN} 29,999 records and 29,999 rows, each once proof 1 h ago" in card
     assert "Need a person 0 of 3 components" in text_of(html)
-    assert "Way out" not in card, "nobody has to do anything"
+    assert "Way out" not in card, "no action is needed"
 
 
 def test_what_needs_a_person_says_why_and_the_way_out(made: Made, client: TestClient) -> None:
@@ -126,7 +126,7 @@ def test_lag_of_a_topic_that_cannot_be_read_is_unknown(made: Made, client: TestC
     assert "warehouse" not in card
 
 
-def test_what_nobody_uses_is_off(made: Made, client: TestClient) -> None:
+def test_what_is_not_used_is_off(made: Made, client: TestClient) -> None:
     made.airflow = replace(made.airflow, checks={STREAM: LastCheck("d", True)})
     stopped = observed.process("stream", ProcessState.STOPPED, NOW)
     for name, live in ((name, made.observed.live(STREAM, name)) for name in spec().components):

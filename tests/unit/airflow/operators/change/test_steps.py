@@ -219,7 +219,7 @@ def test_of_several_answers_the_last_counts(world: World, answers: list[str], is
     assert len(world.submitted) == is_made
 
 
-def test_an_answer_of_nobody_or_about_another_change_approves_nothing(world: World) -> None:
+def test_an_answer_without_a_user_or_about_another_change_approves_nothing(world: World) -> None:
     world.plan(Action.REVERT)
     world.respond("Approve", user=None)
     with raising(AirflowFailException, "SLU-420", "not approved"):

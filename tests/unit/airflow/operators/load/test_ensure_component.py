@@ -1,4 +1,4 @@
-"""A part of the stream is started where it does not run and nobody holds it."""
+"""A component of the stream is started if it does not run and is not suspended."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_component_that_is_left_to_a_person_is_not_started_by_a_load() -> None
     assert not process.started
 
 
-def test_a_part_that_somebody_holds_is_left_alone() -> None:
+def test_a_suspended_component_is_left_alone() -> None:
     process = Process(ProcessState.STOPPED, {"who": "kim", "at": "noon", "reason": "the database moves"})
     with raising(AirflowFailException, "queries", "isp_hits", "by kim since noon: the database moves"):
         process.run()

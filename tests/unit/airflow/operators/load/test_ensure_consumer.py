@@ -40,12 +40,12 @@ def process(state: S, pid: int | None = 42, since: float | None = 1000.0) -> Pro
 
 
 OWNED_CASES = {
-    "took over after its start": (process(S.RUNNING), OWNED, 3, 1010, True),
-    "took over while we looked": (process(S.RUNNING, since=2000.0), OWNED, 2, 1010, True),
+    "it acquired the lease after its start": (process(S.RUNNING), OWNED, 3, 1010, True),
+    "it acquired the lease while we looked": (process(S.RUNNING, since=2000.0), OWNED, 2, 1010, True),
     "the clocks differ a little": (process(S.RUNNING, since=1006.5), OWNED, 3, 1010, True),
     "only an earlier writer is there": (process(S.RUNNING, since=1100.0), OWNED, 3, 1110, False),
-    "old, its take-over expired": (process(S.RUNNING), lease(3, None), 3, 1181, True),
-    "young, no take-over": (process(S.RUNNING), lease(3, None), 3, 1179, False),
+    "old, its epoch-start expired": (process(S.RUNNING), lease(3, None), 3, 1181, True),
+    "young, no epoch-start": (process(S.RUNNING), lease(3, None), 3, 1179, False),
     "not running yet": (process(S.STARTING), OWNED, 0, 1010, False),
     "running, start unknown": (process(S.RUNNING, since=None), OWNED, 3, 1010, False),
 }
@@ -79,7 +79,7 @@ def test_has_failed(case: Any) -> None:
 
 
 class Runtime:
-    """A process's states in turn, exceptions are raised; ``is_asked``: somebody else starts it first."""
+    """A process's states in turn, exceptions are raised; ``is_asked``: another run starts it first."""
 
     def __init__(self, states: list[ProcessStatus | Exception]) -> None:
         self.states = states

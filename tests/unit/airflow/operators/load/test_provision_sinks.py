@@ -44,7 +44,7 @@ def test_a_connection_is_handed_over_for_its_user_alone(folder: Path) -> None:
     assert connection.load("sluice_results") == WHERE
     assert not write_connection_file("sluice_results", WHERE), "nothing is written where nothing changed"
     path.chmod(0o644)
-    assert write_connection_file("sluice_results", WHERE), "what others may read is written anew"
+    assert write_connection_file("sluice_results", WHERE), "what others may read is written again"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 

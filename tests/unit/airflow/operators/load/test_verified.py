@@ -125,7 +125,7 @@ def emit(loads: Loads, run: str) -> dict[str, Any]:
 
 
 def test_a_proof_that_the_table_does_not_stand_for_any_more_is_announced_by_no_event(loads: Loads) -> None:
-    """Whoever clears the last task alone takes it for verified."""
+    """A person who clears only the last task takes it for verified."""
     before = loads.location()
     loads.load("r2")
     after = loads.location()

@@ -321,7 +321,7 @@ def test_malformed_records_of_which_no_run_has_enough_add_up(world: World) -> No
     world.rejecting(4)
     text = world.finds(FindingName.RECORDS_REJECTED, run_id="r")
     assert "8 of the last 8 records (100.0 %)" in text
-    # Judged once: they begin anew.
+    # Judged once: they begin again.
     world.rejecting(4)
     world.run()
     # Many records before do not hide a run that has enough by itself.
@@ -538,7 +538,7 @@ def test_batches_whose_snapshots_have_expired_are_known_by_the_batch_log(world: 
     assert world.run(full=True)["files"] == 7
 
 
-def test_a_batch_that_nobody_recorded_is_foreign_once_it_has_expired(world: World) -> None:
+def test_an_unrecorded_batch_is_foreign_once_it_has_expired(world: World) -> None:
     world.run()
     world.batch()
     world.batch()
@@ -640,7 +640,7 @@ def test_a_table_that_ends_before_a_verified_load_did_is_found(world: World) -> 
     assert f"load r3 was verified to {world.end + 1}, the table ends at {world.end}" in text
 
 
-def proved(world: World) -> None:
+def verified(world: World) -> None:
     """As task validate records it."""
     at = datetime.now(UTC)
     about = {"table": lakes.TABLE, "table_uuid": world.lake.table_uuid(lakes.TABLE)}
@@ -663,7 +663,7 @@ def supervised(world: World) -> None:
 
 
 KNOWLEDGE = {
-    "proof": proved,
+    "proof": verified,
     "verified state": lambda world: world.run(),
     "metadata": recorded,
     "table": supervised,
@@ -741,7 +741,7 @@ def test_a_table_that_is_registered_again_passes(world: World) -> None:
 
 
 @pytest.mark.parametrize("knowledge", KNOWLEDGE)
-def test_a_stream_that_a_person_gives_a_new_table_name_begins_anew(
+def test_a_stream_that_a_person_gives_a_new_table_name_begins_again(
     world: World, knowledge: str, tmp_path: Path
 ) -> None:
     """Also while the old table is gone: its documents name it."""

@@ -66,8 +66,8 @@ def test_it_runs_the_drill_on_its_own_stack_and_gives_its_row(
 
 
 def test_a_drill_that_fails_says_its_last_line(home: Path) -> None:
-    with raising(AirflowFailException, "drill x", "sluice: x: nobody noticed"):
-        step(home, "sys.exit('sluice: x: nobody noticed')").execute(context())
+    with raising(AirflowFailException, "drill x", "sluice: x: not detected"):
+        step(home, "sys.exit('sluice: x: not detected')").execute(context())
 
 
 def test_a_task_that_is_ended_ends_its_drill_which_repairs_what_it_broke(home: Path) -> None:

@@ -134,7 +134,7 @@ class World(Runtime):
         return {0: 10}
 
     def position(self, table: str, quarantine: str) -> Position:
-        """The consumer takes over ``lives`` seconds after its start, and everything is published."""
+        """The consumer acquires the lease ``lives`` seconds after its start, and everything is published."""
         is_new = self.process.pid == 8 and self.lives is not None
         started = (self.process.since or 0.0) + (self.lives or 0)
         epoch, at = (4, started) if is_new and self.now >= started else (3, self.began - 490)

@@ -138,7 +138,7 @@ def test_what_came_too_late_for_one_window_counts_in_the_other(lake: Lake) -> No
     standing = query_results.read_positions(lake.table("queries.hits"), BOTH)
     assert standing is not None
     late = query_results.late_rows(lake.table("queries.hits"), standing, "windows")
-    assert late.num_rows == 1, "what was late before all was counted anew is not late any more"
+    assert late.num_rows == 1, "what was late before the rebuild is not late any more"
     counted = query_results.recount(lake.table("raw.hits"), snapshot, WINDOWS, late, None)
     assert counted == {"a|2026-03-01T09:57:00Z": (1,), "a|2026-03-01T10:02:00Z": (2,)}
 
@@ -174,7 +174,7 @@ def test_the_windows_of_rows_dated_ahead_are_compared_too(lake: Lake) -> None:
     assert counted == {"a|2026-03-01T09:57:00Z": (1,), "a|2026-03-01T10:02:00Z": (1,)}
 
 
-def test_different_users_are_counted_and_nobody_is_none(lake: Lake) -> None:
+def test_different_users_are_counted_and_null_is_none(lake: Lake) -> None:
     put(lake, ("a", "10:00:00", "x"), ("a", "11:00:00", "x"), ("a", "12:00:00", "y"), ("b", "10:00:00", None))
     snapshot = put(lake, ("a", "10:00:00", "y"), ("b", "10:00:00", None), first=4)
     counted = query_results.recount(lake.table("raw.hits"), snapshot, USERS, none(), None)
@@ -193,8 +193,8 @@ def test_only_the_windows_of_the_load_are_counted(lake: Lake) -> None:
     assert query_results.in_windows(others, WINDOWS, windows) == counted
     assert query_results.in_windows(others, USERS, None) == others
     assert affected(lake, WINDOWS, 7, 9) is None
-    nobody = replace(WINDOWS, where={"zipcode": ["none"]})
-    assert affected(lake, nobody, 2, 3) == windows, "a sink that ignores the query's where is compared too"
+    nothing = replace(WINDOWS, where={"zipcode": ["none"]})
+    assert affected(lake, nothing, 2, 3) == windows, "a sink that ignores the query's where is compared too"
     assert affected(lake, USERS, 2, 3) is None
 
 

@@ -117,7 +117,7 @@ def test_files_that_were_left_alone_are_none_of_it(lake: Lake) -> None:
     assert (found.removed.files, found.added.files, found.added.records) == (2, 1, 6)
 
 
-def test_an_append_of_nobody_is_named(lake: Lake) -> None:
+def test_an_append_without_a_writer_is_named(lake: Lake) -> None:
     before = lake.heads(lakes.TABLE)[lakes.TABLE]
     lakes.append(lake, [(0, 6)])
     (found,) = since(lake, before)
