@@ -137,7 +137,7 @@ class Rig(StreamUnderTest):
         rows: list[dict[str, Any]] = self.named(SPEC.quarantine_table).scan().to_arrow().to_pylist()
         return rows
 
-    def set_aside(self, source_id: str) -> dict[int, dict[str, Any]]:
+    def quarantined(self, source_id: str) -> dict[int, dict[str, Any]]:
         """The rows of a source in quarantine, by number."""
         return {row["_source_row"]: row for row in self.quarantine() if row["_source_id"] == source_id}
 

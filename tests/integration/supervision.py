@@ -111,7 +111,7 @@ def trigger_log(rig: Rig, run_id: str) -> str:
 
 
 def settles_nothing(rig: Rig) -> Callable[[], bool]:
-    """Whether one look is too little to say that the stream moves: it published some time ago."""
+    """Whether one sample is too little to say that the stream moves: it published some time ago."""
 
     def quiet() -> bool:
         view = _view(rig)
@@ -121,11 +121,11 @@ def settles_nothing(rig: Rig) -> Callable[[], bool]:
 
 
 def is_patient_for_long(rig: Rig) -> bool:
-    """Whether it takes longer than one run looks until the stream counts as stalled."""
+    """Whether it takes longer than one run observes until the stream counts as stalled."""
     return _view(rig).stall_timeout > observe_seconds(SPEC.supervision)
 
 
 def _view(rig: Rig) -> Timeline:
     process = ProcessStatus(SPEC.program, ProcessState.RUNNING)
-    look = Sample(at=time.time(), process=process, published=rig.lake.position(SPEC.table))
-    return Timeline([look], SPEC.supervision, [])
+    sample = Sample(at=time.time(), process=process, published=rig.lake.position(SPEC.table))
+    return Timeline([sample], SPEC.supervision, [])

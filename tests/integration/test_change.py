@@ -81,7 +81,7 @@ def replace_by_a_corrected_file(rig: Rig, old: str) -> None:
     corrected = rig.load(objects=[rig.put("change-2-goes.csv", rig.slice(ROWS, rows))], withhold=True)
     (new,) = corrected.sources
     assert (rig.rows_of(old), rig.rows_of(new)) == (list(range(ROWS)), [])
-    assert sorted(rig.set_aside(new)) == list(range(rows))
+    assert sorted(rig.quarantined(new)) == list(range(rows))
     assert findings(rig) == {}
     run = rig.airflow.trigger(CHANGE, {"action": "replace", "object": "nyc_taxi/tests/change-2-goes.csv"})
     approve(rig, run, f"replace: change {rows} rows of {SPEC.table}?")

@@ -59,7 +59,7 @@ def test_of_three_producers_one_is_killed_half_way_and_one_comes_back_from_the_d
     (source,) = run.sources
     rig.wait_for_everything()
     assert rig.rows_of(source) == list(range(len(rows)))
-    repeats = rig.set_aside(source)
+    repeats = rig.quarantined(source)
     assert repeats, "the zombie sent nothing again: nothing was tested"
     assert all(row["reason"].startswith("duplicate: ") for row in repeats.values())
     again = [n for n, (p, offset) in rig.places(source).items() if n in repeats and offset < sent[p]]

@@ -1,4 +1,4 @@
-"""Loads through Airflow's REST API: what goes in comes out once, and what is wrong is red or aside."""
+"""Loads through Airflow's REST API: what goes in comes out once, and what is wrong is red or quarantined."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_mixed_load_on_a_topic_that_had_fewer_partitions(rig: Rig) -> None:
     assert rig.rows_of(second) == [n for n in range(200) if n not in (SHORT, MISDATED)]
     assert rig.rows_of(none) == []
     assert_verified(rig, run, source_rows=1400, published=1398)
-    assert_set_aside(rig, second, odd)
+    assert_quarantined(rig, second, odd)
     undecodable = [r["value"] for r in rig.quarantine() if r["stage"] == "consumer"]
     assert sorted(undecodable, key=str) == sorted(foreign, key=str)
     assert_columns(rig, second)
@@ -83,11 +83,11 @@ def assert_verified(rig: Rig, run: Run, **numbers: int) -> None:
     assert "passed" in str(extra)
 
 
-def assert_set_aside(rig: Rig, source: str, key: str) -> None:
+def assert_quarantined(rig: Rig, source: str, key: str) -> None:
     """Each malformed row with its line, its bytes and the reason."""
-    aside = rig.set_aside(source)
-    assert sorted(aside) == [SHORT, MISDATED]
-    short, misdated = aside[SHORT], aside[MISDATED]
+    quarantined = rig.quarantined(source)
+    assert sorted(quarantined) == [SHORT, MISDATED]
+    short, misdated = quarantined[SHORT], quarantined[MISDATED]
     assert (short["line"], short["object"]) == (SHORT + 2, f"s3://source/{key}")
     assert short["value"] == b"1,2,3,2.5,surprise"
     assert {"5", "19"} <= set(short["reason"].split()), short["reason"]

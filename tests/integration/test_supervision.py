@@ -62,8 +62,8 @@ def test_a_hung_stream_is_noticed_though_the_triggerer_is_killed_meanwhile(rig: 
     hung = component_processes(rig, SPEC.program)
     signal_all(hung, signal.SIGSTOP)
     rig.send({partition: rig.trips(5) for partition in range(SPEC.topic.partitions)})
-    # A run that looks for long is wanted.
-    wait_until("a look that settles nothing", settles_nothing(rig), RUN_SECONDS)
+    # A run that observes for long is wanted.
+    wait_until("a sample that settles nothing", settles_nothing(rig), RUN_SECONDS)
     run_id = trigger(rig)
     wait_for_task(rig, rig.supervision, run_id, "consumer", "deferred")
     wait_until("its first sample", lambda: "records wait" in trigger_log(rig, run_id), RUN_SECONDS)

@@ -273,11 +273,11 @@ def test_it_sends_heartbeats_while_its_source_is_away(feed: Feed) -> None:
         producer = feeding.start_thread()
 
         def heartbeat_in(state: str, detail: str = "") -> Callable[[], bool]:
-            def look() -> bool:
+            def observed() -> bool:
                 found = feeding.heartbeat()
                 return found is not None and found[0]["state"] == state and detail in found[0]["detail"]
 
-            return look
+            return observed
 
         wait_for("a heartbeat", heartbeat_in("streaming"))
     gone = time.time()
@@ -312,17 +312,17 @@ def test_it_waits_while_kafka_stands_still_and_while_it_is_down(
         producer = feeding.start()
         wait_for("records", feeding.count, pause=0.02)
         services.signal("kafka", signal.SIGSTOP)
-        before, looked = replay.status()["sent"], -1
+        before, last_sent = replay.status()["sent"], -1
 
         def stands() -> bool:
-            nonlocal looked
-            earlier, looked = looked, replay.status()["sent"]
-            return bool(looked == earlier)
+            nonlocal last_sent
+            earlier, last_sent = last_sent, replay.status()["sent"]
+            return bool(last_sent == earlier)
 
         wait_for("an end of what is read ahead", stands, pause=1)
         services.signal("kafka", signal.SIGCONT)
         # What is read ahead is bounded; what the network holds is the server's.
-        assert looked - before < total // 2
+        assert last_sent - before < total // 2
         count = feeding.count()
         assert count < total // 2
         wait_for("more records", lambda: feeding.count() > count, pause=0.02)

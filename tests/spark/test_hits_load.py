@@ -160,10 +160,12 @@ def test_batches_make_a_file_per_day_and_first_digit_and_are_readable_at_once(
     sent: Sent, published: StreamWriter, stream: Hits
 ) -> None:
     table = stream.spark.table(f"{CATALOG}.{stream.spec.table}")
-    aside = stream.spark.table(f"{CATALOG}.{stream.spec.quarantine_table}")
-    rows = Counter([row[0] for frame in (table, aside) for row in frame.select("_source_row").collect()])
+    quarantined = stream.spark.table(f"{CATALOG}.{stream.spec.quarantine_table}")
+    rows = Counter(
+        [row[0] for frame in (table, quarantined) for row in frame.select("_source_row").collect()]
+    )
     assert rows == Counter(range(ROWS))
-    assert 0.005 < aside.count() / ROWS < 0.015
+    assert 0.005 < quarantined.count() / ROWS < 0.015
     assert not [
         column for column in table.columns if column.startswith("_kafka_t") and column != "_kafka_timestamp"
     ]
@@ -250,8 +252,10 @@ def test_a_hit_that_the_topic_does_not_take_is_quarantined_and_leaves_the_others
             for row in range(rows)
             if row not in large
         )
-        aside = stream.spark.table(f"{CATALOG}.{stream.spec.quarantine_table}").where("stage = 'producer'")
-        rejected = {row["_source_row"]: (row["value"], row["reason"]) for row in aside.collect()}
+        quarantined = stream.spark.table(f"{CATALOG}.{stream.spec.quarantine_table}").where(
+            "stage = 'producer'"
+        )
+        rejected = {row["_source_row"]: (row["value"], row["reason"]) for row in quarantined.collect()}
         assert {row: value for row, (value, _) in rejected.items()} == {row: values[row] for row in large}
-        assert aside.count() == len(large)
+        assert quarantined.count() == len(large)
         assert all(reason.startswith("too large: ") for _, reason in rejected.values())

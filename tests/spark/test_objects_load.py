@@ -92,6 +92,6 @@ def test_rows_that_are_on_the_topic_are_not_sent_again_and_bad_ones_go_to_quaran
     assert found == {key: (target_partition, key in sent) for key, target_partition in expected.items()}
     for key, value in catalog_options(services.stack.platform("consumer")).items():
         spark.conf.set(key, value)
-    aside = spark.table(f"{CATALOG}.{TAXI.quarantine_table}").where(f"_source_id = '{source}'")
-    (row,) = aside.collect()
+    quarantined = spark.table(f"{CATALOG}.{TAXI.quarantine_table}").where(f"_source_id = '{source}'")
+    (row,) = quarantined.collect()
     assert (row["_source_row"], row["stage"]) == (BAD, "producer")

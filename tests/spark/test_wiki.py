@@ -216,9 +216,9 @@ def test_a_field_of_another_type_is_named(
 
 
 def test_texts_that_look_like_other_json_are_texts(decode: Decode) -> None:
-    looks = ["2026", "-1.5e3", "true", "false", "null", "{}", '{"a": 1}', "[]", "[[1]]", '["a"]', "[[A]]"]
-    rows = decode(*(body(title=text, user=text, comment=text) for text in looks))
-    assert [(row["reason"], row["record"]["title"]) for row in rows] == [(None, text) for text in looks]
+    texts = ["2026", "-1.5e3", "true", "false", "null", "{}", '{"a": 1}', "[]", "[[1]]", '["a"]', "[[A]]"]
+    rows = decode(*(body(title=text, user=text, comment=text) for text in texts))
+    assert [(row["reason"], row["record"]["title"]) for row in rows] == [(None, text) for text in texts]
 
 
 WHOLE = body()

@@ -81,16 +81,16 @@ class Noting(OffsetReader):
 
 
 class Counted(StreamWriter):
-    """Calls ``look`` before and behind each batch."""
+    """Calls ``observe`` before and behind each batch."""
 
-    def __init__(self, look: Callable[[], None], *given: Any, **named: Any) -> None:
+    def __init__(self, observe: Callable[[], None], *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
-        self._look = look
+        self._observe = observe
 
     def batch(self, records: DataFrame, batch_id: int) -> None:
-        self._look()
+        self._observe()
         super().batch(records, batch_id)
-        self._look()
+        self._observe()
 
 
 def remove(services: Services, uri: str) -> None:
@@ -105,18 +105,18 @@ def test_a_batch_over_many_servers_is_a_file_for_each_and_within_its_budget(
     # Not keyed by their wiki: a server's events lie in all partitions of the topic, as after it was widened.
     bodies = [body for _, body in events(SERVERS * 2 * dates, SERVERS, dates)]
     wiki.put([(str(number), body) for number, body in enumerate(bodies)])
-    looks: list[Counter[str]] = []
+    observations: list[Counter[str]] = []
 
-    def look() -> None:
+    def observe() -> None:
         pages = services.minio.get_paginator("list_object_versions")
         found = list(pages.paginate(Bucket="warehouse", Prefix="lake/"))
         calls = minio.requests(services.stack.context).items()
-        look = Counter({api: n for api, n in calls if not api.startswith("ListObject")})
-        look.update({kind: sum(len(page.get(kind, [])) for page in found) for kind in KINDS})
-        looks.append(look)
+        count = Counter({api: n for api, n in calls if not api.startswith("ListObject")})
+        count.update({kind: sum(len(page.get(kind, [])) for page in found) for kind in KINDS})
+        observations.append(count)
 
-    wiki.run(wiki.writer(kind=partial(Counted, look)))
-    before, after = looks
+    wiki.run(wiki.writer(kind=partial(Counted, observe)))
+    before, after = observations
     files, versions, markers = len(added(wiki)), *(after[kind] - before[kind] for kind in KINDS)
     spent = {api: after[api] - before[api] for api in after if api not in KINDS}
     calls = sum(spent.values())

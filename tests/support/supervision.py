@@ -103,7 +103,7 @@ def sample(
     end: int = 15,
     **more: Any,
 ) -> Sample:
-    """A look at a topic of one partition; by default 5 of 15 records wait."""
+    """A sample of a topic of one partition; by default 5 of 15 records wait."""
     values: dict[str, Any] = {
         "at": at,
         "process": process or ProcessStatus(SPEC.program, ProcessState.RUNNING, 1, 900.0),

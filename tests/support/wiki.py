@@ -73,8 +73,8 @@ class Wiki(Stream):
 
     def assert_all_of_it(self, records: int) -> None:
         """So many record offsets are in the table or in quarantine, each once, from 0 on without a hole."""
-        aside = self.spark.table(f"{CATALOG}.{self.spec.quarantine_table}")
-        found = [tuple(r) for r in aside.select("_kafka_partition", "_kafka_offset").collect()]
+        quarantined = self.spark.table(f"{CATALOG}.{self.spec.quarantine_table}")
+        found = [tuple(r) for r in quarantined.select("_kafka_partition", "_kafka_offset").collect()]
         each = Counter([*self.record_offsets(), *found])
         ends = self.ends()
         expected = {(p, offset) for p, end in ends.items() for offset in range(end)}

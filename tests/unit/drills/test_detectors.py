@@ -110,7 +110,7 @@ def test_detected_by_a_red_run(kind: str, runs: list[dict[str, Any]], expected: 
 def test_waiting_takes_silence_for_nothing_yet() -> None:
     answers: list[Any] = [Unreachable("Kafka does not answer"), None, "seen"]
 
-    def look() -> Any:
+    def observe() -> Any:
         answer = answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
@@ -119,16 +119,16 @@ def test_waiting_takes_silence_for_nothing_yet() -> None:
     slept: list[float] = []
     made = context()
     made.sleep = slept.append
-    assert made.wait_for("it", look, 60) == "seen"
+    assert made.wait_for("it", observe, 60) == "seen"
     assert slept == [POLL_SECONDS] * 2
 
 
 def test_waiting_ends_with_what_it_waited_for_and_why() -> None:
-    def look() -> None:
+    def observe() -> None:
         raise Unreachable("Kafka does not answer")
 
     with raising(Failed, "a batch", "-1 s", "Kafka does not answer"):
-        context().wait_for("a batch", look, -1)
+        context().wait_for("a batch", observe, -1)
     with pytest.raises(ZeroDivisionError):
         context().wait_for("a bug", lambda: 1 // 0, 60)
 

@@ -184,16 +184,16 @@ def rows(*found: Row) -> pa.RecordBatchReader:
 SPAN = Span({0: (10, 14), 1: (0, 2)})
 
 
-def found(table: Sequence[Row], aside: Sequence[Row] = (), wanted: Collection[str] = ()) -> Found:
-    return collect_found(rows(*table), rows(*aside), SPAN, "event_id", wanted)
+def found(table: Sequence[Row], quarantined: Sequence[Row] = (), wanted: Collection[str] = ()) -> Found:
+    return collect_found(rows(*table), rows(*quarantined), SPAN, "event_id", wanted)
 
 
 def test_what_the_lake_holds_of_a_span() -> None:
     first = [(0, 9, "before"), (0, 10, "a"), (0, 11, "b")]
-    aside = [(0, 12, "x"), (0, 12, "x"), (None, None, "y"), (1, 1, "z"), (1, 5, "w")]
-    whole = found([*first, (0, 13, "d"), (1, 0, "e"), (1, 2, "later")], aside, {"before", "a", "later"})
+    quarantined = [(0, 12, "x"), (0, 12, "x"), (None, None, "y"), (1, 1, "z"), (1, 5, "w")]
+    whole = found([*first, (0, 13, "d"), (1, 0, "e"), (1, 2, "later")], quarantined, {"before", "a", "later"})
     assert whole == Found(rows=4, quarantined=2, event_ids=4, gaps=0, missing=0, duplicates=0)
-    component = found(first, aside, {"before", "a", "later"})
+    component = found(first, quarantined, {"before", "a", "later"})
     assert (component.gaps, component.missing) == (2, 1)
     assert found([]) == Found(rows=0, quarantined=0, event_ids=0, gaps=6, missing=0, duplicates=0)
 
@@ -208,12 +208,14 @@ def test_what_kafka_got_long_before_is_not_read(tmp_path: Path) -> None:
     lake.catalog.create_namespace("raw")
     fields = [("event_id", pa.string()), ("_kafka_partition", pa.int32()), ("_kafka_offset", pa.int64())]
     schema = pa.schema([*fields, ("_kafka_timestamp", pa.timestamp("us", tz="UTC"))])
-    table, aside = (lake.catalog.create_table(f"raw.{name}", schema) for name in ("events", "aside"))
+    table, quarantined = (
+        lake.catalog.create_table(f"raw.{name}", schema) for name in ("events", "quarantined")
+    )
     at = datetime(2026, 1, 1, 12, tzinfo=UTC)
     data = [("old", 0, 9, at.replace(hour=11)), ("a", 0, 10, at), ("b", 0, 11, at.replace(hour=13))]
     columns = [list(column) for column in zip(*data, strict=True)]
     table.append(pa.table(dict(zip(schema.names, columns, strict=True)), schema=schema))
-    found = read(table, aside, SPAN, "event_id", at.timestamp(), {"old", "a", "b"})
+    found = read(table, quarantined, SPAN, "event_id", at.timestamp(), {"old", "a", "b"})
     assert (found.missing, found.rows) == (1, 2)
 
 

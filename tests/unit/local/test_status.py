@@ -111,7 +111,7 @@ def test_it_judges_nothing_itself() -> None:
 
 @pytest.mark.parametrize("paused", [True, False])
 def test_what_ended_over_its_configuration_says_over_which_at_once(paused: bool) -> None:
-    """Also if supervision has not seen that yet, or does not look."""
+    """Also if supervision has not seen that yet, or does not check."""
     line = "SLU-101 ConfigError: stream.toml: unknown key 'x'"
     ended = dataclasses.replace(process(S.EXITED), exit_status=exits.CONFIGURATION, description=line)
     supervision = SupervisionStatus(paused, NOW - 100)

@@ -38,7 +38,7 @@ class Kept(History):
 
 
 class Rival(FakeRuntime):
-    """``meanwhile`` comes between an order's look and its next act, once."""
+    """``meanwhile`` comes between a request's observation and its next act, once."""
 
     meanwhile: Callable[[], object] | None = None
 

@@ -32,11 +32,11 @@ def test_many_are_thinned_evenly_and_the_last_one_stays() -> None:
 
 
 def test_there_are_never_more_than_that() -> None:
-    looks = [sample(float(at)) for at in range(500)]
-    assert max(len(downsample(looks[:count], 100, 6)) for count in range(500)) in (5, 6)
+    samples = [sample(float(at)) for at in range(500)]
+    assert max(len(downsample(samples[:count], 100, 6)) for count in range(500)) in (5, 6)
 
 
-def test_looks_close_together_add_up_over_many_runs() -> None:
+def test_samples_close_together_add_up_over_many_runs() -> None:
     kept: list[Sample] = []
     for run in range(200):
         kept = downsample([*kept, sample(run * 10.0)], 100, 6)

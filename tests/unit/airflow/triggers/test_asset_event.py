@@ -104,7 +104,7 @@ def test_a_lost_table_is_not_taken_for_a_new_one(monkeypatch: pytest.MonkeyPatch
     assert (watched.events, len(watched.reads)) == ([], reads)
 
 
-def test_what_was_published_before_the_first_look_is_not_announced() -> None:
+def test_what_was_published_before_the_first_observation_is_not_announced() -> None:
     watched = ObservedComponent(lambda now: at(10) if now < 50 else at(12))
     watched.run(until=40)
     assert watched.events == []
@@ -143,7 +143,7 @@ def test_while_no_event_is_due_the_table_is_not_read() -> None:
     assert watched.store.values[STATE]["at"] == BEGAN + last
 
 
-def test_a_quiet_stream_is_announced_at_the_next_look() -> None:
+def test_a_quiet_stream_is_announced_at_the_next_observation() -> None:
     watched = ObservedComponent(lambda now: at(1) if now < 200 else at(5) if now < 303 else at(9))
     watched.run(until=400)
     assert [when for when, _ in watched.events] == [200, 305]

@@ -90,7 +90,7 @@ class World:
         self.assessed: list[list[float]] = []
         self.restarts: list[Any] = []
         self.kept = Kept(MemoryS3().as_client(), "s3://warehouse/ledger", SPEC.name)
-        self.looking: Any = lambda now: sample(now)
+        self.observing: Any = lambda now: sample(now)
         # Ages of the observer's samples; None: it does not answer.
         self.series: list[float] | None = None
         # Of its newest sample.
@@ -117,7 +117,7 @@ class World:
 
     def sampler(self, spec: Any, component: str) -> Any:
         assert (spec, component) == (SPEC, "consumer")
-        return SimpleNamespace(observe=self.looking)
+        return SimpleNamespace(observe=self.observing)
 
     def history(self, stream: str) -> Any:
         return self.kept
@@ -151,7 +151,7 @@ def test_it_ends_the_task_if_there_is_nothing_to_do_and_no_request(health: Healt
     if health is Health.SUSPENDED:
         world.fire(Task())
         assert not world.ended_task, "it runs though it is suspended"
-        world.looking = lambda at: sample(at, ProcessStatus("p", ProcessState.STOPPED))
+        world.observing = lambda at: sample(at, ProcessStatus("p", ProcessState.STOPPED))
     world.fire(Task())
     assert world.ended_task is (health in no_action("consumer"))
     world.fire(Task(action="stop"))
@@ -168,7 +168,7 @@ def test_what_the_runtime_restarted_is_recorded_once() -> None:
         restarts=(now - 30, now - 20),
         last_exit=ProcessExit(now - 21, 1, 9.0),
     )
-    world.looking = lambda at: sample(at, process)
+    world.observing = lambda at: sample(at, process)
     for _ in range(2):
         world.fire(Task())
     first, second = events(world.kept, "restart")
@@ -201,20 +201,20 @@ def test_the_ledger_is_told_of_a_components_tables_at_its_first_check(
     assert noted == tables
 
 
-def test_it_ends_with_the_first_look_that_is_certain() -> None:
+def test_it_ends_with_the_first_sample_that_is_certain() -> None:
     world = World([CERTAIN])
     observation = Observation.from_json(world.fire(Task()))
     assert (observation.report, [s.at for s in observation.samples]) == (CERTAIN, [NOW])
 
 
-def test_what_is_well_only_so_far_is_looked_at_until_that_is_certain() -> None:
+def test_what_is_well_only_so_far_is_observed_until_that_is_certain() -> None:
     """Records wait and nothing moves, but for no longer than it may: a moment later it is stalled."""
     world = World([WELL_NOW, WELL_NOW, WELL_NOW, CERTAIN])
     assert Observation.from_json(world.fire(Task())).report == CERTAIN
     assert world.now == NOW + 15
 
 
-def test_what_stays_unclear_is_looked_at_until_the_time_is_up() -> None:
+def test_what_stays_unclear_is_observed_until_the_time_is_up() -> None:
     world = World([UNCLEAR])
     observation = Observation.from_json(world.fire(Task()))
     assert (world.now, observation.report.health) == (NOW + 75, Health.UNKNOWN)
@@ -236,7 +236,7 @@ def test_it_ends_before_airflow_gives_it_up() -> None:
     assert world.now == NOW + 30
 
 
-def test_after_the_time_two_looks_are_taken_all_the_same() -> None:
+def test_after_the_time_two_samples_are_taken_all_the_same() -> None:
     world = World([UNCLEAR])
     world.fire(Task(), timeout_after=NOW + 60)
     assert world.assessed == [[NOW], [NOW, NOW + 5]]
@@ -252,7 +252,7 @@ def test_an_order_does_not_wait(action: str) -> None:
 def test_the_observers_samples_are_assessed_and_no_system_is_asked() -> None:
     world = World([WELL_NOW, CERTAIN])
     world.series = [-300, -120, -3]
-    world.looking = lambda now: pytest.fail("it looked for itself")
+    world.observing = lambda now: pytest.fail("it observed by itself")
     observation = Observation.from_json(world.fire(Task()))
     assert world.assessed == [[NOW - 300, NOW - 120, NOW - 3], [NOW - 295, NOW - 115, NOW + 2]]
     assert [s.at for s in observation.samples] == [NOW + 2]
@@ -263,7 +263,7 @@ def test_an_observer_that_ends_meanwhile_leaves_the_check_to_itself(
 ) -> None:
     world = World([WELL_NOW, WELL_NOW, CERTAIN])
     world.series = [-10, -3]
-    world.looking = lambda now: sample(now)
+    world.observing = lambda now: sample(now)
 
     async def end(seconds: float) -> None:
         world.now, world.series = world.now + seconds, None
@@ -307,7 +307,7 @@ def test_what_a_task_returns_is_small() -> None:
     """A check of a topic with 100 partitions."""
     many = dict.fromkeys(range(100), 10**12)
     world = World([replace(WELL_NOW, is_final=True, details={"lag_by_partition": many})])
-    world.looking = lambda at: replace(sample(at), ends=many, begins=many)
+    world.observing = lambda at: replace(sample(at), ends=many, begins=many)
     returned = world.fire(Task())
     assert world.ended_task
     assert returned == {"health": "healthy", "message": "so it is"}
@@ -352,17 +352,17 @@ def test_a_health_that_cannot_be_recorded_is_one_all_the_same(capsys: pytest.Cap
 def test_a_wrong_declaration_ends_it_and_says_so() -> None:
     world = World([CERTAIN])
 
-    def look(now: float) -> Any:
+    def invalid(now: float) -> Any:
         raise ConfigError("platform/airflow.toml: no [supervisor]")
 
-    world.looking = look
+    world.observing = invalid
     assert world.fire(Task()) == {"error": "platform/airflow.toml: no [supervisor]"}
 
 
-def test_a_look_that_hangs_is_a_look_that_saw_nothing() -> None:
+def test_an_observation_that_hangs_is_one_that_saw_nothing() -> None:
     world = World([CERTAIN])
     world.request_timeout_seconds = 0.5
-    world.looking = lambda now: world.fired.wait(20)
+    world.observing = lambda now: world.fired.wait(20)
     (seen,) = Observation.from_json(world.fire(Task())).samples
     assert (seen.process, seen.errors) == (None, {"observer": "no answer within 0.5 s"})
 

@@ -6,8 +6,8 @@ from sluice.core.offsets.sources import check_rows
 
 CASES = {
     "all published": (4, [0, 1, 2, 3], [], True, "passed: 4 rows = 4 published + 0 quarantined"),
-    "some aside": (4, [0, 3], [1, 2], True, "passed: 4 rows = 2 published + 2 quarantined"),
-    "aside twice is aside": (3, [0, 1], [2, 2], True, "passed"),
+    "some quarantined": (4, [0, 3], [1, 2], True, "passed: 4 rows = 2 published + 2 quarantined"),
+    "quarantined twice is quarantined": (3, [0, 1], [2, 2], True, "passed"),
     "an empty object": (0, [], [], True, "passed: 0 rows"),
     "one nowhere": (4, [0, 1, 3], [], False, "1 missing (rows [2,3))"),
     "one twice": (3, [0, 1, 1, 2], [], False, "1 more than once (rows [1,2))"),

@@ -15,7 +15,9 @@ MINE, OTHER = "a" * 16, "b" * 16
 GREEN = Content(lake_rows=98, quarantined=2, of_source_rows=98, of_source_quarantined=2, gaps=0, duplicates=0)
 
 
-def aside(place: int | None, row: int | None, reason: str, source: str | None = MINE) -> dict[str, object]:
+def quarantined(
+    place: int | None, row: int | None, reason: str, source: str | None = MINE
+) -> dict[str, object]:
     partition = None if place is None else 0
     return {
         "stage": "consumer", "reason": reason, "_kafka_partition": partition, "_kafka_offset": place,
@@ -29,8 +31,12 @@ def test_rows_offsets_and_what_is_there_again(tmp_path: Path) -> None:
     lakes.append(lake, [(0, 2), (0, 2)], source=OTHER)
     lakes.append(lake, [(0, 7)], source=None)
     # Row 1 of the demo's object is published, refused, and came again.
-    refused = [aside(None, 1, "no number"), aside(None, 9, "no number"), aside(4, 1, "duplicate: of 0:1")]
-    lakes.quarantine(lake, [*refused, aside(5, 3, "no Avro", source=None)])
+    refused = [
+        quarantined(None, 1, "no number"),
+        quarantined(None, 9, "no number"),
+        quarantined(4, 1, "duplicate: of 0:1"),
+    ]
+    lakes.quarantine(lake, [*refused, quarantined(5, 3, "no Avro", source=None)])
     tables = (lake.table(lakes.TABLE), lake.table(lakes.QUARANTINE))
     assert content(*tables, MINE, {0: (0, 6)}) == Content(
         lake_rows=5, quarantined=3, of_source_rows=2, of_source_quarantined=2, gaps=1, duplicates=2

@@ -44,11 +44,11 @@ def test_gaps_duplicates_and_unexpected_offsets(
     assert compared([*places], []) == OffsetComparison(gaps, duplicates, unexpected, records=5)
 
 
-def test_what_is_in_the_table_and_aside_is_there_twice_and_aside_twice_once() -> None:
+def test_what_is_in_the_table_and_quarantined_is_there_twice_and_quarantined_twice_once() -> None:
     table: Places = [(0, 1), (0, 2), (None, None)]
-    aside: Places = [(0, 0), (0, 0), (1, 5), (None, None)]
-    assert compared(table, aside) == OffsetComparison(gaps=1, duplicates=0, unexpected=0, records=5)
-    assert compared(table, [*aside, (0, 2)]).duplicates == 1
+    quarantined: Places = [(0, 0), (0, 0), (1, 5), (None, None)]
+    assert compared(table, quarantined) == OffsetComparison(gaps=1, duplicates=0, unexpected=0, records=5)
+    assert compared(table, [*quarantined, (0, 2)]).duplicates == 1
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""One look: what is asked in which order, what did not answer, and what retention will delete."""
+"""One sample: what is asked in which order, what did not answer, and what retention will delete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which looks the next run gets: few, and as far back as needed, however often supervision runs."""
+"""Which samples the next run gets: few, and as far back as needed, however often supervision runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from sluice.supervision.rules.sample import Sample, downsample
 
 
-def look(at: float) -> Sample:
+def sample(at: float) -> Sample:
     return Sample(at, None, None, None, None, None, None, {})
 
 
@@ -18,7 +18,7 @@ def test_runs_that_follow_each_other_closely_still_reach_back(every: float) -> N
     kept: list[Sample] = []
     runs = [number * every for number in range(int(1200 / every))]
     for at in runs:
-        kept = downsample([*kept, look(at)], seconds=420, most=12)
+        kept = downsample([*kept, sample(at)], seconds=420, most=12)
         assert len(kept) <= 12
         assert kept[-1].at == at, "the last one is kept"
     reach = [sample.at for sample in kept]
@@ -29,4 +29,4 @@ def test_runs_that_follow_each_other_closely_still_reach_back(every: float) -> N
 
 def test_nothing_and_one() -> None:
     assert downsample([], 420, 12) == []
-    assert downsample([look(5)], 420, 12) == [look(5)]
+    assert downsample([sample(5)], 420, 12) == [sample(5)]

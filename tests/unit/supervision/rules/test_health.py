@@ -24,7 +24,7 @@ from tests.support.alerting import ALERTING
 
 NOW = 100_000.0
 SINCE = NOW - 5_000
-# The declared defaults, so that the moments below can be read: look every 120 s (a gap is more than 180 s),
+# The declared defaults, so that the moments below can be read: check every 120 s (a gap is more than 180 s),
 # stalled after 60 s, started after 90 s, behind over 300 s, at risk within 6 h, 3 restarts in 1800 s.
 POLICY = Supervision()
 EMPTY = RestartHistory()
@@ -47,8 +47,8 @@ def main(ends: int | dict[int, int] = 100, **more: Any) -> Position:
     return Position(**(given | {"ends": ends, "topic_id": "T"} | more))
 
 
-def look(ago: float, topic: int | dict[int, int], published: Position | None, **more: Any) -> Sample:
-    """A look ``ago`` seconds before now at a topic that keeps all up to these ends."""
+def sample(ago: float, topic: int | dict[int, int], published: Position | None, **more: Any) -> Sample:
+    """A sample ``ago`` seconds before now at a topic that keeps all up to these ends."""
     ends = topic if isinstance(topic, dict) else {0: topic}
     given: dict[str, Any] = {
         "process": process(),
@@ -73,12 +73,12 @@ def rejecting(malformed: int, **more: Any) -> Position:
 
 
 def dead(ago: float, published: Position, topic: int = 900, status: int = 1, **more: Any) -> Sample:
-    return look(ago, topic, published, process=process(X, exit_status=status, **more))
+    return sample(ago, topic, published, process=process(X, exit_status=status, **more))
 
 
 def growing(lags: Sequence[tuple[float, int, int]]) -> list[Sample]:
     """(ago, topic's end, published end): a stream that moves."""
-    return [look(ago, topic, main(end, at=NOW - ago - 3)) for ago, topic, end in lags]
+    return [sample(ago, topic, main(end, at=NOW - ago - 3)) for ago, topic, end in lags]
 
 
 def times(count: int, ago: float = 100) -> RestartHistory:
@@ -89,93 +89,93 @@ V = Health
 # reason -> samples, history, health, words of the message, conclusive
 CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
     # What could not be observed.
-    "unknown: no look at all": ([], EMPTY, V.UNKNOWN, "nothing was observed", False),
+    "unknown: no sample at all": ([], EMPTY, V.UNKNOWN, "nothing was observed", False),
     "unknown: Kafka does not answer": (
-        [look(0, {}, main(), ends=None, begins=None, errors={"kafka": "no answer from k in 15 s"})],
+        [sample(0, {}, main(), ends=None, begins=None, errors={"kafka": "no answer from k in 15 s"})],
         EMPTY,
         V.UNKNOWN,
         "kafka: no answer from k in 15 s; stream-x is RUNNING",
         False,
     ),
     "unknown: the catalog does not answer, though no record waits": (
-        [look(0, 100, None, errors={"lake": "down"})],
+        [sample(0, 100, None, errors={"lake": "down"})],
         EMPTY,
         V.UNKNOWN,
         "lake: down",
         False,
     ),
     "unknown: the runtime does not answer": (
-        [look(0, 100, main(), process=None, errors={"process": "refused"})],
+        [sample(0, 100, main(), process=None, errors={"process": "refused"})],
         EMPTY,
         V.UNKNOWN,
         "process: refused",
         False,
     ),
-    "unknown: the process was not looked at, and nothing says why": (
-        [look(0, 100, main(), process=None)],
+    "unknown: the process was not observed, and nothing says why": (
+        [sample(0, 100, main(), process=None)],
         EMPTY,
         V.UNKNOWN,
         "the process was not observed",
         False,
     ),
-    "unknown: the topic was not looked at, and nothing says why": (
-        [look(0, 100, main(), begins=None)],
+    "unknown: the topic was not observed, and nothing says why": (
+        [sample(0, 100, main(), begins=None)],
         EMPTY,
         V.UNKNOWN,
         "the topic was not observed",
         False,
     ),
     "unknown: the runtime does not know the state": (
-        [look(0, 100, main(), process=process(ProcessState.UNKNOWN))],
+        [sample(0, 100, main(), process=process(ProcessState.UNKNOWN))],
         EMPTY,
         V.UNKNOWN,
         "stream-x is UNKNOWN: its runtime does not know its state",
         False,
     ),
     "unknown: dead, but what waits is unknown, so no restart": (
-        [look(0, {}, None, process=process(X), ends=None, errors={"kafka": "away", "lake": "away"})],
+        [sample(0, {}, None, process=process(X), ends=None, errors={"kafka": "away", "lake": "away"})],
         EMPTY,
         V.UNKNOWN,
         "kafka: away; lake: away; stream-x is EXITED",
         False,
     ),
     "unknown: even where it is held": (
-        [look(0, 100, main(), errors={"lake": "down"})],
+        [sample(0, 100, main(), errors={"lake": "down"})],
         RestartHistory(suspended="by me"),
         V.UNKNOWN,
         "lake: down",
         False,
     ),
-    "unknown: the first look finds a backlog and no movement": (
-        [look(0, 900, old())],
+    "unknown: the first sample finds a backlog and no movement": (
+        [sample(0, 900, old())],
         EMPTY,
         V.UNKNOWN,
         r"800 records wait, and nothing was published in 0 s .*too short",
         False,
     ),
-    "unknown: 50 s of looking are not 60": (
-        [look(50, 900, old()), look(0, 950, old())],
+    "unknown: 50 s of observation are not 60": (
+        [sample(50, 900, old()), sample(0, 950, old())],
         EMPTY,
         V.UNKNOWN,
         r"in 50 s .*stall timeout 60 s",
         False,
     ),
     "unknown: it moved before a gap of an hour, which says nothing of now": (
-        [look(3700, 500, main(50, at=NOW - 3701)), look(0, 900, old())],
+        [sample(3700, 500, main(50, at=NOW - 3701)), sample(0, 900, old())],
         EMPTY,
         V.UNKNOWN,
         "too short",
         False,
     ),
     "unknown: the last publication is in the future, so the driver's clock says nothing": (
-        [look(0, 900, main(at=NOW + 500))],
+        [sample(0, 900, main(at=NOW + 500))],
         EMPTY,
         V.UNKNOWN,
         "too short",
         False,
     ),
     "unknown: it published 61 s ago, which is more than its patience": (
-        [look(0, 900, main(at=NOW - 61))],
+        [sample(0, 900, main(at=NOW - 61))],
         EMPTY,
         V.UNKNOWN,
         "too short",
@@ -183,36 +183,36 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
     ),
     # Nothing to do.
     "idle: nothing waits, nothing moved": (
-        [look(60, 100, old()), look(0, 100, old())],
+        [sample(60, 100, old()), sample(0, 100, old())],
         EMPTY,
         V.IDLE,
         "nothing arrives; stream-x is RUNNING",
         True,
     ),
-    "idle: one look is enough": ([look(0, 100, old())], EMPTY, V.IDLE, "nothing arrives", True),
+    "idle: one sample is enough": ([sample(0, 100, old())], EMPTY, V.IDLE, "nothing arrives", True),
     "idle: an empty topic of a stream that has a writer": (
-        [look(0, 0, old(0))],
+        [sample(0, 0, old(0))],
         EMPTY,
         V.IDLE,
         "nothing arrives",
         True,
     ),
     "idle: what was published before a gap is not now": (
-        [look(3700, 90, main(90)), look(0, 100, old())],
+        [sample(3700, 90, main(90)), sample(0, 100, old())],
         EMPTY,
         V.IDLE,
         "nothing arrives",
         True,
     ),
     "idle: a compacted head moves no begin and no end": (
-        [look(60, 100, old(), begins={0: 40}), look(0, 100, old(), begins={0: 40})],
+        [sample(60, 100, old(), begins={0: 40}), sample(0, 100, old(), begins={0: 40})],
         EMPTY,
         V.IDLE,
         "nothing arrives",
         True,
     ),
     "idle: a trimmed head, up to what is published": (
-        [look(60, 100, old(), begins={0: 0}), look(0, 100, old(), begins={0: 100})],
+        [sample(60, 100, old(), begins={0: 0}), sample(0, 100, old(), begins={0: 100})],
         EMPTY,
         V.IDLE,
         "nothing arrives",
@@ -233,29 +233,29 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         "10 records wait; 100 records/s arrive, 100 records/s are published",
         True,
     ),
-    "healthy: one look, and it published 5 s ago": (
-        [look(0, 900, main())],
+    "healthy: one sample, and it published 5 s ago": (
+        [sample(0, 900, main())],
         EMPTY,
         V.HEALTHY,
         "800 records wait; writer epoch 7; stream-x is RUNNING",
         True,
     ),
-    "healthy: it published while it was looked at": (
-        [look(0, 900, main(at=NOW + 20))],
+    "healthy: it published while it was observed": (
+        [sample(0, 900, main(at=NOW + 20))],
         EMPTY,
         V.HEALTHY,
         "800 records wait",
         True,
     ),
-    "healthy: it published 40 s ago, which looking on could refute": (
-        [look(0, 900, main(at=NOW - 40))],
+    "healthy: it published 40 s ago, which more samples could refute": (
+        [sample(0, 900, main(at=NOW - 40))],
         EMPTY,
         V.HEALTHY,
         "800 records wait",
         False,
     ),
-    "catching up: the backlog came since the last look, so it may be working on it": (
-        [look(120, 100, old()), look(0, 900, old())],
+    "catching up: the backlog came since the last sample, so it may be working on it": (
+        [sample(120, 100, old()), sample(0, 900, old())],
         EMPTY,
         V.CATCHING_UP,
         "800 records wait",
@@ -263,20 +263,20 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
     ),
     "catching up: another writer has just begun behind the same records": (
         [
-            look(100, 900, old(epoch=6)),
-            look(10, 900, old(acquired_at=NOW - 9)),
-            look(0, 900, old(acquired_at=NOW - 9)),
+            sample(100, 900, old(epoch=6)),
+            sample(10, 900, old(acquired_at=NOW - 9)),
+            sample(0, 900, old(acquired_at=NOW - 9)),
         ],
         EMPTY,
         V.CATCHING_UP,
         "800 records wait",
         False,
     ),
-    "catching up: the clock was put back an hour, and the looks show movement": (
+    "catching up: the clock was put back an hour, and the samples show movement": (
         [
-            look(-3600, 900, main(50, at=NOW + 3590)),
-            look(20, 900, main(80, at=NOW + 3595)),
-            look(0, 900, main(899, at=NOW + 3599)),
+            sample(-3600, 900, main(50, at=NOW + 3590)),
+            sample(20, 900, main(80, at=NOW + 3595)),
+            sample(0, 900, main(899, at=NOW + 3599)),
         ],
         EMPTY,
         V.CATCHING_UP,
@@ -284,14 +284,14 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         True,
     ),
     "healthy: a new partition's records are read from its begin on": (
-        [look(10, 100, main()), look(0, {0: 100, 1: 20}, main({0: 100, 1: 19}))],
+        [sample(10, 100, main()), sample(0, {0: 100, 1: 20}, main({0: 100, 1: 19}))],
         EMPTY,
         V.HEALTHY,
         "1 records wait",
         True,
     ),
     "healthy: the writer has not seen the new partition yet": (
-        [look(20, 100, main()), look(0, {0: 120, 1: 520}, main(120), begins={0: 0, 1: 500})],
+        [sample(20, 100, main()), sample(0, {0: 120, 1: 520}, main(120), begins={0: 0, 1: 500})],
         EMPTY,
         V.HEALTHY,
         "20 records wait; 2 records/s arrive, 1 records/s",
@@ -305,7 +305,12 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         True,
     ),
     "stalled: a load came at once, and its first batch takes longer than any before": (
-        [look(120, 100, old()), look(100, 90_000, old()), look(50, 90_000, old()), look(0, 90_000, old())],
+        [
+            sample(120, 100, old()),
+            sample(100, 90_000, old()),
+            sample(50, 90_000, old()),
+            sample(0, 90_000, old()),
+        ],
         EMPTY,
         V.STALLED,
         "without progress for 100 s",
@@ -325,18 +330,18 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         "150200 records wait",
         True,
     ),
-    "healthy: the driver's clock is ahead, and the looks show no movement": (
-        [look(20, 100, main(at=NOW + 500)), look(0, 900, main(at=NOW + 500))],
+    "healthy: the driver's clock is ahead, and the samples show no movement": (
+        [sample(20, 100, main(at=NOW + 500)), sample(0, 900, main(at=NOW + 500))],
         EMPTY,
         V.HEALTHY,
         "800 records wait",
         False,
     ),
-    "catching up: the driver's clock is ahead, and the looks show movement long ago": (
+    "catching up: the driver's clock is ahead, and the samples show movement long ago": (
         [
-            look(100, 900, main(50, at=NOW + 450)),
-            look(50, 900, main(at=NOW + 500)),
-            look(0, 900, main(at=NOW + 500)),
+            sample(100, 900, main(50, at=NOW + 450)),
+            sample(50, 900, main(at=NOW + 500)),
+            sample(0, 900, main(at=NOW + 500)),
         ],
         EMPTY,
         V.CATCHING_UP,
@@ -351,7 +356,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         True,
     ),
     "catching up: another table, which holds less": (
-        [look(20, 90_000, main(80_000)), look(0, 90_000, main(30))],
+        [sample(20, 90_000, main(80_000)), sample(0, 90_000, main(30))],
         EMPTY,
         V.CATCHING_UP,
         "0 records/s arrive, 0 records/s are published",
@@ -359,21 +364,21 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
     ),
     # Malformed records: see test_rejecting.
     "rejecting: nothing waits, and all of the last batches is in quarantine": (
-        [look(0, 100, rejecting(90))],
+        [sample(0, 100, rejecting(90))],
         EMPTY,
         V.REJECTING,
         r"90 of the last 100 records \(90.0 %\) .*percent is 5; newest: here: bad. Fix: .*no record waits",
         True,
     ),
     "rejecting: more waits, and it makes progress": (
-        [look(10, 300, main(100)), look(0, 400, rejecting(100))],
+        [sample(10, 300, main(100)), sample(0, 400, rejecting(100))],
         EMPTY,
         V.REJECTING,
         "300 records wait",
         True,
     ),
     "stalled: a restart comes before what it rejected": (
-        [look(130, 900, rejecting(90, at=NOW - 3600)), look(0, 900, rejecting(90, at=NOW - 3600))],
+        [sample(130, 900, rejecting(90, at=NOW - 3600)), sample(0, 900, rejecting(90, at=NOW - 3600))],
         EMPTY,
         V.STALLED,
         "without progress",
@@ -387,7 +392,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         True,
     ),
     "idle: a person asked for a start since": (
-        [look(0, 100, old(100, counters=rejecting(90).counters))],
+        [sample(0, 100, old(100, counters=rejecting(90).counters))],
         RestartHistory(requested_at=NOW - 4),
         V.IDLE,
         "nothing arrives",
@@ -408,14 +413,14 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         "2000 records wait",
         True,
     ),
-    "catching up: two looks are no trend": (
+    "catching up: two samples are no trend": (
         growing([(170, 1000, 900), (0, 200_000, 20_000)]),
         EMPTY,
         V.CATCHING_UP,
         "no estimate",
         True,
     ),
-    "catching up: gaps between the looks are no 300 s": (
+    "catching up: gaps between the samples are no 300 s": (
         growing([(3000, 1000, 900), (110, 100_000, 10_000), (0, 200_000, 20_000)]),
         EMPTY,
         V.CATCHING_UP,
@@ -424,44 +429,44 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
     ),
     # Standing still.
     "stalled: 60 s of a backlog and no movement": (
-        [look(60, 900, old()), look(30, 950, old()), look(0, 1000, old())],
+        [sample(60, 900, old()), sample(30, 950, old()), sample(0, 1000, old())],
         EMPTY,
         V.STALLED,
         r"RUNNING, stream without progress for 60 s .*from partition 0: 100 on; 900 records wait",
         True,
     ),
-    "stalled: the earlier look was the last run's": (
-        [look(120, 900, old()), look(0, 900, old())],
+    "stalled: the earlier sample was the last run's": (
+        [sample(120, 900, old()), sample(0, 900, old())],
         EMPTY,
         V.STALLED,
         "without progress for 120 s",
         True,
     ),
     "stalled: of an hour without an observation 180 s count": (
-        [look(3600, 900, old()), look(0, 900, old())],
+        [sample(3600, 900, old()), sample(0, 900, old())],
         EMPTY,
         V.STALLED,
         "without progress for 180 s",
         True,
     ),
-    "stalled: a look that saw nothing in between changes nothing": (
+    "stalled: a sample that saw nothing in between changes nothing": (
         [
-            look(70, 900, old()),
-            look(40, {}, None, process=None, ends=None, errors={"kafka": "away"}),
-            look(0, 900, old()),
+            sample(70, 900, old()),
+            sample(40, {}, None, process=None, ends=None, errors={"kafka": "away"}),
+            sample(0, 900, old()),
         ],
         EMPTY,
         V.STALLED,
         "without progress for 70 s",
         True,
     ),
-    "stalled: a look without the catalog in between changes nothing": (
+    "stalled: a sample without the catalog in between changes nothing": (
         [
-            look(70, 900, old()),
-            look(40, 900, None, errors={"lake": "away"}),
-            look(20, {}, old(), ends=None),
-            look(10, 900, old(), begins=None),
-            look(0, 900, old()),
+            sample(70, 900, old()),
+            sample(40, 900, None, errors={"lake": "away"}),
+            sample(20, {}, old(), ends=None),
+            sample(10, 900, old(), begins=None),
+            sample(0, 900, old()),
         ],
         EMPTY,
         V.STALLED,
@@ -469,7 +474,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         True,
     ),
     "stalled: the clock was put forward two hours while it stood still for 10 s only": (
-        [look(7210, 900, main(at=NOW - 7220)), look(0, 900, main(at=NOW - 7220))],
+        [sample(7210, 900, main(at=NOW - 7220)), sample(0, 900, main(at=NOW - 7220))],
         EMPTY,
         V.STALLED,
         "without progress for 180 s",
@@ -477,9 +482,9 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
     ),
     "stalled: one partition stands still while the other moves": (
         [
-            look(70, {0: 900, 1: 500}, main({0: 100, 1: 10})),
-            look(30, {0: 900, 1: 500}, main({0: 200, 1: 10})),
-            look(0, {0: 900, 1: 500}, main({0: 300, 1: 10})),
+            sample(70, {0: 900, 1: 500}, main({0: 100, 1: 10})),
+            sample(30, {0: 900, 1: 500}, main({0: 200, 1: 10})),
+            sample(0, {0: 900, 1: 500}, main({0: 300, 1: 10})),
         ],
         EMPTY,
         V.STALLED,
@@ -487,7 +492,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         True,
     ),
     "stalled: suspended while records are about to be deleted, since a restart saves them": (
-        [look(70, 900, old()), look(0, 900, old(), expiring={0: 150}, expires_in=600.0)],
+        [sample(70, 900, old()), sample(0, 900, old(), expiring={0: 150}, expires_in=600.0)],
         EMPTY,
         V.STALLED,
         "800 records wait; retention deletes 50 unread records, the first of them within 10 min",
@@ -495,8 +500,8 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
     ),
     "stalled: a new partition that its writer does not read": (
         [
-            look(90, {0: 100, 1: 5}, old(100)),
-            look(0, {0: 100, 1: 9}, old(100)),
+            sample(90, {0: 100, 1: 5}, old(100)),
+            sample(0, {0: 100, 1: 9}, old(100)),
         ],
         EMPTY,
         V.STALLED,
@@ -504,21 +509,21 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         True,
     ),
     "catching up: batches of 50 s are given 150 s": (
-        [look(120, 900, old(longest_batch=50.0)), look(0, 900, main(at=NOW - 140, longest_batch=50.0))],
+        [sample(120, 900, old(longest_batch=50.0)), sample(0, 900, main(at=NOW - 140, longest_batch=50.0))],
         EMPTY,
         V.CATCHING_UP,
         "800 records wait",
         False,
     ),
     "stalled: after three of its longest batches": (
-        [look(150, 900, old(longest_batch=50.0)), look(0, 900, old(longest_batch=50.0))],
+        [sample(150, 900, old(longest_batch=50.0)), sample(0, 900, old(longest_batch=50.0))],
         EMPTY,
         V.STALLED,
         "without progress for 150 s .stall timeout 150 s",
         True,
     ),
     "unknown: a restart that brought no batch doubles the patience": (
-        [look(100, 900, old(batch_at=NOW - 3600)), look(0, 900, old(batch_at=NOW - 3600))],
+        [sample(100, 900, old(batch_at=NOW - 3600)), sample(0, 900, old(batch_at=NOW - 3600))],
         times(1),
         V.UNKNOWN,
         "stall timeout 120 s",
@@ -526,9 +531,9 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
     ),
     "stalled: a restart after which nothing waited doubles nothing": (
         [
-            look(90, 100, old(batch_at=NOW - 3600)),
-            look(70, 900, old(batch_at=NOW - 3600)),
-            look(0, 900, old(batch_at=NOW - 3600)),
+            sample(90, 100, old(batch_at=NOW - 3600)),
+            sample(70, 900, old(batch_at=NOW - 3600)),
+            sample(0, 900, old(batch_at=NOW - 3600)),
         ],
         times(1),
         V.STALLED,
@@ -536,7 +541,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         True,
     ),
     "stalled: a restart before the newest batch doubles nothing": (
-        [look(70, 900, old(batch_at=NOW - 80)), look(0, 900, old(batch_at=NOW - 80))],
+        [sample(70, 900, old(batch_at=NOW - 80)), sample(0, 900, old(batch_at=NOW - 80))],
         times(1),
         V.STALLED,
         "stall timeout 60 s",
@@ -544,8 +549,8 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
     ),
     "catching up: another start of the process begins a new series": (
         [
-            look(100, 900, old(acquired_at=NOW)),
-            look(0, 900, old(acquired_at=NOW), process=process(since=NOW - 4000)),
+            sample(100, 900, old(acquired_at=NOW)),
+            sample(0, 900, old(acquired_at=NOW), process=process(since=NOW - 4000)),
         ],
         EMPTY,
         V.CATCHING_UP,
@@ -553,7 +558,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         False,
     ),
     "flapping: it stands still after three restarts": (
-        [look(500, 900, old()), *(look(ago, 900, old()) for ago in (400, 300, 200, 100, 0))],
+        [sample(500, 900, old()), *(sample(ago, 900, old()) for ago in (400, 300, 200, 100, 0))],
         times(3),
         V.FLAPPING,
         r"stalled: stream-x is RUNNING.*restarted 3 times within 1800 s without recovery",
@@ -561,49 +566,49 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
     ),
     # Starting.
     "starting: it has 90 s": (
-        [look(0, 900, old(), process=process(since=NOW - 89))],
+        [sample(0, 900, old(), process=process(since=NOW - 89))],
         EMPTY,
         V.STARTING,
         "no active writer 89 s after its start; 800 records wait",
         False,
     ),
     "starting: the first start, before there is a table": (
-        [look(0, 0, None, process=process(ProcessState.STARTING, since=NOW - 3))],
+        [sample(0, 0, None, process=process(ProcessState.STARTING, since=NOW - 3))],
         EMPTY,
         V.STARTING,
         "stream-x is STARTING: no active writer 3 s",
         False,
     ),
     "starting: the clock was put back behind the start": (
-        [look(0, 900, old(acquired_at=NOW - 50), process=process(since=NOW + 3600))],
+        [sample(0, 900, old(acquired_at=NOW - 50), process=process(since=NOW + 3600))],
         EMPTY,
         V.STARTING,
         "no active writer 0 s after",
         False,
     ),
     "starting: no epoch-start is kept, and the process is young": (
-        [look(0, 900, old(acquired_at=None), process=process(since=NOW - 10))],
+        [sample(0, 900, old(acquired_at=None), process=process(since=NOW - 10))],
         EMPTY,
         V.STARTING,
         "no active writer 10 s",
         False,
     ),
     "idle: no epoch-start is kept, and the process is old": (
-        [look(0, 100, old(acquired_at=None))],
+        [sample(0, 100, old(acquired_at=None))],
         EMPTY,
         V.IDLE,
         "nothing arrives",
         True,
     ),
     "idle: the runtime tells no start, and there is a writer": (
-        [look(0, 100, old(), process=process(since=None))],
+        [sample(0, 100, old(), process=process(since=None))],
         EMPTY,
         V.IDLE,
         "nothing arrives",
         True,
     ),
     "idle: the two clocks differ by 2 s": (
-        [look(0, 100, old(acquired_at=NOW - 52), process=process(since=NOW - 50))],
+        [sample(0, 100, old(acquired_at=NOW - 52), process=process(since=NOW - 50))],
         EMPTY,
         V.IDLE,
         "nothing arrives",
@@ -611,8 +616,8 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
     ),
     "stalled: no writer in 90 s, to be observed again": (
         [
-            look(2, 900, old(), process=process(since=NOW - 90)),
-            look(0, 900, old(), process=process(since=NOW - 90)),
+            sample(2, 900, old(), process=process(since=NOW - 90)),
+            sample(0, 900, old(), process=process(since=NOW - 90)),
         ],
         EMPTY,
         V.STALLED,
@@ -621,18 +626,18 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
     ),
     "stalled: no writer in 90 s, observed twice": (
         [
-            look(4, 100, old(), process=process(since=NOW - 95)),
-            look(0, 100, old(), process=process(since=NOW - 95)),
+            sample(4, 100, old(), process=process(since=NOW - 95)),
+            sample(0, 100, old(), process=process(since=NOW - 95)),
         ],
         EMPTY,
         V.STALLED,
         "no active writer 95 s",
         True,
     ),
-    "stalled: the clock was put back, and the looks alone are 90 s": (
+    "stalled: the clock was put back, and the samples alone are 90 s": (
         [
-            look(95, 900, old(acquired_at=NOW - 50), process=process(since=NOW + 3600)),
-            look(0, 900, old(acquired_at=NOW - 50), process=process(since=NOW + 3600)),
+            sample(95, 900, old(acquired_at=NOW - 50), process=process(since=NOW + 3600)),
+            sample(0, 900, old(acquired_at=NOW - 50), process=process(since=NOW + 3600)),
         ],
         EMPTY,
         V.STALLED,
@@ -641,8 +646,8 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
     ),
     "flapping: it never acquires the lease, after three restarts": (
         [
-            look(5, 900, old(), process=process(since=NOW - 200)),
-            look(0, 900, old(), process=process(since=NOW - 200)),
+            sample(5, 900, old(), process=process(since=NOW - 200)),
+            sample(0, 900, old(), process=process(since=NOW - 200)),
         ],
         times(3, 200),
         V.FLAPPING,
@@ -650,7 +655,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         True,
     ),
     # Not alive.
-    "down: one look, to be looked at again": (
+    "down: one sample, to be observed again": (
         [dead(0, old())],
         EMPTY,
         V.DOWN,
@@ -673,7 +678,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
     ),
     "down: seen twice, the first time without Kafka": (
         [
-            look(9, {}, None, process=process(X), ends=None, begins=None, errors={"kafka": "away"}),
+            sample(9, {}, None, process=process(X), ends=None, begins=None, errors={"kafka": "away"}),
             dead(0, old()),
         ],
         EMPTY,
@@ -682,35 +687,35 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         True,
     ),
     "starting: the runtime restarts it": (
-        [dead(100, old()), look(0, 900, old(), process=process(ProcessState.BACKOFF, exit_status=1))],
+        [dead(100, old()), sample(0, 900, old(), process=process(ProcessState.BACKOFF, exit_status=1))],
         EMPTY,
         V.STARTING,
         "exit status 1",
         False,
     ),
     "down: status 76 before there is a table": (
-        [look(0, 900, None, process=process(X, exit_status=76))],
+        [sample(0, 900, None, process=process(X, exit_status=76))],
         EMPTY,
         V.DOWN,
         "exit status 76; 900 records wait",
         False,
     ),
-    "down: the earlier look saw another start of it die": (
+    "down: the earlier sample saw another start of it die": (
         [dead(100, old(), since=SINCE - 500), dead(0, old())],
         EMPTY,
         V.DOWN,
         "exit status 1",
         False,
     ),
-    "down: it lived at the earlier look": (
-        [look(60, 900, old()), dead(0, old())],
+    "down: it lived at the earlier sample": (
+        [sample(60, 900, old()), dead(0, old())],
         EMPTY,
         V.DOWN,
         "EXITED",
         False,
     ),
     "down: stopped, though nothing waits": (
-        [look(0, 100, old(), process=process(ProcessState.STOPPED))],
+        [sample(0, 100, old(), process=process(ProcessState.STOPPED))],
         EMPTY,
         V.DOWN,
         "stream-x is STOPPED, exit status 0; no record waits",
@@ -718,8 +723,8 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
     ),
     "down: never started, and there is no table": (
         [
-            look(9, 5, None, process=process(ProcessState.STOPPED, None)),
-            look(0, 5, None, process=process(ProcessState.STOPPED, None)),
+            sample(9, 5, None, process=process(ProcessState.STOPPED, None)),
+            sample(0, 5, None, process=process(ProcessState.STOPPED, None)),
         ],
         EMPTY,
         V.DOWN,
@@ -727,14 +732,14 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         True,
     ),
     "down: given up by its runtime": (
-        [look(0, 900, old(), process=process(ProcessState.FATAL))],
+        [sample(0, 900, old(), process=process(ProcessState.FATAL))],
         EMPTY,
         V.DOWN,
         "stream-x is FATAL",
         False,
     ),
     "down: a restart is under way": (
-        [look(0, 900, old(), process=process(ProcessState.STOPPING))],
+        [sample(0, 900, old(), process=process(ProcessState.STOPPING))],
         EMPTY,
         V.DOWN,
         "stream-x is STOPPING",
@@ -762,7 +767,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         True,
     ),
     "down: while records are about to be deleted": (
-        [dead(5, old()), look(0, 900, old(), process=process(X), expiring={0: 5000}, expires_in=60.0)],
+        [dead(5, old()), sample(0, 900, old(), process=process(X), expiring={0: 5000}, expires_in=60.0)],
         EMPTY,
         V.DOWN,
         "retention deletes 800 unread records, the first of them within 60 s",
@@ -805,7 +810,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         False,
     ),
     "idle: an earlier start's status says nothing of a living process": (
-        [look(0, 100, old(), process=process(exit_status=76))],
+        [sample(0, 100, old(), process=process(exit_status=76))],
         EMPTY,
         V.IDLE,
         "nothing arrives",
@@ -834,7 +839,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         True,
     ),
     "data at risk: held, and what could still be saved is about to go": (
-        [look(0, 900, old(), process=process(X), expiring={0: 150}, expires_in=4000.0)],
+        [sample(0, 900, old(), process=process(X), expiring={0: 150}, expires_in=4000.0)],
         RestartHistory(suspended="by me"),
         V.DATA_AT_RISK,
         "suspended by me; retention deletes 50 unread records, the first of them within 67 min",
@@ -842,56 +847,56 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
     ),
     # Another topic.
     "topic recreated: the id is not the table's": (
-        [look(0, 900, main(), topic_id="U")],
+        [sample(0, 900, main(), topic_id="U")],
         EMPTY,
         V.TOPIC_RECREATED,
         "its id is U and was T. Fix: give the stream a new table, or restore the topic",
         True,
     ),
-    "topic recreated: the table knows no id, and an earlier look another": (
-        [look(60, 900, main(topic_id=None)), look(0, 900, main(topic_id=None), topic_id="U")],
+    "topic recreated: the table knows no id, and an earlier sample another": (
+        [sample(60, 900, main(topic_id=None)), sample(0, 900, main(topic_id=None), topic_id="U")],
         EMPTY,
         V.TOPIC_RECREATED,
         "its id is U and was T",
         True,
     ),
-    "healthy: the table is of the new topic, the earlier look of the old one": (
-        [look(60, 900, main(topic_id="S"), topic_id="S"), look(0, 900, main())],
+    "healthy: the table is of the new topic, the earlier sample of the old one": (
+        [sample(60, 900, main(topic_id="S"), topic_id="S"), sample(0, 900, main())],
         EMPTY,
         V.HEALTHY,
         "800 records wait; writer epoch 7",
         True,
     ),
     "starting: the topic was recreated before anything was read": (
-        [look(60, 900, None), look(0, 5, None, topic_id="U", process=process(since=NOW - 5))],
+        [sample(60, 900, None), sample(0, 5, None, topic_id="U", process=process(since=NOW - 5))],
         EMPTY,
         V.STARTING,
         "5 records wait",
         False,
     ),
     "idle: a broker without ids": (
-        [look(9, 100, old(), topic_id=None), look(0, 100, old(), topic_id=None)],
+        [sample(9, 100, old(), topic_id=None), sample(0, 100, old(), topic_id=None)],
         EMPTY,
         V.IDLE,
         "nothing arrives",
         True,
     ),
-    "topic recreated: the topic ends before the table, to be looked at again": (
-        [look(0, 99, main())],
+    "topic recreated: the topic ends before the table, to be observed again": (
+        [sample(0, 99, main())],
         EMPTY,
         V.TOPIC_RECREATED,
         "partition 0 ends at 99, and the table has offsets up to 100",
         False,
     ),
     "topic recreated: the topic ends before the table, seen twice": (
-        [look(9, 99, main()), look(0, 99, main())],
+        [sample(9, 99, main()), sample(0, 99, main())],
         EMPTY,
         V.TOPIC_RECREATED,
         "partition 0 ends at 99",
         True,
     ),
     "topic recreated: partitions are gone": (
-        [look(0, {0: 100}, main({0: 100, 1: 50}))],
+        [sample(0, {0: 100}, main({0: 100, 1: 50}))],
         EMPTY,
         V.TOPIC_RECREATED,
         "it has 1 partitions, and the table has partition 1",
@@ -906,35 +911,35 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
     ),
     # Deleted, or about to be.
     "data lost: the topic begins behind what is published": (
-        [look(0, 900, main(), begins={0: 500})],
+        [sample(0, 900, main(), begins={0: 500})],
         EMPTY,
         V.DATA_LOST,
         r"400 offsets were deleted before they were read: 0=\[100,500\)\. Fix: give the stream",
         True,
     ),
     "data lost: before dead, since a restart refuses to start over a hole": (
-        [look(0, 900, old(), begins={0: 101}, process=process(X))],
+        [sample(0, 900, old(), begins={0: 101}, process=process(X))],
         EMPTY,
         V.DATA_LOST,
         r"1 offsets were deleted .*\[100,101\)",
         True,
     ),
     "data at risk: unread records are older than retention allows": (
-        [look(0, {0: 900, 1: 50}, main({0: 100, 1: 50}), expiring={0: 300, 1: 50}, expires_in=5400.0)],
+        [sample(0, {0: 900, 1: 50}, main({0: 100, 1: 50}), expiring={0: 300, 1: 50}, expires_in=5400.0)],
         EMPTY,
         V.DATA_AT_RISK,
         "retention deletes 200 unread records, the first of them within 90 min; writer epoch 7",
         True,
     ),
     "data at risk: it is not known yet whether it moves": (
-        [look(0, 900, old(), expiring={0: 101}, expires_in=9000.0)],
+        [sample(0, 900, old(), expiring={0: 101}, expires_in=9000.0)],
         EMPTY,
         V.DATA_AT_RISK,
         "deletes 1 unread records, the first of them within 2.5 h",
         False,
     ),
     "healthy: what is due is published": (
-        [look(0, 900, main(), expiring={0: 100})],
+        [sample(0, 900, main(), expiring={0: 100})],
         EMPTY,
         V.HEALTHY,
         "800 records wait",
@@ -942,10 +947,10 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
     ),
     "data at risk: the begin advances, for the topic's size": (
         [
-            look(700, 90_000, main(50_000), begins={0: 0}),
-            look(600, 91_000, main(50_000), begins={0: 10_000}),
-            look(300, 92_000, main(52_000), begins={0: 16_000}),
-            look(0, 93_000, main(54_000), begins={0: 22_000}),
+            sample(700, 90_000, main(50_000), begins={0: 0}),
+            sample(600, 91_000, main(50_000), begins={0: 10_000}),
+            sample(300, 92_000, main(52_000), begins={0: 16_000}),
+            sample(0, 93_000, main(54_000), begins={0: 22_000}),
         ],
         EMPTY,
         V.DATA_AT_RISK,
@@ -954,8 +959,8 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
     ),
     "catching up: one advance of the begin is no pace": (
         [
-            look(90, 90_000, main(50_000), begins={0: 0}),
-            look(0, 90_010, main(54_000), begins={0: 50_000}),
+            sample(90, 90_000, main(50_000), begins={0: 0}),
+            sample(0, 90_010, main(54_000), begins={0: 50_000}),
         ],
         EMPTY,
         V.CATCHING_UP,
@@ -964,9 +969,9 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
     ),
     "catching up: two advances at once are one deletion": (
         [
-            look(90, 90_000, main(50_000), begins={0: 0}),
-            look(10, 90_000, main(50_000), begins={0: 10_000}),
-            look(0, 90_010, main(54_000), begins={0: 50_000}),
+            sample(90, 90_000, main(50_000), begins={0: 0}),
+            sample(10, 90_000, main(50_000), begins={0: 10_000}),
+            sample(0, 90_010, main(54_000), begins={0: 50_000}),
         ],
         EMPTY,
         V.CATCHING_UP,
@@ -975,9 +980,9 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
     ),
     "catching up: the begin advances too slowly to reach what is unread": (
         [
-            look(120, 90_000, main(50_000), begins={0: 0}),
-            look(100, 90_000, main(50_000), begins={0: 10}),
-            look(0, 90_000, main(54_000), begins={0: 110}),
+            sample(120, 90_000, main(50_000), begins={0: 0}),
+            sample(100, 90_000, main(50_000), begins={0: 10}),
+            sample(0, 90_000, main(54_000), begins={0: 110}),
         ],
         EMPTY,
         V.CATCHING_UP,
@@ -1037,8 +1042,8 @@ def test_a_diagnosis_says_how_much_how_fast_and_what_it_rests_on() -> None:
     }
 
 
-def test_a_look_that_is_given_twice_counts_once() -> None:
-    once = look(0, 100, old())
+def test_a_sample_that_is_given_twice_counts_once() -> None:
+    once = sample(0, 100, old())
     assert assess_consumer([once, once], POLICY, EMPTY) == assess_consumer([once], POLICY, EMPTY)
 
 
@@ -1049,20 +1054,20 @@ def test_only_the_pace_of_the_last_300_s_counts() -> None:
 
 
 def test_what_is_published_counts_from_where_the_stream_began() -> None:
-    found = assess_consumer([look(0, 100, main(starts={0: 40}))], POLICY, EMPTY)
+    found = assess_consumer([sample(0, 100, main(starts={0: 40}))], POLICY, EMPTY)
     assert found.details["published_records"] == 60
 
 
-def test_two_looks_are_no_trend_however_short_the_policy() -> None:
+def test_two_samples_are_no_trend_however_short_the_policy() -> None:
     policy = replace(POLICY, lag_window_seconds=10)
     lags = [(100, 1000, 900), (0, 200_000, 20_000)]
     assert assess_consumer(growing(lags), policy, EMPTY).health is Health.CATCHING_UP
 
 
 def test_what_is_not_known_is_none() -> None:
-    found = assess_consumer([look(0, 100, None, process=process(X))], POLICY, EMPTY)
+    found = assess_consumer([sample(0, 100, None, process=process(X))], POLICY, EMPTY)
     assert (found.lag, found.rate, found.arrivals, found.epoch) == (100, None, None, None)
-    found = assess_consumer([look(0, {}, main(), ends=None, errors={"kafka": "away"})], POLICY, EMPTY)
+    found = assess_consumer([sample(0, {}, main(), ends=None, errors={"kafka": "away"})], POLICY, EMPTY)
     assert (found.lag, found.epoch, found.identity) == (None, 7, str(int(SINCE)))
     assert found.details == {"at": NOW, "errors": {"kafka": "away"}, "samples": 1}
     assert assess_consumer([], POLICY, EMPTY).identity is None
@@ -1070,13 +1075,13 @@ def test_what_is_not_known_is_none() -> None:
 
 def test_patience_doubles_eightfold_at_most() -> None:
     policy = replace(POLICY, max_restarts=99)
-    found = assess_consumer([look(0, 900, old())], policy, times(9))
+    found = assess_consumer([sample(0, 900, old())], policy, times(9))
     assert found.details["stall_timeout_seconds"] == 480
 
 
 def test_a_policy_of_its_own_is_followed() -> None:
     policy = replace(POLICY, interval_seconds=10, stall_timeout_seconds=12, max_restarts=1)
-    samples = [look(50, 900, old()), look(0, 900, old())]
+    samples = [sample(50, 900, old()), sample(0, 900, old())]
     assert assess_consumer(samples, policy, EMPTY).details["still_seconds"] == 15
     assert assess_consumer(samples, policy, EMPTY).health is Health.STALLED
     assert assess_consumer(samples, policy, RestartHistory([NOW - 3700])).health is Health.STALLED
@@ -1140,11 +1145,11 @@ holes = st.fixed_dictionaries(
     },
 )
 # Half of them without a hole, so that the rules behind the blindness are reached.
-looks = complete | st.builds(lambda sample, hole: replace(sample, **hole), complete, holes)
+any_sample = complete | st.builds(lambda sample, hole: replace(sample, **hole), complete, holes)
 facts_of_any_kind = st.builds(RestartHistory, st.lists(moments, max_size=5), st.none() | st.just("by me"))
 
 
-@given(st.lists(looks, max_size=8), facts_of_any_kind)
+@given(st.lists(any_sample, max_size=8), facts_of_any_kind)
 def test_any_samples_are_judged_and_trouble_is_never_well(
     samples: list[Sample], history: RestartHistory
 ) -> None:
@@ -1163,8 +1168,8 @@ def test_any_samples_are_judged_and_trouble_is_never_well(
         assert found.lag == sum(last.unread().values())
 
 
-@given(st.lists(looks, max_size=8), looks, facts_of_any_kind, st.data())
-def test_other_earlier_looks_never_make_a_dead_process_well(
+@given(st.lists(any_sample, max_size=8), any_sample, facts_of_any_kind, st.data())
+def test_other_earlier_samples_never_make_a_dead_process_well(
     earlier: list[Sample], last: Sample, history: RestartHistory, data: st.DataObject
 ) -> None:
     dead_now = replace(last, process=process(X))
@@ -1174,7 +1179,7 @@ def test_other_earlier_looks_never_make_a_dead_process_well(
         assert assess_consumer([*before, dead_now], POLICY, history).health not in WELL
 
 
-@given(st.lists(looks, max_size=8), looks, facts_of_any_kind)
+@given(st.lists(any_sample, max_size=8), any_sample, facts_of_any_kind)
 def test_what_clocks_say_of_the_future_changes_nothing(
     earlier: list[Sample], last: Sample, history: RestartHistory
 ) -> None:

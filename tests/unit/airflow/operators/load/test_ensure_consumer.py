@@ -41,7 +41,7 @@ def process(state: S, pid: int | None = 42, since: float | None = 1000.0) -> Pro
 
 OWNED_CASES = {
     "it acquired the lease after its start": (process(S.RUNNING), OWNED, 3, 1010, True),
-    "it acquired the lease while we looked": (process(S.RUNNING, since=2000.0), OWNED, 2, 1010, True),
+    "it acquired the lease while it was observed": (process(S.RUNNING, since=2000.0), OWNED, 2, 1010, True),
     "the clocks differ a little": (process(S.RUNNING, since=1006.5), OWNED, 3, 1010, True),
     "only an earlier writer is there": (process(S.RUNNING, since=1100.0), OWNED, 3, 1110, False),
     "old, its epoch-start expired": (process(S.RUNNING), lease(3, None), 3, 1181, True),

@@ -215,7 +215,7 @@ def test_runs_that_always_overtake_each_other_are_tried_again_by_airflow(
         return {"contents": []} if key.startswith("objects/") else found
 
     monkeypatch.setattr(Ledger, "put", overtaken)
-    # Each put is another run's, and the index keeps this one's: planned at the second look.
+    # Each put is another run's, and the index keeps this one's: planned at the second attempt.
     assert loads.produce("r2", objects=["nyc_taxi/b.csv"])["sources"] == 1
     monkeypatch.setattr(Ledger, "put", lambda ledger, key, document: {"contents": []})
     loads.upload("c", ROWS)

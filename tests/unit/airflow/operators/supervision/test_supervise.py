@@ -62,7 +62,7 @@ class World(Runtime):
         name = history_name(STREAM, component)
         self.kept = History(self.memory.as_client(), "s3://w/ledger", name)
         self.did: list[Any] = []
-        self.looks = 0
+        self.observations = 0
         self.away: dict[str, ClientError] = {}
         self.lives: float | None = 4.0
         self.ends: tuple[float, int] | None = None
@@ -116,7 +116,7 @@ class World(Runtime):
     def newest(self, name: str, component: str, topic: str) -> Heartbeat | None:
         assert (name, component, topic) == (STREAM, self.component, "wiki-changes")
         self._check("kafka")
-        self.looks += 1
+        self.observations += 1
         since = self.process.since or 0
         if self.foreign:
             self.heard = self.heartbeat(1, pid=99)
@@ -282,7 +282,7 @@ def test_one_sample_is_not_enough_to_kill(producer: World) -> None:
 
     producer.meanwhile = back
     assert producer.supervise() == "healthy"
-    assert (producer.looks, producer.did) == (2, [])
+    assert (producer.observations, producer.did) == (2, [])
 
 
 def test_where_another_one_sends_nothing_is_started() -> None:
