@@ -8,11 +8,11 @@ from local.runtime.context import Context
 from sluice.config import stream
 from sluice.config.sections import notifications
 
-NOBODY = "# No person is told: SLUICE_NOTIFICATIONS is not set (docs/operating.md, Notifications).\n"
+NO_RECIPIENT = "# No person is told: SLUICE_NOTIFICATIONS is not set (docs/operating.md, Notifications).\n"
 
 
 def files(context: Context) -> dict[Path, str]:
     """Also without rules, so that those of an earlier start end. Raises ConfigError."""
     given = context.notifications
-    text = notifications.read(given, stream.names()) if given else NOBODY
+    text = notifications.read(given, stream.names()) if given else NO_RECIPIENT
     return {context.home.platform / notifications.FILE: text}

@@ -68,8 +68,8 @@ def main(stack: Stack, services_only: bool = False, as_json: bool = False) -> in
     _streams(console, rows)
     for reason in declared.reasons:
         console.print(Text(printable(reason), "red"), soft_wrap=True, highlight=False)
-    nobody = "none, no person is told. Fix: set SLUICE_NOTIFICATIONS (docs/operating.md, Notifications)"
-    console.print(f"Notifications: {'; '.join(told) or nobody}", soft_wrap=True, highlight=False)
+    no_recipient = "none, no person is told. Fix: set SLUICE_NOTIFICATIONS (docs/operating.md, Notifications)"
+    console.print(f"Notifications: {'; '.join(told) or no_recipient}", soft_wrap=True, highlight=False)
     return 0 if is_ok else 1
 
 

@@ -330,7 +330,7 @@ def task_succeeded(context: Mapping[str, Any]) -> None:
 
 def run_failed(stream: str, context: Mapping[str, Any]) -> None:
     """``on_failure_callback`` of a DAG, in the DAG processor: of a run that failed without a failed task (it
-    timed out), or whose failed task told nobody."""
+    timed out), or whose failed task notified no one."""
     _attempt(lambda: _run_failed(stream, {**context, IN_PROCESSOR: True}))
 
 

@@ -218,13 +218,13 @@ def check(name: str, query: Query, where: str) -> None:
 
 def check_places(queries: Mapping[str, Query], where: str) -> None:
     """Raises ConfigError if two queries write to one place, which holds the results of the later rebuild."""
-    owners: dict[tuple[str, str], str] = {}
+    writers: dict[tuple[str, str], str] = {}
     for name, query in queries.items():
         for sink in query.sinks:
-            owner = owners.setdefault((sink.connection, sink.name), name)
-            if owner != name and sink.kind not in DEBUG_SINKS:
+            writer = writers.setdefault((sink.connection, sink.name), name)
+            if writer != name and sink.kind not in DEBUG_SINKS:
                 raise ConfigError(
-                    f"{where}: queries {owner} and {name} both write to {sink.name}: a rebuild of one would "
+                    f"{where}: queries {writer} and {name} both write to {sink.name}: a rebuild of one would "
                     "remove the results of the other. Fix: give each a place of its own"
                 )
 

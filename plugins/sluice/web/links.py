@@ -1,6 +1,6 @@
 """Links on tasks: the stream's page, its process's log, the plan, the proof and all documents of the run.
 
-The API server makes them when somebody looks at a task, so they are there before it ends, cost the task
+The API server makes them when a user opens a task, so they are there before it ends, cost the task
 nothing, and need no XCom. There is none to Spark's UI: it is off (``spark.ui.enabled``), because it opens a
 port without a login on the driver's machine. The page of running queries has Spark's metrics of each batch.
 """

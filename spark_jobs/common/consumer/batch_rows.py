@@ -1,4 +1,4 @@
-"""The rows of a batch: Kafka's records, decoded, with their coordinates and the identity of their source."""
+"""The rows of a batch: Kafka's records, decoded, with their offsets and the identity of their source."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from sluice.core.offsets.quarantine import WITHHELD_REASON
-from sluice.core.tables.records import COORDINATES, FROM_KAFKA, IDENTITY
+from sluice.core.tables.records import FROM_KAFKA, IDENTITY, KAFKA_COLUMNS
 from spark_jobs.common.consumer.readable import is_readable_time, unreadable
 from spark_jobs.common.kafka.keys import is_withheld, with_identity
 from spark_jobs.common.spark.session import KAFKA_RECORD
@@ -23,8 +23,8 @@ Decode = Callable[[DataFrame], DataFrame]
 
 
 def decoded_rows(records: DataFrame, decode: Decode) -> DataFrame:
-    """The records of Spark's Kafka source with ``record``, ``reason``, coordinates and identity; whole, for
-    the quarantine.
+    """The records of Spark's Kafka source with ``record``, ``reason``, record offsets and identity; whole,
+    for the quarantine.
 
     A record with a value that readers of the table cannot read has a reason, too. Also good records that were
     sent to be withheld are good here: see :func:`without_withheld`.
@@ -71,7 +71,7 @@ def is_good() -> Column:
 
 def table_rows(rows: DataFrame) -> DataFrame:
     """Decoded rows as the stream's table has them."""
-    return rows.select("record.*", *COORDINATES, *IDENTITY)
+    return rows.select("record.*", *KAFKA_COLUMNS, *IDENTITY)
 
 
 def warm_up(spark: SparkSession, decode: Decode) -> None:

@@ -65,7 +65,7 @@ def malformed_of(reader: OffsetReader, touched: Touched) -> OffsetRanges:
     """Return those of a quarantine's rows that go which were not rejected on purpose."""
     found = OffsetRanges()
     for rows in _going(reader, touched, [*COLUMNS, "reason"]):
-        # As bytes: a reason may be no text, which a removal mends.
+        # As bytes: a reason may be no text, which a removal repairs.
         reasons = rows["reason"].cast(pyarrow.binary())
         for begin in ON_PURPOSE:
             is_so = pyarrow.compute.starts_with(reasons, begin.encode())

@@ -101,7 +101,7 @@ def test_a_clock_that_was_ahead_hides_no_later_check(tmp_path: Path) -> None:
     with serving(file, clock=lambda: BEGAN + year) as url:
         checks.report(url, TOKEN, CHECK)
     with serving(file) as url:
-        assert scraped(url)[name(AT)] == BEGAN + year, "an alarm: docs/operating.md"
+        assert scraped(url)[name(AT)] == BEGAN + year, "an alert: docs/operating.md"
         checks.report(url, TOKEN, Check("nyc_taxi", "consumer", BEGAN + 2 * year, 480.0))
         assert scraped(url)[name(AT)] == BEGAN
 

@@ -41,7 +41,7 @@ def test_last_reason(case: tuple[list[str], str | None]) -> None:
     assert failure_reason(lines) == (expected or lines[0].removeprefix("Caused by: "))
 
 
-def test_only_a_source_that_stays_unreadable_is_hopeless() -> None:
+def test_only_a_source_that_stays_unreadable_is_permanent() -> None:
     for error in (CorruptObject("broke off"), InvalidHeader("no column 'x'"), RowsDiffer("3 rows"),
                   ConfigError("key"), IncompatibleSchema("column 'x'")):  # fmt: skip
         assert _is_permanent(failure_reason([f"2026-11-20 ERROR x: {failure_line(error)}"]))

@@ -27,7 +27,7 @@ def run_timeout(dag: DAG) -> timedelta:
 def _longest(task: Any, runs: int) -> timedelta:
     """``task.waits``: of a task that defers, the longest of each of its waits in the triggerer, in turn."""
     waits = getattr(task, "waits", ())
-    # Airflow counts the timeout in each worker anew.
+    # Airflow counts the timeout again in each worker.
     workers = len(waits) + (0 if task.start_from_trigger else 1)
     one_try = QUEUED + workers * task.execution_timeout + sum(waits, timedelta())
     # The tries of other runs may come before its own.

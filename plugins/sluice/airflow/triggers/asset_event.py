@@ -65,7 +65,7 @@ class PublishedEventTrigger(StreamTrigger, BaseEventTrigger):
                 if payload is not None:
                     yield TriggerEvent(payload)
             except (ClientError, ConfigError, AirflowRuntimeError) as error:
-                # Nobody restarts a watcher that ended, so it waits for the system.
+                # A watcher that ended is not restarted, so it waits for the system.
                 if str(error) != failure:
                     self.log.warning("publications of %s are not known: %s", self.stream, error)
                 failure = str(error)

@@ -99,7 +99,7 @@ class HealthTrigger(StreamTrigger):
             yield TriggerEvent(observation.to_json())
 
     async def _report_check(self) -> None:
-        """For the alarm that needs neither Airflow nor its database; without the report it goes off."""
+        """Report for the alert that needs neither Airflow nor its database; without the report it fires."""
         max_age = self.spec.supervision.max_check_age_seconds
         check = Check(self.stream, self.component, self.clock(), max_age)
         try:

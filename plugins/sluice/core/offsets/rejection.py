@@ -15,7 +15,7 @@ from sluice.core.offsets.ranges import OffsetRanges, offsets_from_json
 
 # So many of a stream's newest count.
 BATCHES = 20
-# Fewer are no alarm: one malformed record among ten is a record to look at, and no stream that rejects.
+# Fewer raise no alert: one malformed record among ten is a record to look at, and no stream that rejects.
 MIN_MALFORMED = 5
 
 

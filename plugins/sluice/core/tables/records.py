@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 # Where the record is on the topic.
-COORDINATES = ("_kafka_partition", "_kafka_offset", "_kafka_timestamp")
+KAFKA_COLUMNS = ("_kafka_partition", "_kafka_offset", "_kafka_timestamp")
 # The row of a source that it is of.
 IDENTITY = ("_source_id", "_source_row", "_source_base_offset")
 # Columns of a rejected record, which is kept whole: the column -> that of Spark's Kafka source.

@@ -89,8 +89,8 @@ class LoadFiles:
 
     @cached_property
     def rejected(self) -> pyarrow.Table:
-        """Quarantined rows of the load's sources, and consumer's ones near the load's offsets: coordinates,
-        ``stage`` and ``reason``."""
+        """Quarantined rows of the load's sources, and consumer's ones near the load's offsets: record
+        offsets, ``stage`` and ``reason``."""
         from pyiceberg.expressions import And, EqualTo, In, Or
 
         from sluice.clients.lake.reading import files

@@ -61,7 +61,7 @@ def _observe(
     lake, kafka, topic = systems.lake, systems.kafka, spec.topic.name
     described = kafka.describe(topic)
     # What is behind first: see sluice.core.findings.
-    proved = history.latest(PROOF)
+    proof = history.latest(PROOF)
     group = kafka.group_offsets(f"sluice-{spec.name}", topic, described.partitions)
     begins = kafka.begins(topic, described.partitions)
     position, uuid = lake.position(spec.table), lake.table_uuid(spec.table)
@@ -77,7 +77,7 @@ def _observe(
         kafka.ends(topic),
         _earlier(history, now, position.topic_id, uuid),
         history.suspended() is not None,
-        _proof(proved, uuid),
+        _proof(proof, uuid),
     )
     return observed, position, uuid
 

@@ -81,7 +81,7 @@ class Kept(History):
 
 
 class World:
-    """A clock that moves by sleeping, diagnoses in turn. ``assessed``: each time the moments of the
+    """A clock that moves by sleeping, reports in turn. ``assessed``: each time the moments of the
     samples."""
 
     def __init__(self, says: list[HealthReport]) -> None:

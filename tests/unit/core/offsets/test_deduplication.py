@@ -41,9 +41,9 @@ def test_the_same_rows_in_another_partition_are_other_rows() -> None:
     assert possible_duplicates(LoadedRows(), [run(A, 0, 0, 9), run(A, 1, 0, 9)]) == set()
 
 
-def test_claims_survive_json() -> None:
-    claims = loaded_from([run(A, 0, 0, 9), run(B, 3, 5, 7)])
-    assert LoadedRows.from_json(claims.to_json()) == claims
+def test_loaded_rows_survive_json() -> None:
+    loaded = loaded_from([run(A, 0, 0, 9), run(B, 3, 5, 7)])
+    assert LoadedRows.from_json(loaded.to_json()) == loaded
     assert LoadedRows.from_json("{}") == LoadedRows()
 
 

@@ -1014,7 +1014,7 @@ def test_every_health_has_a_case_and_one_consequence() -> None:
     assert {Health.SUSPENDED} == NO_ACTION - WELL
 
 
-def test_a_diagnosis_says_how_much_how_fast_and_what_it_rests_on() -> None:
+def test_a_report_says_how_much_how_fast_and_what_it_rests_on() -> None:
     samples = growing([(20, 1000, 900), (10, 2000, 1900), (0, 3000, 2800)])
     found = assess_consumer(samples, POLICY, times(2))
     assert (found.lag, found.rate, found.arrivals, found.epoch) == (200, 95.0, 100.0, 7)
@@ -1089,7 +1089,7 @@ def test_a_policy_of_its_own_is_followed() -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_samples_and_diagnoses_survive_json(case: str) -> None:
+def test_samples_and_reports_survive_json(case: str) -> None:
     samples, history, *_ = CASES[case]
     assert [Sample.from_json(json.loads(json.dumps(s.to_json()))) for s in samples] == samples
     found = assess_consumer(samples, POLICY, history)

@@ -14,7 +14,7 @@ from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.tables import records
 
 # A published row has these of its record, and one that was rejected again has the record.
-IDENTITY = (*records.COORDINATES, *records.IDENTITY)
+IDENTITY = (*records.KAFKA_COLUMNS, *records.IDENTITY)
 RECORD = records.RECORD
 _COMPARED = """
     with pairs as (
