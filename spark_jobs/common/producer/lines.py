@@ -1,7 +1,7 @@
 """The lines of source objects, read with boto3.
 
-Of the planned object *versions*: Spark's own reader knows no versions, so an object could change between an
-attempt and its retry.
+The planned object *versions* are read: Spark's own reader knows no versions, so an object could change
+between an attempt and its retry.
 """
 
 from __future__ import annotations

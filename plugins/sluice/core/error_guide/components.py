@@ -51,7 +51,7 @@ ERRORS = {
     ErrorCode.CLOCK_SET_BACK: ErrorGuide(
         cause="Iceberg accepts a commit up to 60 s before the table's newest change; the text has both "
         "times. The machine's clock was set back, or was ahead before. Nothing was committed. The "
-        "component is restarted (a job: retried) until a commit succeeds. Of `remove_files`: a record of "
+        "component is restarted (a job: retried) until a commit succeeds. In `remove_files`: a record of "
         "metadata is from the future, and nothing was deleted",
         fix="correct the clock, or [wait until the time in the text](operating.md#clock-is-behind-the-table)",
     ),

@@ -86,7 +86,7 @@ ERRORS = {
     ),
     ErrorCode.LOAD_NOT_VERIFIED: ErrorGuide(
         cause="Offsets, rows, events or columns are missing, extra or duplicated, or the quarantine limit "
-        "is exceeded. Of `emit_asset_event`: since the load was verified the catalog was restored, or a "
+        "is exceeded. In `emit_asset_event`: since the load was verified the catalog was restored, or a "
         "change took out what it loaded",
         fix="[read the task's tables](operating.md#load-verification-failed)",
     ),
@@ -106,7 +106,7 @@ ERRORS = {
         "raise `trigger_seconds`",
     ),
     ErrorCode.OVER_BUDGET: ErrorGuide(
-        cause="Of the objects written since the load began, some are missing, damaged or overwritten, or "
+        cause="Objects written since the load began are missing, damaged or overwritten, or "
         "delete markers or versions per batch exceed `[budget]`, or nothing says what a batch of the load "
         "wrote. Rows are published and verified; only the asset event is missing",
         fix="find what deletes or writes there (the log names the keys), or raise `[budget]`; clear `audit`",
@@ -118,7 +118,7 @@ ERRORS = {
     ),
     ErrorCode.COMPACTION_NOT_VERIFIED: ErrorGuide(
         cause="A published snapshot that no writer made is not a pure rewrite, or `main` was rolled back "
-        "meanwhile, or its snapshots expired before it was verified. Of `remove_files`: a rewrite or a "
+        "meanwhile, or its snapshots expired before it was verified. In `remove_files`: a rewrite or a "
         "change is not verified",
         fix="[go back](operating.md#compaction-verification-failed) at once",
     ),

@@ -99,7 +99,7 @@ ERRORS = {
     ErrorCode.LAKE_FILE_MISSING: ErrorGuide(
         cause="The catalog's metadata names a file that the bucket does not have: the catalog was "
         "restored to a state older than `maintenance.restore_horizon_days`, or another program deleted "
-        "the file. Of `remove_files` also a file of a state within the horizon. Exit code 78; "
+        "the file. In `remove_files` also a file of a state within the horizon. Exit code 78; "
         "`remove_files` deletes nothing of that table",
         fix="restore a [younger state](operating.md#file-of-a-table-is-gone) of the catalog, or the "
         "object's previous version",
