@@ -46,8 +46,8 @@ class ObserverClient:
         return self._get(stream, parse)
 
     def samples(self, spec: StreamSpec, component: str) -> list[Sample]:
-        """Return its samples, oldest first. Raises Unreachable, too, if the newest is older than FRESH_SECONDS,
-        by the observer's clock, or there is none yet, or that clock is not this one's; Refused if it observes
+        """Return its samples, oldest first. Raises Unreachable, too, if the newest is older than
+        FRESH_SECONDS by the observer's clock, or there is none yet, or that clock is not this one's; Refused if it observes
         another topic or table under this name."""
 
         def parse(found: Any) -> tuple[float, Document, list[Sample]]:
