@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-NAMES = ("config.platform", "config.stream", "supervision.rules.sample", "core.heartbeat")
+NAMES = ("config.platform", "config.stream", "supervision.rules.sample", "core.processes.heartbeat")
 MODULES = ", ".join(f"sluice.{name}" for name in NAMES)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from sluice.supervision.rules.sample import Sample, downsample
 
-# Of one component.
+# Kept of one component, at most.
 MAX_SAMPLES = 12
 # Components. Beyond them those that were not checked for longest begin again.
 MAX_COMPONENTS = 500

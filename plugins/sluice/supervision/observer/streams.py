@@ -72,7 +72,7 @@ class StreamObserver:
         return {component: one.live for (name, component), one in known.items() if name == stream}
 
     def samples(self, stream: str, component: str) -> tuple[StreamSpec, list[Sample]] | None:
-        """Of which declaration they are, and its samples, oldest first; None for a component that is not
+        """The declaration that they are of, and its samples, oldest first; None for a component that is not
         declared."""
         found = self._components.get((stream, component))
         return None if found is None else (found.spec, found.samples())

@@ -93,7 +93,7 @@ class World:
         self.observing: Any = lambda now: sample(now)
         # Ages of the observer's samples; None: it does not answer.
         self.series: list[float] | None = None
-        # Of its newest sample.
+        # Errors in its newest sample.
         self.errors: dict[str, str] = {}
         self.request_timeout_seconds = base.REQUEST_TIMEOUT_SECONDS
         self.fired = threading.Event()
