@@ -47,8 +47,8 @@ class ObserverClient:
 
     def samples(self, spec: StreamSpec, component: str) -> list[Sample]:
         """Return its samples, oldest first. Raises Unreachable, too, if the newest is older than
-        FRESH_SECONDS by the observer's clock, or there is none yet, or that clock is not this one's; Refused if
-        it observes another topic or table under this name."""
+        FRESH_SECONDS by the observer's clock, or there is none yet, or that clock is not this one's; Refused
+        if it observes another topic or table under this name."""
 
         def parse(found: Any) -> tuple[float, Document, list[Sample]]:
             return float(found["at"]), found["subject"], documents.parse_samples(found["samples"])
