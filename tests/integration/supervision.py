@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -102,22 +101,6 @@ def wait_for_task(rig: Rig, dag: str, run_id: str, task: str, state: str) -> Non
 def end(rig: Rig) -> None:
     """The consumer for good: its runtime does not restart what it was told to stop."""
     rig.stop_stream()
-
-
-def trigger_log(rig: Rig, run_id: str) -> str:
-    """What a check has said so far, in all triggerers."""
-    folder = rig.stack.home.logs / "airflow" / f"dag_id={rig.supervision}" / f"run_id={run_id}"
-    return "".join(log.read_text() for log in folder.glob(f"task_id={CONSUMER}/*.trigger.*.log"))
-
-
-def settles_nothing(rig: Rig) -> Callable[[], bool]:
-    """Whether one sample is too little to say that the stream moves: it published some time ago."""
-
-    def quiet() -> bool:
-        view = _view(rig)
-        return not view.is_recent(view.stall_timeout / 2)
-
-    return quiet
 
 
 def is_patient_for_long(rig: Rig) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, fields
@@ -14,7 +15,8 @@ from airflow.triggers.base import BaseTrigger
 from sluice.airflow.hook import StreamClients
 from sluice.airflow.triggers.requests import Requests
 from sluice.config import stream as streams
-from sluice.core.errors import ClientError
+from sluice.core.errors import ClientError, Unreachable
+from sluice.supervision.observer.live import FRESH_SECONDS
 from sluice.supervision.rules.sample import Sample
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ T = TypeVar("T")
 REQUEST_TIMEOUT_SECONDS = 90.0
 # Key in a sample's errors, beside the systems'.
 OBSERVER = "observer"
+# Between two questions to the observer.
+POLL_SECONDS = 2.0
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -43,6 +47,7 @@ class StreamTrigger(BaseTrigger):
         self.sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
         self.request_timeout_seconds = REQUEST_TIMEOUT_SECONDS
         self.looks_itself = False
+        self._began = math.inf
         self.requests = Requests(
             f"{self.stream} {self.component}", lambda: StreamClients(self.stream, self.component)
         )
@@ -73,12 +78,12 @@ class StreamTrigger(BaseTrigger):
             return Sample(at=now, process=None, errors={OBSERVER: str(error)})
 
     async def samples(self, known: list[Sample]) -> list[Sample]:
-        """The observer's; if it does not answer ``known`` (of before, which grows), with one of now: no check
-        depends on it. With one of now also if a system did not answer the observer: it may ask each system
-        once for all streams. ``looks_itself`` says which. Raises ConfigError."""
-        spec = self.spec
+        """The observer's, the newest of which began after this trigger did. If it has none in time, ``known``
+        (from before, which grows), with one of now: no check depends on it. With one of now also if a system
+        did not answer the observer: that asks each system once for all streams. ``looks_itself`` says which.
+        Raises ConfigError."""
         try:
-            found = await self.ask(lambda clients: clients.platform_hook.observed(spec, self.component))
+            found = await self._observed()
         except ClientError as error:
             if not self.looks_itself:
                 self.log.warning("%s; so this check looks for itself", error)
@@ -87,6 +92,19 @@ class StreamTrigger(BaseTrigger):
             return list(known)
         self.looks_itself = False
         return [*found, await self.observe()] if found[-1].errors else found
+
+    async def _observed(self) -> list[Sample]:
+        """What was before the trigger began is no answer to it: a person may have just repaired something."""
+        spec = self.spec
+        self._began = min(self._began, self.clock())
+        until = self._began + FRESH_SECONDS
+        while True:
+            found = await self.ask(lambda clients: clients.platform_hook.observed(spec, self.component))
+            if found[-1].at >= self._began:
+                return found
+            if self.clock() >= until:
+                raise Unreachable(f"the observer has no sample of {FRESH_SECONDS:g} s")
+            await self.sleep(POLL_SECONDS)
 
     async def cleanup(self) -> None:
         await self.requests.close(self.request_timeout_seconds)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -28,15 +27,12 @@ class ExpectedHealthTrigger(PollTrigger):
         super().__post_init__()
         # If the observer does not answer.
         self._own: list[Sample] = []
-        self._began = math.inf
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         outcome, progress = await self.wait()
         yield TriggerEvent({"outcome": outcome.value, "reason": progress.message, **progress.details})
 
     async def poll(self) -> Progress:
-        # What was before the wait began is no answer to it.
-        self._began = min(self._began, self.clock())
         try:
             report, count = await self._report()
             # One sample may fall between two states.
@@ -56,9 +52,6 @@ class ExpectedHealthTrigger(PollTrigger):
         """The health, and of how many samples it is."""
         policy = self.spec.supervision
         samples = await self.samples(self._own)
-        while samples[-1].at < self._began:
-            await self.sleep(CHECK_SECONDS)
-            samples = await self.samples(self._own)
         del self._own[:-MAX_SAMPLES]
         restarts = await self.ask(lambda clients: clients.history.restart_history(datetime.now(UTC), policy))
         return assess(self.component, samples, policy, restarts), len(samples)

@@ -14,16 +14,13 @@ from sluice.config.stream import StreamSpec
 from sluice.core.errors import Missing, Refused, Unreachable
 from sluice.core.json_record import Document
 from sluice.supervision.observer import documents
-from sluice.supervision.observer.live import Live
+from sluice.supervision.observer.live import FRESH_SECONDS, Live
 from sluice.supervision.observer.server import PATH
-from sluice.supervision.observer.streams import CYCLE_SECONDS, LATE_SECONDS
 from sluice.supervision.rules.sample import Sample
 from sluice.supervision.serving import request
 
 T = TypeVar("T")
 SECONDS = 3.0
-# Greatest age of the newest sample: a cycle, an observation that is abandoned, and a cycle.
-FRESH_SECONDS = CYCLE_SECONDS + LATE_SECONDS + CYCLE_SECONDS
 # Samples are judged with times of other clocks.
 CLOCK_SECONDS = 10.0
 FIX = "Fix: see its log (make logs); it is restarted by itself where it runs"

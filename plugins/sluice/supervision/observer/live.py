@@ -14,6 +14,13 @@ if TYPE_CHECKING:
     from sluice.core.tables.batches import Batch
     from sluice.supervision.rules.status import HealthReport
 
+# A process that ended shows within 30 s: two cycles, and an observation that takes as long as one.
+CYCLE_SECONDS = 10.0
+# An observation that takes longer is abandoned: its system is not asked by others until it answers.
+LATE_SECONDS = 25.0
+# The newest sample is not older: a cycle, an observation that is abandoned, and a cycle.
+FRESH_SECONDS = CYCLE_SECONDS + LATE_SECONDS + CYCLE_SECONDS
+
 
 @dataclass(frozen=True)
 class Point:

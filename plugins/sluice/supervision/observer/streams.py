@@ -13,16 +13,12 @@ from sluice.config.stream import StreamSpec
 from sluice.core.errors import ClientError
 from sluice.supervision.observer.component import Clients, ObservedComponent
 from sluice.supervision.observer.documents import subject
-from sluice.supervision.observer.live import Live
+from sluice.supervision.observer.live import CYCLE_SECONDS, LATE_SECONDS, Live
 from sluice.supervision.rules.sample import Sample
 
 log = logging.getLogger(__name__)
 
-# A process that ended shows within 30 s: two cycles, and an observation that takes as long as one.
-CYCLE_SECONDS = 10.0
 THREADS = 4
-# An observation that takes longer is abandoned: its system is not asked by others until it answers.
-LATE_SECONDS = 25.0
 # Abandoned observations at once; each has a thread and clients. Beyond them nothing is observed.
 MAX_ABANDONED = 16
 # Without any observation for longer, the process is of no use: it has hung threads only.

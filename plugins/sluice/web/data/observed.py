@@ -9,8 +9,7 @@ from threading import Lock
 
 from sluice.core.errors import ClientError, Unreachable
 from sluice.supervision.observer.client import ObserverClient
-from sluice.supervision.observer.live import Live
-from sluice.supervision.observer.streams import CYCLE_SECONDS
+from sluice.supervision.observer.live import CYCLE_SECONDS, Live
 from sluice.web.data.cache import TtlCache
 
 # Viewers at once cost one request.

@@ -24,6 +24,7 @@ from sluice.core.processes.status import ProcessExit, ProcessState, ProcessStatu
 from sluice.ledger.history import History
 from sluice.supervision.checks.check import Check
 from sluice.supervision.observation import Observation
+from sluice.supervision.observer.live import FRESH_SECONDS
 from sluice.supervision.rules.status import Health, HealthReport, no_action
 from tests.support.memory_s3 import MemoryS3
 from tests.support.supervision import SPEC, connect, events, report, sample
@@ -254,15 +255,15 @@ def test_the_observers_samples_are_assessed_and_no_system_is_asked() -> None:
     world.series = [-300, -120, -3]
     world.observing = lambda now: pytest.fail("it observed by itself")
     observation = Observation.from_json(world.fire(Task()))
-    assert world.assessed == [[NOW - 300, NOW - 120, NOW - 3], [NOW - 295, NOW - 115, NOW + 2]]
-    assert [s.at for s in observation.samples] == [NOW + 2]
+    assert world.assessed == [[NOW - 296, NOW - 116, NOW + 1], [NOW - 291, NOW - 111, NOW + 6]]
+    assert [s.at for s in observation.samples] == [NOW + 6]
 
 
 def test_an_observer_that_ends_meanwhile_leaves_the_check_to_itself(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     world = World([WELL_NOW, WELL_NOW, CERTAIN])
-    world.series = [-10, -3]
+    world.series = [-10, 0]
     world.observing = lambda now: sample(now)
 
     async def end(seconds: float) -> None:
@@ -270,29 +271,38 @@ def test_an_observer_that_ends_meanwhile_leaves_the_check_to_itself(
 
     world.sleep = end  # type: ignore[method-assign]
     world.fire(Task())
-    assert world.assessed == [[NOW - 10, NOW - 3], [NOW + 5], [NOW + 5, NOW + 10]]
+    assert world.assessed == [[NOW - 10, NOW], [NOW + 5], [NOW + 5, NOW + 10]]
     assert capsys.readouterr().out.count("looks for itself") == 1
 
 
 def test_a_check_without_the_observer_has_what_earlier_ones_saw() -> None:
     """Else one sample would do, and what grows or stands for longer than a check would never be found."""
     world = World([CERTAIN])
-    world.series = [-300, -3]
+    world.series = [-300, 0]
     world.fire(Task())
     world.now, world.series = world.now + 120, None
     world.fire(Task())
-    assert world.assessed[-1] == [NOW - 300, NOW - 3, NOW + 120]
+    assert world.assessed[-1] == [NOW - 300, NOW, NOW + 120]
     world.now += 120
     world.fire(Task())
-    assert world.assessed[-1] == [NOW - 300, NOW - 3, NOW + 120, NOW + 240]
+    assert world.assessed[-1] == [NOW - 300, NOW, NOW + 120, NOW + 240]
+
+
+def test_what_was_before_the_check_began_is_no_answer_to_it() -> None:
+    """A person has just repaired something, or ended it."""
+    world = World([CERTAIN])
+    world.series = [-60, -50]
+    world.fire(Task())
+    assert world.assessed == [[world.now]]
+    assert NOW + FRESH_SECONDS <= world.now < NOW + FRESH_SECONDS + 5
 
 
 def test_what_a_system_did_not_tell_the_observer_is_asked() -> None:
     """A request of another stream hangs, so the observer asks that system for none."""
     world = World([CERTAIN])
-    world.series, world.errors = [-20, -9], {"lake": "no answer to an earlier request"}
+    world.series, world.errors = [-20, 0], {"lake": "no answer to an earlier request"}
     world.fire(Task())
-    assert world.assessed == [[NOW - 20, NOW - 9, NOW]]
+    assert world.assessed == [[NOW - 20, NOW, NOW]]
 
 
 @pytest.mark.parametrize("action", ["stop", "start", "restart"])
