@@ -30,7 +30,15 @@ _BATCH = 1_000
 # Waited for a whole _BATCH, also if less is left.
 _POLL_SECONDS = 0.1
 # A new partition, or one whose leader changes, has no leader for a moment.
-_MOVING = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
+_MOVING = frozenset(
+    {
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        # Client and broker know of different elections, as just after a broker's restart.
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.FENCED_LEADER_EPOCH,
+    }
+)
 
 
 def consumer(kafka: Kafka, group: str, settings: Mapping[str, Any] | None = None) -> Consumer:

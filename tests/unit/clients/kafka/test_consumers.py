@@ -34,8 +34,9 @@ def offsets(broker: Broker, seconds: float = 15) -> dict[int, tuple[int, int]]:
     return begin_and_end_offsets(cast("Consumer", broker), "hits", seconds)
 
 
-def test_a_partition_whose_leader_changes_is_asked_again() -> None:
-    assert offsets(Broker(MOVING, MOVING)) == {0: (0, 10), 1: (1, 10)}
+@pytest.mark.parametrize("moving", [MOVING, KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.FENCED_LEADER_EPOCH])
+def test_a_partition_whose_leader_changes_is_asked_again(moving: int) -> None:
+    assert offsets(Broker(moving, moving)) == {0: (0, 10), 1: (1, 10)}
 
 
 @pytest.mark.parametrize(("failure", "seconds"), [(DENIED, 15), (MOVING, 0)])
