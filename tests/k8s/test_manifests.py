@@ -158,7 +158,7 @@ def test_the_users_of_kafka_are_accepted(
     path.write_text(capsys.readouterr().out)
     done = control_plane.kubectl(*DRY, "-f", str(path))
     assert (done.returncode, done.stderr) == (0, "")
-    assert len(done.stdout.splitlines()) == 4
+    assert len(done.stdout.splitlines()) == 5
 
 
 def test_the_docs_list_the_secrets_of_prod(control_plane: ControlPlane) -> None:
