@@ -11,13 +11,10 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from sluice.config.reading.toml import ConfigError
 from sluice.core.error_codes import ErrorCode, with_code
 from sluice.core.errors import ClientError, Missing, Refused, Unreachable
-from sluice.core.messages import aligned, failure_reason
+from sluice.core.messages import failure_reason
 
 if TYPE_CHECKING:
     from sluice.clients.processes.base import Runtime
-
-
-table = aligned
 
 
 @contextmanager

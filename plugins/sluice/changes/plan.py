@@ -15,8 +15,7 @@ from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused, Unreachable
 from sluice.core.json_record import Document
 from sluice.core.offsets.ranges import SHOWN
-from sluice.ledger.keys import change_key, run_key
-from sluice.loads.planning.plan import now
+from sluice.ledger.keys import change_key, now, run_key
 from sluice.loads.verification.checks import LoadFiles, check_offsets
 
 if TYPE_CHECKING:

@@ -23,9 +23,8 @@ from sluice.core.json_record import Document
 from sluice.core.offsets.verify import EMPTY
 from sluice.core.tables.rewrites import Rewrites
 from sluice.core.tables.storage import KEEP_REWRITES
-from sluice.ledger.keys import run_key
+from sluice.ledger.keys import now, run_key
 from sluice.ledger.verified_rewrites import VerifiedRewrites
-from sluice.loads.planning.plan import now
 from sluice.loads.verification.checks import LoadFiles, check_offsets
 
 if TYPE_CHECKING:

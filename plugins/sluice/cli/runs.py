@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from contextlib import nullcontext
 from datetime import UTC, datetime
@@ -15,8 +14,7 @@ from rich.text import Text
 
 from sluice.cli.airflow_api import Airflow
 from sluice.cli.base import printable
-
-CODE = re.compile(r"SLU-\d{3}")
+from sluice.core.error_codes import CODE
 
 COLOURS = {
     "success": "green",

@@ -200,6 +200,11 @@ def counted_down(text: str) -> datetime:
     return _EPOCH + timedelta(microseconds=_LATEST - int(text))
 
 
+def now() -> str:
+    """The time in a document: UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
 def moment(at: datetime) -> str:
     return at.astimezone(UTC).strftime(_MOMENT)
 

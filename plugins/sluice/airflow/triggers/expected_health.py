@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-
-from airflow.triggers.base import TriggerEvent
 
 from sluice.airflow.triggers.health import CHECK_SECONDS, MIN_SAMPLES
 from sluice.airflow.triggers.samples import MAX_SAMPLES
@@ -27,10 +24,6 @@ class ExpectedHealthTrigger(PollTrigger):
         super().__post_init__()
         # If the observer does not answer.
         self._own: list[Sample] = []
-
-    async def run(self) -> AsyncIterator[TriggerEvent]:
-        outcome, progress = await self.wait()
-        yield TriggerEvent({"outcome": outcome.value, "reason": progress.message, **progress.details})
 
     async def poll(self) -> Progress:
         try:

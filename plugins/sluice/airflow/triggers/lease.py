@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from airflow.triggers.base import TriggerEvent
 
 from sluice.airflow.triggers.wait import Outcome, PollTrigger, Progress
 from sluice.core.errors import ClientError
@@ -55,10 +52,6 @@ class LeaseTrigger(PollTrigger):
 
     before: int
     began: float
-
-    async def run(self) -> AsyncIterator[TriggerEvent]:
-        outcome, progress = await self.wait()
-        yield TriggerEvent({"outcome": outcome.value, "reason": progress.message, **progress.details})
 
     async def poll(self) -> Progress:
         program, table = self.spec.component(self.component).program, self.spec.table

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from airflow.triggers.base import TriggerEvent
 
 from sluice.airflow.triggers.wait import Outcome, PollTrigger, Progress
 from sluice.core.errors import ClientError
@@ -26,10 +23,6 @@ def is_settled(lake: Lake, spec: StreamSpec) -> bool:
 @dataclass(kw_only=True, eq=False, repr=False)
 class QuarantineTrigger(PollTrigger):
     """Fires when the quarantine is settled, or at ``deadline``."""
-
-    async def run(self) -> AsyncIterator[TriggerEvent]:
-        outcome, progress = await self.wait()
-        yield TriggerEvent({"outcome": outcome.value, "reason": progress.message})
 
     async def poll(self) -> Progress:
         spec = self.spec

@@ -76,6 +76,10 @@ class PollTrigger(StreamTrigger):
     deadline: float
     poll_interval: float
 
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        outcome, progress = await self.wait()
+        yield TriggerEvent({"outcome": outcome.value, "reason": progress.message, **progress.details})
+
     @abstractmethod
     async def poll(self) -> Progress:
         """ConfigError: end."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self
 
 from sluice.config import load_params
@@ -16,7 +15,7 @@ from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
 from sluice.core.json_record import Document
 from sluice.core.messages import summarize
-from sluice.ledger.keys import planned_key, produced_key, run_key
+from sluice.ledger.keys import now, planned_key, produced_key, run_key
 from sluice.loads import sources
 from sluice.loads.heads import heads_document
 from sluice.loads.known.verified import NewSources
@@ -168,8 +167,3 @@ def reverted_of(plan: Document, reverted: Collection[str]) -> list[str]:
 def names_again(plan: Document) -> str:
     """The objects whose newest version has the content of an earlier one: the first few, and their number."""
     return summarize([f"s3://{one['bucket']}/{one['key']}" for one in plan.get("uploaded_again", [])])
-
-
-def now() -> str:
-    """UTC, to the second."""
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -9,9 +9,9 @@ from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
 from sluice.core.json_record import Document
 from sluice.core.offsets.ranges import OffsetRanges
-from sluice.ledger.keys import produced_key, run_key
+from sluice.ledger.keys import now, produced_key, run_key
 from sluice.loads import sources
-from sluice.loads.planning.plan import names_again, now
+from sluice.loads.planning.plan import names_again
 from sluice.loads.sources.base import Source
 
 if TYPE_CHECKING:

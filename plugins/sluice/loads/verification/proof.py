@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from sluice.core.json_record import Document
 from sluice.core.messages import aligned
 from sluice.core.offsets.verify import EMPTY
-from sluice.loads.planning.plan import names_again, now
+from sluice.ledger.keys import now
+from sluice.loads.planning.plan import names_again
 
 if TYPE_CHECKING:
     from sluice.core.offsets.ranges import OffsetRanges

@@ -16,9 +16,8 @@ from sluice.core.json_record import Document
 from sluice.core.messages import aligned
 from sluice.core.tables.storage import BudgetCheck, ObjectCheck
 from sluice.ledger import run_documents
-from sluice.ledger.keys import beside_proof, run_key
+from sluice.ledger.keys import beside_proof, now, run_key
 from sluice.loads.heads import head_of
-from sluice.loads.planning.plan import now
 from sluice.loads.sending import produced
 from sluice.loads.written import inventory
 

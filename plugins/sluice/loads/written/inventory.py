@@ -8,9 +8,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from sluice.core.tables.storage import WrittenObject, check_object
-from sluice.ledger.keys import run_key
+from sluice.ledger.keys import now, run_key
 from sluice.loads.heads import heads_document
-from sluice.loads.planning.plan import now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

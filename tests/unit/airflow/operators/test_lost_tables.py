@@ -33,7 +33,7 @@ from sluice.airflow.operators.maintenance.reconciliation import (
 from sluice.airflow.operators.maintenance.removal import RecordMaintenanceOperator, RecordMetadataOperator
 from sluice.airflow.operators.quarantine import QuarantineOperator
 from sluice.airflow.operators.supervision.drill import DrillOperator
-from sluice.airflow.operators.supervision.supervise import ActingOperator, SuperviseOperator
+from sluice.airflow.operators.supervision.supervise import SuperviseOperator
 from sluice.airflow.triggers.published import PublishedTrigger
 from sluice.airflow.triggers.wait import Outcome
 from sluice.clients.lake.catalog import Lake
@@ -69,7 +69,6 @@ BASES: set[type[BaseOperator]] = {
     SparkJobOperator,
     QuarantineOperator,
     ReconciliationOperator,
-    ActingOperator,
 }
 # Why none of them is misled is said where ``checked`` is None.
 UNCHECKED: set[type[BaseOperator]] = {

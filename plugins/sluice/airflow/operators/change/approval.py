@@ -14,7 +14,7 @@ from sluice.airflow.failures import failed, final_failures
 from sluice.airflow.hook import StreamMixin
 from sluice.airflow.operators.base import WaitMixin
 from sluice.changes.approval import APPROVE, changed_rows, record_answer, why_unasked
-from sluice.changes.plan import PLAN, is_made, pinned, preview
+from sluice.changes.plan import is_made, pinned, preview
 from sluice.config.reading.toml import ConfigError
 from sluice.core.changes.plan import ChangePlan
 from sluice.core.error_codes import ErrorCode, with_code
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from sluice.core.json_record import Document
-
-# A DAG file knows Airflow's words only: it has the names of these two tasks from here.
-__all__ = ["APPROVE", "PLAN", "RESPONSE_TIMEOUT", "ApproveChangeOperator"]
 
 RESPONSE_TIMEOUT = timedelta(hours=24)
 NO_USER = "no user"

@@ -16,9 +16,9 @@ from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Unreachable
 from sluice.core.messages import aligned
 from sluice.ledger import run_documents
-from sluice.ledger.keys import beside_proof
+from sluice.ledger.keys import beside_proof, now
 from sluice.loads import sources
-from sluice.loads.planning.plan import now, plan_of
+from sluice.loads.planning.plan import plan_of
 from sluice.loads.sending import produced
 from sluice.loads.verification import checks
 from sluice.queries.compare import SinkReconciliation, compare

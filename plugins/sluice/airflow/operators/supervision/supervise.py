@@ -11,7 +11,7 @@ from airflow.triggers.base import StartTriggerArgs
 
 from sluice.airflow import notifications
 from sluice.airflow.delivery import NotDelivered
-from sluice.airflow.failures import failed, final_failures, table
+from sluice.airflow.failures import failed, final_failures
 from sluice.airflow.operators.base import BACKSTOP, ComponentOperator
 from sluice.airflow.triggers.health import HealthTrigger, RecoveryTrigger
 from sluice.airflow.triggers.wait import Outcome
@@ -20,6 +20,7 @@ from sluice.config.sections.notifications import Event
 from sluice.config.stream import CONSUMER
 from sluice.core.error_codes import ErrorCode, code_of, with_code
 from sluice.core.errors import ClientError
+from sluice.core.messages import aligned
 from sluice.core.processes.status import ProcessState, ProcessStatus
 from sluice.notify.texts import has_recovered
 from sluice.supervision.lifecycle import Request
@@ -69,63 +70,26 @@ def request_from(context: Context, reason: str, requested: bool) -> Request:
     )
 
 
-class ActingOperator(ComponentOperator):
-    """A step that may restart the component, and then waits ``recovery_seconds`` at most for its recovery."""
-
-    # The health of a stream without its table is unknown, and a person's request is carried out.
-    checked = None
-
-    def __init__(self, *, recovery_seconds: float = RECOVERY_SECONDS, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.recovery_seconds = recovery_seconds
-
-    @property
-    def waits(self) -> Sequence[timedelta]:
-        return (timedelta(seconds=self.recovery_seconds) + BACKSTOP,)
-
-    def wait_for_recovery(self, result: ActionResult, before: Sample) -> None:
-        """Log the action; if it started a process, defer until the component recovered."""
-        self.log.info("%s", result.message)
-        if not result.done:
-            return
-        arguments = {"result": result.to_json()}
-        self.wait_for(
-            RecoveryTrigger, self.recovery_seconds, "record_recovery", arguments, before=before.to_json()
-        )
-
-    def record_recovery(self, context: Context, event: dict[str, Any], result: dict[str, Any]) -> None:
-        """Record the recovery. Raises AirflowFailException if there is none in time."""
-        outcome, reason = Outcome(event["outcome"]), event["reason"]
-        if outcome in (Outcome.PERMANENT, Outcome.TIMED_OUT):
-            self.check_configured()
-            raise failed(
-                ErrorCode.COMPONENT_DOWN,
-                f"{self.program} did not recover after restart, {outcome.value}: {reason}; "
-                f"{self.log_excerpt()}",
-            )
-        seconds = round(event["at"] - result["at"], 1)
-        self.log.info("%s, %.1f s after the action", reason, seconds)
-        if outcome is Outcome.REACHED:
-            with final_failures():
-                document = {"seconds": seconds, "how": reason, "run": context["run_id"]}
-                self.history.record("recovered", document, datetime.fromtimestamp(event["at"], UTC))
-
-
-class SuperviseOperator(ActingOperator):
+class SuperviseOperator(ComponentOperator):
     """Check the component's health, and act on it or on a person's request.
 
     The check runs in the triggerer and ends the task there if no action is needed. Else a worker restarts a
     component that is down or stalled, and fails for everything that a restart does not repair, also if the
     component cannot be observed. One that keeps ending is left to a person, who triggers an action. After a
-    restart it waits, without a worker, for the recovery. Its return value is the health and its message.
+    restart it waits, without a worker, for the recovery, ``recovery_seconds`` at
+    most. Its return value is the health and its message.
     """
 
     fails_if = "no restart helps, it does not recover in time, or its health is unknown"
 
     start_from_trigger = True
 
-    def __init__(self, *, component: str, **kwargs: Any) -> None:
+    # The health of a stream without its table is unknown, and a person's request is carried out.
+    checked = None
+
+    def __init__(self, *, component: str, recovery_seconds: float = RECOVERY_SECONDS, **kwargs: Any) -> None:
         super().__init__(component=component, **kwargs)
+        self.recovery_seconds = recovery_seconds
         self.does = f"checks the {component}; restarts it if that helps, and waits for its recovery"
         # What `action_for` reads of the form. Unlike an attribute, rendered again for each leg of the task.
         is_meant = f"params.component in ('{ALL}', task.component)"
@@ -138,7 +102,7 @@ class SuperviseOperator(ActingOperator):
 
     @property
     def waits(self) -> Sequence[timedelta]:
-        return (CHECK_TIMEOUT, *super().waits)
+        return (CHECK_TIMEOUT, timedelta(seconds=self.recovery_seconds) + BACKSTOP)
 
     def act(self, context: Context, event: dict[str, Any]) -> None:
         if "error" in event:
@@ -190,6 +154,33 @@ class SuperviseOperator(ActingOperator):
             return
         request = request_from(context, context["params"].get("reason") or "", requested=True)
         self.wait_for_recovery(self._carry_out(action, request, assessed), before)
+
+    def wait_for_recovery(self, result: ActionResult, before: Sample) -> None:
+        """Log the action; if it started a process, defer until the component recovered."""
+        self.log.info("%s", result.message)
+        if not result.done:
+            return
+        arguments = {"result": result.to_json()}
+        self.wait_for(
+            RecoveryTrigger, self.recovery_seconds, "record_recovery", arguments, before=before.to_json()
+        )
+
+    def record_recovery(self, context: Context, event: dict[str, Any], result: dict[str, Any]) -> None:
+        """Record the recovery. Raises AirflowFailException if there is none in time."""
+        outcome, reason = Outcome(event["outcome"]), event["reason"]
+        if outcome in (Outcome.PERMANENT, Outcome.TIMED_OUT):
+            self.check_configured()
+            raise failed(
+                ErrorCode.COMPONENT_DOWN,
+                f"{self.program} did not recover after restart, {outcome.value}: {reason}; "
+                f"{self.log_excerpt()}",
+            )
+        seconds = round(event["at"] - result["at"], 1)
+        self.log.info("%s, %.1f s after the action", reason, seconds)
+        if outcome is Outcome.REACHED:
+            with final_failures():
+                document = {"seconds": seconds, "how": reason, "run": context["run_id"]}
+                self.history.record("recovered", document, datetime.fromtimestamp(event["at"], UTC))
 
     def _left_alone(self, assessed: HealthReport, process: ProcessStatus | None) -> AirflowFailException:
         """The failure of a check that leaves the component to a person: the cause, and the ways on."""
@@ -265,8 +256,8 @@ def describe(observation: Observation) -> list[str]:
     ]
     return [
         f"{report.health.value}: {report.message}",
-        *([table(["partition", "begin", "published", "end", "lag"], rows)] if rows else []),
-        table(["details", "value"], details),
+        *([aligned(["partition", "begin", "published", "end", "lag"], rows)] if rows else []),
+        aligned(["details", "value"], details),
     ]
 
 
