@@ -26,7 +26,8 @@ class Context:
     `external`: folder with the platform files of an external Kafka and S3. `feed`: the feeds that its
     producers read (local.services.replay). `overrides`: a file with other values for the streams.
     `notifications`: the user's file of them. `streams`: additional folders with streams. `java_options`: for
-    every JVM of the stack. `airflow_settings`: additional ones, as `SECTION__KEY`. `spark_master`: where
+    every JVM of the stack. `installed`: a folder with the installed package, whose code runs instead of this
+    checkout's. `airflow_settings`: additional ones, as `SECTION__KEY`. `spark_master`: where
     Airflow submits Spark jobs to. `is_embedded`: False if its services run in containers.
     """
 
@@ -41,6 +42,7 @@ class Context:
     java_home: Path
     external: str | None = None
     dags: str = str(REPO / "dags")
+    installed: str | None = None
     feed: str = "public"
     overrides: str | None = None
     notifications: str | None = None
@@ -61,6 +63,16 @@ class Context:
     @property
     def java(self) -> Path:
         return self.java_home / "bin" / "java"
+
+    @property
+    def directory(self) -> Path:
+        """Where programs of the package start: Python looks there first."""
+        return Path(self.installed) if self.installed else REPO
+
+    @property
+    def search_path(self) -> dict[str, str]:
+        """The variable by which Python finds the package."""
+        return {"PYTHONPATH": self.installed or f"{REPO / 'plugins'}:{REPO}"}
 
     def environment(self) -> dict[str, str]:
         """The environment of all programs, with the label by which they are found."""
@@ -91,7 +103,7 @@ class Context:
             **({stream.VARIABLE: self.streams} if self.streams else {}),
             "SLUICE_PLATFORM_DIR": str(self.home.platform),
             "SLUICE_CONNECTIONS_DIR": str(self.home.connections),
-            "PYTHONPATH": f"{REPO / 'plugins'}:{REPO}",
+            **self.search_path,
             "PYTHONUNBUFFERED": "1",
             "PYSPARK_PYTHON": str(self.python),
             "PYSPARK_DRIVER_PYTHON": str(self.python),

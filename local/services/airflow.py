@@ -88,7 +88,10 @@ def environment(context: Context) -> dict[str, str]:
         "CORE__PARALLELISM": "4",
         "CORE__LOAD_EXAMPLES": "False",
         "CORE__DAGS_FOLDER": context.dags,
-        "CORE__PLUGINS_FOLDER": str(REPO / "plugins"),
+        # The package's own entry point names its plugin: without the checkout, this folder is empty.
+        "CORE__PLUGINS_FOLDER": str(
+            context.home.airflow / "plugins" if context.installed else REPO / "plugins"
+        ),
         "CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
         "CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(context.home.airflow / "passwords.json"),
         "CORE__FERNET_KEY": secrets["airflow_fernet"],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import httpx
 
-from local.base import REPO
 from local.runtime.context import Context, with_parent
 from local.runtime.supervisord import Program
 
@@ -25,8 +24,7 @@ def program(context: Context) -> Program:
         str(context.home.data / "checks.json"),
     ]
     command = with_parent(context.python, "-m", "sluice.supervision.checks.server", *options)
-    python = {"PYTHONPATH": f"{REPO / 'plugins'}:{REPO}", "PYTHONUNBUFFERED": "1"}
-    return Program(NAME, command, {**context.job_environment(), **python}, priority=40, directory=REPO)
+    return Program(NAME, command, context.job_environment(), priority=40, directory=context.directory)
 
 
 def probe(context: Context) -> str:

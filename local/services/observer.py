@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import httpx
 
-from local.base import REPO
 from local.runtime.context import Context, with_parent
 from local.runtime.supervisord import Program
 
@@ -18,8 +17,7 @@ def url(context: Context) -> str:
 def program(context: Context) -> Program:
     options = ["--host", context.network.bind, "--port", str(context.ports[NAME])]
     command = with_parent(context.python, "-m", "sluice.supervision.observer.server", *options)
-    python = {"PYTHONPATH": f"{REPO / 'plugins'}:{REPO}", "PYTHONUNBUFFERED": "1"}
-    return Program(NAME, command, {**context.job_environment(), **python}, priority=45, directory=REPO)
+    return Program(NAME, command, context.job_environment(), priority=45, directory=context.directory)
 
 
 def probe(context: Context) -> str:

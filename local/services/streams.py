@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from local.base import REPO
 from local.runtime.context import Context, with_parent
 from local.runtime.home import write_files
 from local.runtime.supervisord import STREAM_OPTIONS, Program
@@ -127,7 +126,7 @@ def programs(context: Context) -> list[Program]:
             restarted(context.python, context.python, *component.arguments),
             context.job_environment(),
             priority=50,
-            directory=REPO,
+            directory=context.directory,
             options=STREAM_OPTIONS,
         )
         for components in (every | declared).values()

@@ -43,6 +43,7 @@ class Stack(Systems):
     the repository's (tests). `feed`: `public` or `replay`; default: SLUICE_FEED, else the kept one.
     `overrides`: a file with other values for the streams; default: SLUICE_STREAM_OVERRIDES, else as kept.
     `java_options`: for the stack's JVMs. `airflow_settings`: additional ones, as `SECTION__KEY` (tests).
+    `installed`: a folder with the installed package, whose code runs instead of the checkout's (tests).
     `with_airflow`: else `up` starts the other services only (measurements).
     """
 
@@ -56,6 +57,7 @@ class Stack(Systems):
         java_options: str = "",
         airflow_settings: Mapping[str, str] | None = None,
         with_airflow: bool = True,
+        installed: Path | None = None,
     ) -> None:
         self.home = StackDir((home or default_stack_dir()).resolve())
         self._free_ports = free_ports
@@ -65,6 +67,7 @@ class Stack(Systems):
         self._java_options = java_options
         self._airflow_settings = airflow_settings
         self._with_airflow = with_airflow
+        self._installed = installed
 
     @cached_property
     def ports(self) -> dict[str, int]:
@@ -87,6 +90,7 @@ class Stack(Systems):
             "overrides": self.overrides,
             "notifications": _absolute(os.environ.get(notifications.VARIABLE, kept.get("notifications"))),
             "streams": self.streams,
+            "installed": _absolute(self._installed or kept.get("installed")),
             "java_options": self._java_options or kept.get("java_options", ""),
             "airflow_settings": self._airflow_settings or kept.get("airflow_settings", {}),
         }

@@ -1,5 +1,8 @@
 """The whole stack, started once on free ports in a folder of its own, and ended with its tests.
 
+Its programs run the *installed* package, as a user has it: a wheel in a folder of its own, one DAG file of
+three lines and a folder with streams. Nothing of this checkout is on their path, but for the replay server.
+
 Its tests run in any order, and each alone: what they need of the stream they make themselves (`Rig`).
 """
 
@@ -10,15 +13,16 @@ from pathlib import Path
 
 import pytest
 
+from local.base import REPO
 from local.stack.stack import Stack
 from sluice.config.stream import VARIABLE
 from tests.integration.rig import SPEC, Rig
 from tests.integration.streams import OVERRIDES
-from tests.support import stacks
+from tests.support import package, stacks
 from tests.support.jvm import QUICK
 from tests.support.processes import resume_all
 
-DAGS = Path(__file__).resolve().parents[2] / "dags"
+DAG_FILE = REPO / "dags" / "streams.py"
 # In front of the tests' copy of streams.py: only tests trigger supervision and maintenance, and retries
 # follow at once. A backfill's DAG keeps its schedule, which tells its intervals.
 FASTER = """
@@ -35,7 +39,6 @@ def _make_dag(*args, _original=_frames.make_dag, **options):
 
 _frames.make_dag = _make_dag
 """
-FUTURE = "from __future__ import annotations\n"
 AIRFLOW_SETTINGS = {
     "SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.5",
     # A killed worker's and a killed scheduler's tasks are found after this, instead of after five minutes.
@@ -50,13 +53,15 @@ AIRFLOW_SETTINGS = {
 
 @pytest.fixture(scope="session")
 def dags(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The DAGs, with FASTER in front of those of the streams."""
+    """A user's DAG file, with FASTER in front."""
     folder = tmp_path_factory.mktemp("dags")
-    for file in DAGS.glob("*.py"):
-        text = file.read_text()
-        faster = text.replace(FUTURE, FUTURE + FASTER, 1) if FUTURE in text else FASTER + text
-        (folder / file.name).write_text(faster)
+    (folder / DAG_FILE.name).write_text(FASTER + DAG_FILE.read_text())
     return folder
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return package.install(tmp_path_factory.mktemp("wheel"), tmp_path_factory.mktemp("installed"))
 
 
 @pytest.fixture(scope="package")
@@ -69,7 +74,9 @@ def stream_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="package")  # ended before tests of other folders run in this process
-def stack(tmp_path_factory: pytest.TempPathFactory, dags: Path, stream_folder: Path) -> Iterator[Stack]:
+def stack(
+    tmp_path_factory: pytest.TempPathFactory, dags: Path, stream_folder: Path, installed: Path
+) -> Iterator[Stack]:
     made = Stack(
         tmp_path_factory.mktemp("stack"),
         free_ports=True,
@@ -78,6 +85,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory, dags: Path, stream_folder: P
         overrides=OVERRIDES,
         java_options=QUICK,
         airflow_settings=AIRFLOW_SETTINGS,
+        installed=installed,
     )
     with stacks.running(made):
         yield made

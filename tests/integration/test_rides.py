@@ -1,10 +1,16 @@
-"""A new CSV stream is a folder with two files: added to a stack that runs, loaded, and taken away."""
+"""A new CSV stream is a folder with two files: added to a stack that runs, loaded, and taken away.
+
+The stack has the installed package, as in a user's own Airflow: nothing of this checkout is on its path.
+"""
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
+from local.base import REPO
+from local.runtime.processes import stack_processes
 from local.stack.stack import Stack
 from sluice.config import stream
 from tests.support import airflow_calls, rides
@@ -16,6 +22,17 @@ SECONDS = 300
 
 def programs(stack: Stack) -> set[str]:
     return {str(info["name"]) for info in stack.daemon.proxy().getAllProcessInfo()}
+
+
+def checkout_paths(stack: Stack) -> list[str]:
+    """What of this checkout the stack's Python programs would import from; none but the replay server may."""
+    return [
+        f"{process.name()}: {place}"
+        for process in stack_processes(stack.home.id)
+        if "local.replay" not in process.cmdline()
+        for place in (process.cwd(), *process.environ().get("PYTHONPATH", "").split(os.pathsep))
+        if place and Path(place).is_relative_to(REPO)
+    ]
 
 
 def test_a_folder_with_two_files_is_a_stream(stack: Stack, stream_folder: Path) -> None:
@@ -38,6 +55,7 @@ def test_a_folder_with_two_files_is_a_stream(stack: Stack, stream_folder: Path) 
         (first,) = [row for row in rows if row["ride_id"] == "r0"]
         assert (f"{first['started']:%Y-%m-%d %H:%M}", first["distance_km"]) == ("2026-02-01 08:30", 0.5)
         assert spec.program in programs(stack)
+        assert checkout_paths(stack) == []
     finally:
         stack.daemon.proxy().stopProcess(spec.program)
         shutil.rmtree(spec.folder)

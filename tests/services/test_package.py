@@ -16,7 +16,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from local.base import REPO
-from local.setup.bootstrap import tools
+from tests.support import package
 
 # A user's DAG file.
 DAG_FILE = """\
@@ -42,28 +42,19 @@ print(json.dumps({
 """
 
 
-def uv(*arguments: str | Path) -> str:
-    """The set-up's own, which builds without a download."""
-    program = tools().path / "bin" / "uv"
-    done = subprocess.run([program, *arguments], cwd=REPO, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    uv("build", "--wheel", "--offline", "--out-dir", folder, ".")
-    [found] = folder.glob("*.whl")
-    return found
+    return package.build(tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(scope="module")
 def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The Python of a fresh environment: the wheel, and the packages of this one without its code."""
     folder = tmp_path_factory.mktemp("fresh") / "env"
-    uv("venv", "--quiet", "--no-project", "--python", sys.executable, folder)
-    uv("pip", "install", "--quiet", "--offline", "--no-deps", "--python", folder / "bin" / "python", wheel)
+    package.uv("venv", "--quiet", "--no-project", "--python", sys.executable, folder)
+    package.uv(
+        "pip", "install", "--quiet", "--offline", "--no-deps", "--python", folder / "bin" / "python", wheel
+    )
     [packages] = folder.glob("lib/python3.*/site-packages")
     # Behind its own.
     (packages / "of_the_checkout.pth").write_text(f"{_packages()}\n")
