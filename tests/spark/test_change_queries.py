@@ -50,7 +50,7 @@ def ended(running: list[StreamingQueryRun]) -> list[Exception]:
     return [error for query in running if (error := query.error()) is not None]
 
 
-@pytest.mark.parametrize("is_running", [True, False])
+@pytest.mark.parametrize("is_running", [True, pytest.param(False, marks=pytest.mark.exhaustive)])
 def test_windows_are_counted_again_without_the_rows_that_went(make: Make, is_running: bool) -> None:
     queried = make(windows=WINDOWS, zipcodes=ZIPCODES)
     running = queried.own()

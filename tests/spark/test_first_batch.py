@@ -84,7 +84,9 @@ def test_a_batch_that_is_published_before_the_first_one_is_read_by_the_second(
     assert_exact(queried)
 
 
-@pytest.mark.parametrize(("moment", "batches"), [("before", [0]), ("after", [0, 1])])
+@pytest.mark.parametrize(
+    ("moment", "batches"), [pytest.param("before", [0], marks=pytest.mark.exhaustive), ("after", [0, 1])]
+)
 def test_a_first_batch_that_failed_runs_again_over_the_rows_that_a_sink_has(
     make: Make, moment: str, batches: list[int]
 ) -> None:

@@ -72,7 +72,12 @@ class OddStream(Stream):
         return rows.select("*", record.alias("record"), F.lit(None).cast("string").alias("reason"))
 
 
-@pytest.fixture(params=[(), ("number", "truncate(1, text)")], ids=["plain", "partitioned"])
+@pytest.fixture(
+    params=[
+        pytest.param((), id="plain", marks=pytest.mark.exhaustive),
+        pytest.param(("number", "truncate(1, text)"), id="partitioned"),
+    ]
+)
 def stream(
     spark: SparkSession, services: Services, tmp_path: Path, request: pytest.FixtureRequest
 ) -> Iterator[OddStream]:
