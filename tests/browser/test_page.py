@@ -13,9 +13,12 @@ from playwright.sync_api import Page, ViewportSize, expect
 
 from sluice.clients.lake.results.table import Results
 from sluice.core.errors import Missing, Unreachable
+from sluice.supervision.observer.live import Live
+from sluice.supervision.rules.status import Health, HealthReport
 from sluice.web.app import REFRESH_SECONDS, may_read
+from sluice.web.data.observed import OBSERVER
 from tests.support import browser as browsers
-from tests.support import pages
+from tests.support import observed, pages
 from tests.support.browser import OpenPage, Scheme, Watch
 from tests.support.pages import HOSTILE, QUERY, STREAM, Made, Server
 
@@ -100,13 +103,17 @@ def test_figures_table_and_chart(page: Page) -> None:
 def test_health_and_the_last_check(page: Page, made: Made) -> None:
     expect(page.locator("#health")).to_have_text("stream: healthy")
     assert texts(page, "#components .component") == ["consumer", "producer", "queries"]
-    assert texts(page, "#components .pill") == ["healthy", "healthy", "idle"]
+    assert texts(page, "#components .pill") == ["healthy", "idle", "idle"]
     expect(page.locator("#supervision")).to_have_text(
         re.compile(r"wiki_changes_stream\): last check .* s ago\.$")
     )
 
-    producer = pages.health("source unavailable", "the feed has not answered for 80 s", time.time() - 5)
-    made.events.health[f"{STREAM}.producer"] = producer
+    made.observed.lives[STREAM, "producer"] = observed.component(
+        pages.spec(),
+        "producer",
+        time.time(),
+        report=HealthReport(Health.SOURCE_UNAVAILABLE, "the feed has not answered for 80 s"),
+    )
     refresh(page, made)
     expect(page.locator("#health")).to_have_text("producer: source unavailable")
     expect(page.locator("#health")).to_have_attribute("data-severity", "error")
@@ -114,15 +121,17 @@ def test_health_and_the_last_check(page: Page, made: Made) -> None:
 
     made.check["paused"] = True
     refresh(page, made)
-    expect(page.locator("#health")).to_have_text("producer: source unavailable, outdated")
+    expect(page.locator("#health")).to_have_text("producer: source unavailable")
     expect(page.locator("#supervision")).to_contain_text("is paused")
 
 
 def test_health_that_cannot_be_read_is_red_and_the_rest_is_there(page: Page, made: Made) -> None:
-    made.events.error = Unreachable("history s3://ledger/wiki_changes: S3 answered 503")
+    away = Live(errors={OBSERVER: "the observer does not answer"})
+    made.observed.lives |= dict.fromkeys(made.observed.lives, away)
     refresh(page, made)
-    expect(page.locator("#health")).to_have_text("stream: unknown")
-    expect(page.locator("#components")).to_contain_text("S3 answered 503")
+    expect(page.locator("#health")).to_have_text("stream: not observed yet, outdated")
+    expect(page.locator("#health")).to_have_attribute("data-severity", "error")
+    expect(page.locator("#components")).to_contain_text("the observer does not answer")
     expect(page.locator("#freshness")).to_have_attribute("data-state", "live")
     expect(page.locator("#rows tr")).to_have_count(10)
 

@@ -13,9 +13,9 @@ from sluice.core.processes.status import ProcessState, ProcessStatus
 from sluice.core.tables.batches import Batch
 from sluice.core.tables.position import Position
 from sluice.supervision.observer.live import Live, LoadResult, Point
+from sluice.supervision.observer.view import LastCheck
 from sluice.supervision.rules.sample import Sample
 from sluice.supervision.rules.status import Health, HealthReport
-from sluice.web.data.airflow_db import LastCheck
 from sluice.web.data.sources import AirflowState
 
 RUN = "manual__2026-11-24T10:00:00+00:00"

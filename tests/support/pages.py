@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, cast
 
@@ -34,9 +33,9 @@ from sluice.core.errors import ClientError
 from sluice.core.json_record import Document
 from sluice.ledger.documents import Ledger
 from sluice.ledger.keys import run_key
+from sluice.supervision.observer.view import LastCheck
 from sluice.web import documents
 from sluice.web.app import create, may_read
-from sluice.web.data.airflow_db import LastCheck
 from sluice.web.data.sources import AirflowState, Sources, sources
 from sluice.web.rights import Reader, may_read_log, may_read_stream, reader
 from sluice.web.streams.health import last_check
@@ -138,23 +137,6 @@ class FakeResults:
         return self.results
 
 
-@dataclass
-class FakeEvents:
-    """The newest health event of each history."""
-
-    health: dict[str, Document] = field(default_factory=dict)
-    error: Exception | None = None
-
-    def of(self, history: str) -> Callable[[str], Document | None]:
-        def latest(kind: str) -> Document | None:
-            assert kind == "health"
-            if self.error:
-                raise self.error
-            return self.health.get(history)
-
-        return latest
-
-
 def make_batches(
     query: str, now: float, hours: float = 3.0, every: float = 20.0, **of: Any
 ) -> list[Progress]:
@@ -241,28 +223,16 @@ class FakeProgress:
         return self.past
 
 
-def health(word: str, message: str, at: float) -> Document:
-    return {
-        "health": word,
-        "message": message,
-        "at": datetime.fromtimestamp(at, UTC).isoformat(),
-        "kind": "health",
-    }
-
-
 class FakeSources(Sources):
     """Sources over these clients."""
 
     def __init__(
         self,
         open_results: Callable[..., Callable[[float], Results]],
-        open_history: Callable[[str], Callable[[str], Document | None]],
         open_progress: Callable[[], Callable[[float, float], ProgressSnapshot]],
     ) -> None:
         super().__init__()
-        self.__dict__ |= {
-            "open_results": open_results, "open_history": open_history, "open_progress": open_progress,
-        }  # fmt: skip
+        self.__dict__ |= {"open_results": open_results, "open_progress": open_progress}
 
 
 @dataclass
@@ -272,7 +242,6 @@ class Made:
 
     app: FastAPI
     results: FakeResults
-    events: FakeEvents
     check: dict[str, Any]
     declared: Declared
     observed: FakeObserved
@@ -284,7 +253,7 @@ class Made:
 
     def forget(self) -> None:
         """What was kept of earlier answers."""
-        made = FakeSources(lambda *_: self.results.read, self.events.of, lambda: self.progress.read)
+        made = FakeSources(lambda *_: self.results.read, lambda: self.progress.read)
         made.__dict__ |= {
             "observed": self.observed, "airflow": lambda: self.airflow, "events": lambda spec: self.past,
             "log": self._log, "metrics_token": lambda: self.token,
@@ -344,13 +313,6 @@ def make_app(results: Results | None = None, now: float | None = None) -> Made:
     """Everybody is logged in, and Airflow's database is not asked; ``now``: of what was observed."""
     now = now or time.time()
     made_up = FakeResults(results)
-    events = FakeEvents(
-        {
-            STREAM: health("healthy", "120 records wait, 52/s arrive and 54/s are published", now - 4000),
-            f"{STREAM}.producer": health("healthy", "streaming; its last sign is 2 s old", now - 4100),
-            f"{STREAM}.queries": health("idle", "nothing new to count; its last sign is 3 s old", now - 90),
-        }
-    )
     check: dict[str, Any] = {"dag": f"{STREAM}_stream", "paused": False, "at": now - 41, "passed": True}
     app = create(lambda: made.declared)
     allow_everything(app)
@@ -359,7 +321,6 @@ def make_app(results: Results | None = None, now: float | None = None) -> Made:
     made = Made(
         app,
         made_up,
-        events,
         check,
         Declared(specs),
         observed.streams(specs, now),

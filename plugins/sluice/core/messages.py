@@ -11,6 +11,9 @@ MAX_PROBLEMS = 3
 MAX_CHARACTERS = 500
 # Longest text of another program that a message quotes.
 MAX_QUOTED = 120
+# In the place of a value that is not known.
+UNKNOWN = "–"
+_UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 # "LookupError: …", "sluice.config.reading.toml.ConfigError: …", "org.apache.kafka.…TimeoutException: …",
 # "spark_jobs.common.producer.objects.CorruptObject: …": a dotted path with a class name at its end, or a
 # bare …Error.
@@ -27,6 +30,19 @@ def summarize(problems: Sequence[str]) -> str:
 def quoted(text: str, limit: int = MAX_QUOTED) -> str:
     """``limit`` characters of a text of others: in quotes, with what is not printable escaped."""
     return repr(text) if len(text) <= limit else f"{text[:limit]!r}…"
+
+
+def age(seconds: float | None) -> str:
+    """In at most two units: ``42 s``, ``3 min 5 s``, ``2 h 10 min``, ``3 d 4 h``."""
+    if seconds is None:
+        return UNKNOWN
+    whole = max(0, round(seconds))
+    for index, (name, size) in enumerate(_UNITS):
+        if whole >= size:
+            rest = _UNITS[index + 1] if index + 1 < len(_UNITS) else None
+            more = whole % size // rest[1] if rest else 0
+            return f"{whole // size} {name}" + (f" {more} {rest[0]}" if rest and more else "")
+    return "0 s"
 
 
 def failure_reason(output: Sequence[str]) -> str:

@@ -17,6 +17,7 @@ from sluice.config.query import Query
 from sluice.config.reading.toml import ConfigError
 from sluice.config.stream import Declared, StreamSpec
 from sluice.core.errors import ClientError, Missing
+from sluice.supervision.observer.view import LastCheck, component_views
 from sluice.web import documents, navigation
 from sluice.web import static_files as assets
 from sluice.web.data.sources import Sources, sources
@@ -25,7 +26,7 @@ from sluice.web.metrics import route as metrics
 from sluice.web.rights import Reader, may_read_stream, reader
 from sluice.web.static_files import Headers
 from sluice.web.streams import pages as streams
-from sluice.web.streams.health import LastCheck, last_check, stream_status
+from sluice.web.streams.health import last_check, stream_status
 from sluice.web.views import EditorFilter, queries_view, results_view
 
 REFRESH_SECONDS = 10.0
@@ -102,7 +103,8 @@ def create(declared: Callable[[], Declared], refresh_seconds: float = REFRESH_SE
     ) -> JSONResponse:
         spec, _ = with_page(stream, name)
         view, now = results_view(data_sources.results(spec, name), window, whose), time.time()
-        status = stream_status(data_sources.health(spec), check, spec.supervision, now)
+        components = component_views(spec, data_sources.lives(spec), check, now)
+        status = stream_status(components, check, spec.supervision, now)
         return JSONResponse(view | {"now": now, "status": status})
 
     @pages.get("/queries")

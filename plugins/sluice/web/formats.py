@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
-UNKNOWN = "–"
-_UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
+from sluice.core.messages import UNKNOWN
 
 
 def count(number: float | None) -> str:
@@ -19,19 +18,6 @@ def rate(number: float | None) -> str:
     if number is None:
         return UNKNOWN
     return f"{number:,.1f}" if 0 < number < 100 else f"{number:,.0f}"
-
-
-def age(seconds: float | None) -> str:
-    """In at most two units: ``42 s``, ``3 min 5 s``, ``2 h 10 min``, ``3 d 4 h``."""
-    if seconds is None:
-        return UNKNOWN
-    whole = max(0, round(seconds))
-    for index, (name, size) in enumerate(_UNITS):
-        if whole >= size:
-            rest = _UNITS[index + 1] if index + 1 < len(_UNITS) else None
-            more = whole % size // rest[1] if rest else 0
-            return f"{whole // size} {name}" + (f" {more} {rest[0]}" if rest and more else "")
-    return "0 s"
 
 
 def iso(at: float) -> str:

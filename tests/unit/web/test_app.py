@@ -129,7 +129,7 @@ def test_the_data(made: Made, client: TestClient) -> None:
     assert found["now"] == pytest.approx(time.time(), abs=60)
     assert [component["health"] for component in found["status"]["components"]] == [
         "healthy",
-        "healthy",
+        "idle",
         "idle",
     ]
     assert found["status"]["supervision"]["current"] is True

@@ -7,23 +7,6 @@ import pytest
 from sluice.web import formats
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (None, "–"),
-        (-3, "0 s"),
-        (0.4, "0 s"),
-        (59.6, "1 min"),
-        (185, "3 min 5 s"),
-        (7800, "2 h 10 min"),
-        (273_600, "3 d 4 h"),
-        (86_400, "1 d"),
-    ],
-)
-def test_ages(seconds: float | None, text: str) -> None:
-    assert formats.age(seconds) == text
-
-
 def test_numbers() -> None:
     assert [formats.count(n) for n in (None, 0, 1234)] == ["–", "0", "1,234"]
     assert [formats.rate(n) for n in (None, 0, 12.34, 1234.5)] == ["–", "0", "12.3", "1,234"]

@@ -17,26 +17,14 @@ from airflow.utils.state import DagRunState, TaskInstanceState
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from sluice.supervision.observer.view import LastCheck
+
 # A check that is older is none: supervision is paused or gone.
 CHECKED_WITHIN = timedelta(days=1)
 LOADED_WITHIN = timedelta(days=7)
 MAX_RUNS = 3
 FINISHED = (DagRunState.SUCCESS, DagRunState.FAILED)
 WAITING = (TaskInstanceState.DEFERRED, TaskInstanceState.AWAITING_INPUT, TaskInstanceState.RUNNING)
-
-
-@dataclass(frozen=True)
-class LastCheck:
-    """The newest finished run of the DAG that supervises a stream.
-
-    ``paused``: None if Airflow has no such DAG. ``at``: when the run ended (seconds since 1970), ``passed``:
-    whether it succeeded; both None if none was within CHECKED_WITHIN.
-    """
-
-    dag: str
-    paused: bool | None = None
-    at: float | None = None
-    passed: bool | None = None
 
 
 @dataclass(frozen=True)

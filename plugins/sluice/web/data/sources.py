@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sluice.clients.kafka.query_progress import ProgressSnapshot
 from sluice.config import platform as platforms
 from sluice.config.stream import Declared, StreamSpec, load_valid
-from sluice.core.errors import ClientError, Missing
+from sluice.core.errors import Missing
 from sluice.core.json_record import Document
 from sluice.ledger.keys import EVENTS, history_name
 from sluice.supervision.observer.client import ObserverClient
+from sluice.supervision.observer.live import Live
+from sluice.supervision.observer.view import LastCheck
 from sluice.systems import QUICK
 from sluice.web.data.airflow_db import (
-    LastCheck,
     LoadRun,
     OpenApproval,
     last_checks,
@@ -42,7 +43,6 @@ T = TypeVar("T")
 # The windows that a page offers.
 PAST_SECONDS = 24 * 3600.0
 RESULTS_SECONDS = 2.0
-HEALTH_SECONDS = 5.0
 PROGRESS_SECONDS = 5.0
 AIRFLOW_SECONDS = 5.0
 LOG_SECONDS, LOG_BYTES = 5.0, 65_536
@@ -61,7 +61,7 @@ class AirflowState:
 
 
 class Sources:
-    """Results, health and progress, from the platform file of role ``airflow``, read at the first request.
+    """Data by the platform file of role ``airflow``, which is read at the first request.
 
     Every method blocks and raises ClientError, or ConfigError for an invalid platform file. A client that
     could not be opened is opened again by the next request. ``declared``: the streams.
@@ -85,16 +85,15 @@ class Sources:
             raise Missing("the platform file of role 'airflow' has no [observer]. Fix: add its url and token")
         return ObserverClient(access)
 
+    def lives(self, spec: StreamSpec) -> dict[str, Live]:
+        """What is known of each component."""
+        return {component: self.observed.live(spec.name, component) for component in spec.components}
+
     def open_results(self, spec: StreamSpec, query: str) -> Callable[[float], Results]:
         from sluice.clients.lake.catalog import Lake
         from sluice.clients.lake.results.table import ResultsReader
 
         return ResultsReader(Lake.open(self._platform), spec, query).read
-
-    def open_history(self, name: str) -> Callable[[str], Document | None]:
-        from sluice.ledger.history import History
-
-        return History.open(self._platform, name).latest
 
     def open_progress(self) -> Callable[[float, float], ProgressSnapshot]:
         from sluice.clients.kafka.progress import ProgressReader
@@ -192,18 +191,6 @@ class Sources:
             return open_runtime(self._platform).tail(spec.component(component).program, LOG_BYTES)
 
         return self._get(("log", spec.component(component).program), load, LOG_SECONDS)
-
-    def health(self, spec: StreamSpec) -> dict[str, Document | ClientError | None]:
-        """Component -> its newest health event, None before the first, or why it cannot be read."""
-        return {component: self._health(history_name(spec.name, component)) for component in spec.components}
-
-    def _health(self, history: str) -> Document | ClientError | None:
-        latest = cache(lambda: self.open_history(history))
-        try:
-            return self._get(("health", history), lambda: latest()("health"), HEALTH_SECONDS)
-        except ClientError as error:
-            # Shown in place of the health; the rest of the page does not depend on it.
-            return error
 
     def _get(self, key: tuple[str, str], load: Callable[[], T], seconds: float) -> T:
         with self._lock:

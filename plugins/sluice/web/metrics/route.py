@@ -43,9 +43,9 @@ def router(declared: Callable[[], Declared]) -> APIRouter:
     def metrics(data: Annotated[Sources, Depends(sources)]) -> Response:
         known = declared()
         lives = {
-            (spec.name, component): data.observed.live(spec.name, component)
+            (spec.name, component): live
             for spec in known.specs
-            for component in spec.components
+            for component, live in data.lives(spec).items()
         }
         text = exposition(
             StreamMetrics(lives, time.time(), list(known.invalid), len(known.problems)),

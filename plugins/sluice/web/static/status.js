@@ -1,4 +1,4 @@
-// The stream's status: each component's health, and how recent its supervision is.
+// The stream's status: each component's health, and when supervision checked it last.
 
 import { age, moment } from "./format.js";
 
@@ -18,9 +18,9 @@ const since = (component, current, now) => {
 const supervisionText = ({ dag, paused, at, passed, current }, now) => {
   if (paused === null) return `No supervision DAG: Airflow knows no DAG ${dag}.`;
   const last = at === null ? "No check yet." : `Last check ${age(now - at)} ago.`;
-  if (paused) return `Supervision (${dag}) is paused; status outdated. ${last}`;
+  if (paused) return `Supervision (${dag}) is paused. ${last}`;
   if (at === null) return `Supervision (${dag}): no check yet.`;
-  if (!current) return `Supervision (${dag}): last check ${age(now - at)} ago; status outdated.`;
+  if (!current) return `Supervision (${dag}): last check ${age(now - at)} ago; it is late.`;
   return `Supervision (${dag}): last check ${age(now - at)} ago${passed ? "." : "; its run failed."}`;
 };
 
@@ -30,8 +30,7 @@ const ORDER = ["error", "recovering", "none", "suspended", "ok"];
 const showWorst = (pill, components, current, suffix) => {
   const severity = ORDER.find((level) => components.some((component) => component.severity === level));
   const worst = components.find((component) => component.severity === severity);
-  const health = worst.health ?? "not checked yet";
-  pill.textContent = `${worst.component === "consumer" ? "stream" : worst.component}: ${health}${suffix}`;
+  pill.textContent = `${worst.component === "consumer" ? "stream" : worst.component}: ${worst.health}${suffix}`;
   pill.title = worst.message;
   pill.dataset.severity = severity;
   pill.dataset.current = String(current);
@@ -43,13 +42,13 @@ const showWorst = (pill, components, current, suffix) => {
  * `now`: the server's time. `fresh`: false if the server did not answer the newest request.
  */
 export const showStatus = (pill, list, line, status, now, fresh) => {
-  const current = fresh && status.supervision.current;
+  const current = fresh && status.current;
   const suffix = fresh ? ", outdated" : ", as last known";
   showWorst(pill, status.components, current, current ? "" : suffix);
   list.replaceChildren(
     ...status.components.map((component) => {
       const row = element("li", "", "");
-      const badge = element("span", "pill", component.health ?? "not checked yet");
+      const badge = element("span", "pill", component.health);
       badge.dataset.severity = component.severity;
       badge.dataset.current = String(current);
       const text = element("div", "", "");
@@ -59,5 +58,5 @@ export const showStatus = (pill, list, line, status, now, fresh) => {
     }),
   );
   line.textContent = supervisionText(status.supervision, now);
-  line.dataset.current = String(current && status.supervision.passed);
+  line.dataset.current = String(fresh && status.supervision.current && status.supervision.passed);
 };

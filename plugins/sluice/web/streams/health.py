@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import datetime
 from typing import Any
 
 from airflow.api_fastapi.common.db.common import SessionDep
 
-from sluice.config.stream import CONSUMER, Supervision
-from sluice.core.errors import ClientError
-from sluice.core.json_record import Document
-from sluice.supervision.rules.status import RESTARTABLE, Health, no_action
-from sluice.web.data.airflow_db import LastCheck, last_checks
+from sluice.config.stream import Supervision
+from sluice.supervision.observer.view import ComponentView, LastCheck
+from sluice.web.data.airflow_db import last_checks
 from sluice.web.formats import public
 
 
@@ -23,44 +20,24 @@ def last_check(stream: str, session: SessionDep) -> LastCheck:
 
 
 def stream_status(
-    events: Mapping[str, Document | ClientError | None], check: LastCheck, policy: Supervision, now: float
+    components: Sequence[ComponentView], check: LastCheck, policy: Supervision, now: float
 ) -> dict[str, Any]:
     """JSON of each component's health and of its supervision, without addresses. Times: seconds since 1970.
 
-    ``events``: component -> newest health event. ``current``: False if supervision is paused or unknown, or
-    the last check is older than the policy's ``missed_seconds``; then each health is only the last known one.
+    ``current``: False if a component was not observed lately; of the supervision, if that is paused, unknown
+    or late.
     """
-    is_recent = check.at is not None and now - check.at <= policy.missed_seconds
     return {
         "components": [
-            {"component": component, **_component(component, event)} for component, event in events.items()
+            {
+                "component": one.name,
+                "health": one.health,
+                "severity": one.severity,
+                "message": public("; ".join(filter(None, [one.message, *one.problems]))),
+                "since": one.since,
+            }
+            for one in components
         ],
-        "supervision": asdict(check) | {"current": check.paused is False and is_recent},
+        "current": all(one.is_current for one in components),
+        "supervision": asdict(check) | {"current": check.is_current(policy, now)},
     }
-
-
-def _component(component: str, event: Document | ClientError | None) -> dict[str, Any]:
-    if event is None:
-        return {"health": None, "severity": "none", "message": "not checked yet", "since": None}
-    if isinstance(event, ClientError):
-        message = public(f"its health cannot be read: {event}")
-        return {"health": Health.UNKNOWN.value, "severity": "error", "message": message, "since": None}
-    health = str(event["health"])
-    return {
-        "health": health,
-        "severity": severity(health, component),
-        "message": public(str(event.get("message", ""))),
-        "since": datetime.fromisoformat(event["at"]).timestamp(),
-    }
-
-
-def severity(health: str, component: str = CONSUMER) -> str:
-    """``ok``, ``suspended``, ``recovering`` (supervision restarts it) or ``error``, also for an unknown word.
-
-    Fenced is ``ok``, because another instance works, except for the consumer.
-    """
-    if health == Health.SUSPENDED:
-        return "suspended"
-    if health in no_action(component):
-        return "ok"
-    return "recovering" if health in RESTARTABLE else "error"

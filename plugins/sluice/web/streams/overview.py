@@ -8,21 +8,10 @@ from itertools import pairwise
 from typing import Any
 
 from sluice.config.stream import CONSUMER, StreamSpec
-from sluice.core.processes.status import ProcessState
-from sluice.supervision.observer.live import Live, LoadResult, seconds_behind
-from sluice.supervision.rules.guide import GUIDES, Guide
-from sluice.supervision.rules.status import Health, is_left_alone
-from sluice.web.data.airflow_db import LastCheck, LoadRun, OpenApproval
-from sluice.web.formats import UNKNOWN, age, count
-from sluice.web.streams.health import severity
-
-# The worst first.
-SEVERITIES = ("error", "recovering", "suspended", "none", "ok")
-# An observation older than this is not current: three cycles.
-CURRENT_SECONDS = 30.0
-OFF = "off"
-# Wrong also of a stream that is not used now.
-LOSSES = frozenset({Health.DATA_AT_RISK, Health.DATA_LOST, Health.TOPIC_RECREATED})
+from sluice.supervision.observer.live import Live, LoadResult
+from sluice.supervision.observer.view import SEVERITIES, ComponentView, LastCheck, component_views
+from sluice.web.data.airflow_db import LoadRun, OpenApproval
+from sluice.web.formats import count
 
 
 @dataclass(frozen=True)
@@ -35,34 +24,6 @@ class Load:
     state: str
     at: float
     summary: str = ""
-
-
-@dataclass(frozen=True)
-class ComponentView:
-    """One line. ``severity``: of SEVERITIES; ``is_current``: False if it was not observed lately."""
-
-    name: str
-    health: str
-    severity: str
-    message: str
-    since: float | None
-    guide: Guide
-    at: float | None
-    is_current: bool
-    process: str
-    restarts: int
-    suspended: str
-    problems: Sequence[str]
-    # Supervision leaves it to a person.
-    is_left_alone: bool = False
-    # Known for the consumer alone.
-    lag: int | None = None
-    behind: str = UNKNOWN
-    until_loss: str = UNKNOWN
-    rate: float | None = None
-    batch_at: float | None = None
-    batch_rows: int | None = None
-    batch_seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -127,15 +88,11 @@ def stream_view(
     now: float,
 ) -> StreamView:
     """``lives``: component -> what is known; ``runs``: of loads that are not verified."""
-    components = [
-        component_view(spec, name, lives[name], now, is_paused=check.paused is True)
-        for name in spec.components
-    ]
+    components = component_views(spec, lives, check, now)
     results = lives[CONSUMER].loads
     # A load that was not verified is a failed run too, and one that was may fail later.
     failed = {run.run for run in runs if run.state == "failed"}
     others = [run for run in runs if run.run not in {_run_id(result) for result in results}]
-    is_recent = check.at is not None and now - check.at <= spec.supervision.missed_seconds
     return StreamView(
         name=spec.name,
         title=spec.label,
@@ -147,78 +104,8 @@ def stream_view(
         ),
         approvals=approvals,
         check=check,
-        is_supervised=check.paused is False and is_recent,
+        is_supervised=check.is_current(spec.supervision, now),
     )
-
-
-def component_view(spec: StreamSpec, name: str, live: Live, now: float, is_paused: bool) -> ComponentView:
-    """``is_paused``: supervision is, so a component without a living process is off, and nothing is wrong."""
-    report, sample, recorded = live.report, live.sample, live.recorded
-    health, message, since = "not observed yet", "", live.since
-    if report is not None:
-        health, message = report.health.value, report.message
-    elif recorded is not None:
-        health, message = str(recorded["health"]), f"as of its last check: {recorded.get('message', '')}"
-    process = sample.process if sample else None
-    is_lost = report is not None and report.health in LOSSES
-    if is_paused and process is not None and process.state is ProcessState.STOPPED and not is_lost:
-        health, message, since = OFF, f"{process.message()}, and its supervision is paused", None
-    is_known = health in list(Health)
-    is_left = is_known and is_left_alone(Health(health), process)
-    is_stale = live.at is not None and now - live.at > CURRENT_SECONDS
-    batch = live.batches[0] if live.batches else None
-    is_consumer = name == CONSUMER
-    behind = seconds_behind(live.points) if is_consumer and live.lag is not None else None
-    return ComponentView(
-        name=name,
-        health=health,
-        severity="error" if is_left else _severity(health, name, is_known, is_stale),
-        message=message,
-        since=since,
-        guide=GUIDES[Health(health)].for_stream(spec.name) if is_known else Guide(""),
-        at=live.at,
-        is_current=live.at is not None and not is_stale,
-        process=process.message() if process else UNKNOWN,
-        restarts=len(live.restarts),
-        suspended=live.suspended or "",
-        problems=[f"{what}: {why}" for what, why in live.errors.items()],
-        is_left_alone=is_left,
-        lag=live.lag,
-        behind=_behind(behind) if behind else UNKNOWN,
-        until_loss=_until_loss(spec, live) if is_consumer else UNKNOWN,
-        rate=report.rate if report else None,
-        batch_at=batch.published_at / 1000 if batch else None,
-        batch_rows=batch.rows if batch else None,
-        batch_seconds=batch.seconds if batch else None,
-    )
-
-
-def _severity(health: str, component: str, is_known: bool, is_stale: bool) -> str:
-    """A component that is not observed any more needs a person, whatever it was."""
-    if is_stale and health != OFF:
-        return "error"
-    return severity(health, component) if is_known else "none"
-
-
-def _behind(behind: tuple[float, bool]) -> str:
-    seconds, is_exact = behind
-    if not is_exact:
-        return f"over {age(seconds)}"
-    return "none" if not seconds else age(seconds)
-
-
-def _until_loss(spec: StreamSpec, live: Live) -> str:
-    """Time until retention deletes the first unread record, as far as it was observed."""
-    sample = live.sample
-    if sample is None or live.lag is None:
-        return UNKNOWN
-    if not live.lag:
-        return "nothing unread"
-    if sample.expires_in is not None:
-        return age(sample.expires_in)
-    if sample.expiring is None:
-        return "no retention time"
-    return f"over {age(spec.supervision.retention_margin_seconds)}"
 
 
 def _result(spec: StreamSpec, result: LoadResult, failed: Collection[str]) -> Load:

@@ -18,11 +18,12 @@ from sluice.config.reading.toml import ConfigError
 from sluice.config.stream import CONSUMER, Declared, StreamSpec
 from sluice.core.errors import ClientError
 from sluice.core.json_record import Document
+from sluice.core.messages import age
 from sluice.ledger.keys import event_details
 from sluice.supervision.observer.component import CHART_SECONDS
+from sluice.supervision.observer.view import LastCheck
 from sluice.supervision.rules.guide import GUIDES
 from sluice.web import formats, navigation
-from sluice.web.data.airflow_db import LastCheck
 from sluice.web.data.sources import Sources, sources
 from sluice.web.rights import Reader, may_read_log, may_read_stream, reader
 from sluice.web.streams.overview import Overview, StreamView, points_view, stream_view
@@ -33,7 +34,7 @@ clock = time.time
 
 TEMPLATES = Jinja2Templates(Path(__file__).parents[1] / "templates")
 TEMPLATES.env.filters |= {
-    "count": formats.count, "rate": formats.rate, "age": formats.age, "public": formats.public,
+    "count": formats.count, "rate": formats.rate, "age": age, "public": formats.public,
     "short": formats.short,
 }  # fmt: skip
 
@@ -121,7 +122,7 @@ def _views(specs: list[StreamSpec], data: Sources, now: float) -> list[StreamVie
     return [
         stream_view(
             spec,
-            {component: data.observed.live(spec.name, component) for component in spec.components},
+            data.lives(spec),
             known.checks.get(spec.name) or LastCheck(f"{spec.name}_stream"),
             [one for one in known.approvals if one.dag == f"{spec.name}_change"],
             [one for one in known.runs if one.dag in (f"{spec.name}_load", f"{spec.name}_backfill")],

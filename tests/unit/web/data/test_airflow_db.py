@@ -18,9 +18,9 @@ from airflow.models.taskinstance import TaskInstance
 from sqlalchemy import create_engine, insert
 from sqlalchemy.orm import Session
 
+from sluice.supervision.observer.view import LastCheck
 from sluice.web.data.airflow_db import (
     MAX_RUNS,
-    LastCheck,
     LoadRun,
     OpenApproval,
     last_checks,

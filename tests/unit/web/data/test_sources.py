@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -17,10 +17,8 @@ from sluice.web.data import sources as module
 from tests.support.pages import (
     QUERY,
     STREAM,
-    FakeEvents,
     FakeResults,
     FakeSources,
-    health,
     make_results,
     spec,
 )
@@ -32,7 +30,7 @@ def no_progress() -> Any:
 
 def test_results_are_read_once_for_all_who_ask_within_a_moment() -> None:
     results = FakeResults(make_results(time.time(), windows=2, users=2))
-    made = FakeSources(lambda *_: results.read, FakeEvents().of, no_progress)
+    made = FakeSources(lambda *_: results.read, no_progress)
     assert made.results(spec(), QUERY) is made.results(spec(), QUERY)
     assert results.reads == 1
 
@@ -44,7 +42,7 @@ def test_results_are_read_for_the_last_day() -> None:
         asked.append(since)
         return make_results(time.time(), windows=1, users=1)
 
-    FakeSources(lambda *_: read, FakeEvents().of, no_progress).results(spec(), QUERY)
+    FakeSources(lambda *_: read, no_progress).results(spec(), QUERY)
     assert time.time() - asked[0] == pytest.approx(86_400, abs=60)
 
 
@@ -58,7 +56,7 @@ def test_what_failed_is_opened_again() -> None:
             raise found
         return results.read
 
-    made = FakeSources(open_results, FakeEvents().of, no_progress)
+    made = FakeSources(open_results, no_progress)
     with pytest.raises(Unreachable, match="PostgreSQL is away"):
         made.results(spec(), QUERY)
     results.error = Unreachable("S3 is away")
@@ -69,23 +67,6 @@ def test_what_failed_is_opened_again() -> None:
     assert made.results(spec(), QUERY) is results.results
 
 
-def test_each_component_has_a_history() -> None:
-    events = FakeEvents(
-        {STREAM: health("healthy", "fine", 1.0), f"{STREAM}.queries": health("idle", "", 2.0)}
-    )
-    found = FakeSources(lambda *_: FakeResults().read, events.of, no_progress).health(spec())
-    assert list(found) == ["consumer", "producer", "queries"]
-    assert found["consumer"] == events.health[STREAM]
-    assert found["producer"] is None
-    assert found["queries"] == events.health[f"{STREAM}.queries"]
-
-
-def test_health_that_cannot_be_read_is_given_as_its_error() -> None:
-    events = FakeEvents(error=Unreachable("S3 is away"))
-    found = FakeSources(lambda *_: FakeResults().read, events.of, no_progress).health(spec())
-    assert [str(error) for error in found.values()] == ["S3 is away"] * 3
-
-
 def test_progress_is_read_once_for_all_who_ask() -> None:
     asked: list[tuple[float, float]] = []
 
@@ -93,7 +74,7 @@ def test_progress_is_read_once_for_all_who_ask() -> None:
         asked.append((since, now))
         return ProgressSnapshot({})
 
-    made = FakeSources(lambda *_: FakeResults().read, FakeEvents().of, lambda: read)
+    made = FakeSources(lambda *_: FakeResults().read, lambda: read)
     assert made.progress() is made.progress()
     assert [now - since for since, now in asked] == [3 * 3600]
     assert asked[0][1] == pytest.approx(time.time(), abs=60)
@@ -104,17 +85,14 @@ def test_the_platforms_own_are_opened_with_the_role_airflow(
 ) -> None:
     monkeypatch.setenv(DIRECTORY_VARIABLE, str(tmp_path))
     made = module.sources()
-    for ask in (lambda: made.results(spec(), QUERY), lambda: made.health(spec())):
+    for ask in (lambda: made.results(spec(), QUERY), made.progress, lambda: made.lives(spec())):
         with pytest.raises(ConfigError, match=r"airflow\.toml"):
             ask()
-    with pytest.raises(ConfigError, match=r"airflow\.toml"):
-        made.progress()
     file = tmp_path / "airflow.toml"
     file.write_text(PLATFORM)
     file.chmod(0o600)
     made.open_progress()
-    history = cast("Any", made.open_history(f"{STREAM}.queries")).__self__
-    assert history.uri("x") == f"s3://ledger/all/{STREAM}.queries/x"
+    assert made.open_events(f"{STREAM}.queries").uri("x") == f"s3://ledger/all/{STREAM}.queries/x"
 
 
 PLATFORM = """

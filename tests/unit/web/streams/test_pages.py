@@ -17,9 +17,10 @@ from sluice.core.errors import Unreachable
 from sluice.core.processes import exits
 from sluice.core.processes.status import ProcessState
 from sluice.supervision.observer.live import Live, LoadResult
+from sluice.supervision.observer.view import LastCheck
 from sluice.supervision.rules.sample import LAKE
 from sluice.supervision.rules.status import Health, HealthReport
-from sluice.web.data.airflow_db import LastCheck, LoadRun, OpenApproval
+from sluice.web.data.airflow_db import LoadRun, OpenApproval
 from sluice.web.rights import may_read_log, may_read_stream, reader
 from sluice.web.streams import pages as streams
 from tests.support import observed
