@@ -12,7 +12,7 @@ from local.runtime import roles
 from local.runtime.context import Context
 from local.runtime.home import StackDir
 from local.services import airflow, kafka, minio, postgres, replay, streams
-from sluice.cli.airflow_api import Airflow
+from sluice.cli.airflow_api import TIMEOUT_SECONDS, Airflow
 from sluice.clients.lake.catalog import Lake
 from sluice.clients.s3.requests import connect
 from sluice.config import platform, stream
@@ -60,9 +60,10 @@ class Systems(ABC):
             made["minio"] = lambda: minio.provision(self.context, users, self.has_checkpoint_bucket)
         return made
 
-    def airflow(self) -> Airflow:
-        """Airflow's REST API as the operator."""
-        return Airflow(airflow.url(self.context), airflow.USER, self.secrets["airflow_operator"])
+    def airflow(self, timeout: float = TIMEOUT_SECONDS) -> Airflow:
+        """Airflow's REST API as the operator; `timeout`: seconds, of each try."""
+        password = self.secrets["airflow_operator"]
+        return Airflow(airflow.url(self.context), airflow.USER, password, timeout)
 
     def platform(self, role: str) -> platform.Platform:
         """The platform with a role's rights."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -13,12 +15,16 @@ from rich.text import Text
 from local.base import printable
 from local.stack import health
 from local.stack.stack import Stack
-from local.status.observe import observe
+from local.status import observe
 from local.status.rows import HEADERS, StreamRow, component_row
 from sluice.cli.terminal import new_console
 from sluice.config import stream as streams
 from sluice.config.platform import DIRECTORY_VARIABLE
 from sluice.config.sections import notifications
+from sluice.config.stream import StreamSpec
+from sluice.core.messages import age
+from sluice.supervision.observer.live import Live
+from sluice.supervision.observer.view import LastCheck, component_views
 
 
 def main(stack: Stack, services_only: bool = False, as_json: bool = False) -> int:
@@ -38,19 +44,14 @@ def main(stack: Stack, services_only: bool = False, as_json: bool = False) -> in
     states = stack.daemon.states()
     services = health.rows(stack.context, states)
     declared = streams.load_valid()
-    observations = observe(stack, declared.specs)
+    known = observe.read(stack, declared.specs)
     told = [f"{rule.id}: {', '.join(rule.events)}" for rule in _rules(stack)]
     now = time.time()
-    rows = [
-        component_row(
-            spec, component, states[component.program]["statename"], observations[component.program], now
-        )
-        for spec in declared.specs
-        for component in spec.components.values()
-    ]
+    rows = [row for spec in declared.specs for row in stream_rows(spec, known, states, now)]
     is_ok = all(row.is_ok is not False for row in services) and (
-        services_only or (all(row.is_ok for row in rows) and not declared.reasons)
+        services_only or (all(row.is_ok for row in rows) and not declared.reasons and not known.errors)
     )
+    observed_at = known.observed_at()
     if as_json:
         document = {
             "home": str(stack.home.root),
@@ -58,7 +59,9 @@ def main(stack: Stack, services_only: bool = False, as_json: bool = False) -> in
             "is_ok": is_ok,
             "services": [asdict(row) for row in services],
             "notifications": told,
+            "observed_seconds_ago": None if observed_at is None else round(now - observed_at, 1),
             "streams": [row.to_json() for row in rows],
+            "errors": dict(known.errors),
             "invalid": dict(declared.invalid),
             "problems": list(declared.problems),
         }
@@ -66,11 +69,30 @@ def main(stack: Stack, services_only: bool = False, as_json: bool = False) -> in
         return 0 if is_ok else 1
     _services(console, stack, services)
     _streams(console, rows)
-    for reason in declared.reasons:
+    if observed_at is not None:
+        console.print(f"Observed {age(now - observed_at)} ago by the observer", style="dim", highlight=False)
+    errors = [f"{system}: {why}" for system, why in known.errors.items()]
+    for reason in (*errors, *declared.reasons):
         console.print(Text(printable(reason), "red"), soft_wrap=True, highlight=False)
     no_recipient = "none, no person is told. Fix: set SLUICE_NOTIFICATIONS (docs/operating.md, Notifications)"
     console.print(f"Notifications: {'; '.join(told) or no_recipient}", soft_wrap=True, highlight=False)
     return 0 if is_ok else 1
+
+
+def stream_rows(
+    spec: StreamSpec, known: observe.Known, states: Mapping[str, Mapping[str, Any]], now: float
+) -> list[StreamRow]:
+    """`states`: program → supervisord's, which also knows which process runs if the observer says nothing."""
+    lives, check = known.lives.get(spec.name, {}), known.checks.get(spec.name)
+    views = component_views(spec, lives, check or LastCheck(f"{spec.name}_stream"), now)
+    return [
+        component_row(spec, view, lives.get(view.name, Live()), check, _state(states, spec, view.name), now)
+        for view in views
+    ]
+
+
+def _state(states: Mapping[str, Mapping[str, Any]], spec: StreamSpec, component: str) -> str:
+    return str(states[spec.component(component).program]["statename"])
 
 
 def _rules(stack: Stack) -> list[notifications.Rule]:

@@ -13,10 +13,9 @@ from playwright.sync_api import Page, ViewportSize, expect
 
 from sluice.clients.lake.results.table import Results
 from sluice.core.errors import Missing, Unreachable
-from sluice.supervision.observer.live import Live
+from sluice.supervision.observer.live import OBSERVER, Live
 from sluice.supervision.rules.status import Health, HealthReport
 from sluice.web.app import REFRESH_SECONDS, may_read
-from sluice.web.data.observed import OBSERVER
 from tests.support import browser as browsers
 from tests.support import observed, pages
 from tests.support.browser import OpenPage, Scheme, Watch

@@ -9,7 +9,6 @@ from airflow.sdk import BaseHook, Variable
 
 from sluice.airflow.masks import masked
 from sluice.config import stream as streams
-from sluice.core.errors import Missing
 from sluice.ledger.keys import history_name
 from sluice.ledger.marks import LedgerMarks
 from sluice.systems import Systems
@@ -40,9 +39,7 @@ class PlatformHook(BaseHook, Systems):
         """The observer's samples. Raises ClientError if it does not answer, or is not configured."""
         from sluice.supervision.observer.client import ObserverClient
 
-        if self.platform.observer is None:
-            raise Missing(f"the platform file of role {self.role!r} has no [observer]")
-        return ObserverClient(self.platform.observer).samples(spec, component)
+        return ObserverClient.open(self.platform).samples(spec, component)
 
     def report_check(self, check: Check) -> None:
         """To the process that serves its metrics, if there is one. Raises ClientError."""

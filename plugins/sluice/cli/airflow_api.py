@@ -17,6 +17,8 @@ from sluice.clients.polling import wait_for
 DONE = frozenset({"success", "failed"})
 # How often a GET or a login is tried: a busy machine may not answer within the timeout.
 TRIES = 4
+# Time for one try.
+TIMEOUT_SECONDS = 30.0
 LOGIN = "/auth/token"
 
 
@@ -24,10 +26,10 @@ class Airflow:
     """Airflow's REST API; raises AirflowError for every refusal, and UnhealthyService without an answer. Not
     safe for several threads."""
 
-    def __init__(self, url: str, user: str, password: str) -> None:
+    def __init__(self, url: str, user: str, password: str, timeout: float = TIMEOUT_SECONDS) -> None:
         self.url = url
         self._login = {"username": user, "password": password}
-        self._client = httpx.Client(base_url=url, timeout=30, trust_env=False)
+        self._client = httpx.Client(base_url=url, timeout=timeout, trust_env=False)
         self._token = ""
 
     def request(self, method: str, path: str, **options: Any) -> Any:

@@ -20,10 +20,10 @@ from sluice.config.stream import StreamSpec
 from sluice.core.errors import Missing, Refused, Unreachable
 from sluice.supervision.observer.client import FRESH_SECONDS, SECONDS, ObserverClient
 from sluice.supervision.observer.documents import dump
-from sluice.supervision.observer.live import Live
+from sluice.supervision.observer.live import OBSERVER, Live
 from sluice.supervision.observer.server import Server
 from sluice.supervision.rules.sample import Sample
-from sluice.web.data.observed import OBSERVER, Observed
+from sluice.web.data.observed import Observed
 from tests.support import observed
 from tests.support.raising import raising
 

@@ -16,7 +16,7 @@ from sluice.airflow.hook import StreamClients
 from sluice.airflow.triggers.requests import Requests
 from sluice.config import stream as streams
 from sluice.core.errors import ClientError, Unreachable
-from sluice.supervision.observer.live import FRESH_SECONDS
+from sluice.supervision.observer.live import FRESH_SECONDS, OBSERVER
 from sluice.supervision.rules.sample import Sample
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ T = TypeVar("T")
 # Bound of one request to a system; clients have shorter deadlines of their own.
 REQUEST_TIMEOUT_SECONDS = 90.0
 # Key in a sample's errors, beside the systems'.
-OBSERVER = "observer"
 # Between two questions to the observer.
 POLL_SECONDS = 2.0
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
 
 from botocore.exceptions import BotoCoreError
 from botocore.exceptions import ClientError as S3Error
@@ -285,11 +284,6 @@ def _commit(snapshot: Snapshot) -> Commit:
         began=int(began) / 1000 if began else None,
         summary=_summary(snapshot),
     )
-
-
-def recent_batches(table: Table, limit: int) -> list[Commit]:
-    """The newest ``limit`` batches of ``main``, newest first."""
-    return list(islice((commit for commit in commits(table) if commit.kind == "batch"), limit))
 
 
 def position(table: Table, quarantine: Table | None = None) -> Position | None:

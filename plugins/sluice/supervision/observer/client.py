@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from http.client import HTTPException
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
-from sluice.config.platform import ObserverAccess
+from sluice.config.platform import ObserverAccess, Platform
 from sluice.config.stream import StreamSpec
 from sluice.core.errors import Missing, Refused, Unreachable
 from sluice.core.json_record import Document
@@ -33,6 +33,15 @@ class ObserverClient:
 
     access: ObserverAccess
     clock: Callable[[], float] = time.time
+
+    @classmethod
+    def open(cls, platform: Platform) -> Self:
+        """Raises Missing if the platform file does not say where it is."""
+        if platform.observer is None:
+            raise Missing(
+                f"the platform file of role {platform.role!r} has no [observer]. Fix: add its url and token"
+            )
+        return cls(platform.observer)
 
     def stream(self, stream: str) -> dict[str, Live]:
         """Component -> what is known of it."""

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from sluice.core.tables.batches import Batch
     from sluice.supervision.rules.status import HealthReport
 
+# Key of ``errors`` for why nothing newer is known: the observer itself did not answer.
+OBSERVER = "observer"
 # A process that ended shows within 30 s: two cycles, and an observation that takes as long as one.
 CYCLE_SECONDS = 10.0
 # An observation that takes longer is abandoned: its system is not asked by others until it answers.

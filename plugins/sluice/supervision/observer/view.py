@@ -70,7 +70,7 @@ class ComponentView:
 def component_views(
     spec: StreamSpec, lives: Mapping[str, Live], check: LastCheck, now: float
 ) -> list[ComponentView]:
-    """Of each declared component, from what is known of it; ``check``: of the stream's supervision."""
+    """A line for each declared component, from what is known; ``check``: of the stream's supervision."""
     is_paused = check.paused is True
     return [component_view(spec, name, lives.get(name, Live()), now, is_paused) for name in spec.components]
 

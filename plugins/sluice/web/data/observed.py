@@ -9,15 +9,13 @@ from threading import Lock
 
 from sluice.core.errors import ClientError, Unreachable
 from sluice.supervision.observer.client import ObserverClient
-from sluice.supervision.observer.live import CYCLE_SECONDS, Live
+from sluice.supervision.observer.live import CYCLE_SECONDS, OBSERVER, Live
 from sluice.web.data.cache import TtlCache
 
 # Viewers at once cost one request.
 SECONDS = 2.0
 # One that does not answer is asked for one stream in this time: a page of many would wait for each.
 FAILED_SECONDS = 5.0
-# Key in a component's ``errors``.
-OBSERVER = "observer"
 # What is known of each component, and why it is no news; "": it is.
 Known = tuple[Mapping[str, Live], str]
 

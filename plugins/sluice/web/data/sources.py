@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sluice.clients.kafka.query_progress import ProgressSnapshot
 from sluice.config import platform as platforms
 from sluice.config.stream import Declared, StreamSpec, load_valid
-from sluice.core.errors import Missing
 from sluice.core.json_record import Document
 from sluice.ledger.keys import EVENTS, history_name
 from sluice.supervision.observer.client import ObserverClient
@@ -73,17 +72,11 @@ class Sources:
         # Address -> event.
         self._documents: dict[str, Document] = {}
         self.declared = declared or TtlCache(load_valid, DECLARED_SECONDS).get
-        self.observed = Observed(self._open_observer)
+        self.observed = Observed(lambda: ObserverClient.open(self._platform))
 
     @cached_property
     def _platform(self) -> Platform:
         return platforms.load("airflow")
-
-    def _open_observer(self) -> ObserverClient:
-        access = self._platform.observer
-        if access is None:
-            raise Missing("the platform file of role 'airflow' has no [observer]. Fix: add its url and token")
-        return ObserverClient(access)
 
     def lives(self, spec: StreamSpec) -> dict[str, Live]:
         """What is known of each component."""

@@ -135,10 +135,8 @@ def _longest(lake: Lake) -> float | None:
     return state.longest_batch if state else None
 
 
-def test_recent_batches_are_newest_first_with_records_and_durations(tmp_path: Path) -> None:
+def test_batches_are_newest_first_with_records_and_durations(tmp_path: Path) -> None:
     lake = lakes.make(tmp_path)
-    table = lake.table(lakes.TABLE)
-    assert tables.recent_batches(table, 5) == []
     began = {"started-at": "2000"}
     lakes.append(lake, [], lakes.summary("batch", 1, {0: 4}, ranges={0: (0, 4)}, more=began))
     lakes.append(lake, [], lakes.summary("epoch-start", 2, {0: 4}))
@@ -150,12 +148,12 @@ def test_recent_batches_are_newest_first_with_records_and_durations(tmp_path: Pa
     )
     lakes.append(lake, [(0, 5)])
     lakes.append(lake, [], lakes.summary("batch", 2, {0: 8}, ranges={0: (7, 8)}, more={"started-at": "1000"}))
-    newest, clock, oldest = tables.recent_batches(lake.table(lakes.TABLE), 5)
+    found = tables.commits(lake.table(lakes.TABLE))
+    newest, clock, oldest = (commit for commit in found if commit.kind == "batch")
     assert (newest.records, newest.began, newest.epoch) == (1, 1.0, 2)
     assert newest.seconds == newest.at - 1.0
     assert (clock.records, clock.seconds) == (12, 0.0)
     assert (oldest.records, oldest.began, oldest.epoch) == (4, 2.0, 1)
-    assert tables.recent_batches(lake.table(lakes.TABLE), 2) == [newest, clock]
 
 
 def test_a_catalog_whose_connections_all_hang_is_unreachable() -> None:
