@@ -71,8 +71,11 @@ def component_row(
     """`check`: None if Airflow did not answer. `state`: supervisord's, of a component that the observer did
     not observe lately. `now`: seconds since 1970."""
     process = live.sample.process if live.sample and view.is_current else None
-    is_consumer, is_off = view.name == CONSUMER, view.health == OFF
+    is_consumer, is_observed = view.name == CONSUMER, view.at is not None
+    # By the observer it may be more than off: at the risk of a loss.
+    is_off = view.health == OFF or (not is_observed and state == "STOPPED" and bool(check and check.paused))
     unsupervised = "" if is_off or check is None else _unsupervised(spec, view.name, check, now)
+    last_batch = _ago(view.batch_at, now) if is_consumer else _heartbeat(live, now)
     return StreamRow(
         stream=spec.name,
         component=view.name,
@@ -80,10 +83,10 @@ def component_row(
         health=_health(view, now),
         lag=_lag(view) if is_consumer else _NOT_APPLICABLE,
         rate=Cell(UNKNOWN if view.rate is None else f"{view.rate:,.0f}", None),
-        last_batch=Cell(_ago(view.batch_at, now) if is_consumer else _heartbeat(live, now), None),
-        restarts=_UNKNOWN if view.at is None else Cell(str(view.restarts), None),
+        last_batch=Cell(last_batch, None) if is_observed else _NOT_APPLICABLE,
+        restarts=Cell(str(view.restarts), None) if is_observed else _UNKNOWN,
         supervision=_UNKNOWN if check is None else _supervision(spec, check, now, is_off),
-        last_event=Cell(last_event(live, now), None),
+        last_event=Cell(last_event(live, now), None) if is_observed else _NOT_APPLICABLE,
         message=_message(view, unsupervised),
         style=_style(view, unsupervised),
     )
@@ -96,7 +99,7 @@ def _health(view: ComponentView, now: float) -> Cell:
         return Cell(OFF, None)
     if not view.is_current:
         return Cell(f"{view.health}, observed {_ago(view.at, now)}", False)
-    lasting = "" if view.since is None else f" for {age(now - view.since)}"
+    lasting = "" if view.since is None else f" for {_age(now, view.since)}"
     return Cell(f"{view.health}{lasting}", view.severity in ("ok", "suspended"))
 
 
@@ -163,4 +166,9 @@ def last_event(live: Live, now: float) -> str:
 
 
 def _ago(at: float | None, now: float) -> str:
-    return "never" if at is None else f"{age(now - at)} ago"
+    return "never" if at is None else f"{_age(now, at)} ago"
+
+
+def _age(now: float, at: float) -> str:
+    """The larger unit alone: lines have 120 columns."""
+    return " ".join(age(now - at).split()[:2])
