@@ -22,7 +22,6 @@ from sluice.config.stream import ENTRY_POINT
 from sluice.core.changes.plan import Action, ChangePlan, ChangeResult
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.topic_ranges import TopicRanges
-from sluice.ledger.documents import Ledger
 from sluice.ledger.keys import run_key
 
 
@@ -31,7 +30,7 @@ class ChangedSluice(Sluice):
 
     def __init__(self, bench: BenchStack, stream: str) -> None:
         super().__init__(bench, stream)
-        self.ledger = Ledger.open(bench.stack.platform("airflow"), self.spec.name)
+        self.ledger = bench.stack.systems("airflow").ledger(self.spec.name)
 
     def read(self) -> Figures:
         """All records by ``read_ranges``, decoded, in a process of its own."""

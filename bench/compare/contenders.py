@@ -26,7 +26,6 @@ from sluice.airflow.operators.load.produce import java_options
 from sluice.clients.s3.objects import Bucket
 from sluice.config.sending_rules import SendingRules
 from sluice.config.stream import ENTRY_POINT
-from sluice.ledger.documents import Ledger
 from sluice.ledger.keys import run_key
 from sluice.loads.planning.plan import LoadPlanner
 from sluice.loads.sending import produced
@@ -73,8 +72,7 @@ class Sluice:
 
     def produce(self, prefix: str, rows: int) -> Figures:
         """As task ``produce``: pin the plan, submit the job, record the sources' offsets."""
-        platform = self.bench.stack.platform("airflow")
-        ledger = Ledger.open(platform, self.spec.name)
+        ledger = self.bench.stack.systems("airflow").ledger(self.spec.name)
         topic, kafka = self.spec.topic.name, self.bench.kafka_admin()
         before = self.bench.records(topic)
         bucket = Bucket(self.bench.stack.s3("airflow"), SOURCE)

@@ -11,7 +11,7 @@ import typer
 from local.base import REPO
 from local.commands import developers, stack
 from local.containers import stack as containers
-from sluice.cli.systems import Host
+from sluice.cli.installation import Host
 
 IN_CONTAINERS = "is not for containers. Fix: there is"
 

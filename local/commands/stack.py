@@ -12,10 +12,10 @@ import typer
 
 from local.base import UsageError, printable_log
 from local.containers import stack as containers
+from local.stack.base import BaseStack
 from local.stack.stack import Stack
-from local.stack.systems import Systems
 from sluice.cli.app import PASSED_ON
-from sluice.cli.systems import check_running
+from sluice.cli.installation import check_running
 from sluice.config import stream as streams
 from sluice.config.sections import overrides
 
@@ -107,7 +107,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (up, down, status, logs, demo, drill
 SETTINGS: dict[str, dict[str, Any]] = dict.fromkeys(("airflow", "drill", "python"), PASSED_ON)
 
 
-def run_airflow(stack: Systems, arguments: list[str]) -> int:
+def run_airflow(stack: BaseStack, arguments: list[str]) -> int:
     """Airflow's own command, with the environment of the stack's Airflow: it uses its database directly."""
     from local.services import airflow as service
 

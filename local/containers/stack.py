@@ -15,7 +15,7 @@ from local.runtime.context import Context
 from local.runtime.home import complete_secrets
 from local.setup.bootstrap import java_home
 from local.stack import health
-from local.stack.systems import Systems
+from local.stack.base import BaseStack
 
 # The secret that docker-compose.yaml makes of the variable SLUICE_SECRETS in `.env`.
 SECRETS = Path("/run/secrets/sluice")
@@ -26,7 +26,7 @@ NOTIFICATIONS = Path("/run/secrets/notifications")
 URL_VARIABLE = "SLUICE_URL"
 
 
-class ContainerStack(Systems):
+class ContainerStack(BaseStack):
     """The systems in the other containers. Its own directory is not kept."""
 
     home = layout.HOME

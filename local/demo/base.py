@@ -14,7 +14,7 @@ from local.demo import checks
 from local.demo.checks import DemoResult
 from local.progress import ProgressDisplay
 from local.services import minio
-from local.stack.systems import Systems
+from local.stack.base import BaseStack
 from sluice.cli.airflow_api import Airflow
 from sluice.clients.s3.objects import Bucket
 from sluice.clients.s3.requests import split_prefix
@@ -37,7 +37,7 @@ class Demo(ABC):
         """The file of the figures."""
         return REPO / "build" / f"demo-{self.spec.name}.json"
 
-    def prepare(self, stack: Systems, board: ProgressDisplay) -> None:  # noqa: B027  not every demo has to
+    def prepare(self, stack: BaseStack, board: ProgressDisplay) -> None:  # noqa: B027  not every demo has to
         """Before the DAGs are unpaused. Raises UsageError."""
 
     def ready(self, api: Airflow) -> None:
@@ -49,23 +49,23 @@ class Demo(ABC):
         """The load's params."""
         return {}
 
-    def watch(self, stack: Systems, api: Airflow, tasks: Sequence[dict[str, Any]]) -> None:  # noqa: B027
+    def watch(self, stack: BaseStack, api: Airflow, tasks: Sequence[dict[str, Any]]) -> None:  # noqa: B027
         """About once a second during the load, with its tasks."""
 
     @abstractmethod
-    def collect(self, stack: Systems, console: Console, took: dict[str, float]) -> DemoResult:
+    def collect(self, stack: BaseStack, console: Console, took: dict[str, float]) -> DemoResult:
         """Read every figure from its system; may wait for it, and adds those seconds to `took`."""
 
-    def show(self, stack: Systems, console: Console) -> None:  # noqa: B027
+    def show(self, stack: BaseStack, console: Console) -> None:  # noqa: B027
         """Printed below the table of figures."""
 
 
-def s3_calls(stack: Systems) -> int | None:
+def s3_calls(stack: BaseStack) -> int | None:
     """All S3 calls since MinIO's start; None with an external S3."""
     return None if stack.context.external is not None else sum(minio.requests(stack.context).values())
 
 
-def bucket(stack: Systems, calls: int | None) -> DemoResult:
+def bucket(stack: BaseStack, calls: int | None) -> DemoResult:
     """The objects under the warehouse's prefix, and the load's S3 calls."""
     name, prefix = split_prefix(stack.platform("airflow").lake.warehouse)
     entries = list(Bucket(stack.s3("airflow"), name).entries(f"{prefix}/"))

@@ -30,8 +30,8 @@ from local.replay.events import Feed
 from local.services import airflow as service
 from local.services import replay
 from local.stack import lake as details
+from local.stack.base import BaseStack
 from local.stack.lake import OFFSETS, Offsets
-from local.stack.systems import Systems
 from sluice.cli.airflow_api import Airflow
 from sluice.cli.terminal import print_line
 from sluice.clients.kafka.consumers import topic_offsets
@@ -84,7 +84,7 @@ class FeedDemo(Demo):
     def params(self) -> dict[str, Any]:
         return {"events": LOADED, "minutes": MINUTES}
 
-    def watch(self, stack: Systems, api: Airflow, tasks: Sequence[dict[str, Any]]) -> None:
+    def watch(self, stack: BaseStack, api: Airflow, tasks: Sequence[dict[str, Any]]) -> None:
         states = {task["task_id"]: task.get("state") for task in tasks}
         if not self._supervised and states.get("provision_topic") == "success":
             # Without a topic the health of the stream would be unknown.
@@ -95,14 +95,14 @@ class FeedDemo(Demo):
             self.before = {part: end for part, (_, end) in self._topic(stack).items()}
             self._first = replay.burst(stack.context, BURST, BURST_RATE)
 
-    def _is_read(self, stack: Systems) -> bool:
+    def _is_read(self, stack: BaseStack) -> bool:
         # Events before a producer is connected might be before its start position.
         return int(replay.status(stack.context)["open"]) > 0
 
-    def _topic(self, stack: Systems) -> Offsets:
+    def _topic(self, stack: BaseStack) -> Offsets:
         return topic_offsets(stack.platform("reader").kafka, self.spec.topic.name)
 
-    def collect(self, stack: Systems, console: Console, took: dict[str, float]) -> DemoResult:
+    def collect(self, stack: BaseStack, console: Console, took: dict[str, float]) -> DemoResult:
         expected = self.replayed_ids(stack)
         span = Span.between(self.before, self._topic(stack))
         began = time.monotonic()
@@ -139,25 +139,25 @@ class FeedDemo(Demo):
             },
         )
 
-    def _page_url(self, stack: Systems) -> str:
+    def _page_url(self, stack: BaseStack) -> str:
         return f"{service.public_url(stack.context)}{PREFIX}/results/{self.page}"
 
     def _top(self) -> Sequence[Editor]:
         return top(self.window) if self.window is not None else ()
 
-    def replayed_ids(self, stack: Systems) -> set[str]:
+    def replayed_ids(self, stack: BaseStack) -> set[str]:
         """The ids of the burst's first EVENTS events; none if no producer read the feed."""
         if self._first is None:
             return set()
         feed = Feed(start=0.0, seed=int(replay.status(stack.context)["feed"]["seed"]))
         return {feed.event_id(n) for n in range(self._first, self._first + EVENTS)}
 
-    def _found(self, stack: Systems, span: Span, expected: set[str]) -> Found:
+    def _found(self, stack: BaseStack, span: Span, expected: set[str]) -> Found:
         lake, quarantine = details.tables(stack, self.spec)
         since = self._began - DELIVERY_SECONDS
         return read(lake, quarantine, span, self.event_id, since, expected)
 
-    def show(self, stack: Systems, console: Console) -> None:
+    def show(self, stack: BaseStack, console: Console) -> None:
         # Not the table's title, which is wrapped to the table's width.
         console.print(f"{self.title}, {format_window(self.window)}", markup=False, highlight=False)
         table = Table("user", "bot", "edits")

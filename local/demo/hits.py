@@ -23,7 +23,7 @@ from local.demo.checks import (
 from local.progress import ProgressDisplay
 from local.services import airflow as service
 from local.stack import lake as details
-from local.stack.systems import Systems
+from local.stack.base import BaseStack
 from sluice.cli.terminal import print_line
 from sluice.clients.databases import results as databases
 from sluice.clients.kafka import reader as kafka_reader
@@ -62,7 +62,7 @@ class HitsDemo(Demo):
         self._end = datetime.now(UTC)
         self._results: list[Counts] = []
 
-    def prepare(self, stack: Systems, board: ProgressDisplay) -> None:
+    def prepare(self, stack: BaseStack, board: ProgressDisplay) -> None:
         # Hits of a later time would be early. In a second demo within HOURS most are late.
         self._end = datetime.now(UTC).replace(microsecond=0)
 
@@ -70,7 +70,7 @@ class HitsDemo(Demo):
         begin = f"{self._end - timedelta(hours=HOURS):%Y-%m-%dT%H:%M:%SZ}"
         return {"rows": HITS, "start_time": begin, "duration_hours": HOURS, "zipcodes": ZIPCODES}
 
-    def collect(self, stack: Systems, console: Console, took: dict[str, float]) -> DemoResult:
+    def collect(self, stack: BaseStack, console: Console, took: dict[str, float]) -> DemoResult:
         lake, quarantine = details.tables(stack, self.spec)
         topic = topic_offsets(stack.platform("reader").kafka, self.spec.topic.name)
         offsets = (details.read(table, details.OFFSETS) for table in (lake, quarantine))
@@ -81,10 +81,10 @@ class HitsDemo(Demo):
         records = details.total(topic.values())
         return result(records, lake_rows, held - lake_rows, comparison, self._results, self._page(stack))
 
-    def _page(self, stack: Systems) -> str:
+    def _page(self, stack: BaseStack) -> str:
         return f"{service.public_url(stack.context)}{PREFIX}/queries/{STREAM}"
 
-    def _counts(self, stack: Systems) -> list[Counts]:
+    def _counts(self, stack: BaseStack) -> list[Counts]:
         reader = stack.lake("reader")
         try:
             table = reader.table(self.spec.queries_table)
@@ -110,7 +110,7 @@ class HitsDemo(Demo):
         finally:
             reader.close()
 
-    def _results_of(self, stack: Systems, query: Query, sink: Sink) -> query_results.Results:
+    def _results_of(self, stack: BaseStack, query: Query, sink: Sink) -> query_results.Results:
         if sink.kind == SinkKind.JDBC:
             folder = {connections.DIRECTORY_VARIABLE: str(stack.home.connections)}
             where = connections.load(sink.connection, folder)
@@ -118,7 +118,7 @@ class HitsDemo(Demo):
         found = kafka_reader.read(stack.platform("airflow").kafka, sink.topic, query.keys)
         return {key: tuple(row.aggregates[name] for name in query.aggregates) for key, row in found.items()}
 
-    def show(self, stack: Systems, console: Console) -> None:
+    def show(self, stack: BaseStack, console: Console) -> None:
         console.print("Counted, side by side:", highlight=False)
         table = Table("query", "results", "in the lake", "in the database", "on the topic", "late", "early")
         for counts in self._results:

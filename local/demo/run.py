@@ -22,7 +22,7 @@ from local.demo.taxi import TaxiDemo
 from local.progress import ProgressDisplay
 from local.runtime.home import write_private
 from local.services import airflow as service
-from local.stack.systems import Systems
+from local.stack.base import BaseStack
 from sluice.cli.airflow_api import Airflow
 from sluice.cli.runs import failures, seconds, watch_run
 from sluice.cli.terminal import new_console, print_line
@@ -32,7 +32,7 @@ LIMIT_SECONDS = 900.0
 _CLOCK = ("up", "load", "in the lake", "all counted", "total")
 
 
-def main(stack: Systems, demo: Demo) -> int:
+def main(stack: BaseStack, demo: Demo) -> int:
     """Run the demo; 0 if every check holds, else 1 with the failures on stderr.
 
     Raises UsageError if the stack does not start or a prerequisite is missing.
@@ -74,7 +74,9 @@ def main(stack: Systems, demo: Demo) -> int:
     return 1 if result.failures else 0
 
 
-def show(console: Console, stack: Systems, demo: Demo, result: DemoResult, took: Mapping[str, float]) -> None:
+def show(
+    console: Console, stack: BaseStack, demo: Demo, result: DemoResult, took: Mapping[str, float]
+) -> None:
     """Print the figures and Airflow's address."""
     table = Table("what", "figure", "read from", title=f"{demo.load}: success", title_justify="left")
     for one in result.figures:

@@ -13,8 +13,8 @@ from local.demo.base import Demo
 from local.demo.checks import Check, DemoResult, Figure, gaps_and_duplicates, offset_figures
 from local.progress import ProgressDisplay
 from local.stack import lake as details
+from local.stack.base import BaseStack
 from local.stack.lake import OFFSETS, Offsets, compare, held
-from local.stack.systems import Systems
 from sluice.clients.kafka.consumers import topic_offsets
 from sluice.clients.s3.objects import Bucket
 
@@ -31,11 +31,11 @@ class TaxiDemo(Demo):
     def __init__(self) -> None:
         super().__init__(STREAM)
 
-    def prepare(self, stack: Systems, board: ProgressDisplay) -> None:
+    def prepare(self, stack: BaseStack, board: ProgressDisplay) -> None:
         with board.step("the sample, 29,999 taxi rides"):
             put_sample(stack)
 
-    def collect(self, stack: Systems, console: Console, took: dict[str, float]) -> DemoResult:
+    def collect(self, stack: BaseStack, console: Console, took: dict[str, float]) -> DemoResult:
         source = Bucket(stack.s3("airflow"), stack.platform("airflow").source.bucket)
         sample = source.head(KEY)
         lake, quarantine = details.tables(stack, self.spec)
@@ -44,7 +44,7 @@ class TaxiDemo(Demo):
         return result(source.data_rows(sample), details.total(topic.values()), found)
 
 
-def put_sample(stack: Systems) -> None:
+def put_sample(stack: BaseStack) -> None:
     """Store the sample unless its content is there. Raises UsageError if the bucket refuses it."""
     content = SAMPLE.read_bytes()
     bucket = stack.platform("airflow").source.bucket

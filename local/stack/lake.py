@@ -11,7 +11,7 @@ from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table import Table
 
 from local.base import UsageError
-from local.stack.systems import Systems
+from local.stack.base import BaseStack
 from sluice.clients.kafka.consumers import topic_offsets
 from sluice.clients.lake.catalog import position
 from sluice.clients.lake.reading import files
@@ -44,7 +44,7 @@ _COMPARED = """
 """
 
 
-def tables(stack: Systems, spec: StreamSpec) -> tuple[Table, Table]:
+def tables(stack: BaseStack, spec: StreamSpec) -> tuple[Table, Table]:
     """The stream's table and its quarantine, with the reader's rights."""
     lake = stack.lake("reader")
     return lake.table(spec.table), lake.table(spec.quarantine_table)
@@ -102,7 +102,7 @@ def read(table: Table, columns: tuple[str, ...]) -> pa.RecordBatchReader:
     return files.read(table, AlwaysTrue(), columns)
 
 
-def compare_with_topic(stack: Systems, spec: StreamSpec) -> OffsetComparison:
+def compare_with_topic(stack: BaseStack, spec: StreamSpec) -> OffsetComparison:
     """Compare every offset of the topic with the table and the quarantine."""
     lake, quarantine = tables(stack, spec)
     topic = topic_offsets(stack.platform("reader").kafka, spec.topic.name)

@@ -23,7 +23,7 @@ from local.services import airflow, checks, kafka, minio, observer, postgres, re
 from local.setup import cache
 from local.setup.bootstrap import java_home
 from local.stack import health
-from local.stack.systems import Systems
+from local.stack.base import BaseStack
 from sluice.clients.polling import wait_for
 from sluice.config import stream
 from sluice.config.sections import notifications, overrides
@@ -36,7 +36,7 @@ STOP_SECONDS = 120.0
 PORTS_SECONDS = 10.0
 
 
-class Stack(Systems):
+class Stack(BaseStack):
     """One stack in one directory. Every method is idempotent.
 
     `free_ports`: at the first start, free ports instead of the default ones. `dags`: another DAGs folder than

@@ -26,25 +26,34 @@ if TYPE_CHECKING:
     from sluice.ledger.known_tables import KnownTables
 
 ROLE = "airflow"
-# Options of S3 for a page, which shows the values it has and asks again.
+# Patience with S3 of what shows the values it has and asks again: pages, and the observer.
 QUICK: Mapping[str, Any] = MappingProxyType({"connect_seconds": 3, "read_seconds": 5, "attempts": 1})
+# For a process that has seconds left.
+BRIEF: Mapping[str, Any] = MappingProxyType({"connect_seconds": 2, "read_seconds": 3, "attempts": 1})
 
 
 class Systems:
-    """Clients from the platform file of ``role``; ``s3_limits``: of :func:`clients.s3.requests.connect`.
+    """Clients from the platform file of ``role``, found by ``environ``; ``patience``: the limits of
+    :func:`clients.s3.requests.connect`, the usual ones or QUICK.
 
     Each is opened at its first use, and its library imported then: every task and the DAG processor import
     this module, and PyIceberg alone takes a second. Raises ConfigError for an invalid platform file.
     """
 
     role = ROLE
-    s3_limits: Mapping[str, Any] = MappingProxyType({})
+    patience: Mapping[str, Any] = MappingProxyType({})
+    environ: Mapping[str, str] | None = None
 
-    def __init__(self, role: str = ROLE, s3_limits: Mapping[str, Any] = s3_limits) -> None:
-        self.role, self.s3_limits = role, s3_limits
+    def __init__(
+        self,
+        role: str = ROLE,
+        patience: Mapping[str, Any] = patience,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        self.role, self.patience, self.environ = role, patience, environ
 
     def load(self, role: str) -> Platform:
-        return platforms.load(role)
+        return platforms.load(role, self.environ)
 
     @cached_property
     def platform(self) -> Platform:
@@ -70,14 +79,14 @@ class Systems:
         """Not cached if the catalog does not answer, so that a trigger can retry."""
         from sluice.clients.lake.catalog import Lake
 
-        return Lake.open(self.platform)
+        return Lake.open(self.platform, self.s3)
 
     @cached_property
     def s3(self) -> S3Client:
         """For all threads. To make one takes 5 ms."""
         from sluice.clients.s3.requests import connect
 
-        return connect(self.platform.s3, **self.s3_limits)
+        return connect(self.platform.s3, **self.patience)
 
     @cached_property
     def source(self) -> Bucket:
@@ -103,11 +112,9 @@ class Systems:
 
     def batch_log(self, table: str) -> BatchLog:
         """The batch log of a stream's table, as it is now."""
-        from sluice.ledger.batches import FOLDER, BatchLog
-        from sluice.ledger.documents import Ledger
+        from sluice.ledger.batches import BatchLog
 
-        found = self.lake.table(table)
-        return BatchLog(found, Ledger(self.s3, found.location(), FOLDER))
+        return BatchLog.open(self.s3, self.lake.table(table))
 
     def history(self, name: str) -> History:
         """The history ``name`` (``ledger.history_name`` of a component)."""
@@ -129,10 +136,10 @@ class Systems:
 
     def brief_history(self, name: str) -> History:
         """:meth:`history` for a callback, which Airflow ends soon: its requests end within seconds."""
-        from sluice.clients.s3.requests import connect_briefly
+        from sluice.clients.s3.requests import connect
         from sluice.ledger.history import History
 
-        return History(connect_briefly(self.platform.s3), self.platform.lake.ledger, name)
+        return History(connect(self.platform.s3, **BRIEF), self.platform.lake.ledger, name)
 
     @cached_property
     def runtime(self) -> Runtime:

@@ -174,12 +174,12 @@ class Rig(StreamUnderTest):
         assert [row for row, times in sources.items() if times > 1] == []
 
     def trace(self) -> StreamTrace:
-        return StreamTrace.open(self.stack.platform("airflow"), SPEC)
+        return StreamTrace.open(self.stack.systems("airflow"), SPEC)
 
     def assert_batches(self) -> None:
         """The batches that are listed are those that were published: together they read each published
         offset once, and have as many rows as the tables."""
-        log = BatchLog.open(self.stack.platform("reader").s3, self.named())
+        log = BatchLog.open(self.stack.s3("reader"), self.named())
         listed = [one.batch for one in log.newest(10_000) if not one.is_lost]
         assert len({batch.snapshot_id for batch in listed}) == len(listed)
         read = OffsetRanges()

@@ -664,7 +664,7 @@ def test_files_say_which_commit_added_them_also_when_it_has_expired(
             assert diff is not None
             files = ForeignFiles(
                 Ledger(stream.services.minio, "s3://warehouse/ledger", stream.spec.name),
-                lambda: BatchLog.open(stream.platform.s3, table),
+                lambda: BatchLog.open(connect(stream.platform.s3), table),
             )
             expired = {one.snapshot_id for one in diff.added} - {
                 snapshot.snapshot_id for snapshot in table.metadata.snapshots

@@ -12,6 +12,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from local.stack.stack import wait_until
 from sluice.clients.lake.catalog import Lake
+from sluice.clients.s3.requests import connect
 from sluice.ledger.history import History
 from sluice.ledger.known_tables import KnownTables
 from spark_jobs.common.consumer import run
@@ -190,7 +191,7 @@ def test_a_table_that_the_ledger_knows_is_neither_made_again_nor_another_one(str
     stream.run(stream.writer()).query.stop()
     check()
     with closing(Lake.open(airflow)) as lake:
-        tables_of_ledger = KnownTables(lake, History.open(airflow, name))
+        tables_of_ledger = KnownTables(lake, History(connect(airflow.s3), airflow.lake.ledger, name))
         tables_of_ledger.note(*both)
         first = lake.table_uuid(stream.spec.table)
         empty = lake.table(stream.spec.table).metadata.metadata_log[0].metadata_file

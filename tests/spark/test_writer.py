@@ -15,6 +15,7 @@ from confluent_kafka import KafkaError, Producer
 from local.stack.stack import wait_until
 from sluice.clients.kafka.admin import KafkaAdmin
 from sluice.clients.lake.catalog import Lake
+from sluice.clients.s3.requests import connect
 from sluice.config.platform import CATALOG, Kafka
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.ledger.batches import BatchLog
@@ -331,7 +332,7 @@ def test_the_batches_listed_are_those_published_after_crashes_and_a_restored_cat
     published = at_backup
     publish(3)
     with closing(Lake.open(stream.platform)) as lake:
-        log = BatchLog.open(stream.platform.s3, lake.table(stream.spec.table))
+        log = BatchLog.open(connect(stream.platform.s3), lake.table(stream.spec.table))
         listed = log.newest(100)
         found = [one.batch for one in listed if not one.is_lost]
         assert [one.snapshot_id for one in found] == list(published)[::-1]

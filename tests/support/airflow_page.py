@@ -22,7 +22,6 @@ from fastapi import FastAPI
 from fastapi.routing import Mount
 
 from sluice.config import stream as streams
-from sluice.web import documents
 from sluice.web.data.airflow_db import OpenApproval
 from sluice.web.data.sources import sources
 from tests.support import fab_users, pages
@@ -39,8 +38,6 @@ def main() -> None:
     assert isinstance(mounted, FastAPI)
     mounted.dependency_overrides[sources] = made.app.dependency_overrides[sources]
     made.airflow = replace(made.airflow, approvals=list(approvals(time.time())))
-    # Not the dependency, which asks for the right.
-    documents.open_ledger = lambda stream: pages.ledger()  # type: ignore[assignment]
     address = urlsplit(os.environ["AIRFLOW__API__BASE_URL"])
     uvicorn.run(app, host=address.hostname or "127.0.0.1", port=address.port or 0, log_level="warning")
 

@@ -34,7 +34,6 @@ from sluice.core.json_record import Document
 from sluice.ledger.documents import Ledger
 from sluice.ledger.keys import run_key
 from sluice.supervision.observer.view import LastCheck
-from sluice.web import documents
 from sluice.web.app import create, may_read
 from sluice.web.data.sources import AirflowState, Sources, sources
 from sluice.web.rights import Reader, may_read_log, may_read_stream, reader
@@ -256,7 +255,7 @@ class Made:
         made = FakeSources(lambda *_: self.results.read, lambda: self.progress.read)
         made.__dict__ |= {
             "observed": self.observed, "airflow": lambda: self.airflow, "events": lambda spec: self.past,
-            "log": self._log, "metrics_token": lambda: self.token,
+            "log": self._log, "ledger": lambda stream: ledger(), "metrics_token": lambda: self.token,
         }  # fmt: skip
         self.app.dependency_overrides[sources] = lambda: made
 
@@ -302,7 +301,6 @@ def ledger() -> Ledger:
 
 
 def allow_everything(app: FastAPI) -> None:
-    app.dependency_overrides[documents.ledger_of] = ledger
     app.dependency_overrides[may_read] = lambda: None
     app.dependency_overrides[reader] = EveryReader
     for right in (may_read_stream, may_read_log):

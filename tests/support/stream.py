@@ -153,7 +153,7 @@ class StreamUnderTest:
 
     @cached_property
     def history(self) -> History:
-        return History.open(self.stack.platform("airflow"), self.spec.name)
+        return self.stack.systems("airflow").history(self.spec.name)
 
     def runs(self, dag: str, limit: int = 20) -> list[dict[str, Any]]:
         """The newest runs of a DAG, newest first."""

@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from sluice.cli.base import UsageError, exit_code
-from sluice.cli.systems import Host
+from sluice.cli.installation import Host
 from sluice.config.reading.toml import ConfigError
 from sluice.core.errors import ClientError
 
@@ -131,7 +131,7 @@ def load(
     from sluice.cli import loads
 
     request = loads.Request(f"{stream}_load", param or [], wait, unpause, timeout, json)
-    raise typer.Exit(loads.main(host_of(context).systems(), request))
+    raise typer.Exit(loads.main(host_of(context).installation(), request))
 
 
 def change(
@@ -147,7 +147,7 @@ def change(
     from sluice.cli import loads
 
     request = loads.Request(f"{stream}_change", param or [], wait, unpause, timeout, json)
-    raise typer.Exit(loads.main(host_of(context).systems(), request))
+    raise typer.Exit(loads.main(host_of(context).installation(), request))
 
 
 def sql(
@@ -158,7 +158,7 @@ def sql(
     """Query the lake with DuckDB and the reader's rights; shows up to 100 rows."""
     from sluice.cli import sql as command
 
-    raise typer.Exit(command.main(host_of(context).systems(), query, json))
+    raise typer.Exit(command.main(host_of(context).installation(), query, json))
 
 
 def put(
@@ -169,7 +169,7 @@ def put(
     """Upload a file to the source bucket, for a load to read."""
     from sluice.cli import put as command
 
-    raise typer.Exit(command.main(host_of(context).systems(), file, key))
+    raise typer.Exit(command.main(host_of(context).installation(), file, key))
 
 
 def batches(
@@ -184,7 +184,7 @@ def batches(
     from sluice.cli import trace as command
 
     asked = command.Batches(stream, command.time_of(since), command.time_of(until), limit)
-    raise typer.Exit(command.show_batches(host_of(context).systems(), asked, json))
+    raise typer.Exit(command.show_batches(host_of(context).installation(), asked, json))
 
 
 def trace(
@@ -204,7 +204,7 @@ def trace(
     from sluice.cli import trace as command
 
     asked = command.Asked(stream, partition, offset, source, row, object_, version)
-    raise typer.Exit(command.show_trace(host_of(context).systems(), asked, json))
+    raise typer.Exit(command.show_trace(host_of(context).installation(), asked, json))
 
 
 def new_stream(

@@ -14,8 +14,8 @@ from rich.console import Console
 
 from sluice.cli.airflow_api import Airflow, AirflowError
 from sluice.cli.base import STILL_RUNS, UsageError
+from sluice.cli.installation import Installation, check_running
 from sluice.cli.runs import failures, seconds, watch_run
-from sluice.cli.systems import Systems, check_running
 from sluice.cli.terminal import new_console, print_json, print_line
 
 # Until the dag-processor has read a DAG whose stream is new.
@@ -35,13 +35,13 @@ class Request:
     as_json: bool
 
 
-def main(systems: Systems, request: Request) -> int:
+def main(installation: Installation, request: Request) -> int:
     """Trigger, show, and give the exit code: 0 only if the run succeeded, or was not waited for.
 
     Raises UsageError if Airflow has no such DAG, it is paused, or a param is not of its form.
     """
-    check_running(systems)
-    api, console = systems.airflow(), new_console(stderr=request.as_json)
+    check_running(installation)
+    api, console = installation.airflow(), new_console(stderr=request.as_json)
     try:
         api.wait_for_dag(request.dag, DAG_SECONDS)
         params = conf(request.dag, api.params(request.dag), request.params)

@@ -7,10 +7,10 @@ from pathlib import Path
 from botocore.exceptions import BotoCoreError, ClientError
 
 from sluice.cli.base import UsageError
-from sluice.cli.systems import Systems, check_running
+from sluice.cli.installation import Installation, check_running
 
 
-def main(systems: Systems, file: Path, key: str) -> int:
+def main(installation: Installation, file: Path, key: str) -> int:
     """Upload ``file`` as ``key``; print its address, size and version.
 
     Raises UsageError if the file cannot be read, or if the bucket does not accept it.
@@ -20,11 +20,11 @@ def main(systems: Systems, file: Path, key: str) -> int:
         raise UsageError(f"{file} is no file. Fix: give its path")
     if not key:
         raise UsageError("the key is empty. Fix: give one, as rides/rides.csv")
-    check_running(systems)
-    bucket = systems.platform("airflow").source.bucket
+    check_running(installation)
+    bucket = installation.systems("airflow").platform.source.bucket
     try:
         with path.open("rb") as body:
-            version = systems.source_s3().put_object(Bucket=bucket, Key=key, Body=body).get("VersionId")
+            version = installation.source_s3().put_object(Bucket=bucket, Key=key, Body=body).get("VersionId")
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error}. Fix: check its permissions") from error
     except (BotoCoreError, ClientError) as error:

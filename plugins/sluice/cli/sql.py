@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from sluice.cli.base import UsageError, printable
-from sluice.cli.systems import Systems, check_running
+from sluice.cli.installation import Installation, check_running
 from sluice.cli.terminal import new_console, print_json
 from sluice.clients.lake.reading.unreadable import unreadable
 from sluice.config import stream
@@ -23,7 +23,7 @@ ROW_LIMIT = 100
 _ENDS = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
-def main(stack: Systems, query: str, as_json: bool = False) -> int:
+def main(stack: Installation, query: str, as_json: bool = False) -> int:
     """Print the result, at most ROW_LIMIT rows, as a table or for a program; 1 with DuckDB's error.
 
     Raises UsageError without a query, if the stack does not run, or if a table does not exist yet.
@@ -80,7 +80,7 @@ def _may_be_infinite(value: object) -> bool:
     return isinstance(value, date) and value in (date.min, date.max)
 
 
-def _name_unreadable(stack: Systems, query: str) -> bool:
+def _name_unreadable(stack: Installation, query: str) -> bool:
     """Whether there are such records in the tables of the query."""
     is_any = False
     for spec in stream.load_valid().specs:
@@ -88,7 +88,7 @@ def _name_unreadable(stack: Systems, query: str) -> bool:
             table.rpartition(".")[2]: offsets
             for table in (spec.table, spec.quarantine_table)
             if table.rpartition(".")[2] in named(query, tables())
-            and (offsets := unreadable(stack.lake("reader").table(table)))
+            and (offsets := unreadable(stack.systems("reader").lake.table(table)))
         }
         is_any |= bool(found)
         for name, offsets in found.items():
@@ -143,9 +143,9 @@ def _mentions(query: str, word: str) -> int:
     return len(re.findall(rf"\b{re.escape(word)}\b", query, re.IGNORECASE))
 
 
-def _reader(stack: Systems, table: str) -> object:
+def _reader(stack: Installation, table: str) -> object:
     try:
-        return stack.lake("reader").table(table).scan().to_arrow_batch_reader()
+        return stack.systems("reader").lake.table(table).scan().to_arrow_batch_reader()
     except Missing as error:
         raise UsageError(
             f"table {table} does not exist. Fix: start the stream, which creates it (make demo); if it had "

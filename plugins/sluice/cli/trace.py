@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from rich.table import Table
 
 from sluice.cli.base import UsageError, printable
-from sluice.cli.systems import Systems, check_running
+from sluice.cli.installation import Installation, check_running
 from sluice.cli.terminal import new_console, print_json
 from sluice.config import stream as streams
-from sluice.ledger.batches import BatchLog, ListedBatch
+from sluice.ledger.batches import ListedBatch
 from sluice.trace.find import StreamTrace
 from sluice.trace.rows import RowTrace, SourceTrace
 
@@ -50,11 +50,11 @@ def time_of(text: str | None) -> datetime | None:
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
-def show_batches(systems: Systems, asked: Batches, as_json: bool = False) -> int:
+def show_batches(installation: Installation, asked: Batches, as_json: bool = False) -> int:
     """Print what each batch read and published. Raises UsageError if the stack is down."""
-    check_running(systems)
-    spec, platform = streams.load(asked.stream), systems.platform("reader")
-    log = BatchLog.open(platform.s3, systems.lake("reader").table(spec.table))
+    check_running(installation)
+    spec = streams.load(asked.stream)
+    log = installation.systems("reader").batch_log(spec.table)
     listed = log.newest(asked.limit, asked.since, asked.until)
     if as_json:
         print_json([{**one.batch.to_json(), "is_lost": one.is_lost} for one in listed])
@@ -95,10 +95,10 @@ def _cells(listed: ListedBatch) -> list[str]:
     ]
 
 
-def show_trace(systems: Systems, asked: Asked, as_json: bool = False) -> int:
+def show_trace(installation: Installation, asked: Asked, as_json: bool = False) -> int:
     """Print where a row came from. Raises UsageError if no row is named, or the stack is down."""
-    check_running(systems)
-    trace = StreamTrace.open(systems.platform("airflow"), streams.load(asked.stream))
+    check_running(installation)
+    trace = StreamTrace.open(installation.systems("airflow"), streams.load(asked.stream))
     found: RowTrace | SourceTrace
     if asked.partition is not None and asked.offset is not None:
         found = trace.offset(asked.partition, asked.offset)

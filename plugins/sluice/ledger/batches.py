@@ -6,14 +6,12 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from pyiceberg.manifest import read_manifest_list
 from pyiceberg.table import Table
 
 from sluice.clients.lake.catalog import ancestors, asking, metadata_log
-from sluice.clients.s3.requests import connect
-from sluice.config.platform import S3
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
 from sluice.core.tables.batches import Batch, Snapshot, batches_of, time_of
@@ -29,6 +27,9 @@ from sluice.ledger.batch_log import (
     span_of,
 )
 from sluice.ledger.documents import Ledger
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
 
 # Documents begin at batches' times, which are in ms.
 _STEP = timedelta(milliseconds=1)
@@ -52,8 +53,8 @@ class BatchLog:
         self.table, self.documents = table, documents
 
     @classmethod
-    def open(cls, s3: S3, table: Table) -> Self:
-        return cls(table, Ledger(connect(s3), table.location(), FOLDER))
+    def open(cls, client: S3Client, table: Table) -> Self:
+        return cls(table, Ledger(client, table.location(), FOLDER))
 
     @cached_property
     def on_main(self) -> dict[int, Batch]:

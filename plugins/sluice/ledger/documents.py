@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError as S3Error
 
 from sluice.clients.s3.errors import asking, error_code
-from sluice.clients.s3.requests import connect, split_prefix
-from sluice.config.platform import Platform
+from sluice.clients.s3.requests import split_prefix
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing, Unreachable
 from sluice.core.json_record import Document
@@ -32,10 +31,6 @@ class Ledger:
         self.stream = stream
         self.bucket, prefix = split_prefix(uri)
         self.prefix = f"{prefix}/{stream}" if prefix else stream
-
-    @classmethod
-    def open(cls, platform: Platform, stream: str) -> Self:
-        return cls(connect(platform.s3), platform.lake.ledger, stream)
 
     def uri(self, key: str) -> str:
         return f"s3://{self.bucket}/{self.prefix}/{key}"

@@ -15,7 +15,6 @@ from sluice.clients.lake.reading import rows as held
 from sluice.clients.s3.errors import removed_by
 from sluice.clients.s3.objects import Bucket
 from sluice.clients.s3.requests import split
-from sluice.config.platform import Platform
 from sluice.config.stream import StreamSpec
 from sluice.core.changes.plan import ChangeResult
 from sluice.core.error_codes import ErrorCode
@@ -24,15 +23,14 @@ from sluice.core.json_record import Document
 from sluice.core.offsets.sources import source_id as id_of
 from sluice.ledger.batches import BatchLog
 from sluice.ledger.documents import Ledger
-from sluice.ledger.history import History
 from sluice.ledger.keys import planned_key, produced_key
-from sluice.ledger.known_tables import KnownTables
 from sluice.loads import sources
 from sluice.loads.heads import head_of
 from sluice.loads.known.index import ObjectContents
 from sluice.loads.known.verified import VerifiedSources
 from sluice.loads.sending.produced import offsets_of
 from sluice.loads.sources.csv_object import ObjectSource
+from sluice.systems import Systems
 from sluice.trace.rows import (
     QUARANTINE,
     TABLE,
@@ -57,11 +55,10 @@ class StreamTrace:
         self.spec, self.lake, self.ledger, self.batches, self.kafka = spec, lake, ledger, batches, kafka
 
     @classmethod
-    def open(cls, platform: Platform, spec: StreamSpec) -> Self:
-        lake = Lake.open(platform)
-        KnownTables(lake, History.open(platform, spec.name)).check(spec.table, spec.quarantine_table)
-        batches = BatchLog.open(platform.s3, lake.table(spec.table))
-        return cls(spec, lake, Ledger.open(platform, spec.name), batches, KafkaAdmin(platform.kafka))
+    def open(cls, systems: Systems, spec: StreamSpec) -> Self:
+        systems.tables(spec.name).check(spec.table, spec.quarantine_table)
+        batches = systems.batch_log(spec.table)
+        return cls(spec, systems.lake, systems.ledger(spec.name), batches, systems.kafka)
 
     def offset(self, partition: int, offset: int) -> RowTrace:
         """The record at an offset of the topic."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,10 +12,10 @@ from fastapi import APIRouter, Depends, HTTPException, Request
 from fastapi.responses import HTMLResponse, JSONResponse
 from fastapi.templating import Jinja2Templates
 
-from sluice.config import platform as platforms
 from sluice.core.json_record import Document
 from sluice.ledger import run_documents
 from sluice.web import navigation
+from sluice.web.data.sources import Sources, sources
 from sluice.web.rights import may_read_stream
 
 if TYPE_CHECKING:
@@ -32,17 +31,11 @@ TEMPLATES = Jinja2Templates(Path(__file__).parent / "templates")
 router = APIRouter()
 
 
-@cache
-def open_ledger(stream: str) -> Ledger:
-    """The API server's one client per stream. Raises ConfigError, which is not kept."""
-    from sluice.ledger.documents import Ledger
-
-    return Ledger.open(platforms.load("airflow"), stream)
-
-
-def ledger_of(stream: Annotated[str, Depends(may_read_stream)]) -> Ledger:
-    """Open the ledger of a stream that the user may read. Raises ConfigError for an invalid platform file."""
-    return open_ledger(stream)
+def ledger_of(
+    stream: Annotated[str, Depends(may_read_stream)], data: Annotated[Sources, Depends(sources)]
+) -> Ledger:
+    """The ledger of a stream that the user may read. Raises ConfigError for an invalid platform file."""
+    return data.ledger(stream)
 
 
 # Not by its type: FastAPI would have to resolve it, and the API server to import boto3 at its start.

@@ -8,7 +8,6 @@ from collections import Counter
 from pyiceberg.expressions import In
 
 from local.stack import lake
-from sluice.ledger.documents import Ledger
 from sluice.ledger.keys import run_key
 from tests.drills import loads
 from tests.drills.drill import Drill, DrillContext, Failed, moment
@@ -30,7 +29,7 @@ def upload_again(context: DrillContext) -> None:
 def detected_by_the_run(context: DrillContext) -> tuple[float, str] | None:
     """The second load's proof names the object, and which version its content is loaded as."""
     stream, run = context.stream, context.state["run"]
-    proof = Ledger.open(stream.stack.platform("airflow"), stream.spec.name).get(run_key(run, "proof"))
+    proof = stream.stack.systems("airflow").ledger(stream.spec.name).get(run_key(run, "proof"))
     if proof is None:
         if stream.airflow.run(stream.loading, run)["state"] == "failed":
             raise Failed(f"run {run} of {stream.loading} failed")

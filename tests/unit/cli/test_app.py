@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sluice.cli import app, systems
+from sluice.cli import app, installation
 from sluice.cli.base import UsageError
 from tests.support.raising import raising
 
@@ -71,9 +71,11 @@ def test_an_invalid_declaration_is_one_line(tmp_path: Path, monkeypatch: pytest.
 
 def test_airflow_is_found_by_its_address() -> None:
     with raising(UsageError, "SLUICE_AIRFLOW_USER, SLUICE_AIRFLOW_PASSWORD"):
-        systems.ConfiguredSystems({"SLUICE_AIRFLOW_URL": "http://airflow"}).airflow()
-    given = dict.fromkeys((systems.URL_VARIABLE, systems.USER_VARIABLE, systems.PASSWORD_VARIABLE), "x/")
-    assert systems.ConfiguredSystems(given).airflow().url == "x"
+        installation.ConfiguredInstallation({"SLUICE_AIRFLOW_URL": "http://airflow"}).airflow()
+    given = dict.fromkeys(
+        (installation.URL_VARIABLE, installation.USER_VARIABLE, installation.PASSWORD_VARIABLE), "x/"
+    )
+    assert installation.ConfiguredInstallation(given).airflow().url == "x"
 
 
 def test_a_shell_can_complete_it() -> None:

@@ -10,8 +10,8 @@ import pytest
 from sluice.cli import airflow_api, loads
 from sluice.cli.airflow_api import Airflow
 from sluice.cli.base import UsageError
+from sluice.cli.installation import Installation
 from sluice.cli.loads import Request, conf
-from sluice.cli.systems import Systems
 from tests.support.raising import raising
 
 FORM = {
@@ -67,7 +67,7 @@ def no_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(airflow: FakeAirflow, *params: str, **changes: Any) -> int:
     values: dict[str, Any] = {"wait": True, "unpause": False, "timeout_minutes": None, "as_json": False}
-    return loads.main(cast("Systems", airflow), Request("rides_load", params, **(values | changes)))
+    return loads.main(cast("Installation", airflow), Request("rides_load", params, **(values | changes)))
 
 
 def test_a_run_that_succeeds_is_0(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 
 from sluice.cli import put
 from sluice.cli.base import UsageError
-from sluice.cli.systems import Systems
+from sluice.cli.installation import Installation
 
 
 class FakeS3:
@@ -28,12 +28,10 @@ class FakeS3:
         return {"VersionId": "v1"}
 
 
-def stack(s3: FakeS3, is_running: bool = True) -> Systems:
-    platform = SimpleNamespace(source=SimpleNamespace(bucket="source"))
-    fake = SimpleNamespace(
-        is_running=lambda: is_running, platform=lambda role: platform, source_s3=lambda: s3
-    )
-    return cast("Systems", fake)
+def stack(s3: FakeS3, is_running: bool = True) -> Installation:
+    systems = SimpleNamespace(platform=SimpleNamespace(source=SimpleNamespace(bucket="source")))
+    fake = SimpleNamespace(is_running=lambda: is_running, systems=lambda role: systems, source_s3=lambda: s3)
+    return cast("Installation", fake)
 
 
 def test_a_file_is_uploaded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,8 +9,8 @@ from typing import cast
 import pyarrow as pa
 import pytest
 
+from sluice.cli.installation import Installation
 from sluice.cli.sql import main, named, reads_again, tables
-from sluice.cli.systems import Systems
 
 
 def test_tables_of_every_stream() -> None:
@@ -67,7 +67,7 @@ class NoLake:
 def test_a_value_is_printed_as_it_is(value: str, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
     # rich took markup out of values, `[/b]` ended the command, escape sequences reached the terminal.
     text = " || ".join(f"chr({ord(character)})" for character in value)
-    assert main(cast("Systems", NoLake()), f'select {text} as "[b]name"') == 0
+    assert main(cast("Installation", NoLake()), f'select {text} as "[b]name"') == 0
     out = capsys.readouterr().out
     assert f" {shown} " in out
     assert "[b]name" in out
@@ -75,7 +75,7 @@ def test_a_value_is_printed_as_it_is(value: str, shown: str, capsys: pytest.Capt
 
 
 def test_an_error_gives_a_terminal_no_orders(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(cast("Systems", NoLake()), "select cast(chr(27) || '[31m' as int)") == 1
+    assert main(cast("Installation", NoLake()), "select cast(chr(27) || '[31m' as int)") == 1
     err = capsys.readouterr().err
     assert r"\x1b[31m" in err
     assert "\x1b" not in err
@@ -92,12 +92,13 @@ def test_records_that_no_reader_can_read_are_named(capsys: pytest.CaptureFixture
     rows = pa.table(columns)
     table = SimpleNamespace(scan=lambda: SimpleNamespace(to_arrow_batch_reader=rows.to_reader))
     lake = SimpleNamespace(table=lambda name: table)
-    stack = SimpleNamespace(is_running=lambda: True, lake=lambda role: lake)
-    assert main(cast("Systems", stack), "select reason from nyc_taxi_quarantine") == 1
+    systems = SimpleNamespace(lake=lake)
+    stack = SimpleNamespace(is_running=lambda: True, systems=lambda role: systems)
+    assert main(cast("Installation", stack), "select reason from nyc_taxi_quarantine") == 1
     err = capsys.readouterr().err
     assert "nyc_taxi_quarantine: no reader can read the records at 0=[8,9) 2=[0,1)." in err
     assert "nyc_taxi_change, action remove" in err
-    assert main(cast("Systems", stack), "select nothing from nyc_taxi_quarantine") == 1
+    assert main(cast("Installation", stack), "select nothing from nyc_taxi_quarantine") == 1
     assert "no reader" not in capsys.readouterr().err
 
 
@@ -107,9 +108,10 @@ class OneTable(NoLake):
     def __init__(self, rows: pa.Table) -> None:
         self.rows = rows
 
-    def lake(self, role: str) -> SimpleNamespace:
+    def systems(self, role: str) -> SimpleNamespace:
         scan = SimpleNamespace(to_arrow_batch_reader=self.rows.to_reader)
-        return SimpleNamespace(table=lambda name: SimpleNamespace(scan=lambda: scan))
+        lake = SimpleNamespace(table=lambda name: SimpleNamespace(scan=lambda: scan))
+        return SimpleNamespace(lake=lake)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +128,7 @@ def test_a_time_that_duckdb_shows_as_another_one_is_named(
 ) -> None:
     """Infinity, for which Python has no value."""
     columns = {"at": pa.array([value], kind), "_kafka_partition": [0], "_kafka_offset": [7]}
-    assert main(cast("Systems", OneTable(pa.table(columns))), 'select "at" from nyc_taxi') == 1
+    assert main(cast("Installation", OneTable(pa.table(columns))), 'select "at" from nyc_taxi') == 1
     err = capsys.readouterr().err
     assert "nyc_taxi: no reader can read the records at 0=[7,8)" in err
     assert "action remove" in err
@@ -136,17 +138,17 @@ def test_the_first_and_the_last_time_of_all_are_some(capsys: pytest.CaptureFixtu
     # In microseconds since 1970.
     ends = pa.array([-62_135_596_800_000_000, 253_402_300_799_999_999], pa.timestamp("us"))
     columns = {"at": ends, "_kafka_partition": [0, 0], "_kafka_offset": [7, 8]}
-    assert main(cast("Systems", OneTable(pa.table(columns))), 'select "at" from nyc_taxi') == 0
+    assert main(cast("Installation", OneTable(pa.table(columns))), 'select "at" from nyc_taxi') == 0
     assert not capsys.readouterr().err
 
 
 def test_a_program_reads_one_document(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(cast("Systems", NoLake()), "select 1 as a, null as b, date '2026-01-02' as a", True) == 0
+    assert main(cast("Installation", NoLake()), "select 1 as a, null as b, date '2026-01-02' as a", True) == 0
     assert json.loads(capsys.readouterr().out) == {
         "columns": ["a", "b", "a"],
         "rows": [[1, None, "2026-01-02"]],
         "has_more": False,
     }
-    assert main(cast("Systems", NoLake()), "select * from range(101)", True) == 0
+    assert main(cast("Installation", NoLake()), "select * from range(101)", True) == 0
     found = json.loads(capsys.readouterr().out)
     assert (len(found["rows"]), found["has_more"]) == (100, True)

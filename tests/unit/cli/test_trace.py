@@ -12,11 +12,12 @@ import pytest
 
 from sluice.cli import app, trace
 from sluice.cli.base import UsageError
-from sluice.cli.systems import Host, Systems
+from sluice.cli.installation import Host, Installation
 from sluice.cli.trace import Asked, Batches
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing
 from sluice.ledger.batches import BatchLog
+from sluice.systems import Systems
 from sluice.trace.find import StreamTrace
 from sluice.trace.rows import Absence, Absent, RowTrace
 from tests.support import lake as lakes
@@ -26,13 +27,10 @@ from tests.support.memory_s3 import MemoryS3
 ABSENT = RowTrace("nyc", None, None, None, (), Absent(Absence.BEYOND_END, "partition 3 ends at 100"))
 
 
-def stack(folder: Path, is_running: bool = True) -> Systems:
-    lake = lakes.make(folder)
-    platform = SimpleNamespace(s3=None)
-    fake = SimpleNamespace(
-        is_running=lambda: is_running, platform=lambda role: platform, lake=lambda role: lake
-    )
-    return cast("Systems", fake)
+def stack(folder: Path, is_running: bool = True) -> Installation:
+    systems = Systems()
+    vars(systems).update(lake=lakes.make(folder), s3=None)
+    return cast("Installation", SimpleNamespace(is_running=lambda: is_running, systems=lambda role: systems))
 
 
 @pytest.fixture
@@ -83,7 +81,7 @@ def test_it_says_why_there_is_no_answer(tmp_path: Path) -> None:
         raise Missing("no load has planned it", ErrorCode.DOCUMENT_NOT_FOUND)
 
     def host() -> tuple[Any, Host]:
-        return made, Host(systems=lambda: stack(tmp_path / "1"))
+        return made, Host(installation=lambda: stack(tmp_path / "1"))
 
     made, _ = app.build()
     with (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 from fastapi import FastAPI, HTTPException
@@ -11,18 +12,16 @@ from fastapi.testclient import TestClient
 from sluice.ledger.documents import Ledger
 from sluice.ledger.keys import run_key
 from sluice.web import documents, navigation
+from sluice.web.data.sources import sources
 from sluice.web.rights import may_read_stream
-from tests.support.memory_s3 import MemoryS3
 from tests.support.steps import ledger
 
 RUN = "manual__2026-01-01T00:00:00+00:00"
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> Ledger:
-    made = ledger("nyc_taxi")
-    monkeypatch.setattr(documents, "open_ledger", lambda stream: {"nyc_taxi": made}[stream])
-    return made
+def made() -> Ledger:
+    return ledger("nyc_taxi")
 
 
 @pytest.fixture
@@ -35,6 +34,8 @@ def client(made: Ledger) -> Iterator[TestClient]:
     app, root = FastAPI(redirect_slashes=False), FastAPI()
     app.include_router(documents.router)
     app.dependency_overrides[may_read_stream] = one
+    data = SimpleNamespace(ledger=lambda stream: {"nyc_taxi": made}[stream])
+    app.dependency_overrides[sources] = lambda: data
     root.mount("/sluice", app)
     with TestClient(root, raise_server_exceptions=False) as opened:
         yield opened
@@ -114,11 +115,11 @@ def test_a_hostile_value_is_text_and_a_long_one_is_shortened(made: Ledger, clien
     assert "<script>alert" not in hostile_run
 
 
-def test_of_many_the_page_has_the_first(monkeypatch: pytest.MonkeyPatch, client: TestClient) -> None:
-    made = ledger("nyc_taxi", MemoryS3())
+def test_of_many_the_page_has_the_first(
+    made: Ledger, monkeypatch: pytest.MonkeyPatch, client: TestClient
+) -> None:
     for number in range(5):
         made.put(run_key(RUN, f"findings-{number}"), {})
-    monkeypatch.setattr(documents, "open_ledger", lambda stream: made)
     monkeypatch.setattr(documents, "SHOWN_DOCUMENTS", 3)
     text = client.get(page()).text
     assert text.count("findings-") == 3 * 2

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError
 from botocore.exceptions import ClientError as S3Error
@@ -46,6 +47,9 @@ from sluice.core.offsets.rejection import BATCHES, counters_of, has_rejected
 from sluice.core.tables.file_removal import missing_message
 from sluice.core.tables.known_tables import CREATED_AT, FoundTable
 from sluice.core.tables.position import Position
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
 
 MAIN = "main"
 # Snapshots of a stream that are read for its newest batches: failovers and changes come between.
@@ -110,10 +114,11 @@ class Lake:
         self._positions: dict[tuple[str, str], tuple[str, str, Position | None]] = {}
 
     @classmethod
-    def open(cls, platform: Platform) -> Lake:
-        """With timeouts, and connections that are tested before use: a trigger runs for hours."""
+    def open(cls, platform: Platform, client: S3Client | None = None) -> Lake:
+        """With timeouts, and connections that are tested before use: a trigger runs for hours. ``client``:
+        reads S3, with its own patience."""
         properties = platform.lake.pyiceberg(platform.s3) | {"pool_pre_ping": "true"}
-        return cls(properties, BotoFileIO(properties, connect(platform.s3)))
+        return cls(properties, BotoFileIO(properties, client or connect(platform.s3)))
 
     def close(self) -> None:
         self.catalog.engine.dispose()

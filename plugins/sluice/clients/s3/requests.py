@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import boto3
-from botocore.config import Config
 
 from sluice.config.platform import S3, S3_REQUESTS
 
@@ -32,13 +31,6 @@ _S3_URI = re.compile(r"s3a?://([^/?#]+)(?:/(.*))?", re.DOTALL)
 def connect(s3: S3, **limits: Any) -> S3Client:
     """A client with the role's keys; nothing is sent yet. ``limits``: of :meth:`S3.boto3`."""
     return boto3.client("s3", **cast("dict[str, Any]", s3.boto3(**limits)))
-
-
-def connect_briefly(s3: S3) -> S3Client:
-    """A client whose requests end within seconds if S3 hangs, tried once: of a process that has few left."""
-    given = cast("dict[str, Any]", s3.boto3())
-    brief = Config(connect_timeout=2, read_timeout=3, retries={"total_max_attempts": 1})
-    return boto3.client("s3", **{**given, "config": given["config"].merge(brief)})
 
 
 def at_once(items: Iterable[Item], request: Callable[[Item], Answer]) -> list[Answer]:

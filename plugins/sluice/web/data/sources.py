@@ -5,19 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sluice.clients.kafka.query_progress import ProgressSnapshot
-from sluice.config import platform as platforms
 from sluice.config.stream import Declared, StreamSpec, load_valid
 from sluice.core.json_record import Document
 from sluice.ledger.keys import EVENTS, history_name
 from sluice.supervision.observer.client import ObserverClient
 from sluice.supervision.observer.live import Live
 from sluice.supervision.observer.view import LastCheck
-from sluice.systems import QUICK
+from sluice.systems import QUICK, Systems
 from sluice.web.data.airflow_db import (
     LoadRun,
     OpenApproval,
@@ -31,10 +30,8 @@ from sluice.web.views import PROGRESS_WINDOW_SECONDS
 
 if TYPE_CHECKING:
     # PyIceberg takes a second to import, and the API server should not wait for it.
-    from mypy_boto3_s3 import S3Client
-
     from sluice.clients.lake.results.table import Results
-    from sluice.config.platform import Platform
+    from sluice.ledger.documents import Ledger
     from sluice.ledger.history import History
 
 T = TypeVar("T")
@@ -69,29 +66,25 @@ class Sources:
     def __init__(self, declared: Callable[[], Declared] | None = None) -> None:
         self._caches: dict[tuple[str, str], TtlCache[Any]] = {}
         self._lock = Lock()
+        self._systems = Systems(patience=QUICK)
         # Address -> event.
         self._documents: dict[str, Document] = {}
         self.declared = declared or TtlCache(load_valid, DECLARED_SECONDS).get
-        self.observed = Observed(lambda: ObserverClient.open(self._platform))
-
-    @cached_property
-    def _platform(self) -> Platform:
-        return platforms.load("airflow")
+        self.observed = Observed(lambda: ObserverClient.open(self._systems.platform))
 
     def lives(self, spec: StreamSpec) -> dict[str, Live]:
         """What is known of each component."""
         return {component: self.observed.live(spec.name, component) for component in spec.components}
 
     def open_results(self, spec: StreamSpec, query: str) -> Callable[[float], Results]:
-        from sluice.clients.lake.catalog import Lake
         from sluice.clients.lake.results.table import ResultsReader
 
-        return ResultsReader(Lake.open(self._platform), spec, query).read
+        return ResultsReader(self._systems.lake, spec, query).read
 
     def open_progress(self) -> Callable[[float, float], ProgressSnapshot]:
         from sluice.clients.kafka.progress import ProgressReader
 
-        return ProgressReader(self._platform.kafka).read
+        return ProgressReader(self._systems.platform.kafka).read
 
     def results(self, spec: StreamSpec, query: str) -> Results:
         """The windows of the last day."""
@@ -112,7 +105,7 @@ class Sources:
 
     def metrics_token(self) -> str | None:
         """None if the platform file has none."""
-        return self._platform.metrics.token if self._platform.metrics else None
+        return self._systems.platform.metrics.token if self._systems.platform.metrics else None
 
     def airflow(self) -> AirflowState:
         """What Airflow's database says of all streams."""
@@ -139,7 +132,9 @@ class Sources:
         """Component and event: the newest MAX_EVENTS of the stream, newest first."""
 
         def load() -> list[tuple[str, Document]]:
-            histories = {name: self.open_events(history_name(spec.name, name)) for name in spec.components}
+            histories = {
+                name: self._systems.history(history_name(spec.name, name)) for name in spec.components
+            }
             keys = [
                 (at, name, key)
                 for name, history in histories.items()
@@ -164,24 +159,15 @@ class Sources:
             self._documents[uri] = document
         return self._documents[uri]
 
-    def open_events(self, name: str) -> History:
-        from sluice.ledger.history import History
-
-        return History(self._s3, self._platform.lake.ledger, name)
-
-    @cached_property
-    def _s3(self) -> S3Client:
-        from sluice.clients.s3.requests import connect
-
-        return connect(self._platform.s3, **QUICK)
+    def ledger(self, stream: str) -> Ledger:
+        return self._systems.ledger(stream)
 
     def log(self, spec: StreamSpec, component: str) -> list[str]:
         """The last lines of the log of the component's process."""
 
         def load() -> list[str]:
-            from sluice.clients.processes.opened import open_runtime
-
-            return open_runtime(self._platform).tail(spec.component(component).program, LOG_BYTES)
+            # Not shared: supervisord's client is for one thread at a time.
+            return Systems().runtime.tail(spec.component(component).program, LOG_BYTES)
 
         return self._get(("log", spec.component(component).program), load, LOG_SECONDS)
 

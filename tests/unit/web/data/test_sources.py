@@ -92,7 +92,7 @@ def test_the_platforms_own_are_opened_with_the_role_airflow(
     file.write_text(PLATFORM)
     file.chmod(0o600)
     made.open_progress()
-    assert made.open_events(f"{STREAM}.queries").uri("x") == f"s3://ledger/all/{STREAM}.queries/x"
+    assert made.ledger(STREAM).uri("x") == f"s3://ledger/all/{STREAM}/x"
 
 
 PLATFORM = """

@@ -13,16 +13,17 @@ from local.runtime.context import Context
 from local.runtime.home import StackDir
 from local.services import airflow, kafka, minio, postgres, replay, streams
 from sluice.cli.airflow_api import TIMEOUT_SECONDS, Airflow
-from sluice.clients.lake.catalog import Lake
-from sluice.clients.s3.requests import connect
 from sluice.config import platform, stream
 from sluice.config.platform import ROLES
+from sluice.systems import Systems
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
+    from sluice.clients.lake.catalog import Lake
 
-class Systems(ABC):
+
+class BaseStack(ABC):
     """One stack's systems: embedded (local.stack.stack) or in containers (local.containers.stack)."""
 
     home: StackDir
@@ -65,13 +66,15 @@ class Systems(ABC):
         password = self.secrets["airflow_operator"]
         return Airflow(airflow.url(self.context), airflow.USER, password, timeout)
 
+    def systems(self, role: str) -> Systems:
+        """Clients with a role's rights."""
+        return Systems(role, environ={platform.DIRECTORY_VARIABLE: str(self.home.platform)})
+
     def platform(self, role: str) -> platform.Platform:
-        """The platform with a role's rights."""
-        return platform.load(role, {platform.DIRECTORY_VARIABLE: str(self.home.platform)})
+        return self.systems(role).platform
 
     def s3(self, role: str) -> S3Client:
-        """boto3's client with a role's rights."""
-        return connect(self.platform(role).s3)
+        return self.systems(role).s3
 
     def admin_s3(self) -> S3Client:
         """boto3's client with all rights (not with an external S3)."""
@@ -86,8 +89,7 @@ class Systems(ABC):
         return kafka.admin_config(self.context) if role == "admin" else self.platform(role).kafka.librdkafka()
 
     def lake(self, role: str) -> Lake:
-        """The lake's tables with a role's rights."""
-        return Lake.open(self.platform(role))
+        return self.systems(role).lake
 
     def platform_documents(self) -> dict[str, roles.Document]:
         """The platform file of each role, as plain data. Raises UsageError for an invalid external one."""

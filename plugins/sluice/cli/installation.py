@@ -1,4 +1,4 @@
-"""The systems that a command works on: Kafka, S3 and the lake with a role's rights, and Airflow."""
+"""The installation that a command works on: its systems with a role's rights, and Airflow."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from sluice.cli.base import UsageError
+from sluice.systems import Systems
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
     from sluice.cli.airflow_api import Airflow
-    from sluice.clients.lake.catalog import Lake
-    from sluice.config.platform import Platform
 
 URL_VARIABLE, USER_VARIABLE, PASSWORD_VARIABLE = (
     "SLUICE_AIRFLOW_URL",
@@ -24,21 +23,19 @@ URL_VARIABLE, USER_VARIABLE, PASSWORD_VARIABLE = (
 )
 
 
-class Systems(Protocol):
-    """What the package's commands need of an installation."""
+class Installation(Protocol):
+    """What the package's commands need of it."""
 
     def is_running(self) -> bool: ...
 
-    def platform(self, role: str) -> Platform: ...
-
-    def lake(self, role: str) -> Lake: ...
+    def systems(self, role: str) -> Systems: ...
 
     def source_s3(self) -> S3Client: ...
 
     def airflow(self) -> Airflow: ...
 
 
-class ConfiguredSystems:
+class ConfiguredInstallation:
     """An installation by its platform files (SLUICE_PLATFORM_DIR) and Airflow's address."""
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
@@ -48,23 +45,13 @@ class ConfiguredSystems:
         """No process is this command's: a system that is down says so itself."""
         return True
 
-    def platform(self, role: str) -> Platform:
-        """The platform with a role's rights. Raises ConfigError."""
-        from sluice.config import platform
-
-        return platform.load(role, self._environ)
-
-    def lake(self, role: str) -> Lake:
-        """The lake's tables with a role's rights."""
-        from sluice.clients.lake.catalog import Lake
-
-        return Lake.open(self.platform(role))
+    def systems(self, role: str) -> Systems:
+        """The clients with a role's rights."""
+        return Systems(role, environ=self._environ)
 
     def source_s3(self) -> S3Client:
         """boto3's client as role airflow; whether that may write the source bucket is the installation's."""
-        from sluice.clients.s3.requests import connect
-
-        return connect(self.platform("airflow").s3)
+        return self.systems("airflow").s3
 
     def airflow(self) -> Airflow:
         """Airflow's REST API. Raises UsageError without its address or login."""
@@ -85,17 +72,17 @@ class ConfiguredSystems:
 class Host:
     """What a command line runs on.
 
-    `program`: how a person calls it. `systems`: opens them. `streams`: the usual folder of new streams, if
+    `program`: how a person calls it. `installation`: opens it. `streams`: the usual folder of new streams, if
     there is one. `elsewhere`: commands that are not for here → what to do instead.
     """
 
     program: str = "sluice"
-    systems: Callable[[], Systems] = ConfiguredSystems
+    installation: Callable[[], Installation] = ConfiguredInstallation
     streams: Path | None = None
     elsewhere: Mapping[str, str] = field(default_factory=dict)
 
 
-def check_running(systems: Systems) -> None:
+def check_running(installation: Installation) -> None:
     """Raises UsageError if the stack is down."""
-    if not systems.is_running():
+    if not installation.is_running():
         raise UsageError("the stack does not run. Fix: make up")
