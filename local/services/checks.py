@@ -1,33 +1,14 @@
-"""The process that serves when supervision checked each component last: it needs no other service."""
+"""The process that serves when supervision checked each component last."""
 
 from __future__ import annotations
 
-import httpx
-
-from local.runtime.context import Context, with_parent
+from local.runtime.context import Context
 from local.runtime.supervisord import Program
+from local.services.token_server import TokenServer
 
-NAME = "checks"
-
-
-def url(context: Context) -> str:
-    return f"http://{context.network.address(NAME)}"
+_SERVER = TokenServer("checks", "sluice.supervision.checks.server", priority=40)
+NAME, url, probe = _SERVER.name, _SERVER.url, _SERVER.probe
 
 
 def program(context: Context) -> Program:
-    options = [
-        "--host",
-        context.network.bind,
-        "--port",
-        str(context.ports[NAME]),
-        "--file",
-        str(context.home.data / "checks.json"),
-    ]
-    command = with_parent(context.python, "-m", "sluice.supervision.checks.server", *options)
-    return Program(NAME, command, context.job_environment(), priority=40, directory=context.directory)
-
-
-def probe(context: Context) -> str:
-    """Raises httpx.HTTPError without a response."""
-    httpx.get(f"{url(context)}/health", timeout=3, trust_env=False).raise_for_status()
-    return "serving"
+    return _SERVER.program(context, "--file", str(context.home.data / "checks.json"))

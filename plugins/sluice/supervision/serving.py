@@ -5,17 +5,37 @@ For processes that must not depend on Airflow or its web server: standard librar
 
 from __future__ import annotations
 
+import argparse
+import logging
+import signal
+import sys
 from contextlib import closing
 from http.client import HTTPConnection, HTTPSConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
 from sluice.core.exposition import is_token
+from sluice.core.processes.exits import STOPPED
 
 # After this time a client that sends nothing is disconnected.
 IDLE_SECONDS = 10
 HEALTH = "/health"
 JSON = "application/json"
+
+
+def new_parser(module: str, description: str | None) -> argparse.ArgumentParser:
+    """Options of a server's main program."""
+    parser = argparse.ArgumentParser(prog=f"python -m {module}", description=description)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, required=True)
+    return parser
+
+
+def prepare_process() -> None:
+    """Log to stderr, and end at SIGTERM."""
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    # As process 1 of a container it is ended by no signal that it does not handle.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(STOPPED))
 
 
 class TokenServer(ThreadingHTTPServer):

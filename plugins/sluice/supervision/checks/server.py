@@ -6,10 +6,8 @@ Supervision posts each check; a file keeps the last ones over a restart.
 
 from __future__ import annotations
 
-import argparse
 import json
 import logging
-import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -23,10 +21,9 @@ from sluice.config import folders
 from sluice.config import platform as platforms
 from sluice.config import stream as streams
 from sluice.core.exposition import exposition
-from sluice.core.processes.exits import STOPPED
 from sluice.supervision.checks.check import Check, CheckMetrics, Checks
 from sluice.supervision.checks.report import PATH
-from sluice.supervision.serving import TokenHandler, TokenServer
+from sluice.supervision.serving import TokenHandler, TokenServer, new_parser, prepare_process
 
 log = logging.getLogger(__name__)
 
@@ -130,14 +127,10 @@ class _Handler(TokenHandler):
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m sluice.supervision.checks.server", description=__doc__)
-    parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, required=True)
+    parser = new_parser("sluice.supervision.checks.server", __doc__)
     parser.add_argument("--file", type=Path, required=True, help="keeps the last checks over a restart")
     given = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
-    # As process 1 of a container it is ended by no signal that it does not handle.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(STOPPED))
+    prepare_process()
     server = Server((given.host, given.port), platforms.load_metrics().token, given.file)
     log.info("serving host=%s port=%d", given.host, given.port)
     server.serve_forever()

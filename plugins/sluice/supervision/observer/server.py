@@ -6,10 +6,8 @@ oldest first. Both with the time of the answer, so that a reader knows how old t
 
 from __future__ import annotations
 
-import argparse
 import json
 import logging
-import signal
 import sys
 import threading
 import time
@@ -19,12 +17,11 @@ from typing import Any
 from sluice.config import platform as platforms
 from sluice.config import stream as streams
 from sluice.config.reading.toml import ConfigError
-from sluice.core.processes.exits import STOPPED
 from sluice.ledger.keys import history_name
 from sluice.supervision.observer import documents
 from sluice.supervision.observer.component import Clients
 from sluice.supervision.observer.streams import StreamObserver
-from sluice.supervision.serving import JSON, TokenHandler, TokenServer
+from sluice.supervision.serving import JSON, TokenHandler, TokenServer, new_parser, prepare_process
 from sluice.systems import QUICK, Systems
 
 log = logging.getLogger(__name__)
@@ -95,13 +92,9 @@ class _Handler(TokenHandler):
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m sluice.supervision.observer.server", description=__doc__)
-    parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, required=True)
+    parser = new_parser("sluice.supervision.observer.server", __doc__)
     given = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
-    # As process 1 of a container it is ended by no signal that it does not handle.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(STOPPED))
+    prepare_process()
     access = platforms.load(ROLE).observer
     if access is None:
         raise ConfigError(
