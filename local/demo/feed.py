@@ -35,7 +35,8 @@ from local.stack.systems import Systems
 from sluice.cli.airflow_api import Airflow
 from sluice.cli.terminal import print_line
 from sluice.clients.kafka.consumers import topic_offsets
-from sluice.clients.lake.catalog import Lake, position
+from sluice.clients.lake.catalog import Lake
+from sluice.clients.lake.position import position
 from sluice.clients.lake.reading import files
 from sluice.clients.lake.reading.arrow_sql import quoted
 from sluice.clients.lake.results import recount as query_results

@@ -13,7 +13,7 @@ from pyiceberg.table import Table
 from local.base import UsageError
 from local.stack.systems import Systems
 from sluice.clients.kafka.consumers import topic_offsets
-from sluice.clients.lake.catalog import position
+from sluice.clients.lake.position import position
 from sluice.clients.lake.reading import files
 from sluice.clients.lake.reading.arrow_sql import ArrowSql, open_sql
 from sluice.config.stream import StreamSpec

@@ -15,7 +15,7 @@ from local.stack.health import UNREACHABLE_ERRORS
 from local.stack.stack import Stack
 from sluice.cli.airflow_api import AirflowError
 from sluice.clients.kafka.admin import KafkaAdmin
-from sluice.clients.lake.catalog import Commit, recent_batches
+from sluice.clients.lake.commits import Commit, recent_batches
 from sluice.clients.processes.opened import open_runtime
 from sluice.config.reading.toml import ConfigError
 from sluice.config.stream import CONSUMER, Component, StreamSpec

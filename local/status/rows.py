@@ -9,7 +9,7 @@ from typing import Any
 
 from local.runtime.supervisord import GOING
 from local.status.observe import Observation, SupervisionStatus, Unavailable, rate
-from sluice.clients.lake.catalog import Commit
+from sluice.clients.lake.commits import Commit
 from sluice.config.stream import CONSUMER, Component, StreamSpec
 from sluice.core.messages import summarize
 from sluice.ledger.keys import event_details

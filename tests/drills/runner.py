@@ -11,7 +11,7 @@ from local.base import UsageError
 from local.progress import ProgressDisplay
 from local.stack import lake
 from local.stack.health import UNREACHABLE_ERRORS
-from sluice.clients.lake.catalog import Commit
+from sluice.clients.lake.commits import Commit
 from sluice.core.errors import Missing
 from sluice.ledger.keys import RUNTIME
 from tests.drills import loads

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from local.stack import lake
 from local.stack.stack import Stack, wait_until
 from sluice.clients.kafka.admin import KafkaAdmin
-from sluice.clients.lake.catalog import position
+from sluice.clients.lake.position import position
 from sluice.clients.s3.requests import split_prefix
 from sluice.core.errors import Missing
 from sluice.core.offsets.ranges import OffsetRanges

@@ -26,7 +26,8 @@ from local.services import postgres
 from local.services import streams as stream_programs
 from local.services.minio import ROOT_USER
 from local.stack.stack import wait_until
-from sluice.clients.lake.catalog import Head, Lake
+from sluice.clients.lake.catalog import Lake
+from sluice.clients.lake.commits import Head
 from sluice.clients.lake.snapshots import rewrites as compaction
 from sluice.config.platform import CATALOG
 from sluice.config.stream import ENTRY_POINT

@@ -26,7 +26,7 @@ from local.status.observe import (
     run_concurrently,
 )
 from local.status.rows import StreamRow, component_row, format_age, format_event
-from sluice.clients.lake.catalog import Commit
+from sluice.clients.lake.commits import Commit
 from sluice.config import stream
 from sluice.core.processes import exits
 from sluice.core.processes.heartbeat import Heartbeat, HeartbeatState

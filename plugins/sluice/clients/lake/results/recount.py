@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo, GreaterThanOrEqual, In
 
 from sluice.clients import query_state
-from sluice.clients.lake.catalog import ancestors, sluice_properties
+from sluice.clients.lake.commits import ancestors, sluice_properties
 from sluice.clients.lake.reading import files
 from sluice.clients.lake.reading.arrow_sql import open_sql, quoted
 from sluice.clients.query_state import QueryState

@@ -17,7 +17,9 @@ import pyarrow.parquet as pq
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.manifest import ManifestContent, ManifestFile
 
-from sluice.clients.lake.catalog import MAIN, Lake, ancestors, asking, sluice_properties
+from sluice.clients.lake.catalog import Lake
+from sluice.clients.lake.commits import MAIN, ancestors, sluice_properties
+from sluice.clients.lake.errors import asking
 from sluice.clients.lake.reading import files
 from sluice.clients.lake.results import recount as query_results
 from sluice.clients.s3.requests import at_once

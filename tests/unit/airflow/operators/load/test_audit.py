@@ -12,7 +12,8 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from sluice.airflow.operators.load.audit import AuditOperator
-from sluice.clients.lake.catalog import Lake, ancestors
+from sluice.clients.lake.catalog import Lake
+from sluice.clients.lake.commits import ancestors
 from sluice.clients.s3.objects import Bucket, Entry
 from sluice.config import stream
 from sluice.core.errors import Missing, Refused
