@@ -17,7 +17,7 @@ from pyiceberg.exceptions import NamespaceAlreadyExistsError
 from sluice.clients.databases import postgresql as _deadline  # noqa: F401 - registers the plugin of the catalog's URL
 from sluice.clients.kafka.consumers import topic_offsets
 from sluice.config import platform as platforms
-from sluice.config import stream as streams
+from sluice.config import streams
 from spark_jobs.common.kafka.offsets import Topic
 
 

@@ -31,7 +31,8 @@ from sluice.clients.kafka.admin import KafkaAdmin
 from sluice.clients.kafka.consumers import topic_offsets
 from sluice.clients.s3.objects import Bucket
 from sluice.config import platform as platforms
-from sluice.config import stream as streams
+from sluice.config import streams
+from sluice.config.folders import VARIABLE
 from sluice.config.platform import Kafka
 from sluice.config.sections.topic import PROGRESS_TOPIC
 from sluice.config.stream import StreamSpec
@@ -224,7 +225,7 @@ def bench_stack(declared: Sequence[Declared], supervised: bool = False) -> Itera
     folder.mkdir()
     for one in declared:
         one.write(folder)
-    os.environ[streams.VARIABLE] = str(folder)
+    os.environ[VARIABLE] = str(folder)
     kind = IdleStack if supervised else Stack
     stack = kind(home / "stack", free_ports=True, with_airflow=supervised)
     try:

@@ -11,7 +11,8 @@ from urllib3.exceptions import HTTPError
 from sluice.clients.kafka import strimzi
 from sluice.clients.kafka.admin import KafkaAdmin
 from sluice.config.platform import Kafka
-from sluice.config.sections.topic import BROKER_DEFAULT, Topic
+from sluice.config.reading.limits import BROKER_DEFAULT
+from sluice.config.sections.topic import Topic
 from tests.k8s.background import Background
 
 READY = {"type": "Ready", "status": "True"}

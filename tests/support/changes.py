@@ -12,7 +12,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.config import stream as streams
+from sluice.config import streams
 from sluice.config.platform import CATALOG
 from sluice.config.query import Sink
 from spark_jobs.common.kafka.heartbeat import CountingEvent

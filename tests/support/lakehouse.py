@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from sluice.clients.lake.catalog import Lake
-from sluice.config import stream as streams
+from sluice.config import streams
 from sluice.config.platform import CATALOG, Checkpoints, Platform
 from spark_jobs.common.consumer.run import ConsumerRun
 from spark_jobs.common.consumer.writer import StreamWriter

@@ -28,8 +28,9 @@ from sluice.clients.kafka.query_progress import (
     history,
 )
 from sluice.clients.lake.results.table import Editor, Results, Window
-from sluice.config import stream as streams
-from sluice.config.stream import Declared, StreamSpec
+from sluice.config import stream
+from sluice.config.stream import StreamSpec
+from sluice.config.streams import Declared
 from sluice.core.errors import ClientError
 from sluice.core.json_record import Document
 from sluice.ledger.documents import Ledger
@@ -87,7 +88,7 @@ HOSTILE = (
 
 
 def spec() -> StreamSpec:
-    return streams.parse(TOML, "a test")
+    return stream.parse(TOML, "a test")
 
 
 def name_of(number: int) -> str:

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from sluice.clients.lake.catalog import Lake
 from sluice.clients.lake.results import recount as lake_queries
 from sluice.clients.query_state import QueryState, read
-from sluice.config import stream as streams
+from sluice.config import streams
 from sluice.config.platform import CATALOG
 from sluice.config.query import Query, SinkKind
 from spark_jobs.common.kafka.heartbeat import CountingEvent

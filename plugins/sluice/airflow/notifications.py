@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import AirflowRuntimeError
 
 from sluice.airflow.delivery import NoAnswer, NotDelivered, deliver
 from sluice.airflow.hook import PlatformHook
-from sluice.config import stream as streams
+from sluice.config import streams
 from sluice.config.reading.toml import ConfigError
 from sluice.config.sections import notifications
 from sluice.config.sections.notifications import Event, Rule

@@ -15,7 +15,8 @@ from fastapi.templating import Jinja2Templates
 
 from sluice.config.query import Query
 from sluice.config.reading.toml import ConfigError
-from sluice.config.stream import Declared, StreamSpec
+from sluice.config.stream import StreamSpec
+from sluice.config.streams import Declared
 from sluice.core.errors import ClientError, Missing
 from sluice.web import documents, navigation
 from sluice.web import static_files as assets

@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import replace
 
 from sluice.config import platform as platforms
-from sluice.config import stream as streams
+from sluice.config import streams
 from sluice.config.platform import Kafka
 from sluice.config.sections.feed import LATEST, Feed
 from sluice.config.stream import StreamSpec

@@ -12,9 +12,8 @@ from typing import NoReturn
 from pyspark.sql import SparkSession
 
 from sluice.clients.query_state import QueryState, common_end_offsets
-from sluice.config import connection
+from sluice.config import connection, streams
 from sluice.config import platform as platforms
-from sluice.config import stream as streams
 from sluice.config.platform import CATALOG, Platform
 from sluice.config.query import DEBUG_SINKS, SinkKind
 from sluice.config.reading.toml import ConfigError

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from sluice.clients.lake.results import recount as query_results
 from sluice.clients.lake.results.recount import QueryPositions, Results
-from sluice.config import stream as streams
+from sluice.config import streams
 from tests.drills.drill import Drill, DrillContext, Failed
 from tests.support.stream import StreamUnderTest
 

@@ -22,7 +22,7 @@ from local.stack.stack import wait_until
 from sluice.cli.airflow_api import Airflow
 from sluice.clients.lake.catalog import Lake
 from sluice.clients.s3.requests import connect
-from sluice.config import platform, stream
+from sluice.config import platform, streams
 from sluice.config.reading.toml import dump
 from sluice.core.errors import ClientError
 from tests.k8s.cluster.node import Node
@@ -36,7 +36,7 @@ OVERLAY = REPO / "k8s" / "overlays" / "native"
 VERSION = "0.1.0"
 IMAGES = ("postgres", "kafka", "minio", "airflow", "jobs")
 VOLUMES = 4
-SPEC = stream.load("nyc_taxi")
+SPEC = streams.load("nyc_taxi")
 LOAD, STREAM = "nyc_taxi_load", "nyc_taxi_stream"
 # The longest wait for anything: 2 processors run ten JVMs and Pythons.
 SECONDS = 600.0

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy.engine import make_url
 
-from sluice.config import platform, stream
+from sluice.config import folders, platform, stream, streams
 from sluice.config.reading import toml as config
 from sluice.config.reading.toml import ConfigError
 from sluice.config.sections import overrides
@@ -171,15 +171,15 @@ def test_checkpoints_where_spark_cannot_write_or_the_audit_cannot_read_are_refus
 
 
 def test_every_stream_of_the_repository_is_well_declared() -> None:
-    assert {"nyc_taxi", "wiki_changes"} <= set(stream.names())
-    for name in stream.names():
-        spec = stream.load(name)
+    assert {"nyc_taxi", "wiki_changes"} <= set(streams.names())
+    for name in streams.names():
+        spec = streams.load(name)
         assert spec.schema_file.is_file()
 
 
 def test_an_unknown_stream_is_named_with_the_known_ones() -> None:
-    with raising(ConfigError, "'taxi'", *stream.names()):
-        stream.load("taxi")
+    with raising(ConfigError, "'taxi'", *streams.names()):
+        streams.load("taxi")
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_an_unknown_stream_is_named_with_the_known_ones() -> None:
     ],
 )
 def test_a_wrong_stream_is_refused(change: tuple[str, str], data: str) -> None:
-    text = (stream.STREAMS / "nyc_taxi" / "stream.toml").read_text()
+    text = (folders.STREAMS / "nyc_taxi" / "stream.toml").read_text()
     with raising(ConfigError, "stream.toml", data):
         stream.parse(text.replace(*change), "stream.toml")
 
@@ -217,7 +217,7 @@ def overriding(folder: Path, text: str) -> dict[str, str]:
 
 
 def test_overrides_replace_a_streams_values_key_by_key(tmp_path: Path) -> None:
-    declared = stream.load("wiki_changes", {})
+    declared = streams.load("wiki_changes", {})
     environ = overriding(
         tmp_path,
         "[wiki_changes.supervision]\nstall_timeout_seconds = 15\nmax_restarts = 1\n"
@@ -225,20 +225,20 @@ def test_overrides_replace_a_streams_values_key_by_key(tmp_path: Path) -> None:
         "[wiki_changes.feed]\nread_timeout_seconds = 7\n",
     )
     assert declared.feed is not None
-    assert stream.load("wiki_changes", environ) == replace(
+    assert streams.load("wiki_changes", environ) == replace(
         declared,
         supervision=replace(
             declared.supervision, stall_timeout_seconds=15, max_restarts=1, max_rejected_percent=20
         ),
         feed=replace(declared.feed, read_timeout_seconds=7),
     )
-    assert stream.load("nyc_taxi", environ) == stream.load("nyc_taxi", {}), "another stream is as declared"
+    assert streams.load("nyc_taxi", environ) == streams.load("nyc_taxi", {}), "another stream is as declared"
 
 
 def test_without_overrides_a_stream_is_as_declared(tmp_path: Path) -> None:
-    declared = stream.load("nyc_taxi", {})
-    assert stream.load("nyc_taxi", {overrides.VARIABLE: ""}) == declared
-    assert stream.load("nyc_taxi", overriding(tmp_path, "")) == declared
+    declared = streams.load("nyc_taxi", {})
+    assert streams.load("nyc_taxi", {overrides.VARIABLE: ""}) == declared
+    assert streams.load("nyc_taxi", overriding(tmp_path, "")) == declared
 
 
 @pytest.mark.parametrize(
@@ -262,8 +262,8 @@ def test_without_overrides_a_stream_is_as_declared(tmp_path: Path) -> None:
 def test_wrong_overrides_are_named_with_their_file(tmp_path: Path, text: str, data: tuple[str, ...]) -> None:
     environ = overriding(tmp_path, text)
     with raising(ConfigError, environ[overrides.VARIABLE], *data):
-        stream.load("nyc_taxi", environ)
-    assert stream.load("isp_hits", environ) == stream.load("isp_hits", {}), "no other stream is concerned"
+        streams.load("nyc_taxi", environ)
+    assert streams.load("isp_hits", environ) == streams.load("isp_hits", {}), "no other stream is concerned"
 
 
 @pytest.mark.parametrize(
@@ -285,11 +285,11 @@ def test_overrides_that_are_of_no_stream_stop_none(
     file = environ[overrides.VARIABLE]
     if text is None:
         Path(file).unlink()
-    assert stream.load("nyc_taxi", environ) == stream.load("nyc_taxi", {})
-    (problem,) = stream.problems([], environ)
+    assert streams.load("nyc_taxi", environ) == streams.load("nyc_taxi", {})
+    (problem,) = streams.problems([], environ)
     assert all(word in problem for word in (file, "Fix: ", *data))
     with raising(ConfigError, file, *data):
-        overrides.check(file, stream.names())
+        overrides.check(file, streams.names())
 
 
 MINIMAL = """

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sluice.config import stream
+from sluice.config import stream, streams
 from sluice.config.query import Query, Sink, TimeWindow, check, key_text, result_types
 from sluice.config.reading.toml import ConfigError
 from tests.support.raising import raising
@@ -119,7 +119,7 @@ def test_a_prefix_is_a_folder(prefix: str) -> None:
 )
 def test_two_queries_never_write_to_one_place(own: str, others: str, sink: str) -> None:
     """Each would remove what the other wrote."""
-    text = (stream.load("isp_hits").folder / "stream.toml").read_text()
+    text = (streams.load("isp_hits").folder / "stream.toml").read_text()
     assert stream.parse(text, "stream.toml")
     with raising(ConfigError, "stream.toml", sink):
         stream.parse(text.replace(f'"{own}"', f'"{others}"'), "stream.toml")
@@ -162,7 +162,7 @@ def test_a_key_is_one_text_whatever_its_parts_hold() -> None:
 
 
 def test_the_shipped_queries_are_of_the_streams_columns() -> None:
-    for name in stream.names():
-        spec = stream.load(name)
+    for name in streams.names():
+        spec = streams.load(name)
         for query in spec.queries:
             assert set(spec.queries[query].keys) <= set(spec.result_types(query))

@@ -27,7 +27,7 @@ from local.status.observe import (
 )
 from local.status.rows import StreamRow, component_row, format_age, format_event
 from sluice.clients.lake.commits import Commit
-from sluice.config import stream
+from sluice.config import folders, streams
 from sluice.core.processes import exits
 from sluice.core.processes.heartbeat import Heartbeat, HeartbeatState
 from sluice.core.processes.status import ProcessState as S
@@ -37,7 +37,7 @@ from sluice.supervision.rules.sample import Sample
 from tests.support.memory_s3 import MemoryS3
 from tests.support.supervision import position
 
-SPEC = stream.load("nyc_taxi")
+SPEC = streams.load("nyc_taxi")
 NOW = 10_000.0
 
 
@@ -248,7 +248,7 @@ def test_ago(seconds: float, words: str) -> None:
     assert format_age(NOW, None) == "never"
 
 
-PARTS = stream.load("wiki_changes")
+PARTS = streams.load("wiki_changes")
 PRODUCER = PARTS.component("producer")
 
 
@@ -277,7 +277,7 @@ def test_a_stream_with_a_wrong_declaration_hides_no_other(
 ) -> None:
     (tmp_path / "rides").mkdir()
     (tmp_path / "rides" / "stream.toml").write_text("nonsense = 1")
-    monkeypatch.setenv(stream.VARIABLE, str(tmp_path))
+    monkeypatch.setenv(folders.VARIABLE, str(tmp_path))
     monkeypatch.setattr(show.health, "rows", lambda context, states: [])
     monkeypatch.setattr(show, "observe", lambda stack, specs: defaultdict(lambda: WELL))
     states: Any = defaultdict(lambda: {"statename": "RUNNING"})

@@ -17,7 +17,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from prometheus_client.parser import text_string_to_metric_families
 
 from sluice.config.reading.toml import ConfigError
-from sluice.config.stream import Declared
+from sluice.config.streams import Declared
 from sluice.core.errors import Missing, Refused, Unreachable
 from sluice.web import static_files as assets
 from sluice.web.app import create, may_read

@@ -43,7 +43,7 @@ from sluice.airflow.operators.maintenance.removal import (
 from sluice.airflow.sensors.published import PublishedSensor
 from sluice.changes.approval import APPROVE
 from sluice.changes.plan import PLAN
-from sluice.config import stream
+from sluice.config import streams
 from sluice.config.reading.toml import ConfigError
 from sluice.config.reading.values import shown
 from sluice.config.sections.backfill import Backfill
@@ -247,9 +247,9 @@ def all_dags() -> Iterator[DAG]:
     """Yield the DAGs of every stream; an invalid one has the DAG that says so. Whatever a declaration holds,
     the other streams have theirs."""
     specs = []
-    for name in stream.names():
+    for name in streams.names():
         try:
-            spec = stream.load(name)
+            spec = streams.load(name)
             dags = stream_dags(spec)
             specs.append(spec)
         except ConfigError as error:
@@ -262,5 +262,5 @@ def all_dags() -> Iterator[DAG]:
             )
             dags = [invalid_dag(name, reason)]
         yield from dags
-    if problems := stream.problems(specs):
+    if problems := streams.problems(specs):
         yield configuration_dag(problems)

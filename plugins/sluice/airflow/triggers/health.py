@@ -13,7 +13,6 @@ from sluice.airflow.notifications import is_told
 from sluice.airflow.triggers.base import StreamTrigger
 from sluice.airflow.triggers.samples import MAX_SAMPLES, earlier, keep
 from sluice.airflow.triggers.wait import Outcome, PollTrigger, Progress
-from sluice.config.component_tables import component_tables
 from sluice.config.reading.toml import ConfigError
 from sluice.config.stream import CONSUMER
 from sluice.core.errors import ClientError
@@ -185,7 +184,7 @@ class HealthTrigger(StreamTrigger):
             before = record(clients.history, observation, restarts, self.component)
             if observation.report.health is not Health.UNKNOWN:
                 # So that the ledger knows of a table within minutes, whatever else runs.
-                clients.tables.note(*component_tables(self.spec, self.component))
+                clients.tables.note(*self.spec.tables_of(self.component))
             return before
 
         try:

@@ -9,12 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from confluent_kafka import (
-    KafkaError,
-    KafkaException,
-    TopicCollection,
-    TopicPartition,
-)
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -36,7 +31,8 @@ from sluice.clients.kafka.consumers import (
 )
 from sluice.clients.polling import wait_for
 from sluice.config.platform import Kafka
-from sluice.config.sections.topic import BROKER_DEFAULT, MAX_MESSAGE_BYTES, Topic
+from sluice.config.reading.limits import BROKER_DEFAULT
+from sluice.config.sections.topic import MAX_MESSAGE_BYTES, Topic
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing, Refused, Unreachable
 from sluice.core.json_record import JsonRecord

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sluice.clients.kafka.query_progress import ProgressSnapshot
 from sluice.config import platform as platforms
-from sluice.config.stream import Declared, StreamSpec, load_valid
+from sluice.config.stream import StreamSpec
+from sluice.config.streams import Declared, load_valid
 from sluice.core.errors import ClientError, Missing
 from sluice.core.json_record import Document
 from sluice.ledger.keys import EVENTS, history_name

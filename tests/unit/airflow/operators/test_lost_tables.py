@@ -37,7 +37,7 @@ from sluice.airflow.operators.supervision.supervise import SuperviseOperator
 from sluice.airflow.triggers.published import PublishedTrigger
 from sluice.airflow.triggers.wait import Outcome
 from sluice.clients.lake.catalog import Lake
-from sluice.config import stream
+from sluice.config import streams
 from sluice.core.errors import Refused
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.processes.status import ProcessState, ProcessStatus
@@ -91,7 +91,7 @@ NO_STEPS: set[type[BaseOperator]] = {
 }
 STEPS = sorted(operators() - UNCHECKED - NO_STEPS, key=lambda kind: kind.__name__)
 ARGUMENTS: dict[type, dict[str, Any]] = {EmitAssetEventOperator: {"asset": Asset("a")}}
-SPEC = stream.load("nyc_taxi")
+SPEC = streams.load("nyc_taxi")
 
 
 class World:

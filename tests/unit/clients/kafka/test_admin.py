@@ -22,7 +22,8 @@ from sluice.clients.kafka.admin import (
     config_diff,
 )
 from sluice.config.platform import Kafka
-from sluice.config.sections.topic import BROKER_DEFAULT, Topic
+from sluice.config.reading.limits import BROKER_DEFAULT
+from sluice.config.sections.topic import Topic
 from sluice.core.errors import ClientError, Missing, Refused, Unreachable
 from sluice.core.processes.heartbeat import Heartbeat, HeartbeatState
 from spark_jobs.common.kafka.heartbeat import HeartbeatSender

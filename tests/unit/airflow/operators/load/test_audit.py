@@ -15,7 +15,7 @@ from sluice.airflow.operators.load.audit import AuditOperator
 from sluice.clients.lake.catalog import Lake
 from sluice.clients.lake.commits import ancestors
 from sluice.clients.s3.objects import Bucket, Entry
-from sluice.config import stream
+from sluice.config import streams
 from sluice.core.errors import Missing, Refused
 from sluice.core.tables.batches import Batch
 from sluice.ledger.batch_log import Restore, document_of, published_key, restored_key
@@ -28,7 +28,7 @@ from tests.support.memory_s3 import MemoryS3
 from tests.support.raising import raising
 from tests.support.steps import NewTables, given, ledger, sent
 
-SPEC = stream.load("nyc_taxi")
+SPEC = streams.load("nyc_taxi")
 
 
 class Audit:

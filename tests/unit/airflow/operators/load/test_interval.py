@@ -17,7 +17,7 @@ from sluice.airflow.operators.load.interval import (
     load_id,
 )
 from sluice.airflow.sensors.published import PublishedSensor
-from sluice.config import stream as streams
+from sluice.config import streams
 from sluice.core.offsets.quarantine import DUPLICATE
 from sluice.ledger.keys import planned_key, run_key
 from sluice.ledger.run_documents import newest_load

@@ -12,15 +12,11 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from sluice.airflow.operators.load import reconcile
-from sluice.airflow.operators.load.reconcile import (
-    TRIES,
-    ReconcileSinksOperator,
-    report,
-)
+from sluice.airflow.operators.load.reconcile import TRIES, ReconcileSinksOperator, report
 from sluice.clients.lake.results import recount as query_results
 from sluice.clients.lake.results.recount import QueryPositions, Results, SnapshotExpired
 from sluice.clients.query_state import QueryState, definition
-from sluice.config import stream
+from sluice.config import streams
 from sluice.config.query import Query, Sink
 from sluice.config.sections.maintenance import lake_tables
 from sluice.core.errors import Unreachable
@@ -31,7 +27,7 @@ from sluice.queries.windows import CLOCK_SLACK_SECONDS, NEWEST_WINDOWS, written_
 from tests.support.raising import raising
 from tests.support.steps import NewTables, given, ledger, sent
 
-SPEC = stream.load("isp_hits")
+SPEC = streams.load("isp_hits")
 
 
 COUNTS: Results = {"00001|2026-03-01T10:02:00Z": (3,), "00002|2026-03-01T10:02:00Z": (4,)}
