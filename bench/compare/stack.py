@@ -33,7 +33,7 @@ from sluice.clients.s3.objects import Bucket
 from sluice.config import platform as platforms
 from sluice.config import streams
 from sluice.config.folders import VARIABLE
-from sluice.config.platform import Kafka
+from sluice.config.sections.kafka import Kafka
 from sluice.config.sections.topic import PROGRESS_TOPIC
 from sluice.config.stream import StreamSpec
 

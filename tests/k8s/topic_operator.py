@@ -10,8 +10,8 @@ from urllib3.exceptions import HTTPError
 
 from sluice.clients.kafka import strimzi
 from sluice.clients.kafka.admin import KafkaAdmin
-from sluice.config.platform import Kafka
 from sluice.config.reading.limits import BROKER_DEFAULT
+from sluice.config.sections.kafka import Kafka
 from sluice.config.sections.topic import Topic
 from tests.k8s.background import Background
 

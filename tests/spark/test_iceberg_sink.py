@@ -16,8 +16,8 @@ from pyspark.sql import functions as F
 from sluice.clients.lake.catalog import Lake
 from sluice.clients.lake.results import recount as lake_queries
 from sluice.clients.lake.results import table as results_table
-from sluice.config.platform import CATALOG
 from sluice.config.query import Query, Sink, TimeWindow
+from sluice.config.sections.lake import CATALOG
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.sinks.base import SinkWriteFailed, Target
 from spark_jobs.common.sinks.iceberg import IcebergSink

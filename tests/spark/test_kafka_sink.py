@@ -16,13 +16,7 @@ from typing import Any, TypeVar
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from pyspark.sql import DataFrame, SparkSession
 
 from local.services import kafka as broker
@@ -33,8 +27,8 @@ from sluice.clients.kafka.admin import KafkaAdmin
 from sluice.clients.kafka.reader import Result
 from sluice.clients.query_state import CommittedBatch
 from sluice.config import query
-from sluice.config.platform import Kafka
 from sluice.config.query import Query, TimeWindow, key_text
+from sluice.config.sections.kafka import Kafka
 from sluice.config.sections.topic import Topic
 from sluice.core.errors import Missing, Refused, Unreachable
 from spark_jobs.common.sinks import transactions

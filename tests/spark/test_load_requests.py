@@ -11,7 +11,7 @@ import pytest
 
 from sluice.clients.s3.objects import CHUNK_BYTES, Bucket
 from sluice.clients.s3.requests import at_once, connect
-from sluice.config.platform import S3_REQUESTS
+from sluice.config.sections.s3 import S3_REQUESTS
 from sluice.ledger.documents import Ledger
 from sluice.loads.planning.plan import LoadPlanner
 from sluice.loads.sending import produced

@@ -15,7 +15,8 @@ from confluent_kafka import KafkaError, Producer
 from local.stack.stack import wait_until
 from sluice.clients.kafka.admin import KafkaAdmin
 from sluice.clients.lake.catalog import Lake
-from sluice.config.platform import CATALOG, Kafka
+from sluice.config.sections.kafka import Kafka
+from sluice.config.sections.lake import CATALOG
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.ledger.batches import BatchLog
 from sluice.loads.sending.topic import with_timestamp_bounds

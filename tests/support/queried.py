@@ -19,8 +19,8 @@ from sluice.clients.lake.catalog import Lake
 from sluice.clients.lake.results import recount as lake_queries
 from sluice.clients.query_state import QueryState, read
 from sluice.config import streams
-from sluice.config.platform import CATALOG
 from sluice.config.query import Query, SinkKind
+from sluice.config.sections.lake import CATALOG
 from spark_jobs.common.kafka.heartbeat import CountingEvent
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.queries import preview, recovery

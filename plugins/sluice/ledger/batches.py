@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 from sluice.clients.lake.commits import ancestors, metadata_log, summary_of
 from sluice.clients.lake.errors import asking
 from sluice.clients.s3.requests import connect
-from sluice.config.platform import S3
+from sluice.config.sections.s3 import S3
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
 from sluice.core.tables.batches import Batch, Snapshot, batches_of, time_of

@@ -18,8 +18,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.config.platform import CATALOG
 from sluice.config.schema import spelled
+from sluice.config.sections.lake import CATALOG
 from sluice.core.error_codes import ErrorCode
 from sluice.core.tables.batches import Snapshot
 from sluice.core.tables.storage import KEEP_REWRITES, REWRITE_ID

@@ -8,7 +8,8 @@ from datetime import timedelta
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.config.platform import CATALOG, Platform
+from sluice.config.platform import Platform
+from sluice.config.sections.lake import CATALOG
 from sluice.config.stream import StreamSpec
 from sluice.core.tables.file_removal import MAX_WRITE_AGE
 from sluice.core.tables.writers import is_producer, producer_name

@@ -30,8 +30,8 @@ from sluice.clients.kafka.consumers import (
     while_moving,
 )
 from sluice.clients.polling import wait_for
-from sluice.config.platform import Kafka
 from sluice.config.reading.limits import BROKER_DEFAULT
+from sluice.config.sections.kafka import Kafka
 from sluice.config.sections.topic import MAX_MESSAGE_BYTES, Topic
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing, Refused, Unreachable

@@ -21,8 +21,8 @@ from sluice.clients.kafka.admin import (
     check_not_shrinking,
     config_diff,
 )
-from sluice.config.platform import Kafka
 from sluice.config.reading.limits import BROKER_DEFAULT
+from sluice.config.sections.kafka import Kafka
 from sluice.config.sections.topic import Topic
 from sluice.core.errors import ClientError, Missing, Refused, Unreachable
 from sluice.core.processes.heartbeat import Heartbeat, HeartbeatState

@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 import pytest
 
 from sluice.clients.query_state import CommittedBatch
-from sluice.config.platform import S3, Kafka
 from sluice.config.query import Query, Sink
+from sluice.config.sections.kafka import Kafka
+from sluice.config.sections.s3 import S3
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit
 from spark_jobs.common.queries.run import raise_above
 from spark_jobs.common.sinks import transactions

@@ -16,8 +16,8 @@ from airflow.utils.state import TaskInstanceState
 from openlineage.client import OpenLineageClient
 
 from sluice.airflow.operators.load.lineage import MAX_PROBLEMS
-from sluice.config.platform import Kafka
-from sluice.config.platform import Lake as LakeSettings
+from sluice.config.sections.kafka import Kafka
+from sluice.config.sections.lake import Lake as LakeSettings
 from tests.support.lake import TABLE
 from tests.support.loads import Loads
 from tests.support.steps import NewTables, ValidateRows, given
