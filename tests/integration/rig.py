@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from local.stack import lake
 from local.stack.stack import Stack, wait_until
 from sluice.clients.kafka.admin import KafkaAdmin
+from sluice.clients.kafka.broker_topics import BrokerTopics
 from sluice.clients.lake.position import position
 from sluice.clients.s3.requests import split_prefix
 from sluice.core.errors import Missing
@@ -197,7 +198,7 @@ class Rig(StreamUnderTest):
 
     def ensure_stream(self) -> None:
         """So that a test can run alone, whatever came before: the stream runs, on a topic as declared."""
-        KafkaAdmin(self.stack.platform("airflow").kafka).provision(SPEC.topic)
+        BrokerTopics(KafkaAdmin(self.stack.platform("airflow").kafka)).provision(SPEC.topic)
         if not self.epoch() or not self.is_going():
             self.start_stream()
             # Its first batch publishes what came meanwhile; before the first of all there is no position.

@@ -24,6 +24,7 @@ from local.stack.stack import wait_until
 from sluice.clients import query_state as state
 from sluice.clients.kafka import reader as kafka_reader
 from sluice.clients.kafka.admin import KafkaAdmin
+from sluice.clients.kafka.broker_topics import BrokerTopics
 from sluice.clients.kafka.reader import Result
 from sluice.clients.query_state import CommittedBatch
 from sluice.config import query
@@ -86,7 +87,7 @@ class StreamPosition:
 
     def provision(self, config: dict[str, str] | None = None) -> None:
         topic = Topic(self.topic, PARTITIONS, 1, COMPACTED | (config or {}))
-        KafkaAdmin(self.reads).provision(topic)
+        BrokerTopics(KafkaAdmin(self.reads)).provision(topic)
 
     def target(self, name: str, declared: Query, seconds: float = 30) -> Target:
         return Target(STREAM, name, declared, declared.sinks[0], self.stop, seconds)
@@ -143,7 +144,7 @@ def granted(services: Services) -> Services:
 
     def provisioned() -> bool:
         try:
-            KafkaAdmin(services.stack.platform("airflow").kafka).provision(last)
+            BrokerTopics(KafkaAdmin(services.stack.platform("airflow").kafka)).provision(last)
         except Refused:
             return False
         return True
@@ -383,7 +384,7 @@ def test_a_missing_topic_names_the_step_that_makes_it_and_is_not_made(granted: S
         nowhere.results()
     admin = AdminClient({**granted.kafka, "log_level": 0})
     assert nowhere.topic not in admin.list_topics(timeout=10).topics
-    KafkaAdmin(nowhere.reads).provision(Topic(nowhere.topic, PARTITIONS - 1, 1, COMPACTED))
+    BrokerTopics(KafkaAdmin(nowhere.reads)).provision(Topic(nowhere.topic, PARTITIONS - 1, 1, COMPACTED))
     with raising(SinkWriteFailed, nowhere.topic, "1 partitions", "2 are declared", "provision_sinks"):
         nowhere.writer().open(1)
 

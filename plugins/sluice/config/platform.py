@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from sluice.config import postgresql
+from sluice.config.reading import files
 from sluice.config.reading import toml as config
 from sluice.config.reading.toml import ConfigError, build
 from sluice.config.reading.urls import VISIBLE, check_url
@@ -179,8 +180,8 @@ def _check_metrics(metrics: Metrics, where: str) -> None:
 
 def load_metrics(environ: Mapping[str, str] | None = None) -> Metrics:
     """``[metrics]`` of role airflow's file, which may have nothing else for a process that needs no more of
-    it. Raises ConfigError as :func:`config.read`, and without the section."""
-    path, text = config.read(DIRECTORY_VARIABLE, "airflow", "it has [metrics]", environ)
+    it. Raises ConfigError as :func:`files.read`, and without the section."""
+    path, text = files.read(DIRECTORY_VARIABLE, "airflow", "it has [metrics]", environ)
     found = config.toml(text, path).get("metrics")
     if not isinstance(found, dict):
         raise ConfigError(f"{path}: [metrics] is missing. Fix: add it, with a token")
@@ -190,8 +191,8 @@ def load_metrics(environ: Mapping[str, str] | None = None) -> Metrics:
 
 
 def load(role: str, environ: Mapping[str, str] | None = None) -> Platform:
-    """Read the file of ``role``. Raises ConfigError as :func:`config.read`, and for another role in it."""
-    path, text = config.read(DIRECTORY_VARIABLE, role, f"role {role!r} needs this file", environ)
+    """Read the file of ``role``. Raises ConfigError as :func:`files.read`, and for another role in it."""
+    path, text = files.read(DIRECTORY_VARIABLE, role, f"role {role!r} needs this file", environ)
     platform = parse(text, path)
     if platform.role != role:
         raise ConfigError(f"{path}: says role {platform.role!r}; it must say {role!r}")

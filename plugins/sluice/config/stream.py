@@ -12,7 +12,8 @@ from sluice.config import folders, stream_checks
 from sluice.config import query as query_spec
 from sluice.config import schema as table_schema
 from sluice.config.query import Query
-from sluice.config.reading.toml import ConfigError, build, declared_text, toml
+from sluice.config.reading.files import declared_text
+from sluice.config.reading.toml import ConfigError, build, toml
 from sluice.config.reading.values import problems as value_problems
 from sluice.config.schema import Partition, parse_ddl
 from sluice.config.sections import overrides

@@ -21,7 +21,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from sluice.config.reading.toml import ConfigError, declared_text
+from sluice.config.reading.files import declared_text
+from sluice.config.reading.toml import ConfigError
 from sluice.config.schema import parse_ddl
 from sluice.config.sections.lake import CATALOG
 from sluice.config.stream import StreamSpec

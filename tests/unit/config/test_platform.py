@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from sluice.config import platform
-from sluice.config.reading import toml as config
+from sluice.config.reading import files
 from sluice.config.reading.toml import ConfigError
 from sluice.config.sections.s3 import S3
 from tests.support.raising import raising
@@ -193,14 +193,14 @@ def test_who_else_may_read_a_file(
     monkeypatch.setattr(os, "getgid", lambda: 1000)
     monkeypatch.setattr(os, "getgroups", lambda: [2000])
     found = os.stat_result((mode, 0, 0, 1, owner, group, 0, 0, 0, 0))
-    assert config._is_open(found) is is_open
+    assert files._is_open(found) is is_open
 
 
 def test_root_itself_reads_no_file_that_its_group_may_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "getuid", lambda: 0)
     monkeypatch.setattr(os, "getgroups", lambda: [0])
-    assert config._is_open(os.stat_result((0o440, 0, 0, 1, 0, 0, 0, 0, 0, 0)))
-    assert not config._is_open(os.stat_result((0o400, 0, 0, 1, 0, 0, 0, 0, 0, 0)))
+    assert files._is_open(os.stat_result((0o440, 0, 0, 1, 0, 0, 0, 0, 0, 0)))
+    assert not files._is_open(os.stat_result((0o400, 0, 0, 1, 0, 0, 0, 0, 0, 0)))
 
 
 @pytest.mark.parametrize("host", ["::1", "[::1]", "fd00::7"])
