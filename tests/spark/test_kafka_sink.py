@@ -32,7 +32,7 @@ from sluice.config.query import Query, TimeWindow, key_text
 from sluice.config.sections.kafka import Kafka
 from sluice.config.sections.topic import Topic
 from sluice.core.errors import Missing, Refused, Unreachable
-from spark_jobs.common.sinks import transactions
+from spark_jobs.common.sinks import query_topic, transactions
 from spark_jobs.common.sinks.base import SinkWriteFailed, Target
 from spark_jobs.common.sinks.kafka import KafkaSink
 from spark_jobs.common.sinks.transactions import Record, Transactions
@@ -56,6 +56,7 @@ class Hooked(Transactions):
         super().__init__(*given, **named)
         self.asked: list[str] = []
         self.after: dict[str, Callable[[], object]] = {}
+        self._committed, self._topic.committed = self._topic.committed, self._look  # type: ignore[method-assign]
 
     def _ask(self, request: Callable[[float], T]) -> T:
         found = super()._ask(request)
@@ -64,8 +65,8 @@ class Hooked(Transactions):
         self.after.pop(name, lambda: None)()
         return found
 
-    def _committed_batch(self, isolation: str) -> CommittedBatch | None:
-        found = super()._committed_batch(isolation)
+    def _look(self, isolation: str) -> CommittedBatch | None:
+        found = self._committed(isolation)
         self.after.pop("committed_batch", lambda: None)()
         return found
 
@@ -348,7 +349,8 @@ def test_who_waits_for_kafka_gives_up_after_its_stall_timeout_or_when_asked_to_s
     place: StreamPosition, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.INFO)
-    monkeypatch.setattr(transactions, "REQUEST_SECONDS", 0.3)
+    for module in (query_topic, transactions):
+        monkeypatch.setattr(module, "REQUEST_SECONDS", 0.3)
     place.writes = Kafka("127.0.0.1:1", password="hidden-secret")
     with raising(SinkWriteFailed, "hits zipcodes", place.topic, "127.0.0.1:1") as gave_up:
         place.writer(stall_timeout_seconds=0.5).open(1)

@@ -10,13 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
-from enum import Enum, auto
 from itertools import dropwhile
 from typing import Any, cast
 
 from py4j.protocol import Py4JJavaError
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
 from sluice.config.schema import spelled
 from sluice.config.sections.lake import CATALOG
@@ -277,41 +275,6 @@ class IcebergTable:
 
     def _data_files(self, snapshot_id: int) -> Iterator[Any]:
         return iter(self._table.snapshot(snapshot_id).addedDataFiles(self._table.io()))
-
-
-def on_branch(table: str, branch: str) -> str:
-    """Spark's name for a branch of ``table`` (``namespace.table``)."""
-    return f"{CATALOG}.{table}.branch_{branch}"
-
-
-class Write(Enum):
-    """What rows replace that are written: nothing, the partitions that they are in, or all rows."""
-
-    APPEND = auto()
-    PARTITIONS = auto()
-    ALL = auto()
-
-
-def write_rows(
-    table: IcebergTable,
-    branch: str,
-    rows: DataFrame,
-    properties: Mapping[str, str],
-    how: Write = Write.APPEND,
-) -> None:
-    """Commit ``rows`` to a branch that exists, in a snapshot with ``properties``. Raises ClockSetBack, and
-    Spark's and Java's errors."""
-    writer = rows.writeTo(on_branch(table.name, branch))
-    for key, value in properties.items():
-        writer = writer.option(f"snapshot-property.{key}", value)
-    with table.committing():
-        match how:
-            case Write.APPEND:
-                writer.append()
-            case Write.PARTITIONS:
-                writer.overwritePartitions()
-            case Write.ALL:
-                writer.overwrite(F.lit(True))
 
 
 def _heads(metadata: Any, names: Iterable[str]) -> dict[str, int | None]:

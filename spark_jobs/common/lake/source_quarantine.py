@@ -15,8 +15,9 @@ from sluice.core.tables.file_removal import MAX_WRITE_AGE
 from sluice.core.tables.writers import is_producer, producer_name
 from spark_jobs.common.lake import known_tables, tables
 from spark_jobs.common.lake.clock import now_ms
-from spark_jobs.common.lake.iceberg import MAIN, Refused, on_branch, write_rows
+from spark_jobs.common.lake.iceberg import MAIN, Refused
 from spark_jobs.common.lake.quarantine import Quarantine, of_stage
+from spark_jobs.common.lake.write import on_branch, write_rows
 from spark_jobs.common.lake.writer_lease import MAX_ATTEMPTS, check_age
 
 _ROW = ["_source_id", "_source_row"]

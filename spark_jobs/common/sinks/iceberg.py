@@ -15,7 +15,8 @@ from sluice.config import query as queries
 from sluice.config.query import VERSION, WINDOW
 from sluice.config.sections.lake import CATALOG
 from spark_jobs.common.lake import tables
-from spark_jobs.common.lake.iceberg import MAIN, Write, on_branch
+from spark_jobs.common.lake.iceberg import MAIN
+from spark_jobs.common.lake.write import Write, on_branch
 from spark_jobs.common.lake.writer_lease import WriterLease
 from spark_jobs.common.sinks.base import SinkWriteFailed, Target
 
