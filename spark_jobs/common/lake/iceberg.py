@@ -52,7 +52,9 @@ class IcebergTable:
         self.name = name
         self._spark = spark
         self._jvm = cast("Any", spark._jvm)
-        # Stored, since Py4J searches every jar for every part of a class's name.
+        # Stored, since Py4J searches every jar for every part of a class's name. TableMetadata, SnapshotParser
+        # and SnapshotUtil are internal; the first, in the version of local/ivy/spark.xml, the others beside it:
+        # https://github.com/apache/iceberg/blob/apache-iceberg-1.10.2/core/src/main/java/org/apache/iceberg/TableMetadata.java
         iceberg = self._jvm.org.apache.iceberg
         self._text_of = iceberg.SnapshotParser.toJson
         self._value_of = iceberg.types.Conversions.fromByteBuffer
@@ -230,7 +232,8 @@ class IcebergTable:
         snapshot = with_properties(update, properties).apply()
         if missing := not_removed(snapshot, len(removed)):
             raise Refused(f"{self.name}: {missing} files of snapshot {files_of} were rewritten")
-        # The one that apply() has read.
+        # The one that apply() has read:
+        # https://github.com/apache/iceberg/blob/apache-iceberg-1.10.2/core/src/main/java/org/apache/iceberg/SnapshotProducer.java
         base = self._table.operations().current()
         return StagedSnapshot(int(snapshot.snapshotId()), str(base.metadataFileLocation()), snapshot)
 
