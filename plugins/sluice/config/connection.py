@@ -30,7 +30,8 @@ ANSWER_SECONDS = STATEMENT_SECONDS + 30
 
 @dataclass(frozen=True)
 class Database:
-    """``kind``: ``postgresql``, or ``mysql`` for MySQL and MariaDB; ``options``: keys of OPTIONS."""
+    """``kind``: ``postgresql``, or ``mysql`` for MySQL and MariaDB; ``options``: keys of OPTIONS. ``host``,
+    ``port``: of the server; ``username``, ``password``: the login to ``database``."""
 
     kind: str
     host: str

@@ -52,8 +52,8 @@ class IcebergTable:
         self.name = name
         self._spark = spark
         self._jvm = cast("Any", spark._jvm)
-        # Stored, since Py4J searches every jar for every part of a class's name. TableMetadata, SnapshotParser
-        # and SnapshotUtil are internal; the first, in the version of local/ivy/spark.xml, the others beside it:
+        # Stored, since Py4J searches every jar for every part of a class's name. TableMetadata, and
+        # SnapshotParser and SnapshotUtil beside it, are internal; in the version of local/ivy/spark.xml:
         # https://github.com/apache/iceberg/blob/apache-iceberg-1.10.2/core/src/main/java/org/apache/iceberg/TableMetadata.java
         iceberg = self._jvm.org.apache.iceberg
         self._text_of = iceberg.SnapshotParser.toJson
