@@ -13,7 +13,6 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from local.stack import lake
 from local.stack.stack import Stack, wait_until
 from sluice.clients.kafka.admin import KafkaAdmin
 from sluice.clients.kafka.broker_topics import BrokerTopics
@@ -24,7 +23,7 @@ from sluice.core.offsets.ranges import OffsetRanges
 from sluice.ledger.batches import BatchLog
 from sluice.trace.find import StreamTrace
 from tests.integration import streams
-from tests.support import airflow_calls
+from tests.support import airflow_calls, topic_offsets
 from tests.support.stream import PUBLISH_SECONDS, StreamUnderTest
 from tests.support.traffic import Trips
 
@@ -168,7 +167,7 @@ class Rig(StreamUnderTest):
 
     def assert_exact(self) -> None:
         """Every offset of the topic exactly once, in the table or else in the quarantine; no row twice."""
-        found = lake.compare_with_topic(self.stack, SPEC)
+        found = topic_offsets.compare_with_topic(self.stack, SPEC)
         assert found.is_ok, found.message()
         rows = self.named().scan(selected_fields=("_source_id", "_source_row")).to_arrow().to_pylist()
         sources = Counter((r["_source_id"], r["_source_row"]) for r in rows if r["_source_id"])

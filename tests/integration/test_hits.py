@@ -13,12 +13,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from pyarrow import fs, parquet
 
 from local.services import airflow as service
-from local.stack import lake
 from local.stack.stack import Stack, wait_until
 from sluice.config import connection as database
 from tests.integration import feeds, streams
 from tests.integration.hits import LOAD, STREAM, Course
-from tests.support import airflow_calls, browser
+from tests.support import airflow_calls, browser, topic_offsets
 from tests.support.scenario import step
 
 SPEC = streams.load("isp_hits")
@@ -60,7 +59,7 @@ def load(course: Course) -> str:
 
 
 def check_counts(course: Course, run: str) -> None:
-    found = lake.compare_with_topic(course.stack, SPEC)
+    found = topic_offsets.compare_with_topic(course.stack, SPEC)
     assert found.is_ok, found.message()
     assert found.records == HITS
     checked = airflow_calls.xcom(course.airflow, LOAD, run, "reconcile_sinks")

@@ -17,13 +17,12 @@ from pyiceberg.table import DataScan
 from local.replay.events import Feed
 from local.services import airflow as service
 from local.services import replay
-from local.stack import lake as details
 from local.stack.stack import Stack, wait_until
 from sluice.clients.lake.results.table import ResultsReader
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.loads.sending import produced
 from tests.integration import feeds, streams
-from tests.support import airflow_calls, browser
+from tests.support import airflow_calls, browser, topic_offsets
 from tests.support.processes import component_processes, signal_all
 from tests.support.scenario import step
 from tests.support.stream import PUBLISH_SECONDS, StreamUnderTest
@@ -113,7 +112,7 @@ class Wiki(StreamUnderTest):
     def assert_exact(self, rows: list[dict[str, Any]]) -> tuple[int, int]:
         """Every offset of the topic once, every event once in ``rows``, and of the replayed ones all from the
         first to the last, whose numbers it gives."""
-        found = details.compare_with_topic(self.stack, SPEC)
+        found = topic_offsets.compare_with_topic(self.stack, SPEC)
         assert found.is_ok, found.message()
         ids = Counter(row["event_id"] for row in rows)
         assert [event for event, times in ids.items() if times > 1] == []
@@ -332,5 +331,5 @@ def check_compaction(wiki: Wiki, day: str) -> None:
     assert (rewritten["files_before"], rewritten["files_after"]) == (files, OLD_SERVERS)
     assert wiki.files(day) == OLD_SERVERS
     assert sorted(wiki.rows(day), key=str) == sorted(before, key=str)
-    found = details.compare_with_topic(wiki.stack, SPEC)
+    found = topic_offsets.compare_with_topic(wiki.stack, SPEC)
     assert found.is_ok, found.message()
