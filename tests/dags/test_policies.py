@@ -318,7 +318,7 @@ def test_a_supervision_that_does_not_end_is_noticed(bag: Any) -> None:
 
 
 def test_every_failure_over_a_stream_is_told(bag: Any) -> None:
-    from sluice.airflow.notifications import run_failed, run_succeeded, task_failed
+    from sluice.airflow.callbacks import run_failed, run_succeeded, task_failed
 
     of_streams = {dag_id: dag for dag_id, dag in bag.dags.items() if dag_id != "drill"}
     assert of_streams

@@ -1,4 +1,4 @@
-"""Airflow's own words: hook, operators, sensors, triggers, DAGs, forms, assets, notifications.
+"""Airflow's own words: hook, operators, sensors, triggers, DAGs, forms, assets, callbacks.
 
 Nothing is decided here that a command could not decide, too: these classes read params, defer, call a
 capability, and turn its errors into task failures of one line with a code. ``dags`` builds every DAG of a

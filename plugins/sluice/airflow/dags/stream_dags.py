@@ -12,17 +12,19 @@ from airflow.sdk import DAG, CronDataIntervalTimetable
 from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 
-from sluice.airflow import notifications
+from sluice.airflow import callbacks
 from sluice.airflow.dags import docs, forms
 from sluice.airflow.dags.timeouts import run_timeout
 from sluice.airflow.operators.invalid import InvalidDeclarationOperator
 from sluice.airflow.operators.load.provision import ProvisionSinksOperator, SinksProvisionedOperator
 from sluice.airflow.operators.supervision.supervise import SuperviseOperator, recovery_seconds
+from sluice.config.sections.notifications import INSTALLATION
 from sluice.config.stream import CONSUMER, Supervision
+from sluice.notify.occasions import CONFIGURATION, SCHEDULED, STREAM, kind_of
 
 QUERIES = "queries"
 # DAGs whose runs last minutes, and which check again.
-SUPERVISION = ("stream", notifications.CONFIGURATION)
+SUPERVISION = (STREAM, CONFIGURATION)
 
 
 @contextmanager
@@ -74,13 +76,13 @@ def make_dag(
 
 def _callbacks(dag_id: str, stream: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """The callbacks of the tasks and of the DAG. A timed-out supervision run missed its deadline before."""
-    kind = dag_id.removeprefix(f"{stream}_")
+    kind = kind_of(dag_id, stream)
     of_dag: dict[str, Any] = {}
     if kind not in SUPERVISION:
-        of_dag["on_failure_callback"] = partial(notifications.run_failed, stream)
-    if kind in notifications.SCHEDULED:
-        of_dag["on_success_callback"] = partial(notifications.run_succeeded, stream)
-    return {"on_failure_callback": notifications.task_failed}, of_dag
+        of_dag["on_failure_callback"] = partial(callbacks.run_failed, stream)
+    if kind in SCHEDULED:
+        of_dag["on_success_callback"] = partial(callbacks.run_succeeded, stream)
+    return {"on_failure_callback": callbacks.task_failed}, of_dag
 
 
 def supervision_dag(
@@ -119,7 +121,7 @@ def supervision_dag(
             )
             if component == QUERIES:
                 # No component: no check finds that it succeeds again.
-                told = notifications.task_succeeded
+                told = callbacks.task_succeeded
                 sinks = ProvisionSinksOperator(
                     task_id="provision_sinks", stream=stream, on_success_callback=told
                 )
@@ -153,9 +155,9 @@ def invalid_dag(stream: str, reason: str) -> DAG:
 
 def configuration_dag(problems: Sequence[str]) -> DAG:
     """What is wrong and belongs to no stream; there is none if nothing is."""
-    schedule, stream = timedelta(seconds=Supervision().interval_seconds), notifications.INSTALLATION
+    schedule, stream = timedelta(seconds=Supervision().interval_seconds), INSTALLATION
     with make_dag(
-        f"{stream}_{notifications.CONFIGURATION}",
+        f"{stream}_{CONFIGURATION}",
         "Sluice: configuration",
         "Fails with what is wrong with the folders of streams, the overrides, or between streams",
         tags=["stream", stream],

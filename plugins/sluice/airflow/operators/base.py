@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowSensorTimeout, TaskDeferralError, TaskDeferralTimeout
 
-from sluice.airflow import notifications
+from sluice.airflow.channel import form
 from sluice.airflow.failures import failed, failed_attempt, final_failures, log_excerpt
 from sluice.airflow.hook import StreamMixin
 from sluice.airflow.triggers.wait import GRACE_INTERVALS
@@ -174,7 +174,7 @@ class ComponentOperator(StreamOperator):
         return failed(
             code_in(cause) or ErrorCode.INVALID_CONFIGURATION,
             f"{cause}; so {self.program} ended. Fix: correct that, then trigger {self.stream}_stream with "
-            f"action restart: {notifications.form(self.stream)}",
+            f"action restart: {form(self.stream)}",
         )
 
     def ensure(self, run_id: str, process: ProcessStatus) -> bool:
@@ -189,7 +189,7 @@ class ComponentOperator(StreamOperator):
                 ErrorCode.HEALTH_FLAPPING,
                 f"the {self.component} of {self.stream} kept ending, and is left as it is since {since}; "
                 f"{self.log_excerpt()}. Fix: repair the cause, then trigger {self.stream}_stream with action "
-                f"restart: {notifications.form(self.stream)}",
+                f"restart: {form(self.stream)}",
             )
         return self.lifecycle.ensure(run_id, process)
 
