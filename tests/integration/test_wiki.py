@@ -219,8 +219,8 @@ def check_a_bounded_load(wiki: Wiki) -> int:
     wait_until("a producer at work", lambda: wiki.replayed["open"] > 0, RUN_SECONDS)
     replay.burst(wiki.stack.context, EVENTS, 1000)
     check_load(wiki, run_id, EVENTS)
-    reconciled = airflow_calls.xcom(wiki.airflow, LOAD, run_id, "reconcile_sinks")
-    ((sink, checked),) = reconciled["editors"]["sinks"].items()
+    compared = airflow_calls.xcom(wiki.airflow, LOAD, run_id, "compare_sinks")
+    ((sink, checked),) = compared["editors"]["sinks"].items()
     assert sink == f"iceberg {EDITORS.results_table}"
     assert checked["lake"] == checked["sink"] > 0
     assert airflow_calls.xcom(wiki.airflow, LOAD, run_id, "emit_asset_event")["asset"] == "wiki_changes"

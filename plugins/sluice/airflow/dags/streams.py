@@ -22,12 +22,12 @@ from sluice.airflow.operators.change.steps import (
 )
 from sluice.airflow.operators.load.asset_event import EmitAssetEventOperator
 from sluice.airflow.operators.load.audit import AuditOperator
+from sluice.airflow.operators.load.compare_sinks import CompareSinksOperator
 from sluice.airflow.operators.load.ensure import EnsureComponentOperator, EnsureConsumerOperator
 from sluice.airflow.operators.load.interval import CheckCorrectedFilesOperator, ProduceIntervalOperator
 from sluice.airflow.operators.load.produce import ProduceOperator
 from sluice.airflow.operators.load.produce_feed import ProduceFeedOperator
 from sluice.airflow.operators.load.provision import ProvisionSinksOperator, ProvisionTopicOperator
-from sluice.airflow.operators.load.reconcile import ReconcileSinksOperator
 from sluice.airflow.operators.load.validate import ValidateOperator
 from sluice.airflow.operators.maintenance.compaction import CompactOperator, VerifyCompactionOperator
 from sluice.airflow.operators.maintenance.reconciliation import (
@@ -129,7 +129,7 @@ def load_steps(spec: StreamSpec, produce: type[Any]) -> list[Any]:
             PublishedSensor(
                 task_id="wait_for_queries", stream=name, component="queries", timeout=publish_timeout
             ),
-            ReconcileSinksOperator(task_id="reconcile_sinks", stream=name, execution_timeout=hour),
+            CompareSinksOperator(task_id="compare_sinks", stream=name, execution_timeout=hour),
         ]
     steps += [AuditOperator(task_id="audit", stream=name, execution_timeout=timedelta(minutes=30))]
     if is_backfill:

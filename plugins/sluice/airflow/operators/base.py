@@ -17,7 +17,6 @@ from sluice.airflow.triggers.wait import GRACE_INTERVALS
 from sluice.config.sections.maintenance import written_tables
 from sluice.core.error_codes import ErrorCode, code_in
 from sluice.core.errors import ClientError
-from sluice.core.messages import summarize
 from sluice.core.processes.status import ENDED
 from sluice.supervision.lifecycle import Lifecycle
 
@@ -115,15 +114,6 @@ class StreamOperator(WaitMixin, StepMixin, BaseOperator):
 
         bucket, key = split(uri)
         return [entry for entry in self.platform_hook.bucket(bucket).entries(key) if entry.key == key]
-
-    def check_no_problems(
-        self, code: ErrorCode, problems: Sequence[str], failure: str, fix: str = ""
-    ) -> None:
-        """Log each problem. Raises AirflowFailException with the first of them, if any."""
-        for problem in problems:
-            self.log.error("%s", problem)
-        if problems:
-            raise failed(code, f"{failure}: {summarize(problems)}{fix}")
 
 
 class ComponentOperator(StreamOperator):

@@ -20,12 +20,12 @@ from pyiceberg.types import BooleanType, LongType, NestedField, StringType, Time
 
 from sluice.clients import query_state
 from sluice.clients.lake.catalog import Lake
-from sluice.clients.lake.results import recount as query_results
 from sluice.clients.lake.results import table as results_table
 from sluice.clients.lake.results.table import Editor, Results, ResultsReader, Window
 from sluice.clients.query_state import QueryState, definition
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing, Refused, Unreachable
+from sluice.queries.compare import by_key
 from tests.support import lake as lakes
 from tests.support import pages
 from tests.support.raising import raising
@@ -168,7 +168,7 @@ def test_the_results_of_some_windows_with_their_batch(lake: Lake) -> None:
     lake.catalog.load_table(TABLE).append(ROWS.empty_table())
     table = lake.table(TABLE)
     assert results_table.last_batch(table) == 7
-    found = query_results.by_key(results_table.read(table, QUERY, (START + 600, START + 1200)), QUERY)
+    found = by_key(results_table.read(table, QUERY, (START + 600, START + 1200)), QUERY)
     assert found == {
         "\\N|\\N|2026-03-01T23:10:00Z": (1,),
         "\\N|\\N|2026-03-01T23:20:00Z": (2,),
