@@ -12,10 +12,9 @@ from airflow.sdk import DAG, CronDataIntervalTimetable
 from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 
-from sluice.airflow import callbacks
-from sluice.airflow.dags import docs, forms
-from sluice.airflow.dags.timeouts import run_timeout
-from sluice.airflow.operators.invalid import InvalidDeclarationOperator
+from sluice.airflow import callbacks, forms
+from sluice.airflow.dags import docs
+from sluice.airflow.operators.base import InvalidDeclarationOperator
 from sluice.airflow.operators.load.provision import ProvisionSinksOperator, SinksProvisionedOperator
 from sluice.airflow.operators.supervision.supervise import SuperviseOperator, recovery_seconds
 from sluice.config.sections.notifications import INSTALLATION
@@ -25,6 +24,8 @@ from sluice.notify.occasions import CONFIGURATION, SCHEDULED, STREAM, kind_of
 QUERIES = "queries"
 # DAGs whose runs last minutes, and which check again.
 SUPERVISION = (STREAM, CONFIGURATION)
+# Per try: in the scheduler's and the executor's queues, and between two phases.
+QUEUED = timedelta(minutes=5)
 
 
 @contextmanager
@@ -83,6 +84,29 @@ def _callbacks(dag_id: str, stream: str) -> tuple[dict[str, Any], dict[str, Any]
     if kind in SCHEDULED:
         of_dag["on_success_callback"] = partial(callbacks.run_succeeded, stream)
     return {"on_failure_callback": callbacks.task_failed}, of_dag
+
+
+def run_timeout(dag: DAG) -> timedelta:
+    """The longest way through the DAG's tasks, with every try and wait as long as it may be.
+
+    At its timeout Airflow fails a run, and skips its tasks without a reason.
+    """
+    ends: dict[str, timedelta] = {}
+    for task in dag.topological_sort():
+        begin = max((ends[name] for name in task.upstream_task_ids), default=timedelta())
+        ends[task.task_id] = begin + _longest(task, dag.max_active_runs)
+    return max(ends.values(), default=timedelta())
+
+
+def _longest(task: Any, runs: int) -> timedelta:
+    """``task.waits``: of a task that defers, the longest of each of its waits in the triggerer, in turn."""
+    waits = getattr(task, "waits", ())
+    # Airflow counts the timeout again in each worker.
+    workers = len(waits) + (0 if task.start_from_trigger else 1)
+    one_try = QUEUED + workers * task.execution_timeout + sum(waits, timedelta())
+    # The tries of other runs may come before its own.
+    turns = runs if task.max_active_tis_per_dag == 1 else 1
+    return turns * (task.retries + 1) * one_try + task.retries * task.retry_delay
 
 
 def supervision_dag(

@@ -1,4 +1,4 @@
-"""Bases of the tasks over a stream and over one of its components."""
+"""Bases of the tasks over a stream and over one of its components; and the one that only fails."""
 
 from __future__ import annotations
 
@@ -203,3 +203,20 @@ class ComponentOperator(StreamOperator):
         **fields: Any,
     ) -> NoReturn:
         super().wait_for(kind, seconds, method, arguments, component=self.component, **fields)
+
+
+class InvalidDeclarationOperator(StreamOperator):
+    """Fail with the ``reason`` that was found when the DAG file was parsed."""
+
+    does = "fails with what is wrong, and how to correct it"
+    fails_if = "always: the DAG exists while something is wrong"
+
+    # Its declaration, which names the tables, cannot be read.
+    checked = None
+
+    def __init__(self, *, reason: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.reason = reason
+
+    def work(self, context: Context) -> NoReturn:
+        raise failed(ErrorCode.INVALID_CONFIGURATION, self.reason)

@@ -12,8 +12,8 @@ import pytest
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput, TaskDeferred
 
+from sluice.airflow import forms
 from sluice.airflow.channel import RunChannel
-from sluice.airflow.dags import forms
 from sluice.airflow.operators.change import approval as change_approval
 from sluice.airflow.operators.change.approval import ApproveChangeOperator
 from sluice.airflow.operators.change.steps import (
