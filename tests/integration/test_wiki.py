@@ -134,9 +134,9 @@ class Wiki(StreamUnderTest):
         """Edits as the query has them, and how many came too late."""
         results = self.results.read(0)
         return {
-            (window.start, editor.user, editor.bot): editor.edits
+            (window.start, group.name, group.kind): group.value
             for window in results.windows
-            for editor in window.editors
+            for group in window.groups
         }, results.late
 
     def send_old(self, batch: int, at: datetime) -> None:
@@ -313,11 +313,12 @@ def check_the_page(wiki: Wiki) -> None:
         page = chromium.new_page(viewport=browser.DESKTOP)
         url, password = service.url(wiki.stack.context), wiki.stack.secrets["airflow_operator"]
         browser.log_in(page, url, service.USER, password)
-        frame = browser.open_results(page, EDITORS.page)
+        assert EDITORS.page is not None
+        frame = browser.open_results(page, EDITORS.page.title)
         expect(frame.get_by_role("row").nth(10)).to_be_visible(timeout=30_000)
         newest = wiki.results.read(0).windows[0]
-        busiest = max(newest.editors, key=lambda editor: editor.edits)
-        expect(frame.get_by_role("table")).to_contain_text(busiest.user)
+        busiest = max(newest.groups, key=lambda group: group.value)
+        expect(frame.get_by_role("table")).to_contain_text(busiest.name)
         browser.screenshot(page, "wiki-changes-page")
 
 
