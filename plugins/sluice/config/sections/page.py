@@ -48,7 +48,7 @@ class Page:
     name: Annotated[str, "the column of `group_by` whose values name the groups"]
     names: Words
     counted: Annotated[str, "the word for several of what the first of `aggregates`, a `count`, counts"]
-    ranked: Annotated[str, "the groups, as in *the ten top editors*; default: `page.names.many`"] = ""
+    ranked: Annotated[str, "the groups, as in *the ten top zipcodes*; default: `page.names.many`"] = ""
     kind: Kind | None = None
 
     @property
