@@ -38,7 +38,7 @@ from sluice.clients.kafka.consumers import topic_offsets
 from sluice.clients.lake.catalog import Lake, position
 from sluice.clients.lake.reading import files
 from sluice.clients.lake.reading.arrow_sql import quoted
-from sluice.clients.lake.results import recount as query_results
+from sluice.clients.lake.results.positions import read_positions
 from sluice.clients.lake.results.table import Group, Results, ResultsReader, Window
 from sluice.clients.polling import wait_for
 from sluice.config.stream import StreamSpec
@@ -205,7 +205,7 @@ def uncounted_records(lake: Lake, spec: StreamSpec) -> int:
     """Published records that a query of the stream has not counted yet."""
     lake_state = position(lake.table(spec.table))
     try:
-        positions = query_results.read_positions(lake.table(spec.queries_table), spec.queries)
+        positions = read_positions(lake.table(spec.queries_table), spec.queries)
     except Missing:
         positions = None
     if lake_state is None:

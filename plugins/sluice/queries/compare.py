@@ -11,7 +11,7 @@ from sluice.config.query import Query, key_text
 from sluice.core.messages import aligned
 
 # Key text -> aggregates, in the order of the declaration.
-Results = Mapping[str, tuple[int, ...]]
+Aggregates = Mapping[str, tuple[int, ...]]
 MAX_NAMED = 5
 
 
@@ -83,14 +83,14 @@ class QueryComparison:
 NO_SINK = SinkComparison("none with results by key", 0, 0, 0, 0)
 
 
-def by_key(rows: Iterable[Sequence[Any]], query: Query) -> Results:
+def by_key(rows: Iterable[Sequence[Any]], query: Query) -> Aggregates:
     """Rows of keys, aggregates and optional further columns, by key text."""
     split = len(query.keys)
     end = split + len(query.aggregates)
     return {key_text(row[:split]): tuple(row[split:end]) for row in rows}
 
 
-def compare(name: str, query: Query, lake: Results, sink: Results) -> SinkComparison:
+def compare(name: str, query: Query, lake: Aggregates, sink: Aggregates) -> SinkComparison:
     missing = sorted(lake.keys() - sink.keys())
     extra = sorted(sink.keys() - lake.keys())
     different = sorted(key for key in lake.keys() & sink.keys() if lake[key] != sink[key])
@@ -127,7 +127,7 @@ def _line(checked: QueryComparison, found: SinkComparison) -> list[object]:
     return [checked.query, found.sink_name, checked.compared, *counts, result]
 
 
-def _sum(results: Results) -> int:
+def _sum(results: Aggregates) -> int:
     return sum(aggregates[0] for aggregates in results.values())
 
 

@@ -11,7 +11,7 @@ from sluice.clients.lake.reading import files
 from sluice.clients.lake.reading.arrow_sql import open_sql, quoted
 from sluice.clients.lake.results.positions import OFFSETS, rows_at
 from sluice.config.query import ARRIVAL, WINDOW, Query, TimeWindow
-from sluice.queries.compare import Results, by_key
+from sluice.queries.compare import Aggregates, by_key
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,7 +39,7 @@ def event_times(
 
 def recount(
     table: Table, snapshot_id: int, query: Query, late: pa.Table, windows: tuple[int, int] | None
-) -> Results:
+) -> Aggregates:
     """The results that a sink of ``query`` must have at a snapshot of the stream's table.
 
     ``late`` rows are left out of their windows, early ones (by the rule of ``Query``) of all. ``windows``:

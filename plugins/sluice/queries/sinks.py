@@ -18,7 +18,7 @@ from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused, Unreachable
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.queries import recount
-from sluice.queries.compare import QueryComparison, Results, by_key, compare
+from sluice.queries.compare import Aggregates, QueryComparison, by_key, compare
 from sluice.queries.windows import affected_windows, chosen_windows, in_windows, written_since
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ PAUSE_SECONDS = 2.0
 # What is compared, in words, and its first and last window; None: all results.
 Scope = tuple[str, tuple[int, int] | None]
 # A sink's last batch, and its results.
-Readers = tuple[Callable[[], int | None], Callable[[], Results]]
+Readers = tuple[Callable[[], int | None], Callable[[], Aggregates]]
 
 
 class SinksCheck:
@@ -105,7 +105,7 @@ class SinksCheck:
         compared, windows = scope(query, state)
         since = None if read_all else written_since(query, windows)
         readers = {sink.name: self.readers(name, sink, windows, since) for sink in query.sinks}
-        results: dict[str, Results] = {}
+        results: dict[str, Aggregates] = {}
         for sink, reader in readers.items():
             if reader is None:
                 continue

@@ -11,7 +11,7 @@ from sluice.config.query import key_text
 if TYPE_CHECKING:
     from sluice.clients.query_state import QueryState
     from sluice.config.query import Query
-    from sluice.queries.compare import Results
+    from sluice.queries.compare import Aggregates
 
 # Column -> first and last time in it, in seconds since 1970; without columns that have none.
 Times = Mapping[str, tuple[int, int]]
@@ -67,7 +67,7 @@ def written_since(query: Query, windows: tuple[int, int] | None) -> float | None
     return windows[0] - query.watermark_minutes * 60 - CLOCK_SLACK_SECONDS
 
 
-def in_windows(results: Results, query: Query, windows: tuple[int, int] | None) -> Results:
+def in_windows(results: Aggregates, query: Query, windows: tuple[int, int] | None) -> Aggregates:
     """The results whose window starts between the first and last of ``windows``; all without ``windows``."""
     if query.window is None or windows is None:
         return results

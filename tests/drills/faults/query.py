@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from sluice.clients.lake.results.positions import QueryPositions, late_rows, read_positions
 from sluice.config import stream as streams
-from sluice.queries.compare import Results
+from sluice.queries.compare import Aggregates
 from sluice.queries.recount import recount
 from tests.drills.drill import Drill, DrillContext, Failed
 from tests.support.stream import StreamUnderTest
@@ -99,7 +99,7 @@ def check_that_hits_of_now_are_counted(context: DrillContext) -> None:
     context.say(f"{HITS} hits of now counted, none late; every sink of {STREAM} is as the lake")
 
 
-def _recount(queried: StreamUnderTest, position: QueryPositions, at: datetime) -> Results:
+def _recount(queried: StreamUnderTest, position: QueryPositions, at: datetime) -> Aggregates:
     query, source = queried.spec.queries[QUERY], position.states[QUERY].source_snapshot_id
     if source is None:
         raise Failed(f"query {QUERY} of {STREAM} has counted nothing")
@@ -115,7 +115,7 @@ def _starts(at: datetime) -> list[int]:
     return window.starts(int(at.timestamp()))
 
 
-def check_counts(results: Results, at: datetime, late: int) -> None:
+def check_counts(results: Aggregates, at: datetime, late: int) -> None:
     """`results`: of the lake, in the windows of `at`; `late`: rows since then. Raises Failed."""
     if late:
         raise Failed(f"{late} rows were late after a record dated {AHEAD} ahead")

@@ -1,4 +1,4 @@
-"""Read the Iceberg table of a query's results: for reconciliation, and incrementally for the results page.
+"""Read the Iceberg table of a query's results: all of it to compare sinks, by its changes for the results page.
 
 Iceberg never changes a file, so manifests and data files are cached by path: a refresh reads new metadata,
 new manifests, and the windows that changed.
@@ -19,7 +19,7 @@ from pyiceberg.manifest import ManifestContent, ManifestFile
 
 from sluice.clients.lake.catalog import MAIN, Lake, ancestors, asking, sluice_properties
 from sluice.clients.lake.reading import files
-from sluice.clients.lake.results import recount as query_results
+from sluice.clients.lake.results.positions import read_positions
 from sluice.clients.s3.requests import at_once
 from sluice.config.query import WINDOW, Query
 from sluice.config.reading.toml import ConfigError
@@ -122,7 +122,7 @@ class ResultsReader:
 
     def _progress(self, table: Table) -> Results:
         state_table = self._lake.table(self._spec.queries_table)
-        positions = query_results.read_positions(state_table, self._spec.queries)
+        positions = read_positions(state_table, self._spec.queries)
         if positions is None or positions.states[self._query].source_snapshot_id is None:
             return Results()
         state = positions.states[self._query]

@@ -22,7 +22,7 @@ from sluice.core.errors import Refused, Unreachable
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.loads.verification import checks
 from sluice.queries import recount, sinks
-from sluice.queries.compare import QueryComparison, Results, compare, report
+from sluice.queries.compare import Aggregates, QueryComparison, compare, report
 from sluice.queries.sinks import TRIES, SinksCheck
 from sluice.queries.windows import CLOCK_SLACK_SECONDS, NEWEST_WINDOWS, written_since
 from tests.support.raising import raising
@@ -31,10 +31,10 @@ from tests.support.steps import NewTables, given, ledger, sent
 SPEC = stream.load("isp_hits")
 
 
-COUNTS: Results = {"00001|2026-03-01T10:02:00Z": (3,), "00002|2026-03-01T10:02:00Z": (4,)}
+COUNTS: Aggregates = {"00001|2026-03-01T10:02:00Z": (3,), "00002|2026-03-01T10:02:00Z": (4,)}
 WINDOW = 1_772_359_320
-ZIPCODES: Results = {"00001": (3,), "00002": (4,)}
-AUDIENCE: Results = {"00001|2026-03-01T00:00:00Z": (7, 3, 2)}
+ZIPCODES: Aggregates = {"00001": (3,), "00002": (4,)}
+AUDIENCE: Aggregates = {"00001|2026-03-01T00:00:00Z": (7, 3, 2)}
 
 
 class World:
@@ -102,7 +102,7 @@ class World:
 
     def recount(
         self, table: str, snapshot_id: int, query: Query, late: pa.Table, windows: tuple[int, int] | None
-    ) -> Results:
+    ) -> Aggregates:
         if self.expired:
             self.expired -= 1
             raise SnapshotExpired("snapshot 77 of table raw.isp_hits has expired")
@@ -114,7 +114,7 @@ class World:
 
     def sink(
         self, name: str, sink: Sink, windows: tuple[int, int] | None, since: float | None
-    ) -> tuple[Callable[[], int], Callable[[], Results]] | None:
+    ) -> tuple[Callable[[], int], Callable[[], Aggregates]] | None:
         if sink.kind not in ("jdbc", "kafka"):
             return None
         if (name, sink.kind) == ("windows", "kafka"):
@@ -130,7 +130,7 @@ class World:
             self.requested.append(batch)
         return batch
 
-    def _read(self, name: str, sink: Sink) -> Results:
+    def _read(self, name: str, sink: Sink) -> Aggregates:
         if name == "audience":
             return dict(AUDIENCE)
         if sink.kind == "kafka":
