@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from airflow.sdk import Param
 
 from local.reference.blocks import table
-from sluice.airflow.dags import forms
+from sluice.airflow import forms
 from sluice.config import streams as stream_files
 from sluice.config.stream import COMPONENTS
 

@@ -13,8 +13,7 @@ from typing import Any
 
 from local.base import REPO, UsageError, default_stack_dir
 from local.progress import ProgressDisplay
-from local.runtime import notifications as runtime_notifications
-from local.runtime import ports, processes
+from local.runtime import notifications_file, ports, processes
 from local.runtime.context import Context
 from local.runtime.home import StackDir, write_files
 from local.runtime.ports import Network
@@ -160,7 +159,7 @@ class Stack(Systems):
         for reason in stream_files.load_valid().reasons:
             # The other streams are started.
             board.say(reason)
-        of_notifications = runtime_notifications.files(self.context)
+        of_notifications = notifications_file.files(self.context)
         self.home.remember(ports=self.ports, **self.settings)
         has_new_files = self.write_platform_files() and pid is not None
         # Read by each task: nothing is restarted.

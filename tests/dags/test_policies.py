@@ -152,14 +152,15 @@ def test_the_waits_of_all_tasks_are_known(bag: Any) -> None:
 def test_no_task_sleeps_in_a_worker() -> None:
     """It waits in the triggerer, where thousands may. But for a pause between two reads of a sink, which are
     work, of which a return from the triggerer would take longer."""
-    folder = REPO / "plugins" / "sluice" / "airflow" / "operators"
+    package = REPO / "plugins" / "sluice"
     sleeping = {
         file.name
+        for folder in (package / "airflow" / "operators", package / "queries")
         for file in folder.rglob("*.py")
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.Attribute) and node.attr == "sleep"
     }
-    assert sleeping == {"reconcile.py"}
+    assert sleeping == {"sinks.py"}
 
 
 def longest(task: Any) -> timedelta:
@@ -268,7 +269,7 @@ def test_a_load_of_a_stream_with_queries_makes_their_sinks_and_checks_them(bag: 
             assert steps["ensure_consumer"] == {"ensure_queries"}
             assert (steps["validate"], steps["wait_for_queries"]) == (
                 {"wait_for_queries"},
-                {"reconcile_sinks"},
+                {"compare_sinks"},
             )
         else:
             assert SINKS not in steps
@@ -318,7 +319,7 @@ def test_a_supervision_that_does_not_end_is_noticed(bag: Any) -> None:
 
 
 def test_every_failure_over_a_stream_is_told(bag: Any) -> None:
-    from sluice.airflow.notifications import run_failed, run_succeeded, task_failed
+    from sluice.airflow.callbacks import run_failed, run_succeeded, task_failed
 
     of_streams = {dag_id: dag for dag_id, dag in bag.dags.items() if dag_id != "drill"}
     assert of_streams

@@ -62,7 +62,7 @@ def check_counts(course: Course, run: str) -> None:
     found = topic_offsets.compare_with_topic(course.stack, SPEC)
     assert found.is_ok, found.message()
     assert found.records == HITS
-    checked = airflow_calls.xcom(course.airflow, LOAD, run, "reconcile_sinks")
+    checked = airflow_calls.xcom(course.airflow, LOAD, run, "compare_sinks")
     for name, query in SPEC.queries.items():
         if not query.aggregates:
             continue
@@ -96,15 +96,15 @@ def check_files(course: Course) -> None:
 def check_a_changed_sink_is_named(course: Course, run: str) -> None:
     api = course.airflow
     zipcode = change_a_count(course, 1)
-    airflow_calls.clear(api, LOAD, run, ["reconcile_sinks"], downstream=True)
+    airflow_calls.clear(api, LOAD, run, ["compare_sinks"], downstream=True)
     assert api.wait(LOAD, run, TASKS_SECONDS) == "failed"
     tasks = {task["task_id"]: task for task in api.tasks(LOAD, run)}
-    assert (tasks["reconcile_sinks"]["state"], tasks["audit"]["state"]) == ("failed", "upstream_failed")
-    log = "\n".join(api.log(LOAD, run, "reconcile_sinks", int(tasks["reconcile_sinks"]["try_number"])))
+    assert (tasks["compare_sinks"]["state"], tasks["audit"]["state"]) == ("failed", "upstream_failed")
+    log = "\n".join(api.log(LOAD, run, "compare_sinks", int(tasks["compare_sinks"]["try_number"])))
     assert "jdbc isp_hits_audience: 1 of" in log
     assert f"different {zipcode}|" in log
     assert change_a_count(course, -1) == zipcode
-    airflow_calls.clear(api, LOAD, run, ["reconcile_sinks"], downstream=True)
+    airflow_calls.clear(api, LOAD, run, ["compare_sinks"], downstream=True)
     feeds.assert_success(course, LOAD, run, api.wait(LOAD, run, TASKS_SECONDS))
 
 

@@ -133,9 +133,9 @@ class Wiki(StreamUnderTest):
         """Edits as the query has them, and how many came too late."""
         results = self.results.read(0)
         return {
-            (window.start, editor.user, editor.bot): editor.edits
+            (window.start, group.name, group.kind): group.value
             for window in results.windows
-            for editor in window.editors
+            for group in window.groups
         }, results.late
 
     def send_old(self, batch: int, at: datetime) -> None:
@@ -218,8 +218,8 @@ def check_a_bounded_load(wiki: Wiki) -> int:
     wait_until("a producer at work", lambda: wiki.replayed["open"] > 0, RUN_SECONDS)
     replay.burst(wiki.stack.context, EVENTS, 1000)
     check_load(wiki, run_id, EVENTS)
-    reconciled = airflow_calls.xcom(wiki.airflow, LOAD, run_id, "reconcile_sinks")
-    ((sink, checked),) = reconciled["editors"]["sinks"].items()
+    compared = airflow_calls.xcom(wiki.airflow, LOAD, run_id, "compare_sinks")
+    ((sink, checked),) = compared["editors"]["sinks"].items()
     assert sink == f"iceberg {EDITORS.results_table}"
     assert checked["lake"] == checked["sink"] > 0
     assert airflow_calls.xcom(wiki.airflow, LOAD, run_id, "emit_asset_event")["asset"] == "wiki_changes"
@@ -312,11 +312,12 @@ def check_the_page(wiki: Wiki) -> None:
         page = chromium.new_page(viewport=browser.DESKTOP)
         url, password = service.url(wiki.stack.context), wiki.stack.secrets["airflow_operator"]
         browser.log_in(page, url, service.USER, password)
-        frame = browser.open_results(page, EDITORS.page)
+        assert EDITORS.page is not None
+        frame = browser.open_results(page, EDITORS.page.title)
         expect(frame.get_by_role("row").nth(10)).to_be_visible(timeout=30_000)
         newest = wiki.results.read(0).windows[0]
-        busiest = max(newest.editors, key=lambda editor: editor.edits)
-        expect(frame.get_by_role("table")).to_contain_text(busiest.user)
+        busiest = max(newest.groups, key=lambda group: group.value)
+        expect(frame.get_by_role("table")).to_contain_text(busiest.name)
         browser.screenshot(page, "wiki-changes-page")
 
 

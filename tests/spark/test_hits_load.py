@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from local.services import streams as stream_programs
-from sluice.airflow.dags import forms
+from sluice.airflow import forms
 from sluice.clients.kafka.admin import KafkaAdmin
 from sluice.config.reading.toml import ConfigError
 from sluice.config.sections import generator

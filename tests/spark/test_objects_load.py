@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from local.services import streams as stream_programs
-from sluice.airflow.dags import forms
+from sluice.airflow import forms
 from sluice.clients.kafka.admin import KafkaAdmin
 from sluice.clients.s3.objects import Bucket
 from sluice.config import streams

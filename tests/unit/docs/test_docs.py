@@ -564,10 +564,10 @@ def test_what_a_snapshot_and_the_ledger_say() -> None:
     run = [ledger.run_key("R", name).replace("R", "<run id>", 1) for name in of_run]
     source = [ledger.planned_key("<source id>"), ledger.produced_key("<source id>")]
     source += [
-        ledger.verified_key("<lineage>", "<source id>", 0, same).replace(f"{0:019d}", "<end>")
+        ledger.verified_key("<incarnation>", "<source id>", 0, same).replace(f"{0:019d}", "<end>")
         for same in ("", "<source id>")
     ]
-    contents = ledger.contents_key("<lineage>", "<object>", 1)
+    contents = ledger.contents_key("<incarnation>", "<object>", 1)
     source += [re.sub(r"\d{9}", "<countdown>", contents)]
     source += [ledger.table_key("<name>", "<uuid>"), ledger.rewrite_key("<rewrite id>")]
     source += [ledger.rewrite_key("<rewrite id>", up_to=True), ledger.change_key("<change id>")]

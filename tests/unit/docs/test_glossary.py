@@ -12,7 +12,7 @@ FOLDERS = ("dags", "plugins", "spark_jobs", "local", "bench", "tests")
 RENAMED = {
     "AnnounceOperator": "EmitAssetEventOperator",
     "CheckCompactionOperator": "VerifyCompactionOperator",
-    "CheckSinksOperator": "ReconcileSinksOperator",
+    "CheckSinksOperator": "CompareSinksOperator",
     "DamagedObject": "CorruptObject",
     "Diagnosis": "HealthReport",
     "EventProof": "SourceCheck",
@@ -24,6 +24,7 @@ RENAMED = {
     "QueriesOwner": "QueryStateWriter",
     "RangeSet": "OffsetRanges",
     "ReadBack": "OffsetReader",
+    "ReconcileSinksOperator": "CompareSinksOperator",
     "Rehearsal": "StagedRewrite",
     "RowProof": "SourceCheck",
     "SchemaConflict": "IncompatibleSchema",
@@ -73,7 +74,7 @@ WORDS = {
     r"on hold|held|unobservable|cut off|falling behind": "suspended, unknown, source unavailable, lagging",
     r"beats?": "heartbeat",
     r"strays?": "unexpected offsets",
-    r"agreement": "reconciliation",
+    r"agreement": "comparison",
     r"suspects|suspected": "possible duplicates",
 }
 PROSE = re.compile(rf"(?<![\w/`-])(?:{'|'.join(WORDS)})(?![\w/`-])", re.I)

@@ -14,9 +14,13 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from sluice.airflow import operators as package
 from sluice.airflow.hook import StreamClients
-from sluice.airflow.operators.base import ComponentOperator, StepMixin, StreamOperator
+from sluice.airflow.operators.base import (
+    ComponentOperator,
+    InvalidDeclarationOperator,
+    StepMixin,
+    StreamOperator,
+)
 from sluice.airflow.operators.change.approval import ApproveChangeOperator
-from sluice.airflow.operators.invalid import InvalidDeclarationOperator
 from sluice.airflow.operators.jobs.spark_application import JobApplication
 from sluice.airflow.operators.jobs.spark_job import SparkJobOperator
 from sluice.airflow.operators.load.asset_event import EmitAssetEventOperator
