@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from airflow.plugins_manager import AirflowPlugin
 
-from sluice.config.stream import load_valid
+from sluice.config.streams import load_valid
 from sluice.web import links, navigation
 
 

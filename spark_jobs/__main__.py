@@ -11,7 +11,7 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 
-from sluice.config import stream as streams
+from sluice.config import streams
 from sluice.config.reading.toml import ConfigError
 from sluice.config.stream import SourceType
 from sluice.core.processes import exits

@@ -17,7 +17,7 @@ from bench.compare.figures import Figures
 from bench.compare.stack import BenchStack
 from sluice.clients.s3.errors import removed_by
 from sluice.config import platform as platforms
-from sluice.config import stream as streams
+from sluice.config import streams
 from sluice.config.stream import ENTRY_POINT
 from sluice.core.changes.plan import Action, ChangePlan, ChangeResult
 from sluice.core.offsets.ranges import OffsetRanges

@@ -17,7 +17,8 @@ from pyiceberg.exceptions import NamespaceAlreadyExistsError
 from sluice.clients.databases import postgresql as _deadline  # noqa: F401 - registers the plugin of the catalog's URL
 from sluice.clients.kafka.consumers import topic_offsets
 from sluice.config import platform as platforms
-from sluice.config import stream as streams
+from sluice.config import streams
+from sluice.config.sections import lake
 from spark_jobs.common.kafka.offsets import Topic
 
 
@@ -25,7 +26,7 @@ def acquire(name: str) -> None:
     """Create the stream's table, and record on ``main`` this writer's epoch and the topic's end offsets."""
     spec, platform = streams.load(name), platforms.load("consumer")
     properties = platform.lake.pyiceberg(platform.s3) | {"init_catalog_tables": "true"}
-    catalog = SqlCatalog(platforms.CATALOG, **properties)
+    catalog = SqlCatalog(lake.CATALOG, **properties)
     with suppress(NamespaceAlreadyExistsError):  # another stream's consumer was faster
         catalog.create_namespace("bench")
     rows = pa.schema([pa.field("_kafka_offset", pa.int64())])

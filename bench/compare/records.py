@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from local.base import REPO
-from sluice.config import stream as streams
+from sluice.config import folders
 
 PARTITIONS = 10
 
@@ -84,11 +84,11 @@ class Declared:
             (folder / self.name / "transforms.py").write_text(_TRANSFORMS)
             (folder / self.name / "__init__.py").touch()
         else:
-            shutil.copy(streams.STREAMS / "nyc_taxi" / "schema.avsc", folder / self.name)
+            shutil.copy(folders.STREAMS / "nyc_taxi" / "schema.avsc", folder / self.name)
 
 
 def schema_text() -> str:
-    return (streams.STREAMS / "nyc_taxi" / "schema.avsc").read_text()
+    return (folders.STREAMS / "nyc_taxi" / "schema.avsc").read_text()
 
 
 def csv_columns() -> dict[str, str]:

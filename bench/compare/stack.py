@@ -28,11 +28,13 @@ from local.runtime.supervisord import Program
 from local.services import kafka, minio
 from local.stack.stack import Stack
 from sluice.clients.kafka.admin import KafkaAdmin
+from sluice.clients.kafka.broker_topics import BrokerTopics
 from sluice.clients.kafka.consumers import topic_offsets
 from sluice.clients.s3.objects import Bucket
 from sluice.config import platform as platforms
-from sluice.config import stream as streams
-from sluice.config.platform import Kafka
+from sluice.config import streams
+from sluice.config.folders import VARIABLE
+from sluice.config.sections.kafka import Kafka
 from sluice.config.sections.topic import PROGRESS_TOPIC
 from sluice.config.stream import StreamSpec
 
@@ -48,7 +50,7 @@ class BenchStack:
         self.stack, self.folder = stack, folder
         self.logs = folder / "logs"
         self.logs.mkdir(exist_ok=True)
-        self.kafka_admin().provision(PROGRESS_TOPIC)
+        BrokerTopics(self.kafka_admin()).provision(PROGRESS_TOPIC)
 
     def kafka_admin(self) -> KafkaAdmin:
         """Not kept: a client that outlives the broker logs every second that it is gone."""
@@ -61,7 +63,7 @@ class BenchStack:
     def spec(self, name: str) -> StreamSpec:
         """The stream, with its topic created."""
         spec = streams.load(name)
-        self.kafka_admin().provision(spec.topic)
+        BrokerTopics(self.kafka_admin()).provision(spec.topic)
         return spec
 
     def make_topic(self, name: str) -> None:
@@ -224,7 +226,7 @@ def bench_stack(declared: Sequence[Declared], supervised: bool = False) -> Itera
     folder.mkdir()
     for one in declared:
         one.write(folder)
-    os.environ[streams.VARIABLE] = str(folder)
+    os.environ[VARIABLE] = str(folder)
     kind = IdleStack if supervised else Stack
     stack = kind(home / "stack", free_ports=True, with_airflow=supervised)
     try:

@@ -16,7 +16,7 @@ from local.stack.base import BaseStack
 from local.stack.stack import Stack
 from sluice.cli.app import PASSED_ON
 from sluice.cli.installation import check_running
-from sluice.config import stream as streams
+from sluice.config import folders
 from sluice.config.sections import overrides
 
 FreePorts = Annotated[bool, typer.Option("--free-ports", help="Take free ports, not the default ones")]
@@ -28,7 +28,7 @@ def opened(**options: Any) -> Stack:
     if stack.overrides:
         os.environ[overrides.VARIABLE] = stack.overrides
     if stack.streams:
-        os.environ[streams.VARIABLE] = stack.streams
+        os.environ[folders.VARIABLE] = stack.streams
     return stack
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from local.containers import layout, strimzi
 from local.containers.layout import Volume, script
 from local.containers.stack import ContainerStack
-from local.runtime import notifications, roles
+from local.runtime import notifications_file, roles
 from local.runtime.context import Context
 from local.runtime.home import StackDir
 from local.runtime.supervisord import Program
@@ -184,7 +184,7 @@ class ClusterStack(ContainerStack):
 
 def _airflow(stack: Context, documents: Mapping[str, roles.Document], authority: str) -> list[Volume]:
     """Return what Airflow's components mount, and the pods of its tasks, which also delete files."""
-    files = airflow.files(stack) | notifications.files(stack)
+    files = airflow.files(stack) | notifications_file.files(stack)
     if authority:
         files |= {stack.home.platform / strimzi.AUTHORITY: authority}
     environment, command = airflow.environment(stack), str(stack.python_env / "bin" / "airflow")

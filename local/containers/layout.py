@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from local.containers.profiles import SPARK
-from local.runtime import notifications, roles, supervisord
+from local.runtime import notifications_file, roles, supervisord
 from local.runtime.context import Context
 from local.runtime.home import StackDir
 from local.runtime.ports import DEFAULTS, Network
@@ -132,7 +132,7 @@ def _airflow(stack: Context, documents: Mapping[str, roles.Document]) -> list[Vo
     """The scheduler's, whose tasks submit jobs and delete files, and that of Airflow's other components."""
     scripts = {program.name: script(program) for program in airflow.programs(stack)}
     scheduler = {"airflow-scheduler": scripts.pop("airflow-scheduler")}
-    files, tasks = airflow.files(stack) | notifications.files(stack), ("airflow", *JOBS, "maintenance")
+    files, tasks = airflow.files(stack) | notifications_file.files(stack), ("airflow", *JOBS, "maintenance")
     return [
         Volume("airflow", files | platform(stack, documents, ("airflow",)), scripts),
         Volume("scheduler", files | streams.files(stack) | platform(stack, documents, tasks), scheduler),

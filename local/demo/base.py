@@ -18,7 +18,7 @@ from local.stack.base import BaseStack
 from sluice.cli.airflow_api import Airflow
 from sluice.clients.s3.objects import Bucket
 from sluice.clients.s3.requests import split_prefix
-from sluice.config import stream
+from sluice.config import streams
 from sluice.config.stream import StreamSpec
 
 
@@ -28,7 +28,7 @@ class Demo(ABC):
     feed: str | None = None
 
     def __init__(self, name: str) -> None:
-        self.spec: StreamSpec = stream.load(name)
+        self.spec: StreamSpec = streams.load(name)
         self.load = f"{name}_load"
         self.supervision = f"{name}_stream"
 

@@ -35,11 +35,12 @@ from local.stack.lake import OFFSETS, Offsets
 from sluice.cli.airflow_api import Airflow
 from sluice.cli.terminal import print_line
 from sluice.clients.kafka.consumers import topic_offsets
-from sluice.clients.lake.catalog import Lake, position
+from sluice.clients.lake.catalog import Lake
+from sluice.clients.lake.position import position
 from sluice.clients.lake.reading import files
 from sluice.clients.lake.reading.arrow_sql import quoted
-from sluice.clients.lake.results import recount as query_results
-from sluice.clients.lake.results.table import Editor, Results, ResultsReader, Window
+from sluice.clients.lake.results.positions import read_positions
+from sluice.clients.lake.results.table import Group, Results, ResultsReader, Window
 from sluice.clients.polling import wait_for
 from sluice.config.stream import StreamSpec
 from sluice.core.errors import Missing
@@ -134,7 +135,7 @@ class FeedDemo(Demo):
                 "page": self._page_url(stack),
                 "window": format_window(self.window),
                 "top": [
-                    {"user": editor.user, "bot": editor.bot, "edits": editor.edits} for editor in self._top()
+                    {"user": group.name, "bot": group.kind, "edits": group.value} for group in self._top()
                 ],
             },
         )
@@ -142,8 +143,8 @@ class FeedDemo(Demo):
     def _page_url(self, stack: BaseStack) -> str:
         return f"{service.public_url(stack.context)}{PREFIX}/results/{self.page}"
 
-    def _top(self) -> Sequence[Editor]:
-        return top(self.window) if self.window is not None else ()
+    def _top(self) -> Sequence[Group]:
+        return top(self.window.groups) if self.window is not None else ()
 
     def replayed_ids(self, stack: BaseStack) -> set[str]:
         """The ids of the burst's first EVENTS events; none if no producer read the feed."""
@@ -161,8 +162,8 @@ class FeedDemo(Demo):
         # Not the table's title, which is wrapped to the table's width.
         console.print(f"{self.title}, {format_window(self.window)}", markup=False, highlight=False)
         table = Table("user", "bot", "edits")
-        for editor in self._top():
-            table.add_row(Text(printable(editor.user)), "bot" if editor.bot else "", f"{editor.edits:,}")
+        for group in self._top():
+            table.add_row(Text(printable(group.name)), "bot" if group.kind else "", f"{group.value:,}")
         console.print(table)
         print_line(console, f"More, refreshed every 10 seconds: {self._page_url(stack)}")
 
@@ -198,14 +199,14 @@ def result(
 
 def busiest(results: Results) -> Window | None:
     """The newest window with editors."""
-    return next((window for window in results.windows if window.editors), None)
+    return next((window for window in results.windows if window.groups), None)
 
 
 def uncounted_records(lake: Lake, spec: StreamSpec) -> int:
     """Published records that a query of the stream has not counted yet."""
     lake_state = position(lake.table(spec.table))
     try:
-        positions = query_results.read_positions(lake.table(spec.queries_table), spec.queries)
+        positions = read_positions(lake.table(spec.queries_table), spec.queries)
     except Missing:
         positions = None
     if lake_state is None:

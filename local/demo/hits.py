@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Self
 
 from rich.console import Console
 from rich.table import Table
@@ -25,12 +25,12 @@ from local.services import airflow as service
 from local.stack import lake as details
 from local.stack.base import BaseStack
 from sluice.cli.terminal import print_line
-from sluice.clients.databases import results as databases
-from sluice.clients.kafka import reader as kafka_reader
 from sluice.clients.kafka.consumers import topic_offsets
-from sluice.clients.lake.results import recount as query_results
 from sluice.config import connection as connections
-from sluice.config.query import Query, Sink, SinkKind
+from sluice.config.query import SinkKind
+from sluice.core.errors import ClientError
+from sluice.queries.compare import QueryComparison
+from sluice.queries.sinks import SinksCheck
 from sluice.web.navigation import PREFIX
 
 STREAM = "isp_hits"
@@ -52,6 +52,14 @@ class Counts:
     early: int
     sinks: dict[str, int]
     different: int
+
+    @classmethod
+    def of(cls, compared: QueryComparison) -> Self:
+        """``compared``: with a sink at least."""
+        (first, *_), sums = compared.sinks, {sink.sink_name: sink.sink for sink in compared.sinks}
+        different = sum(sink.differences for sink in compared.sinks)
+        left_out = (compared.late, compared.early)
+        return cls(compared.query, first.results, first.lake, *left_out, sums, different)
 
 
 class HitsDemo(Demo):
@@ -85,38 +93,16 @@ class HitsDemo(Demo):
         return f"{service.public_url(stack.context)}{PREFIX}/queries/{STREAM}"
 
     def _counts(self, stack: BaseStack) -> list[Counts]:
-        reader = stack.lake("reader")
+        folder = {connections.DIRECTORY_VARIABLE: str(stack.home.connections)}
+        lake = stack.lake("reader")
         try:
-            table = reader.table(self.spec.queries_table)
-            positions = query_results.read_positions(table, self.spec.queries)
-            if positions is None:
-                raise UsageError(f"the queries of {STREAM} have counted nothing yet")
-            found = []
-            for name, query in self.spec.queries.items():
-                state = positions.states[name]
-                source = state.source_snapshot_id
-                if not query.aggregates:
-                    continue
-                if source is None:
-                    raise UsageError(f"query {name} of {STREAM} has counted nothing yet")
-                late = query_results.late_rows(table, positions, name)
-                lake = query_results.recount(reader.table(self.spec.table), source, query, late, None)
-                sinks = {sink.name: self._results_of(stack, query, sink) for sink in query.sinks}
-                different = sum(len(set(lake.items()) ^ set(results.items())) for results in sinks.values())
-                sums = {sink: _sum(results) for sink, results in sinks.items()}
-                left_out = (late.num_rows, state.early_rows)
-                found.append(Counts(name, len(lake), _sum(lake), *left_out, sums, different))
-            return found
+            kafka = stack.platform("airflow").kafka
+            check = SinksCheck(self.spec, lake, kafka, lambda name: connections.load(name, folder))
+            return [Counts.of(compared) for compared in check.compare_all() if compared.sinks]
+        except ClientError as error:
+            raise UsageError(str(error)) from error
         finally:
-            reader.close()
-
-    def _results_of(self, stack: BaseStack, query: Query, sink: Sink) -> query_results.Results:
-        if sink.kind == SinkKind.JDBC:
-            folder = {connections.DIRECTORY_VARIABLE: str(stack.home.connections)}
-            where = connections.load(sink.connection, folder)
-            return query_results.by_key(databases.counts(where, sink.table, query), query)
-        found = kafka_reader.read(stack.platform("airflow").kafka, sink.topic, query.keys)
-        return {key: tuple(row.aggregates[name] for name in query.aggregates) for key, row in found.items()}
+            lake.close()
 
     def show(self, stack: BaseStack, console: Console) -> None:
         console.print("Counted, side by side:", highlight=False)
@@ -136,10 +122,6 @@ class HitsDemo(Demo):
             )
         console.print(table)
         print_line(console, f"The queries, refreshed every 10 seconds: {self._page(stack)}")
-
-
-def _sum(results: query_results.Results) -> int:
-    return sum(aggregates[0] for aggregates in results.values())
 
 
 def result(

@@ -7,7 +7,7 @@ import yaml
 from local.kubernetes.passwords import NAMESPACE
 from local.kubernetes.users import Resource, kafka_users
 from local.services import streams
-from sluice.config import stream
+from sluice.config import streams as stream_files
 
 CLUSTER = "kafka"
 
@@ -15,7 +15,7 @@ CLUSTER = "kafka"
 def users(namespace: str = NAMESPACE, cluster: str = CLUSTER) -> list[Resource]:
     """Kafka's users of the declared streams. Raises ConfigError if a stream is invalid."""
     # All or none: applied without an invalid stream's, they would take its users' rights away.
-    topics = [spec.topic.name for spec in stream.load_all()]
+    topics = [spec.topic.name for spec in stream_files.load_all()]
     return kafka_users(topics, streams.result_topics(), namespace, cluster)
 
 

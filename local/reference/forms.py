@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from airflow.sdk import Param
 
 from local.reference.blocks import table
-from sluice.airflow.dags import forms
-from sluice.config import stream
+from sluice.airflow import forms
+from sluice.config import streams as stream_files
 from sluice.config.stream import COMPONENTS
 
 HEAD, OF_STREAMS = ("param", "default", "meaning"), ("param", "default", "streams", "meaning")
@@ -17,7 +17,7 @@ EXAMPLES = {"CSV": "nyc_taxi", "feed": "wiki_changes", "generated": "isp_hits"}
 
 
 def blocks() -> Mapping[str, str]:
-    hits, dated = (stream.load(EXAMPLES[kind]) for kind in ("generated", "feed"))
+    hits, dated = (stream_files.load(EXAMPLES[kind]) for kind in ("generated", "feed"))
     return {
         "form of a load": table(OF_STREAMS, _of_load()),
         "form of generated hits": table(HEAD, _rows(forms.load(hits))),
@@ -31,7 +31,7 @@ def blocks() -> Mapping[str, str]:
 def _of_load() -> list[list[str]]:
     rows = []
     for kind, name in EXAMPLES.items():
-        spec = stream.load(name)
+        spec = stream_files.load(name)
         elsewhere = {*forms.limits(), *(spec.generator.schemas if spec.generator else ())}
         own = {key: param for key, param in forms.load(spec).items() if key not in elsewhere}
         rows += [[cell.replace(name, "<stream>") for cell in row] for row in _rows(own, kind)]

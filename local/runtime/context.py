@@ -12,7 +12,7 @@ from local.runtime.home import StackDir
 from local.runtime.ports import HOST, Network
 from local.runtime.processes import LABEL
 from local.setup.cache import pyspark
-from sluice.config import stream
+from sluice.config import folders
 from sluice.config.sections import overrides
 from sluice.core.processes.environment import machine_environment
 
@@ -100,7 +100,7 @@ class Context:
         return {
             **self.environment(),
             **({overrides.VARIABLE: self.overrides} if self.overrides else {}),
-            **({stream.VARIABLE: self.streams} if self.streams else {}),
+            **({folders.VARIABLE: self.streams} if self.streams else {}),
             "SLUICE_PLATFORM_DIR": str(self.home.platform),
             "SLUICE_CONNECTIONS_DIR": str(self.home.connections),
             **self.search_path,

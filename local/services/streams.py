@@ -9,7 +9,7 @@ from local.runtime.context import Context, with_parent
 from local.runtime.home import write_files
 from local.runtime.supervisord import STREAM_OPTIONS, Program
 from local.setup.cache import ARCHIVE, spark_class_path
-from sluice.config import stream
+from sluice.config import stream, streams
 
 _LOG4J = """\
 status = warn
@@ -31,7 +31,7 @@ logger.native.level = error
 
 def result_topics() -> list[str]:
     """The topics to which queries of valid streams send their results."""
-    specs = stream.load_valid().specs
+    specs = streams.load_valid().specs
     sinks = (sink for spec in specs for query in spec.queries.values() for sink in query.sinks)
     return [sink.topic for sink in sinks if sink.topic]
 
@@ -118,8 +118,8 @@ def programs(context: Context) -> list[Program]:
 
     An invalid stream may have any: one that runs is not to be ended because its declaration was changed.
     """
-    declared = {spec.name: spec.components.values() for spec in stream.load_valid().specs}
-    every = {name: [stream.component(name, one) for one in stream.COMPONENTS] for name in stream.names()}
+    declared = {spec.name: spec.components.values() for spec in streams.load_valid().specs}
+    every = {name: [stream.component(name, one) for one in stream.COMPONENTS] for name in streams.names()}
     return [
         Program(
             component.program,

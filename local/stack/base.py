@@ -13,7 +13,8 @@ from local.runtime.context import Context
 from local.runtime.home import StackDir
 from local.services import airflow, kafka, minio, postgres, replay, streams
 from sluice.cli.airflow_api import TIMEOUT_SECONDS, Airflow
-from sluice.config import platform, stream
+from sluice.config import platform
+from sluice.config import streams as stream_files
 from sluice.config.platform import ROLES
 from sluice.systems import Systems
 
@@ -54,7 +55,7 @@ class BaseStack(ABC):
         """Service → what makes its users, rights, buckets and databases; each is idempotent."""
         made: dict[str, Callable[[], None]] = {"postgres": lambda: postgres.provision(self.context)}
         if self.context.external is None:
-            topics = [spec.topic.name for spec in stream.load_valid().specs]
+            topics = [spec.topic.name for spec in stream_files.load_valid().specs]
             results = streams.result_topics()
             users = {role: (f"sluice-{role}", self.secrets[f"minio_{role}"]) for role in ROLES}
             made["kafka"] = lambda: kafka.provision(self.context, topics, results)
@@ -95,7 +96,7 @@ class BaseStack(ABC):
         """The platform file of each role, as plain data. Raises UsageError for an invalid external one."""
         context = self.context
         replayed = context.feed == replay.REPLAY
-        specs = stream.load_valid().specs
+        specs = stream_files.load_valid().specs
         feeds = replay.feeds(specs, context.ports[replay.NAME]) if replayed else {}
         documents = roles.documents(self.home, context.network, self.secrets, feeds)
         if context.external is not None:

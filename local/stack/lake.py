@@ -12,8 +12,7 @@ from pyiceberg.table import Table
 
 from local.base import UsageError
 from local.stack.base import BaseStack
-from sluice.clients.kafka.consumers import topic_offsets
-from sluice.clients.lake.catalog import position
+from sluice.clients.lake.position import position
 from sluice.clients.lake.reading import files
 from sluice.clients.lake.reading.arrow_sql import ArrowSql, open_sql
 from sluice.config.stream import StreamSpec
@@ -100,14 +99,6 @@ def compare(sql: ArrowSql, starts: Mapping[int, int], topic: Offsets) -> OffsetC
 def read(table: Table, columns: tuple[str, ...]) -> pa.RecordBatchReader:
     """All rows of main, streaming."""
     return files.read(table, AlwaysTrue(), columns)
-
-
-def compare_with_topic(stack: BaseStack, spec: StreamSpec) -> OffsetComparison:
-    """Compare every offset of the topic with the table and the quarantine."""
-    lake, quarantine = tables(stack, spec)
-    topic = topic_offsets(stack.platform("reader").kafka, spec.topic.name)
-    with held(read(lake, OFFSETS), read(quarantine, OFFSETS)) as sql:
-        return compare(sql, stream_starts(lake), topic)
 
 
 def total(values: Iterable[tuple[int, int]]) -> int:

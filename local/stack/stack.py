@@ -13,8 +13,7 @@ from typing import Any
 
 from local.base import REPO, UsageError, default_stack_dir
 from local.progress import ProgressDisplay
-from local.runtime import notifications as runtime_notifications
-from local.runtime import ports, processes
+from local.runtime import notifications_file, ports, processes
 from local.runtime.context import Context
 from local.runtime.home import StackDir, write_files
 from local.runtime.ports import Network
@@ -25,7 +24,8 @@ from local.setup.bootstrap import java_home
 from local.stack import health
 from local.stack.base import BaseStack
 from sluice.clients.polling import wait_for
-from sluice.config import stream
+from sluice.config import streams as stream_files
+from sluice.config.folders import VARIABLE
 from sluice.config.sections import notifications, overrides
 
 # Seconds until a service must be healthy: several times what it took on 2 cores with cold disks.
@@ -103,7 +103,7 @@ class Stack(BaseStack):
     @property
     def streams(self) -> str:
         """Additional folders with streams, as in SLUICE_STREAMS."""
-        folders = os.environ.get(stream.VARIABLE, self.home.state().get("streams", ""))
+        folders = os.environ.get(VARIABLE, self.home.state().get("streams", ""))
         return os.pathsep.join(filter(None, map(_absolute, folders.split(os.pathsep))))
 
     @cached_property
@@ -155,11 +155,11 @@ class Stack(BaseStack):
             )
         if self.overrides:
             # Before it is kept: every later start would use an invalid one.
-            overrides.check(self.overrides, stream.names())
-        for reason in stream.load_valid().reasons:
+            overrides.check(self.overrides, stream_files.names())
+        for reason in stream_files.load_valid().reasons:
             # The other streams are started.
             board.say(reason)
-        of_notifications = runtime_notifications.files(self.context)
+        of_notifications = notifications_file.files(self.context)
         self.home.remember(ports=self.ports, **self.settings)
         has_new_files = self.write_platform_files() and pid is not None
         # Read by each task: nothing is restarted.
@@ -194,7 +194,7 @@ class Stack(BaseStack):
 
     def restart_producers(self, board: ProgressDisplay) -> None:
         """Restart running producers: they read their platform file only at the start."""
-        for component in (spec.components.get("producer") for spec in stream.load_valid().specs):
+        for component in (spec.components.get("producer") for spec in stream_files.load_valid().specs):
             if component is not None and self._runs(component.program):
                 self.daemon.restart(component.program)
                 board.say(f"{component.program} was restarted: its platform file changed")

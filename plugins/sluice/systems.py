@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
     from sluice.clients.kafka.admin import KafkaAdmin
+    from sluice.clients.kafka.broker_topics import BrokerTopics
     from sluice.clients.kafka.strimzi_topics import KafkaTopics
     from sluice.clients.lake.catalog import Lake
     from sluice.clients.processes.base import Runtime
@@ -66,10 +67,12 @@ class Systems:
         return KafkaAdmin(self.platform.kafka)
 
     @cached_property
-    def topics(self) -> KafkaAdmin | KafkaTopics:
+    def topics(self) -> BrokerTopics | KafkaTopics:
         """What provisions topics: the brokers, or with [strimzi] in the platform file its operator."""
         if self.platform.strimzi is None:
-            return self.kafka
+            from sluice.clients.kafka.broker_topics import BrokerTopics
+
+            return BrokerTopics(self.kafka)
         from sluice.clients.kafka.strimzi_topics import KafkaTopics
 
         return KafkaTopics(self.platform.strimzi, self.kafka)

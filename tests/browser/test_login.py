@@ -15,7 +15,7 @@ from tests.support.observed import RUN
 from tests.support.pages import QUERY, STREAM, TOKEN, make_app
 
 FILES = (
-    "editors.js",
+    "results.js",
     "queries.js",
     "live.js",
     "page.css",

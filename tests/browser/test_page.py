@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from fastapi import HTTPException
 from playwright.sync_api import Page, ViewportSize, expect
 
 from sluice.clients.lake.results.table import Results
+from sluice.config.streams import Declared
 from sluice.core.errors import Missing, Unreachable
 from sluice.supervision.observer.live import OBSERVER, Live
 from sluice.supervision.rules.status import Health, HealthReport
@@ -41,7 +41,7 @@ NAMES = [
 
 @pytest.fixture
 def made() -> Made:
-    return pages.make_app(results())
+    return pages.make_app(pages.make_results(time.time(), names=name_of))
 
 
 @pytest.fixture
@@ -56,9 +56,8 @@ def page(watch: Watch, address: str) -> Page:
     return look(watch.page, address)
 
 
-def results(**changes: Any) -> Results:
-    name = lambda n: NAMES[n] if n < len(NAMES) else f"Editor {n}"  # noqa: E731
-    return replace(pages.make_results(time.time(), names=name), **changes)
+def name_of(number: int) -> str:
+    return NAMES[number] if number < len(NAMES) else f"Editor {number}"
 
 
 def look(page: Page, address: str) -> Page:
@@ -163,6 +162,33 @@ def test_before_there_is_a_table(watch: Watch, made: Made, address: str) -> None
     refresh(page, made)
     expect(page.locator("#rows tr")).to_have_count(10)
     expect(page.locator("#error")).to_be_hidden()
+
+
+def test_a_query_of_other_groups_without_kinds(watch: Watch, made: Made, address: str) -> None:
+    made.declared = Declared([pages.with_page(pages.of_zipcodes())])
+    made.results.results = pages.make_results(time.time(), names=name_of, has_kinds=False)
+    windows = made.results.results.windows
+    page = look(watch.page, address)
+    expect(page.get_by_role("heading", level=1)).to_have_text("ISP: hits")
+    expect(page.locator("#window-sums")).to_have_text("6,116 hits by 500 zipcodes · still counting")
+    assert texts(page, "thead th") == ["#", "Zipcode", "Hits"]
+    assert texts(page, "#rows tr:first-child td") == ["1", "Citation bot", "400"]
+    assert [text.strip() for text in texts(page, "#chart .ytick text")] == NAMES
+    expect(page.locator("#day .point")).to_have_count(144)
+    expect(page.locator("#choose fieldset, .kind")).to_have_count(0)
+    expect(page.get_by_label("Window", exact=True)).to_contain_text(" · 6,484 hits")
+
+    page.locator("#day").scroll_into_view_if_needed()
+    box = page.locator("#day .point").nth(30).bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    expect(page.locator("#day .hoverlayer text")).to_have_text(re.compile(r"–\d\d:\d\d: [\d,]+ hits$"))
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    expect(page.get_by_label("Window", exact=True)).to_have_value(str(int(windows[30].start)))
+    expect(page.locator("#window-sums")).to_contain_text("closed")
+    page.reload()
+    expect(page.get_by_label("Window", exact=True)).to_have_value(str(int(windows[30].start)))
+    assert "whose" not in page.url
 
 
 # Whose edits, of which window.
@@ -374,7 +400,7 @@ def shown_as(name: str) -> str:
 
 def hover(page: Page, rank: int) -> None:
     """The pointer onto a bar: those of people come first in the picture, and bots behind them."""
-    bots = [editor == "bot" for editor in texts(page, "#rows .kind")]
+    bots = [kind == "bot" for kind in texts(page, "#rows .kind")]
     order = [n for n, bot in enumerate(bots) if not bot] + [n for n, bot in enumerate(bots) if bot]
     box = page.locator("#chart .point").nth(order.index(rank)).bounding_box()
     assert box is not None
@@ -390,7 +416,7 @@ def test_hostile_names_are_text(
     page = watch.page
     page.set_viewport_size(size)
     look(page, address)
-    expected = [shown_as(editor.user) for editor in made.results.results.windows[0].editors[:10]]
+    expected = [shown_as(group.name) for group in made.results.results.windows[0].groups[:10]]
     assert texts(page, "#rows bdi") == expected
 
     # In the chart they are cut, and else the same: no markup of Plotly's was understood.

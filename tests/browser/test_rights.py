@@ -11,7 +11,7 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
-from sluice.config import stream as streams
+from sluice.config import streams
 from tests.browser.test_login import FILES, PATHS
 from tests.support import browser as browsers
 from tests.support.airflow_server import Airflow

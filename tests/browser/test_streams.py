@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import Page, expect
 
-from sluice.config.stream import Declared
+from sluice.config.streams import Declared
 from sluice.supervision.rules.status import Health, HealthReport
 from sluice.web.app import REFRESH_SECONDS
 from sluice.web.data.airflow_db import OpenApproval

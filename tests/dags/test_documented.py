@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from sluice.config import stream
+from sluice.config import streams
 from sluice.config.schema import has_closed_dates
 from sluice.config.stream import SourceType
 from tests.unit.docs.test_docs import DAGS, OPERATING, names, section, table
 
 KINDS = {SourceType.CSV: "CSV", SourceType.FEED: "feed", SourceType.GENERATOR: "generated"}
-each_stream = pytest.mark.parametrize("name", stream.names())
+each_stream = pytest.mark.parametrize("name", streams.names())
 
 
 def dag_of(bag: Any, dag_id: str) -> tuple[dict[str, object], list[str]]:
@@ -29,7 +29,7 @@ def written(value: object) -> str:
 def applies(cell: str, name: str) -> bool:
     """Whether a row is for the stream ``name``: its cell names all streams, a kind of source, queries, or
     tables with closed dates."""
-    spec = stream.load(name)
+    spec = streams.load(name)
     kinds = {"all", KINDS[spec.source], *(["with queries"] if spec.queries else [])}
     kinds |= {"by date"} if has_closed_dates(spec) else set()
     assert cell in {"all", "with queries", "by date", *KINDS.values()}
@@ -52,7 +52,7 @@ def test_the_form_and_the_steps_of_a_load(bag: Any, name: str) -> None:
     rows = [row for row in table(text, "step", "streams", "what it does") if applies(row[1], name)]
     assert [step for row in rows for step in names(row[0])] == steps
     assert all(row[2] for row in rows)
-    spec = stream.load(name)
+    spec = streams.load(name)
     of_generator = set(spec.generator.schemas) if spec.generator else set()
     expected = {param: written(value) for param, value in params.items() if param not in of_generator}
     assert documented_params(text, name) == expected
@@ -85,7 +85,7 @@ def test_the_form_and_the_steps_of_compaction(bag: Any) -> None:
         if row[1].startswith("daily")
     ]
     text = section(DAGS.read_text(), "Maintenance")
-    for name in stream.names():
+    for name in streams.names():
         params, steps = dag_of(bag, f"{name}{suffix}")
         assert [step for row in table(text, "step", "what it does") for step in names(row[0])] == steps
         assert documented_params(text, name) == {param: written(value) for param, value in params.items()}
@@ -93,7 +93,7 @@ def test_the_form_and_the_steps_of_compaction(bag: Any) -> None:
 
 def test_every_dag_is_named(bag: Any) -> None:
     patterns = [names(row[0])[0] for row in table(DAGS.read_text(), "DAG", "runs", "what it does")]
-    known = {pattern.replace("<stream>", name) for pattern in patterns for name in stream.names()}
+    known = {pattern.replace("<stream>", name) for pattern in patterns for name in streams.names()}
     assert set(bag.dags) <= known
 
 
@@ -112,7 +112,7 @@ def test_the_docs_say_when_each_step_fails(bag: Any) -> None:
     assert {name for row in rows for name in names(row[0])} == steps
     assert all(all(row) for row in rows)
     text = OPERATING.read_text()
-    steps = {step for name in stream.names() for step in dag_of(bag, f"{name}_stream")[1]}
+    steps = {step for name in streams.names() for step in dag_of(bag, f"{name}_stream")[1]}
     rows = table(section(text, "Tasks of supervision"), "task", "fails if", "fix")
     assert {name for row in rows for name in names(row[0])} == steps
 

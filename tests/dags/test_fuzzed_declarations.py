@@ -15,7 +15,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from sluice.config import stream
+from sluice.config import folders
+from sluice.config import streams as stream_files
 from sluice.config.sections import overrides
 from tests.support import rides
 from tests.support.declarations import (
@@ -69,14 +70,14 @@ Document = dict[str, Any]
 
 def declared(name: str) -> Document:
     """A stream of the repository as it would be declared under the fuzzed name."""
-    found = tomllib.loads((stream.STREAMS / name / "stream.toml").read_text())
+    found = tomllib.loads((folders.STREAMS / name / "stream.toml").read_text())
     if name == "nyc_taxi":
         found["backfill"] = BACKFILL
     return {**found, "name": NAME}
 
 
 DECLARED = {name: declared(name) for name in REPOSITORY}
-SCHEMAS = {name: stream.load(name).schema_file for name in REPOSITORY}
+SCHEMAS = {name: stream_files.load(name).schema_file for name in REPOSITORY}
 
 
 def paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -222,4 +223,4 @@ def test_any_overrides_concern_the_stream_that_they_name(
     file.write_text(document(tables))
     monkeypatch.setenv(overrides.VARIABLE, str(file))
     check(toml())
-    assert set(VALID) <= {spec.name for spec in stream.load_valid().specs}
+    assert set(VALID) <= {spec.name for spec in stream_files.load_valid().specs}

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from sluice.config import stream
+from sluice.config import folders
+from sluice.config import streams as stream_files
 from sluice.config.sections import overrides
 from tests.dags.conftest import DAGS
 from tests.support.declarations import (
@@ -99,7 +100,7 @@ def test_a_wrong_declaration_is_red_in_its_own_supervision_alone(
     # What the task does, and what the other ways in say.
     with pytest.raises(AirflowFailException, match=r"SLU-101 .*Fix: "):
         dags[f"{NAME}_stream"].tasks[0].execute({})
-    declared = stream.load_valid()
+    declared = stream_files.load_valid()
     assert [spec.name for spec in declared.specs] == list(VALID)
     assert declared.invalid == {NAME: told}
 
@@ -142,7 +143,7 @@ def test_a_stream_in_two_folders_is_red_and_names_both(
 ) -> None:
     other = tmp_path / "other"
     places = [make(streams, NAME), make(other, NAME)]
-    monkeypatch.setenv(stream.VARIABLE, f"{other}{os.pathsep}{other}")
+    monkeypatch.setenv(folders.VARIABLE, f"{other}{os.pathsep}{other}")
     dags = dag_file()
     assert set(dags) == HEALTHY | INVALID, "a folder that is named twice is one"
     assert all(str(place) in reason(dags) for place in places)
@@ -156,12 +157,12 @@ def test_a_missing_folder_of_streams_stops_none_of_the_others(
     if kind == "file":
         wrong.write_text("")
     make(tmp_path / "other", NAME)
-    monkeypatch.setenv(stream.VARIABLE, f"{wrong}{os.pathsep}{tmp_path / 'other'}")
+    monkeypatch.setenv(folders.VARIABLE, f"{wrong}{os.pathsep}{tmp_path / 'other'}")
     dags = dag_file()
     assert set(dags) == HEALTHY | ids(NAME) | {CONFIGURATION}
     assert str(wrong) in reason(dags, CONFIGURATION)
-    assert stream.VARIABLE in reason(dags, CONFIGURATION)
-    declared = stream.load_valid()
+    assert folders.VARIABLE in reason(dags, CONFIGURATION)
+    declared = stream_files.load_valid()
     assert (declared.invalid, "; ".join(declared.problems)) == ({}, reason(dags, CONFIGURATION))
 
 
@@ -282,7 +283,7 @@ def test_an_invalid_declaration_of_a_new_stream_runs_without_being_unpaused(
 
 
 def test_the_configuration_runs_by_itself_and_is_told_to_every_rule(streams: Path, dag_file: DagFile) -> None:
-    from sluice.airflow.notifications import task_failed
+    from sluice.airflow.callbacks import task_failed
     from sluice.config.sections.notifications import INSTALLATION, Event, Rule
 
     make(streams, "Wrong")

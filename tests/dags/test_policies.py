@@ -17,7 +17,7 @@ import pytest
 from airflow.sdk import DAG
 
 from sluice.airflow.operators.base import BACKSTOP
-from sluice.config import stream
+from sluice.config import streams as stream_files
 from sluice.supervision.rules.status import Action
 from tests.dags.conftest import DAGS, REPO, files
 from tests.drills.faults import DRILLS
@@ -97,7 +97,7 @@ def waits(task: Any) -> list[timedelta]:
     """Each of the task's waits in the triggerer at its longest: what the form allows, with the backstop."""
     allowed = {name: task.dag.params.get_param(name).schema.get("maximum") for name in task.dag.params}
     kind = type(task).__name__
-    supervision = None if kind == "DrillOperator" else stream.load(task.stream).supervision
+    supervision = None if kind == "DrillOperator" else stream_files.load(task.stream).supervision
     recovery = timedelta(seconds=max(120, supervision.startup_timeout_seconds if supervision else 0))
     found = {
         "PublishedSensor": lambda: [timedelta(minutes=allowed["publish_timeout_minutes"]) + BACKSTOP],
@@ -135,7 +135,7 @@ def before(task: Any) -> set[str]:
 def test_what_announces_a_run_is_its_last_task_and_waits_for_all_others(bag: Any) -> None:
     """Nothing that can fail comes after an asset event, or beside it: who reads it takes the run as right."""
     announcing = [task for dag in bag.dags.values() for task in dag.tasks if task.outlets]
-    assert {f"{name}_load" for name in stream.names()} <= {task.dag.dag_id for task in announcing}
+    assert {f"{name}_load" for name in stream_files.names()} <= {task.dag.dag_id for task in announcing}
     assert "nyc_taxi_backfill" in {task.dag.dag_id for task in announcing}
     early = {
         f"{task.dag.dag_id}.{task.task_id}": sorted(set(task.dag.task_ids) - before(task) - {task.task_id})
@@ -152,14 +152,15 @@ def test_the_waits_of_all_tasks_are_known(bag: Any) -> None:
 def test_no_task_sleeps_in_a_worker() -> None:
     """It waits in the triggerer, where thousands may. But for a pause between two reads of a sink, which are
     work, of which a return from the triggerer would take longer."""
-    folder = REPO / "plugins" / "sluice" / "airflow" / "operators"
+    package = REPO / "plugins" / "sluice"
     sleeping = {
         file.name
+        for folder in (package / "airflow" / "operators", package / "queries")
         for file in folder.rglob("*.py")
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.Attribute) and node.attr == "sleep"
     }
-    assert sleeping == {"reconcile.py"}
+    assert sleeping == {"sinks.py"}
 
 
 def longest(task: Any) -> timedelta:
@@ -200,7 +201,7 @@ def test_runs_of_changes_do_not_block_each_other(bag: Any) -> None:
 def test_what_has_no_schedule_of_its_own_is_not_paused_at_first(bag: Any) -> None:
     """A request of a paused DAG waits unseen."""
     running = {dag_id for dag_id, dag in bag.dags.items() if dag.is_paused_upon_creation is False}
-    assert running == {f"{name}_change" for name in stream.names()}
+    assert running == {f"{name}_change" for name in stream_files.names()}
 
 
 def test_no_form_turns_the_approval_of_a_change_off(bag: Any) -> None:
@@ -212,13 +213,13 @@ def test_no_form_turns_the_approval_of_a_change_off(bag: Any) -> None:
 
 def streams(bag: Any) -> list[Any]:
     found = [dag for dag_id, dag in bag.dags.items() if dag_id.endswith("_stream")]
-    assert {dag.dag_id for dag in found} == {f"{name}_stream" for name in stream.names()}
+    assert {dag.dag_id for dag in found} == {f"{name}_stream" for name in stream_files.names()}
     return found
 
 
 def test_each_stream_is_supervised_as_often_as_it_says(bag: Any) -> None:
     for dag in streams(bag):
-        policy = stream.load(dag.dag_id.removesuffix("_stream")).supervision
+        policy = stream_files.load(dag.dag_id.removesuffix("_stream")).supervision
         assert dag.schedule == timedelta(seconds=policy.interval_seconds)
         # One after the other: two at once would see each other's restarts as their own.
         assert (dag.max_active_runs, dag.catchup) == (1, False)
@@ -227,7 +228,7 @@ def test_each_stream_is_supervised_as_often_as_it_says(bag: Any) -> None:
 
 def test_every_component_is_supervised_by_one_task_of_its_name(bag: Any) -> None:
     for dag in streams(bag):
-        spec = stream.load(dag.dag_id.removesuffix("_stream"))
+        spec = stream_files.load(dag.dag_id.removesuffix("_stream"))
         sinks = {SINKS} if "queries" in spec.components else set()
         assert {task.task_id for task in dag.tasks} == {*spec.components, *sinks, *after(sinks)}
         assert dag.params.get_param("component").schema["enum"] == ["all", *spec.components]
@@ -260,15 +261,15 @@ def test_no_run_succeeds_of_which_a_task_failed(bag: Any) -> None:
 
 def test_a_load_of_a_stream_with_queries_makes_their_sinks_and_checks_them(bag: Any) -> None:
     seen = 0
-    for name in stream.names():
+    for name in stream_files.names():
         steps = {task.task_id: task.downstream_task_ids for task in bag.dags[f"{name}_load"].tasks}
-        if stream.load(name).queries:
+        if stream_files.load(name).queries:
             seen += 1
             assert steps["provision_topic"] == {SINKS}
             assert steps["ensure_consumer"] == {"ensure_queries"}
             assert (steps["validate"], steps["wait_for_queries"]) == (
                 {"wait_for_queries"},
-                {"reconcile_sinks"},
+                {"compare_sinks"},
             )
         else:
             assert SINKS not in steps
@@ -276,7 +277,7 @@ def test_a_load_of_a_stream_with_queries_makes_their_sinks_and_checks_them(bag: 
 
 
 def test_a_failed_compaction_fails_the_run_and_stops_no_removal_once_it_is_verified(bag: Any) -> None:
-    for name in stream.names():
+    for name in stream_files.names():
         dag = bag.dags[f"{name}_maintenance"]
         assert dag.get_task("verify_compaction").trigger_rule == "all_done"
         removing = dag.get_task("remove_files")
@@ -307,7 +308,7 @@ def test_a_supervision_that_does_not_end_is_noticed(bag: Any) -> None:
 
     for dag in streams(bag):
         (alert,) = dag.deadline
-        policy = stream.load(dag.dag_id.removesuffix("_stream")).supervision
+        policy = stream_files.load(dag.dag_id.removesuffix("_stream")).supervision
         assert type(alert.reference).__name__ == "DagRunQueuedAtDeadline"
         assert timedelta(seconds=2 * policy.interval_seconds) < alert.interval < dag.dagrun_timeout
         # In the triggerer: Airflow 3.3 denies connections to a callback in the executor.
@@ -318,7 +319,7 @@ def test_a_supervision_that_does_not_end_is_noticed(bag: Any) -> None:
 
 
 def test_every_failure_over_a_stream_is_told(bag: Any) -> None:
-    from sluice.airflow.notifications import run_failed, run_succeeded, task_failed
+    from sluice.airflow.callbacks import run_failed, run_succeeded, task_failed
 
     of_streams = {dag_id: dag for dag_id, dag in bag.dags.items() if dag_id != "drill"}
     assert of_streams
@@ -448,7 +449,7 @@ def test_a_dag_file_does_nothing_at_import() -> None:
     seen = {found["file"]: found for found in map(json.loads, done.stdout.splitlines())}
     assert sorted(seen) == [file.name for file in files()]
     # What a stream is, and nothing else.
-    specs = [stream.load(name) for name in stream.names()]
+    specs = [stream_files.load(name) for name in stream_files.names()]
     read = {f"open {spec.folder / name}" for spec in specs for name in ("stream.toml", spec.schema)}
     assert {name: set(found["does"]) for name, found in seen.items() if found["does"]} == {"streams.py": read}
     # What only a running task needs.

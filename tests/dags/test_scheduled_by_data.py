@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sluice.airflow import assets
-from sluice.config import stream
+from sluice.config import streams
 from sluice.config.reading.toml import ConfigError
 from tests.dags.conftest import REPO
 from tests.unit.docs.test_docs import DAGS, fenced, names, section, table
@@ -82,7 +82,7 @@ def test_the_table_of_assets() -> None:
 
 
 def test_the_assets_of_a_stream_are_told_apart() -> None:
-    for name in stream.names():
+    for name in streams.names():
         made = [assets.loaded(name), assets.loaded_interval(name), assets.published(name)]
         made += [assets.published(name, every_seconds=5)]
         assert len({asset.name for asset in made}) == len({asset.uri for asset in made}) == 4

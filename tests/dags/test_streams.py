@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sluice.config import stream
+from sluice.config import folders, streams
 from tests.dags.conftest import DAGS
 from tests.support import rides
 
@@ -25,7 +25,7 @@ def bag_with(monkeypatch: pytest.MonkeyPatch) -> Bag:
     def fill(root: Path) -> Any:
         from airflow.dag_processing.dagbag import DagBag
 
-        monkeypatch.setenv(stream.VARIABLE, str(root))
+        monkeypatch.setenv(folders.VARIABLE, str(root))
         found = DagBag(dag_folder=str(DAGS / "streams.py"))
         assert not found.import_errors, found.import_errors
         return found
@@ -45,7 +45,7 @@ def test_a_csv_stream_is_a_folder_with_two_files(bag_with: Bag, bag: Any, tmp_pa
     assert load.params.dump() == {**taxi.params.dump(), "source_prefix": "rides/"}
     assert "`raw.rides`" in load.doc_md
     assert [asset.uri for asset in load.get_task("emit_asset_event").outlets] == ["sluice://lake/raw/rides"]
-    spec = stream.load("rides")
+    spec = streams.load("rides")
     assert spec.folder == root / "rides"
     assert spec.schema_file.is_file()
 

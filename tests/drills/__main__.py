@@ -18,7 +18,8 @@ from local.base import REPO, UsageError, exit_code, fail, locked, printable
 from local.progress import ProgressDisplay
 from local.stack.stack import Stack
 from sluice.cli.terminal import new_console
-from sluice.config import stream as streams
+from sluice.config import streams
+from sluice.config.folders import VARIABLE
 from sluice.config.reading.toml import ConfigError
 from sluice.config.sections import overrides
 from tests.drills import result
@@ -94,7 +95,7 @@ def _in_place(stack: Stack, board: ProgressDisplay) -> Iterator[Stack]:
     if not stack.is_running():
         raise UsageError(f"the stack in {stack.home.root} does not run. Fix: make up")
     # Health is assessed with the values that the stack's own processes have.
-    for variable, value in ((overrides.VARIABLE, stack.overrides), (streams.VARIABLE, stack.streams)):
+    for variable, value in ((overrides.VARIABLE, stack.overrides), (VARIABLE, stack.streams)):
         if value:
             os.environ[variable] = value
     busy = UsageError(f"another drill runs on {stack.home.root}. Fix: wait for it")

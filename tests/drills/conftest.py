@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from local.stack.stack import Stack
-from sluice.config import stream as streams
+from sluice.config import streams
 from tests.support import stacks
 from tests.support.jvm import QUICK
 from tests.support.stream import StreamUnderTest

@@ -9,15 +9,15 @@ from datetime import UTC, datetime
 
 from local.base import UsageError
 from local.progress import ProgressDisplay
-from local.stack import lake
 from local.stack.health import UNREACHABLE_ERRORS
-from sluice.clients.lake.catalog import Commit
+from sluice.clients.lake.commits import Commit
 from sluice.core.errors import Missing
 from sluice.ledger.keys import RUNTIME
 from tests.drills import loads
 from tests.drills.drill import Drill, DrillContext, Failed, events, is_healthy, moment, no_step
 from tests.drills.restore import restore
 from tests.drills.result import DrillRecord
+from tests.support import topic_offsets
 from tests.support.stream import StreamUnderTest
 from tests.support.traffic import TrafficGenerator, lost_and_duplicated, published
 
@@ -216,7 +216,7 @@ class DrillRun:
             f"all published up to {expected}", lambda: self.stream.ends() == expected, limit
         )
         self.line("verification: every offset and every record")
-        record.offsets = lake.compare_with_topic(self.stream.stack, self.stream.spec)
+        record.offsets = topic_offsets.compare_with_topic(self.stream.stack, self.stream.spec)
         record.records = lost_and_duplicated(delivered, published(self.stream, span))
         self._say(f"{record.offsets.message()}; {len(delivered)} records of the background load")
         if self.load:

@@ -15,7 +15,7 @@ import pytest
 
 from local.base import REPO
 from local.stack.stack import Stack
-from sluice.config.stream import VARIABLE
+from sluice.config.folders import VARIABLE
 from tests.integration.rig import SPEC, Rig
 from tests.integration.streams import OVERRIDES
 from tests.support import package, stacks

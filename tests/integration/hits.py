@@ -10,7 +10,7 @@ from typing import Any
 
 from local.stack.stack import Stack, wait_until
 from sluice.cli.airflow_api import DONE
-from sluice.clients.lake.results import recount as query_results
+from sluice.clients.lake.results.positions import read_positions
 from sluice.core.errors import ClientError
 from tests.support.processes import process_tree, signal_all
 from tests.support.stream import StreamUnderTest
@@ -44,7 +44,7 @@ class Course(StreamUnderTest):
         """The number of offsets that every query has counted; 0 if it is unknown."""
         try:
             table = self.lake.table(self.spec.queries_table)
-            positions = query_results.read_positions(table, self.spec.queries)
+            positions = read_positions(table, self.spec.queries)
         except ClientError:
             return 0
         return 0 if positions is None else sum(positions.ends.values())

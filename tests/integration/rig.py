@@ -13,17 +13,17 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from local.stack import lake
 from local.stack.stack import Stack, wait_until
 from sluice.clients.kafka.admin import KafkaAdmin
-from sluice.clients.lake.catalog import position
+from sluice.clients.kafka.broker_topics import BrokerTopics
+from sluice.clients.lake.position import position
 from sluice.clients.s3.requests import split_prefix
 from sluice.core.errors import Missing
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.ledger.batches import BatchLog
 from sluice.trace.find import StreamTrace
 from tests.integration import streams
-from tests.support import airflow_calls
+from tests.support import airflow_calls, topic_offsets
 from tests.support.stream import PUBLISH_SECONDS, StreamUnderTest
 from tests.support.traffic import Trips
 
@@ -167,7 +167,7 @@ class Rig(StreamUnderTest):
 
     def assert_exact(self) -> None:
         """Every offset of the topic exactly once, in the table or else in the quarantine; no row twice."""
-        found = lake.compare_with_topic(self.stack, SPEC)
+        found = topic_offsets.compare_with_topic(self.stack, SPEC)
         assert found.is_ok, found.message()
         rows = self.named().scan(selected_fields=("_source_id", "_source_row")).to_arrow().to_pylist()
         sources = Counter((r["_source_id"], r["_source_row"]) for r in rows if r["_source_id"])
@@ -197,7 +197,7 @@ class Rig(StreamUnderTest):
 
     def ensure_stream(self) -> None:
         """So that a test can run alone, whatever came before: the stream runs, on a topic as declared."""
-        KafkaAdmin(self.stack.platform("airflow").kafka).provision(SPEC.topic)
+        BrokerTopics(KafkaAdmin(self.stack.platform("airflow").kafka)).provision(SPEC.topic)
         if not self.epoch() or not self.is_going():
             self.start_stream()
             # Its first batch publishes what came meanwhile; before the first of all there is no position.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sluice.config import stream
+from sluice.config import stream, streams
 from sluice.config.sections import overrides
 
 OVERRIDES = Path(__file__).with_name("overrides.toml")
@@ -12,4 +12,4 @@ OVERRIDES = Path(__file__).with_name("overrides.toml")
 
 def load(name: str) -> stream.StreamSpec:
     """The declaration of stream ``name`` with OVERRIDES."""
-    return stream.load(name, {overrides.VARIABLE: str(OVERRIDES)})
+    return streams.load(name, {overrides.VARIABLE: str(OVERRIDES)})

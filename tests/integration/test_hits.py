@@ -13,12 +13,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from pyarrow import fs, parquet
 
 from local.services import airflow as service
-from local.stack import lake
 from local.stack.stack import Stack, wait_until
 from sluice.config import connection as database
 from tests.integration import feeds, streams
 from tests.integration.hits import LOAD, STREAM, Course
-from tests.support import airflow_calls, browser
+from tests.support import airflow_calls, browser, topic_offsets
 from tests.support.scenario import step
 
 SPEC = streams.load("isp_hits")
@@ -60,10 +59,10 @@ def load(course: Course) -> str:
 
 
 def check_counts(course: Course, run: str) -> None:
-    found = lake.compare_with_topic(course.stack, SPEC)
+    found = topic_offsets.compare_with_topic(course.stack, SPEC)
     assert found.is_ok, found.message()
     assert found.records == HITS
-    checked = airflow_calls.xcom(course.airflow, LOAD, run, "reconcile_sinks")
+    checked = airflow_calls.xcom(course.airflow, LOAD, run, "compare_sinks")
     for name, query in SPEC.queries.items():
         if not query.aggregates:
             continue
@@ -97,15 +96,15 @@ def check_files(course: Course) -> None:
 def check_a_changed_sink_is_named(course: Course, run: str) -> None:
     api = course.airflow
     zipcode = change_a_count(course, 1)
-    airflow_calls.clear(api, LOAD, run, ["reconcile_sinks"], downstream=True)
+    airflow_calls.clear(api, LOAD, run, ["compare_sinks"], downstream=True)
     assert api.wait(LOAD, run, TASKS_SECONDS) == "failed"
     tasks = {task["task_id"]: task for task in api.tasks(LOAD, run)}
-    assert (tasks["reconcile_sinks"]["state"], tasks["audit"]["state"]) == ("failed", "upstream_failed")
-    log = "\n".join(api.log(LOAD, run, "reconcile_sinks", int(tasks["reconcile_sinks"]["try_number"])))
+    assert (tasks["compare_sinks"]["state"], tasks["audit"]["state"]) == ("failed", "upstream_failed")
+    log = "\n".join(api.log(LOAD, run, "compare_sinks", int(tasks["compare_sinks"]["try_number"])))
     assert "jdbc isp_hits_audience: 1 of" in log
     assert f"different {zipcode}|" in log
     assert change_a_count(course, -1) == zipcode
-    airflow_calls.clear(api, LOAD, run, ["reconcile_sinks"], downstream=True)
+    airflow_calls.clear(api, LOAD, run, ["compare_sinks"], downstream=True)
     feeds.assert_success(course, LOAD, run, api.wait(LOAD, run, TASKS_SECONDS))
 
 

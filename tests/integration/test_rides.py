@@ -12,7 +12,7 @@ from pathlib import Path
 from local.base import REPO
 from local.runtime.processes import stack_processes
 from local.stack.stack import Stack
-from sluice.config import stream
+from sluice.config import streams
 from tests.support import airflow_calls, rides
 
 LOAD = "rides_load"
@@ -38,7 +38,7 @@ def checkout_paths(stack: Stack) -> list[str]:
 def test_a_folder_with_two_files_is_a_stream(stack: Stack, stream_folder: Path) -> None:
     rides.make(stream_folder)
     stack.up()
-    spec, airflow = stream.load(rides.NAME), stack.airflow()
+    spec, airflow = streams.load(rides.NAME), stack.airflow()
     try:
         stack.admin_s3().put_object(Bucket="source", Key="rides/1.csv", Body=rides.csv(ROWS, MALFORMED))
         airflow.wait_for_dag(LOAD, SECONDS)
@@ -61,4 +61,4 @@ def test_a_folder_with_two_files_is_a_stream(stack: Stack, stream_folder: Path) 
         shutil.rmtree(spec.folder)
         stack.up()
     assert spec.program not in programs(stack)
-    assert rides.NAME not in stream.names()
+    assert rides.NAME not in streams.names()

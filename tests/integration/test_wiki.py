@@ -17,13 +17,12 @@ from pyiceberg.table import DataScan
 from local.replay.events import Feed
 from local.services import airflow as service
 from local.services import replay
-from local.stack import lake as details
 from local.stack.stack import Stack, wait_until
 from sluice.clients.lake.results.table import ResultsReader
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.loads.sending import produced
 from tests.integration import feeds, streams
-from tests.support import airflow_calls, browser
+from tests.support import airflow_calls, browser, topic_offsets
 from tests.support.processes import component_processes, signal_all
 from tests.support.scenario import step
 from tests.support.stream import PUBLISH_SECONDS, StreamUnderTest
@@ -113,7 +112,7 @@ class Wiki(StreamUnderTest):
     def assert_exact(self, rows: list[dict[str, Any]]) -> tuple[int, int]:
         """Every offset of the topic once, every event once in ``rows``, and of the replayed ones all from the
         first to the last, whose numbers it gives."""
-        found = details.compare_with_topic(self.stack, SPEC)
+        found = topic_offsets.compare_with_topic(self.stack, SPEC)
         assert found.is_ok, found.message()
         ids = Counter(row["event_id"] for row in rows)
         assert [event for event, times in ids.items() if times > 1] == []
@@ -134,9 +133,9 @@ class Wiki(StreamUnderTest):
         """Edits as the query has them, and how many came too late."""
         results = self.results.read(0)
         return {
-            (window.start, editor.user, editor.bot): editor.edits
+            (window.start, group.name, group.kind): group.value
             for window in results.windows
-            for editor in window.editors
+            for group in window.groups
         }, results.late
 
     def send_old(self, batch: int, at: datetime) -> None:
@@ -219,8 +218,8 @@ def check_a_bounded_load(wiki: Wiki) -> int:
     wait_until("a producer at work", lambda: wiki.replayed["open"] > 0, RUN_SECONDS)
     replay.burst(wiki.stack.context, EVENTS, 1000)
     check_load(wiki, run_id, EVENTS)
-    reconciled = airflow_calls.xcom(wiki.airflow, LOAD, run_id, "reconcile_sinks")
-    ((sink, checked),) = reconciled["editors"]["sinks"].items()
+    compared = airflow_calls.xcom(wiki.airflow, LOAD, run_id, "compare_sinks")
+    ((sink, checked),) = compared["editors"]["sinks"].items()
     assert sink == f"iceberg {EDITORS.results_table}"
     assert checked["lake"] == checked["sink"] > 0
     assert airflow_calls.xcom(wiki.airflow, LOAD, run_id, "emit_asset_event")["asset"] == "wiki_changes"
@@ -313,11 +312,12 @@ def check_the_page(wiki: Wiki) -> None:
         page = chromium.new_page(viewport=browser.DESKTOP)
         url, password = service.url(wiki.stack.context), wiki.stack.secrets["airflow_operator"]
         browser.log_in(page, url, service.USER, password)
-        frame = browser.open_results(page, EDITORS.page)
+        assert EDITORS.page is not None
+        frame = browser.open_results(page, EDITORS.page.title)
         expect(frame.get_by_role("row").nth(10)).to_be_visible(timeout=30_000)
         newest = wiki.results.read(0).windows[0]
-        busiest = max(newest.editors, key=lambda editor: editor.edits)
-        expect(frame.get_by_role("table")).to_contain_text(busiest.user)
+        busiest = max(newest.groups, key=lambda group: group.value)
+        expect(frame.get_by_role("table")).to_contain_text(busiest.name)
         browser.screenshot(page, "wiki-changes-page")
 
 
@@ -332,5 +332,5 @@ def check_compaction(wiki: Wiki, day: str) -> None:
     assert (rewritten["files_before"], rewritten["files_after"]) == (files, OLD_SERVERS)
     assert wiki.files(day) == OLD_SERVERS
     assert sorted(wiki.rows(day), key=str) == sorted(before, key=str)
-    found = details.compare_with_topic(wiki.stack, SPEC)
+    found = topic_offsets.compare_with_topic(wiki.stack, SPEC)
     assert found.is_ok, found.message()

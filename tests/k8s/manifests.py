@@ -14,7 +14,7 @@ from sluice.clients.kafka import strimzi
 from sluice.clients.kubernetes import pods as pods_model
 from sluice.clients.kubernetes.jobs import component_job
 from sluice.clients.kubernetes.pods import SPARK_JOB, PodJob, executor_template, pod_spec
-from sluice.config import stream
+from sluice.config import streams
 from sluice.config.platform import Kubernetes
 from sluice.config.sections.cluster import Cluster
 from tests.k8s.control_plane import ControlPlane
@@ -142,7 +142,7 @@ def helm_pods() -> Iterator[Pod]:
 def rendered_pods() -> Iterator[Pod]:
     """Yield the pods of the streams' jobs, with executors, and those of the executors."""
     config = Kubernetes(NAMESPACE, IMAGE, overrides="sluice-overrides")
-    for declared in stream.load_all():
+    for declared in streams.load_all():
         spec = replace(declared, cluster=Cluster(executors=2))
         for component in spec.components.values():
             template = component_job(spec, component, config)["spec"]["template"]

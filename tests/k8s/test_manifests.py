@@ -14,7 +14,7 @@ import yaml
 from local.base import REPO
 from local.kubernetes import command
 from sluice.clients.kubernetes.pods import CONNECTIONS_SECRET
-from sluice.config import stream
+from sluice.config import streams
 from sluice.config.sections import overrides
 from tests.k8s import manifests
 from tests.k8s.control_plane import ControlPlane
@@ -171,7 +171,7 @@ def test_the_docs_list_the_secrets_of_prod(control_plane: ControlPlane) -> None:
 
 def test_prod_has_an_executor_per_partition(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(overrides.VARIABLE, str(K8S / "overlays" / "prod" / "overrides.toml"))
-    spec = stream.load("nyc_taxi")
+    spec = streams.load("nyc_taxi")
     assert spec.cluster.executors == spec.topic.partitions == 10
 
 

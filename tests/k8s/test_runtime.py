@@ -15,7 +15,8 @@ from local.stack.stack import wait_until
 from sluice.clients.kubernetes.jobs import component_job
 from sluice.clients.kubernetes.pods import STREAM_LABEL
 from sluice.clients.processes import kubernetes as runtimes
-from sluice.config import stream as streams
+from sluice.config import streams
+from sluice.config.folders import VARIABLE
 from sluice.config.platform import Kubernetes
 from sluice.core.errors import Refused, Unreachable
 from sluice.core.processes.status import ProcessState
@@ -174,7 +175,7 @@ def test_twenty_streams_differ_only_by_their_names(
     # An invalid one does not affect them.
     (tmp_path / "streams" / "invalid").mkdir()
     (tmp_path / "streams" / "invalid" / "stream.toml").write_text("[")
-    monkeypatch.setenv(streams.VARIABLE, str(tmp_path / "streams"))
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "streams"))
     runtime = world.runtime()
     with ThreadPoolExecutor(5) as pool:
         assert all(pool.map(runtime.start, [f"stream-{name}" for name in names]))

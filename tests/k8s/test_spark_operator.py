@@ -26,7 +26,7 @@ from sluice.clients.kubernetes.spark_application import (
     job_application,
 )
 from sluice.clients.processes.spark_operator import SparkOperatorRuntime
-from sluice.config import stream as streams
+from sluice.config import streams
 from sluice.config.platform import Kubernetes
 from sluice.config.sections.cluster import Cluster, container_mb
 from sluice.core.error_codes import ErrorCode

@@ -10,8 +10,10 @@ from urllib3.exceptions import HTTPError
 
 from sluice.clients.kafka import strimzi
 from sluice.clients.kafka.admin import KafkaAdmin
-from sluice.config.platform import Kafka
-from sluice.config.sections.topic import BROKER_DEFAULT, Topic
+from sluice.clients.kafka.broker_topics import BrokerTopics
+from sluice.config.reading.limits import BROKER_DEFAULT
+from sluice.config.sections.kafka import Kafka
+from sluice.config.sections.topic import Topic
 from tests.k8s.background import Background
 
 READY = {"type": "Ready", "status": "True"}
@@ -53,7 +55,9 @@ class TopicOperator(Background):
         if condition is None:
             replicas = spec.get("replicas", BROKER_DEFAULT)
             config = spec.get("config", {}) | self.config
-            self._admin.provision(Topic(spec["topicName"], spec["partitions"], replicas, config))
+            BrokerTopics(self._admin).provision(
+                Topic(spec["topicName"], spec["partitions"], replicas, config)
+            )
             condition = READY
         status = {"observedGeneration": metadata["generation"], "conditions": [condition]}
         body = {"status": status}

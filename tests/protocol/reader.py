@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from sluice.config import stream as streams
+from sluice.config import streams
 from sluice.core.offsets.quarantine import Rejections, held_in, rejected_by
 from sluice.core.offsets.ranges import offsets_from_json
 from spark_jobs.common.lake.iceberg import MAIN

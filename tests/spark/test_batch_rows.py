@@ -7,7 +7,7 @@ import logging
 import pytest
 from pyspark.sql import SparkSession
 
-from sluice.config import stream as streams
+from sluice.config import streams
 from spark_jobs.common.consumer.batch_rows import warm_up
 from spark_jobs.common.consumer.run import decoding
 

@@ -19,9 +19,11 @@ from pyspark.sql import SparkSession
 import sluice.clients.databases.postgresql  # noqa: F401 - registers the plugin of the sink's engine
 from local.services.postgres import RESULTS
 from sluice.clients.lake.catalog import Lake
-from sluice.config import connection, platform
+from sluice.config import connection
 from sluice.config.connection import POSTGRESQL, Database
-from sluice.config.platform import CATALOG, Platform
+from sluice.config.platform import Platform
+from sluice.config.sections import lake as lake_section
+from sluice.config.sections.lake import CATALOG
 from sluice.core.errors import Unreachable
 from spark_jobs.common.feed import lock as locks
 from spark_jobs.common.feed.lock import Lock, Lost
@@ -154,7 +156,7 @@ def in_time(call: Callable[[], object], seconds: float) -> BaseException | None:
 def test_a_server_that_goes_silent_is_given_up(
     clients: Clients, front: Front, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(platform, "ANSWER_SECONDS", SECONDS)
+    monkeypatch.setattr(lake_section, "ANSWER_SECONDS", SECONDS)
     monkeypatch.setattr(connection, "ANSWER_SECONDS", SECONDS)
     monkeypatch.setattr(locks, "QUERY_TIMEOUT_SECONDS", float(SECONDS))
     question = getattr(clients, name)(catalog_host=HOST, catalog_port=front.port, catalog_sslmode="disable")

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from sluice.config.platform import CATALOG
 from sluice.config.query import Query, Sink, TimeWindow
+from sluice.config.sections.lake import CATALOG
 from sluice.core.changes.published import CHANGE
 from sluice.core.offsets.ranges import OffsetRanges
 from spark_jobs.common.consumer.state import changes_until

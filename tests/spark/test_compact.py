@@ -26,9 +26,10 @@ from local.services import postgres
 from local.services import streams as stream_programs
 from local.services.minio import ROOT_USER
 from local.stack.stack import wait_until
-from sluice.clients.lake.catalog import Head, Lake
+from sluice.clients.lake.catalog import Lake
+from sluice.clients.lake.commits import Head
 from sluice.clients.lake.snapshots import rewrites as compaction
-from sluice.config.platform import CATALOG
+from sluice.config.sections.lake import CATALOG
 from sluice.config.stream import ENTRY_POINT
 from sluice.core.tables.batches import Snapshot
 from sluice.core.tables.rewrites import Rewrites

@@ -17,8 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sluice.config import query
-from sluice.config.platform import S3
 from sluice.config.query import Query
+from sluice.config.sections.s3 import S3
 from spark_jobs.common.sinks.base import SinkWriteFailed, Target
 from spark_jobs.common.sinks.files import FilesSink
 from spark_jobs.common.sinks.parquet_folders import MarkerStore

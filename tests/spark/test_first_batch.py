@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from sluice.config.platform import CATALOG
 from sluice.config.query import Query, Sink, TimeWindow
+from sluice.config.sections.lake import CATALOG
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit
 from spark_jobs.common.maintenance.compact import compact
 from spark_jobs.common.queries import first_batch

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.config import stream
+from sluice.config import streams
 from sluice.config.schema import parse_ddl
 from sluice.config.sections.generator import Generated, parse
 from spark_jobs.common.lake.tables import declared
@@ -19,7 +19,7 @@ from spark_jobs.isp_hits.generator import CORRUPTIONS, NEAR
 from spark_jobs.isp_hits.generator import hits as values
 from spark_jobs.isp_hits.transforms import FIELDS, hits
 
-SPEC = stream.load("isp_hits")
+SPEC = streams.load("isp_hits")
 # When the records came to Kafka: a minute after the hit.
 CAME = datetime(2026, 11, 21, 10, 1, tzinfo=UTC)
 HIT: dict[str, Any] = {

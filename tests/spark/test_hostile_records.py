@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 
 from sluice.clients.lake.catalog import Lake
 from sluice.clients.lake.reading import files, rows
-from sluice.config import stream as streams
+from sluice.config import streams
 from spark_jobs.common.consumer.batch_rows import decoded_rows, is_good, table_rows, without_withheld
 from spark_jobs.common.consumer.readable import unreadable
 from spark_jobs.common.consumer.run import decoding

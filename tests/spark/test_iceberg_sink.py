@@ -14,10 +14,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sluice.clients.lake.catalog import Lake
-from sluice.clients.lake.results import recount as lake_queries
 from sluice.clients.lake.results import table as results_table
-from sluice.config.platform import CATALOG
 from sluice.config.query import Query, Sink, TimeWindow
+from sluice.config.sections.lake import CATALOG
+from sluice.queries.compare import by_key
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.sinks.base import SinkWriteFailed, Target
 from spark_jobs.common.sinks.iceberg import IcebergSink
@@ -272,7 +272,7 @@ def assert_as_in_the_lake(queried: Queried) -> dict[str, int]:
         query = queried.spec.queries["windows"]
         table = lake.table(query.results_table)
         assert results_table.last_batch(table) == queried.states()["windows"].number
-        found = lake_queries.by_key(results_table.read(table, query), query)
+        found = by_key(results_table.read(table, query), query)
     finally:
         lake.close()
     told = {key.replace("T", " ").replace("Z", ""): hits for key, (hits,) in found.items()}

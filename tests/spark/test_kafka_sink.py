@@ -16,13 +16,7 @@ from typing import Any, TypeVar
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from pyspark.sql import DataFrame, SparkSession
 
 from local.services import kafka as broker
@@ -30,14 +24,15 @@ from local.stack.stack import wait_until
 from sluice.clients import query_state as state
 from sluice.clients.kafka import reader as kafka_reader
 from sluice.clients.kafka.admin import KafkaAdmin
+from sluice.clients.kafka.broker_topics import BrokerTopics
 from sluice.clients.kafka.reader import Result
 from sluice.clients.query_state import CommittedBatch
 from sluice.config import query
-from sluice.config.platform import Kafka
 from sluice.config.query import Query, TimeWindow, key_text
+from sluice.config.sections.kafka import Kafka
 from sluice.config.sections.topic import Topic
 from sluice.core.errors import Missing, Refused, Unreachable
-from spark_jobs.common.sinks import transactions
+from spark_jobs.common.sinks import query_topic, transactions
 from spark_jobs.common.sinks.base import SinkWriteFailed, Target
 from spark_jobs.common.sinks.kafka import KafkaSink
 from spark_jobs.common.sinks.transactions import Record, Transactions
@@ -61,6 +56,7 @@ class Hooked(Transactions):
         super().__init__(*given, **named)
         self.asked: list[str] = []
         self.after: dict[str, Callable[[], object]] = {}
+        self._committed, self._topic.committed = self._topic.committed, self._look  # type: ignore[method-assign]
 
     def _ask(self, request: Callable[[float], T]) -> T:
         found = super()._ask(request)
@@ -69,8 +65,8 @@ class Hooked(Transactions):
         self.after.pop(name, lambda: None)()
         return found
 
-    def _committed_batch(self, isolation: str) -> CommittedBatch | None:
-        found = super()._committed_batch(isolation)
+    def _look(self, isolation: str) -> CommittedBatch | None:
+        found = self._committed(isolation)
         self.after.pop("committed_batch", lambda: None)()
         return found
 
@@ -92,7 +88,7 @@ class StreamPosition:
 
     def provision(self, config: dict[str, str] | None = None) -> None:
         topic = Topic(self.topic, PARTITIONS, 1, COMPACTED | (config or {}))
-        KafkaAdmin(self.reads).provision(topic)
+        BrokerTopics(KafkaAdmin(self.reads)).provision(topic)
 
     def target(self, name: str, declared: Query, seconds: float = 30) -> Target:
         return Target(STREAM, name, declared, declared.sinks[0], self.stop, seconds)
@@ -149,7 +145,7 @@ def granted(services: Services) -> Services:
 
     def provisioned() -> bool:
         try:
-            KafkaAdmin(services.stack.platform("airflow").kafka).provision(last)
+            BrokerTopics(KafkaAdmin(services.stack.platform("airflow").kafka)).provision(last)
         except Refused:
             return False
         return True
@@ -353,7 +349,8 @@ def test_who_waits_for_kafka_gives_up_after_its_stall_timeout_or_when_asked_to_s
     place: StreamPosition, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.INFO)
-    monkeypatch.setattr(transactions, "REQUEST_SECONDS", 0.3)
+    for module in (query_topic, transactions):
+        monkeypatch.setattr(module, "REQUEST_SECONDS", 0.3)
     place.writes = Kafka("127.0.0.1:1", password="hidden-secret")
     with raising(SinkWriteFailed, "hits zipcodes", place.topic, "127.0.0.1:1") as gave_up:
         place.writer(stall_timeout_seconds=0.5).open(1)
@@ -389,7 +386,7 @@ def test_a_missing_topic_names_the_step_that_makes_it_and_is_not_made(granted: S
         nowhere.results()
     admin = AdminClient({**granted.kafka, "log_level": 0})
     assert nowhere.topic not in admin.list_topics(timeout=10).topics
-    KafkaAdmin(nowhere.reads).provision(Topic(nowhere.topic, PARTITIONS - 1, 1, COMPACTED))
+    BrokerTopics(KafkaAdmin(nowhere.reads)).provision(Topic(nowhere.topic, PARTITIONS - 1, 1, COMPACTED))
     with raising(SinkWriteFailed, nowhere.topic, "1 partitions", "2 are declared", "provision_sinks"):
         nowhere.writer().open(1)
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from sluice.clients.s3.objects import CHUNK_BYTES, Bucket
+from sluice.clients.s3.csv_lines import CHUNK_BYTES
+from sluice.clients.s3.objects import Bucket
 from sluice.clients.s3.requests import at_once, connect
-from sluice.config.platform import S3_REQUESTS
+from sluice.config.sections.s3 import S3_REQUESTS
 from sluice.ledger.documents import Ledger
 from sluice.loads.planning.plan import LoadPlanner
 from sluice.loads.sending import produced

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from sluice.cli import new_stream
-from sluice.config import stream
+from sluice.config import streams
 from sluice.config.folders import VARIABLE
 from sluice.config.sections.generator import Generated
 from spark_jobs.common.spark.process import function
@@ -32,7 +32,7 @@ def test_a_new_stream_decodes(
     monkeypatch.setenv(VARIABLE, str(tmp_path))
     name = f"new_{kind}"
     new_stream.main(name, kind, None)
-    spec = stream.load(name)
+    spec = streams.load(name)
     if spec.generator:
         rows = spark.range(ROWS).withColumnRenamed("id", "row")
         records = function(spec, spec.generator.rows)(rows, Generated(FORM))

@@ -11,13 +11,14 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from local.services import streams as stream_programs
-from sluice.airflow.dags import forms
+from sluice.airflow import forms
 from sluice.clients.kafka.admin import KafkaAdmin
 from sluice.clients.s3.objects import Bucket
-from sluice.config import stream as streams
-from sluice.config.platform import CATALOG
+from sluice.config import streams
+from sluice.config.sections.lake import CATALOG
 from sluice.config.sections.topic import MAX_MESSAGE_BYTES
 from sluice.config.sending_rules import SendingRules
+from sluice.config.stream import ENTRY_POINT
 from sluice.ledger.documents import Ledger
 from sluice.ledger.keys import run_key
 from sluice.loads.planning.plan import LoadPlanner
@@ -64,7 +65,7 @@ def test_rows_that_are_on_the_topic_are_not_sent_again_and_bad_ones_go_to_quaran
     stream_programs.prepare(context)
     command = [
         str(Path(context.python).parent / "spark-submit"),
-        str(streams.ENTRY_POINT),
+        str(ENTRY_POINT),
         "producer",
         TAXI.name,
         "--plan",

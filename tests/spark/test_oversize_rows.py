@@ -14,13 +14,14 @@ from confluent_kafka import Producer
 from pyspark.sql import Row, SparkSession
 
 from local.services import streams as stream_programs
-from sluice.airflow.dags import forms
+from sluice.airflow import forms
 from sluice.clients.kafka.admin import KafkaAdmin
 from sluice.clients.s3.objects import Bucket
-from sluice.config import stream as streams
-from sluice.config.platform import CATALOG
+from sluice.config import streams
+from sluice.config.sections.lake import CATALOG
 from sluice.config.sections.topic import MAX_MESSAGE_BYTES
 from sluice.config.sending_rules import SendingRules
+from sluice.config.stream import ENTRY_POINT
 from sluice.core.json_record import Document
 from sluice.ledger.documents import Ledger
 from sluice.ledger.keys import run_key
@@ -66,7 +67,7 @@ class Loading:
     def send(self, run: str) -> subprocess.CompletedProcess[str]:
         context = self.services.stack.context
         stream_programs.prepare(context)
-        command = [str(Path(context.python).parent / "spark-submit"), str(streams.ENTRY_POINT)]
+        command = [str(Path(context.python).parent / "spark-submit"), str(ENTRY_POINT)]
         return subprocess.run(
             [*command, "producer", TAXI.name, "--plan", self.ledger.uri(run_key(run, "plan"))],
             env=context.job_environment(),

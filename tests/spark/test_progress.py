@@ -21,6 +21,7 @@ from local.services import kafka, streams
 from local.stack.stack import wait_until
 from sluice.clients.kafka import progress
 from sluice.clients.kafka.admin import KafkaAdmin
+from sluice.clients.kafka.broker_topics import BrokerTopics
 from sluice.clients.kafka.progress import ProgressReader
 from sluice.clients.kafka.query_progress import (
     ActivityEvent,
@@ -56,7 +57,7 @@ def topic(services: Services) -> str:
     if airflow.find(TOPIC):
         admin.delete_topics([TOPIC])[TOPIC].result(20)
         wait_until("the topic's end", lambda: airflow.find(TOPIC) is None, 20, 0.05)
-    airflow.provision(PROGRESS_TOPIC)
+    BrokerTopics(airflow).provision(PROGRESS_TOPIC)
     return TOPIC
 
 
@@ -347,7 +348,7 @@ def test_a_topic_that_is_missing_or_recreated(
     producer.send(batch(1, now))
     wait_until("its failure", lambda: polled(producer) and producer.lost == 1, 20)
     assert [record.levelname for record in caplog.records] == ["WARNING"]
-    airflow.provision(PROGRESS_TOPIC)
+    BrokerTopics(airflow).provision(PROGRESS_TOPIC)
     assert found(reader, "a") == ()
     send(services, "a", batch(2, now))
     assert [one.batch for one in found(reader, "a")[0].batches] == [2]

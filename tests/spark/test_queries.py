@@ -11,10 +11,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sluice.clients.kafka.query_progress import Totals, parse
-from sluice.config import stream
-from sluice.config.platform import CATALOG
+from sluice.config import streams
 from sluice.config.query import Query, Sink, TimeWindow
 from sluice.config.reading.toml import ConfigError
+from sluice.config.sections.lake import CATALOG
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.queries.run import check_no_debug_sinks
 from spark_jobs.common.spark.checkpoint import CheckpointCorrupted
@@ -275,10 +275,10 @@ def test_a_person_may_look_at_a_query_and_leaves_nothing_behind(make: Make, spar
 
 
 def test_a_supervised_stream_refuses_what_no_one_would_see() -> None:
-    spec = replace(stream.load("isp_hits"), queries=ALL)
+    spec = replace(streams.load("isp_hits"), queries=ALL)
     with raising(ConfigError, "query windows", "console", "--preview windows"):
         check_no_debug_sinks(spec)
-    check_no_debug_sinks(stream.load("isp_hits"))
+    check_no_debug_sinks(streams.load("isp_hits"))
 
 
 def test_a_batch_whose_number_is_taken_is_not_skipped(make: Make) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from sluice.config import stream
+from sluice.config import streams
 from sluice.config.stream import Csv
 from spark_jobs.common.kafka.avro import Schemas
 from spark_jobs.common.producer import csv
@@ -18,7 +18,7 @@ from spark_jobs.common.producer.lines import Lines
 from spark_jobs.common.producer.objects import LINE_SCHEMA
 from tests.support.raising import raising
 
-TAXI = stream.load("nyc_taxi").csv
+TAXI = streams.load("nyc_taxi").csv
 HEADER_2018 = (
     "VendorID,tpep_pickup_datetime,tpep_dropoff_datetime,passenger_count,trip_distance,RatecodeID,"
     "store_and_fwd_flag,PULocationID,DOLocationID,payment_type,fare_amount,extra,mta_tax,tip_amount,"

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from sluice.config import stream
+from sluice.config import streams
 from sluice.config.schema import parse_ddl
 from spark_jobs.common.lake.tables import declared
 from spark_jobs.wiki_changes.transforms import FIELDS, PARAMS, changes
 
-SPEC = stream.load("wiki_changes")
+SPEC = streams.load("wiki_changes")
 SAMPLE = Path(__file__).resolve().parents[2] / "samples" / "wiki_changes" / "recentchange.jsonl"
 # When the records came to Kafka: a minute after the event.
 CAME = datetime(2026, 2, 26, 15, 50, tzinfo=UTC)

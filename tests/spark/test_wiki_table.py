@@ -18,8 +18,9 @@ from pyspark.sql import functions as F
 
 from local.services import minio
 from sluice.clients.s3 import object_file
-from sluice.config.platform import CATALOG, S3
 from sluice.config.reading.toml import ConfigError
+from sluice.config.sections.lake import CATALOG
+from sluice.config.sections.s3 import S3
 from spark_jobs.common.consumer import writer as writer_module
 from spark_jobs.common.consumer.writer import StreamWriter, VerificationFailed
 from spark_jobs.common.lake import tables

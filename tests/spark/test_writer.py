@@ -14,9 +14,11 @@ from confluent_kafka import KafkaError, Producer
 
 from local.stack.stack import wait_until
 from sluice.clients.kafka.admin import KafkaAdmin
+from sluice.clients.kafka.broker_topics import BrokerTopics
 from sluice.clients.lake.catalog import Lake
 from sluice.clients.s3.requests import connect
-from sluice.config.platform import CATALOG, Kafka
+from sluice.config.sections.kafka import Kafka
+from sluice.config.sections.lake import CATALOG
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.ledger.batches import BatchLog
 from sluice.loads.sending.topic import with_timestamp_bounds
@@ -286,8 +288,8 @@ def test_a_record_dated_so_that_spark_could_not_read_it_is_refused_by_the_broker
     """It would stop the stream for good; a record of 1970 is read."""
     admin = KafkaAdmin(stream.services.stack.platform("airflow").kafka)
     topic = with_timestamp_bounds(stream.spec.topic)
-    assert set(admin.provision(topic).config) >= {"message.timestamp.before.max.ms"}
-    assert admin.provision(topic).is_empty
+    assert set(BrokerTopics(admin).provision(topic).config) >= {"message.timestamp.before.max.ms"}
+    assert BrokerTopics(admin).provision(topic).is_empty
     producer, answers = Producer({**stream.services.kafka, "log_level": 0}), list[KafkaError | None]()
     overflow = 2**63 // 1000 + 1
     for partition, at_ms in ((0, 1), (1, 1), (0, -overflow), (0, overflow), (0, time.time_ns())):

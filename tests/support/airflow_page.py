@@ -21,7 +21,7 @@ from airflow.utils.db import initdb
 from fastapi import FastAPI
 from fastapi.routing import Mount
 
-from sluice.config import stream as streams
+from sluice.config import streams
 from sluice.web.data.airflow_db import OpenApproval
 from sluice.web.data.sources import sources
 from tests.support import fab_users, pages

@@ -12,9 +12,9 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.config import stream as streams
-from sluice.config.platform import CATALOG
+from sluice.config import streams
 from sluice.config.query import Sink
+from sluice.config.sections.lake import CATALOG
 from spark_jobs.common.kafka.heartbeat import CountingEvent
 from spark_jobs.common.lake.iceberg import IcebergTable
 from spark_jobs.common.queries import recovery

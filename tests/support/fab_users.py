@@ -6,7 +6,7 @@ from typing import Any
 
 from airflow.utils.session import create_session
 
-from sluice.config import stream as streams
+from sluice.config import streams
 
 AUTH_MANAGER = "airflow.providers.fab.auth_manager.fab_auth_manager.FabAuthManager"
 # A test logs in more often than FAB lets a person, and a right that is taken away is gone at once.

@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient
 
 from local.base import REPO
 from local.services import postgres
-from sluice.config import stream
+from sluice.config import streams
 from sluice.config.sections import overrides
 from sluice.core.processes import exits
 from spark_jobs.common.feed.event import Source
@@ -32,7 +32,7 @@ from spark_jobs.wiki_changes.events import read, rewind
 from tests.support.services import Services
 
 NAME = "wiki_changes"
-SPEC = stream.load(NAME)
+SPEC = streams.load(NAME)
 assert SPEC.feed is not None
 FEED = SPEC.feed
 TOPIC = SPEC.topic.name

@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from sluice.clients.kafka.consumers import topic_offsets
-from sluice.config import stream as streams
+from sluice.config import streams
 from sluice.config.platform import Checkpoints
 from spark_jobs.common.consumer.run import ConsumerRun
 from spark_jobs.common.consumer.writer import StreamWriter

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from local.base import UsageError
 from sluice.clients.lake.catalog import Lake
-from sluice.config.platform import CATALOG
+from sluice.config.sections.lake import CATALOG
 
 TABLE = "raw.nyc_taxi"
 QUARANTINE = "raw.nyc_taxi_quarantine"
@@ -126,3 +126,9 @@ def restore_catalog(lake: Lake, locations: Mapping[str, str]) -> None:
             changed = row.values(metadata_location=location).returning(IcebergTables.table_name)
             if session.scalars(changed).all() != [table]:
                 raise UsageError(f"the catalog does not have table {name}")
+
+
+def batches(lake: Lake, numbers: range, more: dict[str, str] | None = None) -> None:
+    """Publish a batch of one offset for each of the numbers."""
+    for number in numbers:
+        append(lake, [], summary("batch", 1, {0: number + 1}, more=more))

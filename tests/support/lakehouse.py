@@ -16,8 +16,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from sluice.clients.lake.catalog import Lake
-from sluice.config import stream as streams
-from sluice.config.platform import CATALOG, Checkpoints, Platform
+from sluice.config import streams
+from sluice.config.platform import Checkpoints, Platform
+from sluice.config.sections.lake import CATALOG
 from spark_jobs.common.consumer.run import ConsumerRun
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.kafka.offsets import Topic

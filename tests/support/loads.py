@@ -16,6 +16,7 @@ from pyiceberg.catalog.sql import IcebergTables
 from sqlalchemy import update
 from sqlalchemy.orm import Session
 
+from sluice.airflow.failures import final_failures
 from sluice.airflow.operators.load.produce import ProduceOperator
 from sluice.airflow.sensors.published import PublishedSensor
 from sluice.clients.s3.objects import Bucket
@@ -126,7 +127,8 @@ class Loads:
     def validate(self, run: str, **params: Any) -> dict[str, Any]:
         operator = ValidateRows(task_id="validate", stream="nyc_taxi")
         operator.__dict__ |= {"tables": NewTables(), "platform_hook": self, "ledger": self.ledger}
-        return operator.work(given(run_id=run, params={"max_quarantined_percent": 50, **params}))
+        with final_failures():
+            return operator.work(given(run_id=run, params={"max_quarantined_percent": 50, **params}))
 
     def wait(self, run: str) -> None:
         sensor = PublishedSensor(task_id="wait_for_publish", stream="nyc_taxi")

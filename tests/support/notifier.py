@@ -10,6 +10,8 @@ import pytest
 from airflow.sdk import BaseNotifier
 
 from sluice.config.platform import DIRECTORY_VARIABLE
+from sluice.config.sections.notifications import Event
+from sluice.notify.texts import Notification, notification
 
 RECORDER = f"{__name__}.Recorder"
 
@@ -53,6 +55,13 @@ def configure(folder: Path, patch: pytest.MonkeyPatch, text: str) -> None:
     file.write_text(text)
     file.chmod(0o600)
     patch.setenv(DIRECTORY_VARIABLE, str(folder))
+
+
+def note(
+    event: Event, stream: str, about: str, message: object, run: tuple[str, str], **more: str
+) -> Notification:
+    """A notification that links to an Airflow at ``http://a``."""
+    return notification(event, stream, about, message, run, base_url="http://a", **more)
 
 
 def rule(name: str = "a", more: str = "") -> str:

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, cast
 
@@ -26,9 +26,11 @@ from sluice.clients.kafka.query_progress import (
     Totals,
     history,
 )
-from sluice.clients.lake.results.table import Editor, Results, Window
-from sluice.config import stream as streams
-from sluice.config.stream import Declared, StreamSpec
+from sluice.clients.lake.results.table import Group, Results, Window
+from sluice.config import stream
+from sluice.config.sections.page import Page, Words
+from sluice.config.stream import StreamSpec
+from sluice.config.streams import Declared
 from sluice.core.errors import ClientError
 from sluice.core.json_record import Document
 from sluice.ledger.documents import Ledger
@@ -62,8 +64,15 @@ event_time = "change_timestamp"
 window = {size_minutes = 10, slide_minutes = 10}
 watermark_minutes = 10
 aggregates = {edits = "count"}
-page = "Wikipedia: top editors"
 sinks = [{kind = "iceberg", table = "results.editors"}]
+
+[queries.editors.page]
+title = "Wikipedia: top editors"
+name = "user"
+names = {one = "user", many = "users"}
+ranked = "editors"
+counted = "edits"
+kind = {column = "bot", no = {one = "person", many = "people"}, yes = {one = "bot", many = "bots"}}
 """
 
 # Each tries another way out of being text: as markup, as Plotly's markup, as TeX, as a template, by turning
@@ -85,7 +94,24 @@ HOSTILE = (
 
 
 def spec() -> StreamSpec:
-    return streams.parse(TOML, "a test")
+    return stream.parse(TOML, "a test")
+
+
+def page() -> Page:
+    declared = spec().queries[QUERY].page
+    assert declared is not None
+    return declared
+
+
+def with_page(declared: Page) -> StreamSpec:
+    """The stream with another page of its query."""
+    query = replace(spec().queries[QUERY], group_by=declared.columns, page=declared)
+    return replace(spec(), queries={QUERY: query})
+
+
+def of_zipcodes() -> Page:
+    """A page without kinds."""
+    return Page("ISP: hits", "zipcode", Words("zipcode", "zipcodes"), "hits")
 
 
 def name_of(number: int) -> str:
@@ -94,18 +120,24 @@ def name_of(number: int) -> str:
 
 
 def make_results(
-    now: float, windows: int = 144, users: int = 500, names: Callable[[int], str] = "Editor {}".format
+    now: float,
+    windows: int = 144,
+    users: int = 500,
+    names: Callable[[int], str] = "Editor {}".format,
+    *,
+    has_kinds: bool = True,
 ) -> Results:
-    """The last ``windows`` windows; a user has fewer edits than the one before, and each third is a bot."""
+    """The last ``windows`` windows; a group has fewer than the one before, and each third is a bot."""
     last = now // WINDOW_SECONDS * WINDOW_SECONDS
     made = []
     for number in range(windows):
         start = last - number * WINDOW_SECONDS
         busy = 60 + 40 * abs((number % 48) - 24) // 24
-        editors = tuple(
-            Editor(names(n), n % 3 == 0, max(1, (busy * 12) // (n + 3) + number % 3)) for n in range(users)
+        groups = tuple(
+            Group(names(n), has_kinds and n % 3 == 0, max(1, (busy * 12) // (n + 3) + number % 3))
+            for n in range(users)
         )
-        made.append(Window(start, start + WINDOW_SECONDS, editors))
+        made.append(Window(start, start + WINDOW_SECONDS, groups))
     return Results(
         at=now - 4,
         source_at=now - 6,

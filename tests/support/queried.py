@@ -16,11 +16,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sluice.clients.lake.catalog import Lake
-from sluice.clients.lake.results import recount as lake_queries
+from sluice.clients.lake.results.positions import late_rows, read_positions
 from sluice.clients.query_state import QueryState, read
-from sluice.config import stream as streams
-from sluice.config.platform import CATALOG
+from sluice.config import streams
 from sluice.config.query import Query, SinkKind
+from sluice.config.sections.lake import CATALOG
+from sluice.queries.recount import recount
 from spark_jobs.common.kafka.heartbeat import CountingEvent
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.queries import preview, recovery
@@ -263,12 +264,12 @@ class Queried:
         """What a validation counts, in the way of this class' keys."""
         lake = Lake.open(self.platform)
         try:
-            standing = lake_queries.read_positions(lake.table(self.spec.queries_table), self.spec.queries)
+            standing = read_positions(lake.table(self.spec.queries_table), self.spec.queries)
             assert standing is not None
-            late = lake_queries.late_rows(lake.table(self.spec.queries_table), standing, name)
+            late = late_rows(lake.table(self.spec.queries_table), standing, name)
             table, source = lake.table(self.spec.table), standing.states[name].source_snapshot_id
             assert source is not None
-            found = lake_queries.recount(table, source, self.spec.queries[name], late, None)
+            found = recount(table, source, self.spec.queries[name], late, None)
         finally:
             lake.close()
         return {key.replace("T", " ").replace("Z", ""): list(aggregates) for key, aggregates in found.items()}

@@ -14,7 +14,8 @@ from local.runtime.supervisord import GOING
 from local.stack.stack import Stack, wait_until
 from sluice.cli.airflow_api import Airflow
 from sluice.clients.kafka.consumers import topic_offsets
-from sluice.clients.lake.catalog import Commit, Lake, ancestors, commits, sluice_properties
+from sluice.clients.lake.catalog import Lake
+from sluice.clients.lake.commits import Commit, ancestors, commits, sluice_properties
 from sluice.clients.processes.base import Runtime
 from sluice.clients.processes.opened import open_runtime
 from sluice.config.stream import StreamSpec

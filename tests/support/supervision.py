@@ -8,7 +8,7 @@ from typing import Any
 
 from sluice.airflow.hook import StreamClients
 from sluice.clients.processes.base import Runtime
-from sluice.config import stream
+from sluice.config import streams
 from sluice.core.errors import ClientError
 from sluice.core.processes.status import ENDED, ProcessState, ProcessStatus
 from sluice.core.tables.position import Position
@@ -18,7 +18,7 @@ from sluice.supervision.rules.status import Health, HealthReport
 from tests.support.memory_s3 import MemoryS3
 from tests.support.steps import NewTables
 
-SPEC = stream.load("nyc_taxi")
+SPEC = streams.load("nyc_taxi")
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 
 

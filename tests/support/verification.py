@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sluice.config import stream as streams
+from sluice.config import streams
 from sluice.loads.verification.proof import short
 from sluice.loads.verification.verify import LoadVerification
 

@@ -16,8 +16,9 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from sluice.clients.kafka.consumers import topic_offsets
-from sluice.config import stream as streams
-from sluice.config.platform import CATALOG, Checkpoints
+from sluice.config import streams
+from sluice.config.platform import Checkpoints
+from sluice.config.sections.lake import CATALOG
 from spark_jobs.common.consumer.batch_rows import Decode
 from spark_jobs.common.consumer.run import ConsumerRun
 from spark_jobs.common.consumer.writer import StreamWriter

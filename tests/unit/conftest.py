@@ -17,7 +17,7 @@ from tests.support.variables import Variables
 def _new_triggerer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each test begins as a triggerer does: without samples and without abandoned requests."""
     monkeypatch.setattr(samples, "_kept", OrderedDict())
-    monkeypatch.setattr(requests, "_abandoned", {})
+    monkeypatch.setattr(requests, "ABANDONED", requests.Abandoned())
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from airflow.sdk import Asset, AssetWatcher
 
 from sluice.airflow.triggers.asset_event import PublishedEventTrigger
-from sluice.config import stream as streams
+from sluice.config import streams
 
 EVERY_SECONDS = 60
 

@@ -12,22 +12,12 @@ from airflow.sdk.module_loading import import_string
 
 from sluice.config.reading.toml import ConfigError
 from sluice.config.sections.notifications import FILE, Rule
-from sluice.core.error_codes import ErrorCode
+from sluice.notify.telling import NoAnswer
 from sluice.notify.texts import Notification, one_line
 
 # For all rules together. Airflow ends a process 20 s after its task has ended ([core] task_success_overtime),
 # callbacks included, and the ledger is read before and written after.
 LIMIT_SECONDS = 12.0
-
-
-class NoAnswer(str):
-    """Why a notifier failed that did not return in time. It may have told all the same."""
-
-
-class NotDelivered(Exception):
-    """At least one notifier failed."""
-
-    code = ErrorCode.NOT_DELIVERED
 
 
 def deliver(

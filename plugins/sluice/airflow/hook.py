@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from airflow.sdk import BaseHook, Variable
 
 from sluice.airflow.masks import masked
-from sluice.config import stream as streams
+from sluice.config import streams
 from sluice.ledger.keys import history_name
 from sluice.ledger.marks import LedgerMarks
 from sluice.systems import Systems

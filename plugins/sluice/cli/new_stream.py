@@ -11,7 +11,7 @@ from string import Template
 from uuid import uuid4
 
 from sluice.cli.base import UsageError
-from sluice.config import folders, stream
+from sluice.config import folders, streams
 from sluice.config.reading.toml import IDENTIFIER, IDENTIFIER_FIX, ConfigError
 
 TEMPLATES = files("sluice.cli") / "templates"
@@ -36,12 +36,12 @@ def main(name: str, kind: str, root: Path | None, environ: Mapping[str, str] = o
         raise UsageError(f"no stream can be named {name!r}. {IDENTIFIER_FIX}")
     root = root or _given(environ)
     folder = root / name
-    if folder.exists() or name in stream.names(environ):
+    if folder.exists() or name in streams.names(environ):
         raise UsageError(f"stream {name} exists ({folder}). Fix: give another name, or change that one")
     folder.mkdir(parents=True)
     try:
         _write(folder, name, kind)
-        stream.load(name, _with(root, environ))
+        streams.load(name, _with(root, environ))
     except (ConfigError, OSError) as error:
         shutil.rmtree(folder)
         raise UsageError(f"{folder} was not written: {error}") from error

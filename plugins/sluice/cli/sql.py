@@ -16,7 +16,7 @@ from sluice.cli.base import UsageError, printable
 from sluice.cli.installation import Installation, check_running
 from sluice.cli.terminal import new_console, print_json
 from sluice.clients.lake.reading.unreadable import unreadable
-from sluice.config import stream
+from sluice.config import streams
 from sluice.core.errors import Missing
 
 ROW_LIMIT = 100
@@ -83,7 +83,7 @@ def _may_be_infinite(value: object) -> bool:
 def _name_unreadable(stack: Installation, query: str) -> bool:
     """Whether there are such records in the tables of the query."""
     is_any = False
-    for spec in stream.load_valid().specs:
+    for spec in streams.load_valid().specs:
         found = {
             table.rpartition(".")[2]: offsets
             for table in (spec.table, spec.quarantine_table)
@@ -123,7 +123,7 @@ def _rendered(columns: list[str], rows: list[tuple[object, ...]], console: Conso
 def tables() -> dict[str, str]:
     """Name in the query → table in the catalog, for every valid stream."""
     found: list[str] = []
-    for spec in stream.load_valid().specs:
+    for spec in streams.load_valid().specs:
         results = (query.results_table for query in spec.queries.values() if query.results_table)
         found += [spec.table, spec.quarantine_table, *results]
     return {table.rpartition(".")[2]: table for table in found}

@@ -10,7 +10,7 @@ from rich.table import Table
 from sluice.cli.base import UsageError, printable
 from sluice.cli.installation import Installation, check_running
 from sluice.cli.terminal import new_console, print_json
-from sluice.config import stream as streams
+from sluice.config import streams
 from sluice.ledger.batches import ListedBatch
 from sluice.trace.find import StreamTrace
 from sluice.trace.rows import RowTrace, SourceTrace

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from sluice.config import postgresql
+from sluice.config.reading import files
 from sluice.config.reading import toml as config
 from sluice.config.reading.toml import ConfigError, build
 
@@ -29,7 +30,8 @@ ANSWER_SECONDS = STATEMENT_SECONDS + 30
 
 @dataclass(frozen=True)
 class Database:
-    """``kind``: ``postgresql``, or ``mysql`` for MySQL and MariaDB; ``options``: keys of OPTIONS."""
+    """``kind``: ``postgresql``, or ``mysql`` for MySQL and MariaDB; ``options``: keys of OPTIONS. ``host``,
+    ``port``: of the server; ``username``, ``password``: the login to ``database``."""
 
     kind: str
     host: str
@@ -115,9 +117,9 @@ def parse(text: str, where: str) -> Database:
 
 
 def load(connection: str, environ: Mapping[str, str] | None = None) -> Database:
-    """Read the file of a connection. Raises ConfigError as :func:`config.read`."""
+    """Read the file of a connection. Raises ConfigError as :func:`files.read`."""
     needed = f"the DAG that starts the stream writes it from the Airflow connection {connection!r}"
-    path, text = config.read(DIRECTORY_VARIABLE, connection, needed, environ)
+    path, text = files.read(DIRECTORY_VARIABLE, connection, needed, environ)
     return parse(text, path)
 
 

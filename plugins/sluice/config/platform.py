@@ -1,192 +1,26 @@
-"""Platform files: one role's addresses and credentials of Kafka, S3 and the lake."""
+"""Platform files: addresses and credentials of one role, and their checks."""
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated
 
 from sluice.config import postgresql
+from sluice.config.reading import files
 from sluice.config.reading import toml as config
 from sluice.config.reading.toml import ConfigError, build
 from sluice.config.reading.urls import VISIBLE, check_url
+from sluice.config.sections.kafka import Kafka
+from sluice.config.sections.lake import Lake
+from sluice.config.sections.s3 import S3
 
 ROLES = ("airflow", "producer", "consumer", "reader", "maintenance", "observer")
 DIRECTORY_VARIABLE = "SLUICE_PLATFORM_DIR"
-CATALOG = "lake"
-# For a statement in the catalog, which reads or swaps one pointer; and for its answer.
-STATEMENT_SECONDS, ANSWER_SECONDS = 45, 60
 # Least characters of a bearer token.
 MIN_TOKEN = 24
-# librdkafka's log, which it else writes to standard error, past every handler.
-LIBRDKAFKA_LOG = logging.getLogger("librdkafka")
 _CHECKPOINTS = re.compile(r"/|s3a://[^/]")
-
-
-@dataclass(frozen=True)
-class Kafka:
-    """The brokers and one user's login."""
-
-    bootstrap_servers: Annotated[str, "brokers, as `host:port`, separated by commas"]
-    security_protocol: Annotated[str, "`PLAINTEXT`, `SSL`, `SASL_PLAINTEXT` or `SASL_SSL`"] = "PLAINTEXT"
-    sasl_mechanism: Annotated[str, "`PLAIN`, `SCRAM-SHA-256` or `SCRAM-SHA-512`; empty: no login"] = ""
-    username: Annotated[str, "any name: only its rights matter"] = ""
-    password: Annotated[str, "of `username`"] = field(default="", repr=False)
-    ssl_ca_location: Annotated[str, "path of a PEM file with the broker's CA; empty: the system's CAs"] = ""
-
-    def librdkafka(self) -> dict[str, Any]:
-        """Configuration for confluent-kafka, whose clients log when they are polled."""
-        settings: dict[str, Any] = {**self._servers(), "logger": LIBRDKAFKA_LOG}
-        if self.sasl_mechanism:
-            settings |= {
-                "sasl.mechanism": self.sasl_mechanism,
-                "sasl.username": self.username,
-                "sasl.password": self.password,
-            }
-        if self.ssl_ca_location:
-            settings["ssl.ca.location"] = self.ssl_ca_location
-        return settings
-
-    def _servers(self) -> dict[str, str]:
-        return {
-            "bootstrap.servers": self.bootstrap_servers,
-            "security.protocol": self.security_protocol,
-        }
-
-    def java(self) -> dict[str, str]:
-        """Configuration for Java clients, and after the prefix ``kafka.`` for Spark's source and sink."""
-        settings = self._servers()
-        if self.sasl_mechanism:
-            module = "plain.PlainLoginModule" if self.sasl_mechanism == "PLAIN" else "scram.ScramLoginModule"
-            settings |= {
-                "sasl.mechanism": self.sasl_mechanism,
-                "sasl.jaas.config": f"org.apache.kafka.common.security.{module} required "
-                f'username="{_jaas(self.username)}" password="{_jaas(self.password)}";',
-            }
-        if self.ssl_ca_location:
-            settings |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": self.ssl_ca_location}
-        return settings
-
-
-def _jaas(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"')
-
-
-# To S3 at once, of one client.
-S3_REQUESTS = 16
-
-
-@dataclass(frozen=True)
-class S3:
-    """An S3 endpoint and one user's keys. Without ``endpoint``: AWS itself, in ``region``."""
-
-    access_key: Annotated[str, "of the role's user"]
-    secret_key: Annotated[str, "of the role's user"] = field(repr=False)
-    endpoint: Annotated[str, "address; empty: AWS itself, in `region`"] = ""
-    region: Annotated[str, "of the buckets"] = "us-east-1"
-    path_style: Annotated[
-        bool,
-        "true: `https://host/bucket`, as for MinIO; false: `https://bucket.host`",
-    ] = False
-
-    def boto3(
-        self, connect_seconds: float = 5, read_seconds: float = 60, attempts: int = 5
-    ) -> dict[str, object]:
-        """Keyword arguments for ``boto3.client("s3", …)``; ``attempts``: of each request, at most."""
-        from botocore.config import Config
-
-        return {
-            "endpoint_url": self.endpoint or None,
-            "region_name": self.region,
-            "aws_access_key_id": self.access_key,
-            "aws_secret_access_key": self.secret_key,
-            "config": Config(
-                s3={"addressing_style": "path" if self.path_style else "auto"},
-                retries={"mode": "standard", "total_max_attempts": attempts},
-                connect_timeout=connect_seconds,
-                read_timeout=read_seconds,
-                max_pool_connections=S3_REQUESTS,
-            ),
-        }
-
-
-@dataclass(frozen=True)
-class Lake:
-    """The Iceberg warehouse, its JDBC catalog in PostgreSQL, and the ledger's prefix."""
-
-    warehouse: Annotated[str, "`s3://` address of the tables; the same in all files"]
-    ledger: Annotated[str, "`s3://` address of the ledger; the same in all files"]
-    catalog_host: Annotated[str, "host of the PostgreSQL with the catalog"]
-    catalog_port: Annotated[int, "its port"]
-    catalog_database: Annotated[str, "its database"]
-    catalog_user: Annotated[str, "the role's user there"]
-    catalog_password: Annotated[str, "of `catalog_user`"] = field(repr=False)
-    catalog_sslmode: Annotated[
-        str,
-        "`verify-full` (default, except for a host that is this machine: `disable`), `verify-ca`, `require` "
-        "(encrypted, not verified) or `disable` (plain text); none falls back to plain text",
-    ] = ""
-    catalog_sslrootcert: Annotated[
-        str,
-        "path of a PEM file with the CA of the server's certificate; `verify-…` needs it",
-    ] = ""
-
-    @property
-    def _ssl(self) -> dict[str, str]:
-        """For every client alike."""
-        ca = {"sslrootcert": self.catalog_sslrootcert} if self.catalog_sslrootcert else {}
-        return {"sslmode": postgresql.ssl_mode(self.catalog_host, self.catalog_sslmode), **ca}
-
-    def jdbc(self) -> dict[str, str]:
-        """Properties of the JDBC driver."""
-        login = {"user": self.catalog_user, "password": self.catalog_password}
-        return login | self._ssl | postgresql.jdbc_timeouts(STATEMENT_SECONDS, ANSWER_SECONDS)
-
-    def libpq(self, options: str = "") -> dict[str, Any]:
-        """Arguments of ``psycopg2.connect``; ``options``: further ones of the session."""
-        return {
-            "host": self.catalog_host.strip("[]"),
-            "port": self.catalog_port,
-            "dbname": self.catalog_database,
-            "user": self.catalog_user,
-            "password": self.catalog_password,
-            **self._ssl,
-            **postgresql.libpq_timeouts(STATEMENT_SECONDS, options),
-        }
-
-    @property
-    def _authority(self) -> str:
-        """Host and port in a URL, where an address of IPv6 is in brackets."""
-        host = self.catalog_host.strip("[]")
-        return f"{f'[{host}]' if ':' in host else host}:{self.catalog_port}"
-
-    @property
-    def jdbc_uri(self) -> str:
-        """The catalog's address for Java, without the password."""
-        return f"jdbc:postgresql://{self._authority}/{self.catalog_database}"
-
-    def pyiceberg(self, s3: S3) -> dict[str, str]:
-        """Properties for PyIceberg's SqlCatalog, after an import of sluice.clients.databases.postgresql."""
-        from urllib.parse import quote, urlencode
-
-        user, password = (quote(text, safe="") for text in (self.catalog_user, self.catalog_password))
-        query = self._ssl | postgresql.libpq_timeouts(STATEMENT_SECONDS)
-        query |= {"plugin": postgresql.PLUGIN, postgresql.DEADLINE_KEY: ANSWER_SECONDS}
-        properties = {
-            "type": "sql",
-            "uri": f"postgresql+psycopg2://{user}:{password}"
-            f"@{self._authority}/{self.catalog_database}?{urlencode(query)}",
-            "init_catalog_tables": "false",
-            "warehouse": self.warehouse,
-            "s3.region": s3.region,
-            "s3.access-key-id": s3.access_key,
-            "s3.secret-access-key": s3.secret_key,
-        }
-        if s3.endpoint:
-            properties["s3.endpoint"] = s3.endpoint
-        return properties
 
 
 @dataclass(frozen=True)
@@ -346,8 +180,8 @@ def _check_metrics(metrics: Metrics, where: str) -> None:
 
 def load_metrics(environ: Mapping[str, str] | None = None) -> Metrics:
     """``[metrics]`` of role airflow's file, which may have nothing else for a process that needs no more of
-    it. Raises ConfigError as :func:`config.read`, and without the section."""
-    path, text = config.read(DIRECTORY_VARIABLE, "airflow", "it has [metrics]", environ)
+    it. Raises ConfigError as :func:`files.read`, and without the section."""
+    path, text = files.read(DIRECTORY_VARIABLE, "airflow", "it has [metrics]", environ)
     found = config.toml(text, path).get("metrics")
     if not isinstance(found, dict):
         raise ConfigError(f"{path}: [metrics] is missing. Fix: add it, with a token")
@@ -357,8 +191,8 @@ def load_metrics(environ: Mapping[str, str] | None = None) -> Metrics:
 
 
 def load(role: str, environ: Mapping[str, str] | None = None) -> Platform:
-    """Read the file of ``role``. Raises ConfigError as :func:`config.read`, and for another role in it."""
-    path, text = config.read(DIRECTORY_VARIABLE, role, f"role {role!r} needs this file", environ)
+    """Read the file of ``role``. Raises ConfigError as :func:`files.read`, and for another role in it."""
+    path, text = files.read(DIRECTORY_VARIABLE, role, f"role {role!r} needs this file", environ)
     platform = parse(text, path)
     if platform.role != role:
         raise ConfigError(f"{path}: says role {platform.role!r}; it must say {role!r}")

@@ -12,6 +12,8 @@ from typing import Annotated
 from sluice.config.reading import limits, names
 from sluice.config.reading.toml import IDENTIFIER, IDENTIFIER_FIX, ConfigError
 from sluice.config.reading.values import shown
+from sluice.config.sections import page as page_spec
+from sluice.config.sections.page import Page
 
 # Columns of a result besides its groups and aggregates.
 WINDOW = "window_start"
@@ -42,12 +44,8 @@ class SinkKind(StrEnum):
     MEMORY = "memory"
 
 
-# Groups of a query with a page: the user, and whether it is a bot.
-PAGE_COLUMNS = ["user", "bot"]
 # Columns in a message.
 MAX_NAMED = 30
-# In Airflow's menu.
-MAX_PAGE = 100
 # For previews; they keep nothing after the process.
 DEBUG_SINKS = frozenset({SinkKind.CONSOLE, SinkKind.MEMORY})
 # Types of a result's key: each value has a unique text.
@@ -150,11 +148,7 @@ class Query:
         'column = its values, as in `where = { type = ["edit", "new"] }`; other rows are ignored; text '
         "columns only",
     ] = field(default_factory=dict)
-    page: Annotated[
-        str,
-        "title of a page in Airflow with the newest windows of the query's Iceberg table; needs `group_by = "
-        '["user", "bot"]`',
-    ] = ""
+    page: Page | None = None
 
     @property
     def results_table(self) -> str:
@@ -205,12 +199,8 @@ def check(name: str, query: Query, where: str) -> None:
     for column, values in query.where.items():
         if not values:
             raise refuse(f"where {column} = []. Fix: name at least one value")
-    if query.page and (not query.results_table or query.group_by != PAGE_COLUMNS):
-        raise refuse(
-            f"page {shown(query.page)}. Fix: add an iceberg sink, and group by {', '.join(PAGE_COLUMNS)}"
-        )
-    if len(query.page) > MAX_PAGE:
-        raise refuse(f"page {shown(query.page)}. Fix: use at most {MAX_PAGE} characters")
+    if query.page:
+        page_spec.check(query.page, query.group_by, query.aggregates, query.results_table, refuse)
     limits.check(query, f"query {name}", where)
     _check_window(query, refuse, f"{where}: query {name}")
     _check_sinks(query, refuse, f"{where}: query {name}")
@@ -256,6 +246,12 @@ def result_types(name: str, query: Query, columns: Mapping[str, str], where: str
                 f"{where}: query {name}: by {column!r} is a {columns[column]}, whose text form is not "
                 f"unique. Fix: group by {', '.join(KEY_TYPES)}"
             )
+    kind = query.page.kind if query.page else None
+    if kind and columns[kind.column] != "boolean":
+        raise ConfigError(
+            f"{where}: query {name}: page kind {kind.column!r} is a {columns[kind.column]}. Fix: name a "
+            "boolean column"
+        )
     return {
         **{column: columns[column] for column in query.group_by},
         **({WINDOW: "timestamp"} if query.window else {}),

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sluice.config.query import result_types
+from sluice.config.reading.files import declared_text
 from sluice.config.reading.names import check_avro, check_column
-from sluice.config.reading.toml import IDENTIFIER, IDENTIFIER_FIX, ConfigError, declared_text
+from sluice.config.reading.toml import IDENTIFIER, IDENTIFIER_FIX, ConfigError
 from sluice.config.reading.values import shown
 
 if TYPE_CHECKING:

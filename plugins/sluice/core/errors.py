@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
+from typing import Any, Protocol
 
 from sluice.core.error_codes import ErrorCode
 from sluice.core.messages import summarize
@@ -35,8 +35,14 @@ class Unreachable(ClientError):
     code = ErrorCode.SYSTEM_UNREACHABLE
 
 
+class Log(Protocol):
+    """Python's logger, or a task's own."""
+
+    def error(self, text: str, /, *args: Any) -> Any: ...
+
+
 def check_no_problems(
-    log: logging.Logger, code: ErrorCode, problems: Sequence[str], failure: str, fix: str = ""
+    log: Log, code: ErrorCode, problems: Sequence[str], failure: str, fix: str = ""
 ) -> None:
     """Log each problem. Raises Refused with the first of them, if any."""
     for problem in problems:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Self
 from pyiceberg.manifest import read_manifest_list
 from pyiceberg.table import Table
 
-from sluice.clients.lake.catalog import ancestors, asking, metadata_log
+from sluice.clients.lake.commits import ancestors, metadata_log, summary_of
+from sluice.clients.lake.errors import asking
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
 from sluice.core.tables.batches import Batch, Snapshot, batches_of, time_of
@@ -65,7 +66,7 @@ class BatchLog:
             Snapshot(
                 one.snapshot_id,
                 one.timestamp_ms,
-                one.summary.additional_properties if one.summary else {},
+                summary_of(one),
                 one.manifest_list,
             )
             for one in ancestors(self.table)

@@ -5,9 +5,9 @@ A backfill's run has several loads; its documents are under ``<run_id>#<number>`
 
     sources/<source_id>/planned.json        the source, and its start offsets
     sources/<source_id>/produced.json       the offset ranges of its rows
-    verified/<lineage>/<source_id>-<end>.json   the load that verified it, and the topic's end offsets then;
+    verified/<incarnation>/<source_id>-<end>.json  the load that verified it, and the topic's ends then;
                                             of a version with the content of another source: …-<that>.json
-    objects/<lineage>/<object>/<countdown>.json  the contents that loads planned under a key; newest first
+    objects/<incarnation>/<object>/<countdown>.json  the contents that loads planned of a key; newest first
     tables/<name>/<uuid>.json               a table that was seen with published contents
     rewrites/<rewrite_id>.json              a rewrite of a table's files was verified
     rewrites/<rewrite_id>-and-before.json   and so were all before it
@@ -87,15 +87,15 @@ def produced_key(source_id: str) -> str:
     return f"sources/{source_id}/produced.json"
 
 
-def verified_prefix(lineage: str, source_id: str = "") -> str:
+def verified_prefix(incarnation: str, source_id: str = "") -> str:
     """Return the prefix of a table's verified documents, or of one source's."""
-    return f"verified/{lineage}/{source_id and f'{source_id}-'}"
+    return f"verified/{incarnation}/{source_id and f'{source_id}-'}"
 
 
-def verified_key(lineage: str, source_id: str, end: int, same_as: str = "") -> str:
+def verified_key(incarnation: str, source_id: str, end: int, same_as: str = "") -> str:
     """``end``: sum of the topic's end offsets when the source had been sent; ``same_as``: the id of the
     source as which the version's content is in the table, if that is another one."""
-    return f"{verified_prefix(lineage, source_id)}{end:019d}{same_as and f'-{same_as}'}.json"
+    return f"{verified_prefix(incarnation, source_id)}{end:019d}{same_as and f'-{same_as}'}.json"
 
 
 def verified_of(key: str) -> tuple[str, int, str] | None:
@@ -104,14 +104,14 @@ def verified_of(key: str) -> tuple[str, int, str] | None:
     return (found[1], int(found[2]), found[3] or "") if found else None
 
 
-def contents_prefix(lineage: str, object_id: str) -> str:
+def contents_prefix(incarnation: str, object_id: str) -> str:
     """Return the prefix of the documents with the contents that loads into a table planned of an object."""
-    return f"objects/{lineage}/{object_id}/"
+    return f"objects/{incarnation}/{object_id}/"
 
 
-def contents_key(lineage: str, object_id: str, number: int) -> str:
+def contents_key(incarnation: str, object_id: str, number: int) -> str:
     """``number``: from 1 on; the newest sorts first."""
-    return f"{contents_prefix(lineage, object_id)}{_LAST_NUMBER - number:09d}.json"
+    return f"{contents_prefix(incarnation, object_id)}{_LAST_NUMBER - number:09d}.json"
 
 
 def contents_number(key: str) -> int:

@@ -74,7 +74,7 @@ def _check_others(spec: StreamSpec, ledger: Ledger, plan: Document, proof: str) 
     """Only the ledger says that a check passed: a person may mark its task as success."""
     ledger.require(beside_proof(proof, "audit"), "audit")
     if spec.queries:
-        ledger.require(beside_proof(proof, "reconciliation"), "reconcile_sinks")
+        ledger.require(beside_proof(proof, "reconciliation"), "compare_sinks")
     if corrected := plan.get("corrected"):
         raise Refused(
             f"{len(corrected)} corrected file(s) of the interval are not loaded, so it is not complete. "

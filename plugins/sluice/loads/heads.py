@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sluice.core.json_record import Document
 
 if TYPE_CHECKING:
-    from sluice.clients.lake.catalog import Head
+    from sluice.clients.lake.commits import Head
 
     # Table -> its newest snapshot.
     Heads = Callable[[], Mapping[str, Head]]
@@ -22,7 +22,7 @@ def heads_document(heads: Mapping[str, Head]) -> Document:
 
 def head_of(document: Document, table: str) -> Head | None:
     """The table's newest snapshot, from a document with that entry; None if it had none."""
-    from sluice.clients.lake.catalog import Head
+    from sluice.clients.lake.commits import Head
 
     found = document["main"].get(table)
     return Head(**found) if found else None

@@ -1,6 +1,8 @@
-"""Which change of health a person is told of, and the texts: once per outage, and then its end.
+"""Who is told of which change, and the texts: once per outage, and then its end; of a run, once.
 
-In: the history of what was told, and a report or an error now. Out: a notification with subject, message,
-remedy and links, or nothing. ``texts`` says what is due, ``remedies`` what to do about an error. How it is
-delivered is Airflow's (``airflow/delivery``, ``airflow/notifications``). Start with ``texts``.
+In: how a task or run ended, the rules of ``notifications.toml``, the history of what was told, and a channel
+to deliver by. Out: a notification with subject, message, remedy and links, delivered and recorded, or
+nothing. ``occasions`` says which ends are told, ``conditions`` which rules are due, ``texts`` and
+``remedies`` what they are told; ``telling`` does it. The channel is Airflow's (``airflow/channel``,
+``airflow/delivery``), and so is the moment (``airflow/callbacks``). Start with ``occasions``.
 """

@@ -2,6 +2,6 @@
 
 In: results by group and window, from a sink and counted again from the lake's rows; progress of batches. Out:
 each missing, extra and different group; buckets for charts. What the lake must have is counted by
-``clients/lake/results/recount``; the task that asks both sides is ``airflow/operators/load/reconcile``.
-Start with ``compare``.
+``recount``, in the windows that ``windows`` chooses; ``sinks`` reads both sides at the same batch, for the
+task ``compare_sinks`` and the demo. Start with ``compare``, then ``sinks``.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -10,11 +11,26 @@ from sluice.config.query import key_text
 if TYPE_CHECKING:
     from sluice.clients.query_state import QueryState
     from sluice.config.query import Query
+    from sluice.queries.compare import Aggregates
 
+# Column -> first and last time in it, in seconds since 1970; without columns that have none.
+Times = Mapping[str, tuple[int, int]]
 # Between the clocks that date rows, snapshots and a topic's records.
 CLOCK_SLACK_SECONDS = 3600
 # A load without rows of its own, as all its sources were verified before, is compared in so many.
 NEWEST_WINDOWS = 24
+
+
+def affected_windows(query: Query, times: Times) -> tuple[int, int] | None:
+    """First and last start (seconds since 1970) of the windows that these times may be in; None if there are
+    none, or the query has no windows.
+
+    Rows that the query's ``where`` excludes count too, and so do early ones: a sink must not have them.
+    """
+    if query.window is None or query.event_time not in times:
+        return None
+    first, last = times[query.event_time]
+    return query.window.starts(first)[0], query.window.starts(last)[-1]
 
 
 def chosen_windows(
@@ -49,3 +65,12 @@ def written_since(query: Query, windows: tuple[int, int] | None) -> float | None
     if windows is None:
         return None
     return windows[0] - query.watermark_minutes * 60 - CLOCK_SLACK_SECONDS
+
+
+def in_windows(results: Aggregates, query: Query, windows: tuple[int, int] | None) -> Aggregates:
+    """The results whose window starts between the first and last of ``windows``; all without ``windows``."""
+    if query.window is None or windows is None:
+        return results
+    # Key texts of times sort as the times do, and are the key's last part.
+    first, last = (key_text([datetime.fromtimestamp(at, UTC)]) for at in windows)
+    return {key: value for key, value in results.items() if first <= key.rsplit("|", 1)[1] <= last}

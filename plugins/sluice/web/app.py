@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -13,9 +14,11 @@ from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse
 from fastapi.templating import Jinja2Templates
 
-from sluice.config.query import Query
 from sluice.config.reading.toml import ConfigError
-from sluice.config.stream import Declared, StreamSpec
+from sluice.config.reading.values import shown
+from sluice.config.sections.page import ALL, Page
+from sluice.config.stream import StreamSpec
+from sluice.config.streams import Declared
 from sluice.core.errors import ClientError, Missing
 from sluice.supervision.observer.view import LastCheck, component_views
 from sluice.web import documents, navigation
@@ -27,7 +30,7 @@ from sluice.web.rights import Reader, may_read_stream, reader
 from sluice.web.static_files import Headers
 from sluice.web.streams import pages as streams
 from sluice.web.streams.health import last_check, stream_status
-from sluice.web.views import EditorFilter, queries_view, results_view
+from sluice.web.views import queries_view, results_view
 
 REFRESH_SECONDS = 10.0
 YEAR_SECONDS = 31_536_000
@@ -67,10 +70,10 @@ def create(declared: Callable[[], Declared], refresh_seconds: float = REFRESH_SE
             raise HTTPException(404, f"no stream {stream!r}")
         return stream
 
-    def with_page(stream: str, name: str) -> tuple[StreamSpec, Query]:
+    def with_page(stream: str, name: str) -> tuple[StreamSpec, Page]:
         for spec in declared().specs:
-            if spec.name == stream and name in spec.queries and spec.queries[name].page:
-                return spec, spec.queries[name]
+            if spec.name == stream and name in spec.queries and (found := spec.queries[name].page):
+                return spec, found
         raise HTTPException(404, f"stream {stream!r} has no query {name!r} with a page")
 
     of_stream = [Depends(may_read_stream)]
@@ -79,14 +82,20 @@ def create(declared: Callable[[], Declared], refresh_seconds: float = REFRESH_SE
 
     @pages.get("/results/{stream}.{name}", response_class=HTMLResponse, dependencies=of_stream)
     def page(request: Request, stream: str, name: str) -> HTMLResponse:
-        _, query = with_page(stream, name)
+        spec, declared_page = with_page(stream, name)
         return TEMPLATES.TemplateResponse(
             request,
             "results.html",
             {
                 "stream": stream,
                 "name": name,
-                "query": query,
+                "query": spec.queries[name],
+                "page": declared_page,
+                "words": {
+                    "counted": declared_page.counted,
+                    "names": declared_page.names.many,
+                    "kinds": [asdict(words) for words in declared_page.kinds],
+                },
                 "refresh_seconds": refresh_seconds,
                 "plotly_version": assets.plotly_version(),
             },
@@ -99,10 +108,14 @@ def create(declared: Callable[[], Declared], refresh_seconds: float = REFRESH_SE
         data_sources: Annotated[Sources, Depends(sources)],
         check: Annotated[LastCheck, Depends(last_check)],
         window: float | None = None,
-        whose: EditorFilter = EditorFilter.ALL,
+        whose: str = ALL,
     ) -> JSONResponse:
-        spec, _ = with_page(stream, name)
-        view, now = results_view(data_sources.results(spec, name), window, whose), time.time()
+        spec, declared_page = with_page(stream, name)
+        choices = declared_page.choices
+        if whose not in choices:
+            raise HTTPException(422, f"whose is {shown(whose)}. Fix: ask for one of {', '.join(choices)}")
+        results = data_sources.results(spec, name)
+        view, now = results_view(results, declared_page, window, choices[whose]), time.time()
         components = component_views(spec, data_sources.lives(spec), check, now)
         status = stream_status(components, check, spec.supervision, now)
         return JSONResponse(view | {"now": now, "status": status})

@@ -28,7 +28,7 @@ _LOAD = {
     "sensors.published": ("PublishedSensor",),
     "operators.load.validate": ("ValidateOperator",),
     "operators.load.asset_event": ("EmitAssetEventOperator",),
-    "operators.load.reconcile": ("ReconcileSinksOperator",),
+    "operators.load.compare_sinks": ("CompareSinksOperator",),
     "operators.load.audit": ("AuditOperator",),
 }
 _PREPARED = {

@@ -28,7 +28,7 @@ def log_page(stream: str, component: str) -> str:
 def pages(specs: Sequence[StreamSpec]) -> list[tuple[str, str]]:
     """``<stream>.<query>`` and title of each query with a page."""
     return [
-        (f"{spec.name}.{name}", query.page)
+        (f"{spec.name}.{name}", query.page.title)
         for spec in specs
         for name, query in spec.queries.items()
         if query.page

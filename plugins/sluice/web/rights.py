@@ -13,7 +13,7 @@ from airflow.api_fastapi.core_api.security import GetUserDep
 from airflow.models.dag import DagModel
 from fastapi import HTTPException
 
-from sluice.config import stream as streams
+from sluice.config import streams
 
 
 def dag_of(stream: str) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict
-from enum import StrEnum
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Any
 
@@ -19,27 +19,22 @@ from sluice.web.formats import public
 
 if TYPE_CHECKING:
     # PyIceberg takes a second to import, and the API server should not wait for it.
-    from sluice.clients.lake.results.table import Editor, Results, Window
+    from sluice.clients.lake.results.table import Group, Results, Window
+    from sluice.config.sections.page import Page
 
 # Range of the charts.
 PROGRESS_WINDOW_SECONDS = 3 * 3600.0
-MAX_EDITORS = 10
-# A wiki allows 255 bytes; a longer name is an attack.
+MAX_GROUPS = 10
+# A longer name is an attack.
 MAX_CHARACTERS = 255
 
 
-class EditorFilter(StrEnum):
-    """Filter of the edits that are shown."""
+def results_view(results: Results, page: Page, start: float | None, kind: bool | None) -> dict[str, Any]:
+    """The results, with details of the window that begins at ``start`` (None: the newest) and of its groups
+    of ``kind`` (None: all).
 
-    ALL = "all"
-    PEOPLE = "people"
-    BOTS = "bots"
-
-
-def results_view(results: Results, start: float | None, whose: EditorFilter) -> dict[str, Any]:
-    """The results, with details of the window that begins at ``start`` (None: the newest).
-
-    ``window`` is None if there is no such window. Times: seconds since 1970.
+    ``window`` is None if there is no such window; ``values`` of a window: one per kind of the page, or one.
+    Times: seconds since 1970.
     """
     return {
         "at": results.at,
@@ -47,15 +42,14 @@ def results_view(results: Results, start: float | None, whose: EditorFilter) -> 
         "watermark": results.watermark,
         "late": results.late,
         "early": results.early,
-        "windows": [_line(window) for window in results.windows],
-        "window": _in_full(_find(results, start), results.watermark, whose),
+        "windows": [_line(window, page) for window in results.windows],
+        "window": _in_full(_find(results, start), results.watermark, kind),
     }
 
 
-def top(window: Window, whose: EditorFilter = EditorFilter.ALL) -> list[Editor]:
-    """The MAX_EDITORS users with the most edits, by name if equal."""
-    chosen = (editor for editor in window.editors if _is_of(editor, whose))
-    return nsmallest(MAX_EDITORS, chosen, key=lambda editor: (-editor.edits, editor.user, editor.bot))
+def top(groups: Iterable[Group]) -> list[Group]:
+    """The MAX_GROUPS groups with the highest values, by name if equal."""
+    return nsmallest(MAX_GROUPS, groups, key=lambda group: (-group.value, group.name, group.kind))
 
 
 def _find(results: Results, start: float | None) -> Window | None:
@@ -64,36 +58,33 @@ def _find(results: Results, start: float | None) -> Window | None:
     return next((window for window in results.windows if window.start == start), None)
 
 
-def _line(window: Window) -> dict[str, Any]:
-    bots = sum(editor.edits for editor in window.editors if editor.bot)
-    people = sum(editor.edits for editor in window.editors) - bots
-    return {"start": window.start, "end": window.end, "people": people, "bots": bots}
+def _line(window: Window, page: Page) -> dict[str, Any]:
+    values = [0] * (len(page.kinds) or 1)
+    for group in window.groups:
+        values[group.kind] += group.value
+    return {"start": window.start, "end": window.end, "values": values}
 
 
-def _in_full(window: Window | None, watermark: float | None, whose: EditorFilter) -> dict[str, Any] | None:
+def _in_full(window: Window | None, watermark: float | None, kind: bool | None) -> dict[str, Any] | None:
     if window is None:
         return None
-    counted = [editor for editor in window.editors if _is_of(editor, whose)]
+    groups = [group for group in window.groups if kind in (None, group.kind)]
     return {
         "start": window.start,
         "end": window.end,
         # Events are in time until the watermark passes its end.
         "open": watermark is None or watermark < window.end,
-        "edits": sum(editor.edits for editor in counted),
-        "editors": len(counted),
-        "top": [_row(editor) for editor in top(window, whose=whose)],
+        "value": sum(group.value for group in groups),
+        "groups": len(groups),
+        "top": [_row(group) for group in top(groups)],
     }
 
 
-def _is_of(editor: Editor, whose: EditorFilter) -> bool:
-    return whose is EditorFilter.ALL or editor.bot == (whose is EditorFilter.BOTS)
-
-
-def _row(editor: Editor) -> dict[str, Any]:
-    name = editor.user
+def _row(group: Group) -> dict[str, Any]:
+    name = group.name
     if len(name) > MAX_CHARACTERS:
         name = f"{name[:MAX_CHARACTERS]}…"
-    return {"user": name, "bot": editor.bot, "edits": editor.edits}
+    return asdict(group) | {"name": name}
 
 
 def queries_view(progress: ProgressSnapshot, stream: str, now: float) -> dict[str, Any]:

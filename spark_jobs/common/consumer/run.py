@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from sluice.config import platform as platforms
-from sluice.config import stream as streams
+from sluice.config import streams
 from sluice.config.stream import StreamSpec
 from spark_jobs.common.consumer.batch_rows import Decode, warm_up
 from spark_jobs.common.consumer.writer import StreamWriter

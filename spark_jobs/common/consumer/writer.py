@@ -19,7 +19,8 @@ from pyspark.sql import DataFrame, SparkSession
 from sluice.clients import query_state as queries
 from sluice.clients.kafka.consumers import topic_offsets
 from sluice.clients.s3.requests import connect
-from sluice.config.platform import CATALOG, Platform
+from sluice.config.platform import Platform
+from sluice.config.sections.lake import CATALOG
 from sluice.config.stream import StreamSpec
 from sluice.core.error_codes import ErrorCode
 from sluice.core.offsets.deduplication import LoadedRows, loaded_from, possible_duplicates

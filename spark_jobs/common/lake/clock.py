@@ -17,11 +17,12 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from sluice.config.platform import CATALOG
+from sluice.config.sections.lake import CATALOG
 from sluice.core.error_codes import ErrorCode
 from sluice.core.tables.file_removal import MAX_WRITE_AGE
 
-# An IllegalArgumentException with one of these texts (Iceberg 1.10.2); the second and third hold no times.
+# An IllegalArgumentException with one of these texts; the second and third hold no times:
+# https://github.com/apache/iceberg/blob/apache-iceberg-1.10.2/core/src/main/java/org/apache/iceberg/TableMetadata.java
 _REFUSALS = (
     "Invalid update timestamp ",
     "[BUG] Expected sorted snapshot log entries",

@@ -10,16 +10,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
-from enum import Enum, auto
 from itertools import dropwhile
 from typing import Any, cast
 
 from py4j.protocol import Py4JJavaError
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
-from sluice.config.platform import CATALOG
 from sluice.config.schema import spelled
+from sluice.config.sections.lake import CATALOG
 from sluice.core.error_codes import ErrorCode
 from sluice.core.tables.batches import Snapshot
 from sluice.core.tables.storage import KEEP_REWRITES, REWRITE_ID
@@ -54,7 +52,9 @@ class IcebergTable:
         self.name = name
         self._spark = spark
         self._jvm = cast("Any", spark._jvm)
-        # Stored, since Py4J searches every jar for every part of a class's name.
+        # Stored, since Py4J searches every jar for every part of a class's name. TableMetadata, and
+        # SnapshotParser and SnapshotUtil beside it, are internal; in the version of local/ivy/spark.xml:
+        # https://github.com/apache/iceberg/blob/apache-iceberg-1.10.2/core/src/main/java/org/apache/iceberg/TableMetadata.java
         iceberg = self._jvm.org.apache.iceberg
         self._text_of = iceberg.SnapshotParser.toJson
         self._value_of = iceberg.types.Conversions.fromByteBuffer
@@ -232,7 +232,8 @@ class IcebergTable:
         snapshot = with_properties(update, properties).apply()
         if missing := not_removed(snapshot, len(removed)):
             raise Refused(f"{self.name}: {missing} files of snapshot {files_of} were rewritten")
-        # The one that apply() has read.
+        # The one that apply() has read:
+        # https://github.com/apache/iceberg/blob/apache-iceberg-1.10.2/core/src/main/java/org/apache/iceberg/SnapshotProducer.java
         base = self._table.operations().current()
         return StagedSnapshot(int(snapshot.snapshotId()), str(base.metadataFileLocation()), snapshot)
 
@@ -277,41 +278,6 @@ class IcebergTable:
 
     def _data_files(self, snapshot_id: int) -> Iterator[Any]:
         return iter(self._table.snapshot(snapshot_id).addedDataFiles(self._table.io()))
-
-
-def on_branch(table: str, branch: str) -> str:
-    """Spark's name for a branch of ``table`` (``namespace.table``)."""
-    return f"{CATALOG}.{table}.branch_{branch}"
-
-
-class Write(Enum):
-    """What rows replace that are written: nothing, the partitions that they are in, or all rows."""
-
-    APPEND = auto()
-    PARTITIONS = auto()
-    ALL = auto()
-
-
-def write_rows(
-    table: IcebergTable,
-    branch: str,
-    rows: DataFrame,
-    properties: Mapping[str, str],
-    how: Write = Write.APPEND,
-) -> None:
-    """Commit ``rows`` to a branch that exists, in a snapshot with ``properties``. Raises ClockSetBack, and
-    Spark's and Java's errors."""
-    writer = rows.writeTo(on_branch(table.name, branch))
-    for key, value in properties.items():
-        writer = writer.option(f"snapshot-property.{key}", value)
-    with table.committing():
-        match how:
-            case Write.APPEND:
-                writer.append()
-            case Write.PARTITIONS:
-                writer.overwritePartitions()
-            case Write.ALL:
-                writer.overwrite(F.lit(True))
 
 
 def _heads(metadata: Any, names: Iterable[str]) -> dict[str, int | None]:

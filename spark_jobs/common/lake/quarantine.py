@@ -9,7 +9,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.config.platform import CATALOG
+from sluice.config.sections.lake import CATALOG
 from sluice.config.stream import StreamSpec
 from sluice.core.offsets.quarantine import (
     NEWEST_MALFORMED,
@@ -24,15 +24,9 @@ from sluice.core.offsets.quarantine import (
 from sluice.core.tables.records import RECORD
 from sluice.core.tables.writers import epoch_of
 from spark_jobs.common.lake.clock import now_ms
-from spark_jobs.common.lake.iceberg import (
-    MAIN,
-    IcebergTable,
-    Refused,
-    StagedSnapshot,
-    on_branch,
-    write_rows,
-)
+from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Refused, StagedSnapshot
 from spark_jobs.common.lake.tables import IncompatibleSchema
+from spark_jobs.common.lake.write import on_branch, write_rows
 from spark_jobs.common.lake.writer_lease import MAX_ATTEMPTS, ConcurrentCommit
 from spark_jobs.common.spark.process import Unrecoverable
 from spark_jobs.common.spark.texts import printable

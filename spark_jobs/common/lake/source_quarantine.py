@@ -8,14 +8,16 @@ from datetime import timedelta
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.config.platform import CATALOG, Platform
+from sluice.config.platform import Platform
+from sluice.config.sections.lake import CATALOG
 from sluice.config.stream import StreamSpec
 from sluice.core.tables.file_removal import MAX_WRITE_AGE
 from sluice.core.tables.writers import is_producer, producer_name
 from spark_jobs.common.lake import known_tables, tables
 from spark_jobs.common.lake.clock import now_ms
-from spark_jobs.common.lake.iceberg import MAIN, Refused, on_branch, write_rows
+from spark_jobs.common.lake.iceberg import MAIN, Refused
 from spark_jobs.common.lake.quarantine import Quarantine, of_stage
+from spark_jobs.common.lake.write import on_branch, write_rows
 from spark_jobs.common.lake.writer_lease import MAX_ATTEMPTS, check_age
 
 _ROW = ["_source_id", "_source_row"]

@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 
 from sluice.clients.s3.requests import connect, read_json
 from sluice.config import platform as platforms
-from sluice.config import stream as streams
+from sluice.config import streams
 from sluice.config.platform import Platform
 from sluice.config.stream import StreamSpec
 from sluice.core.changes.plan import ChangePlan, ChangeResult

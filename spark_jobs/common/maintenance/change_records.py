@@ -13,7 +13,8 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.config.platform import CATALOG, Kafka
+from sluice.config.sections.kafka import Kafka
+from sluice.config.sections.lake import CATALOG
 from sluice.config.stream import StreamSpec
 from sluice.core.changes.plan import ChangePlan
 from sluice.core.offsets.ranges import OffsetRanges

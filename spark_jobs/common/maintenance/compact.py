@@ -21,8 +21,8 @@ from datetime import date
 from pyspark.sql import SparkSession
 
 from sluice.config import platform as platforms
-from sluice.config import stream as streams
-from sluice.config.platform import CATALOG
+from sluice.config import streams
+from sluice.config.sections.lake import CATALOG
 from sluice.config.sections.maintenance import compacted_tables, for_each_table
 from spark_jobs.common.lake import known_tables
 from spark_jobs.common.maintenance.row_diff import OFFSET_COLUMNS, RowsDiffer, compare

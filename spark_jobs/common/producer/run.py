@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from sluice.clients.kafka.consumers import topic_offsets
 from sluice.clients.s3.requests import connect, read_json
 from sluice.config import platform as platforms
-from sluice.config import stream as streams
+from sluice.config import streams
 from sluice.config.platform import Platform
 from sluice.config.sending_rules import SendingRules, changed_message
 from sluice.config.stream import StreamSpec

@@ -9,6 +9,8 @@ before. Its start position for all files of a snapshot (``scan_all_files``) is e
   checkpoint and runs the batch as after a restart.
 - The snapshot must be one of :meth:`IcebergTable.streamable_files`.
 """
+# https://github.com/apache/iceberg/blob/apache-iceberg-1.10.2/spark/v4.0/spark/src/main/java/org/apache/iceberg/spark/source/SparkMicroBatchStream.java
+# https://github.com/apache/iceberg/blob/apache-iceberg-1.10.2/core/src/main/java/org/apache/iceberg/MicroBatches.java
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from sluice.config import platform as platforms
-from sluice.config import stream as streams
+from sluice.config import streams
 from sluice.config.query import VERSION, Query
 from sluice.config.reading.toml import ConfigError
 from sluice.config.stream import StreamSpec

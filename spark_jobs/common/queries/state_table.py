@@ -28,7 +28,7 @@ COLUMNS = (
     "_kafka_partition INT NOT NULL",
     "_kafka_offset BIGINT NOT NULL",
 )
-# The task reconcile_sinks reads recent batches.
+# The task compare_sinks reads recent batches.
 KEEP_SNAPSHOTS = 20
 
 

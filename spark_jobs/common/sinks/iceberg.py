@@ -12,10 +12,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sluice.config import query as queries
-from sluice.config.platform import CATALOG
 from sluice.config.query import VERSION, WINDOW
+from sluice.config.sections.lake import CATALOG
 from spark_jobs.common.lake import tables
-from spark_jobs.common.lake.iceberg import MAIN, Write, on_branch
+from spark_jobs.common.lake.iceberg import MAIN
+from spark_jobs.common.lake.write import Write, on_branch
 from spark_jobs.common.lake.writer_lease import WriterLease
 from spark_jobs.common.sinks.base import SinkWriteFailed, Target
 

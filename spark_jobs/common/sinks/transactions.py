@@ -6,25 +6,22 @@ the committed batch holds the writer's epoch, and a writer that finds a higher o
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from sluice.clients import query_state as state
-from sluice.clients.kafka import consumers as kafka_io
-from sluice.clients.kafka.consumers import MISSING_RIGHT, REFUSED_LOGIN
+from sluice.clients.kafka.consumers import MISSING_RIGHT
 from sluice.clients.query_state import NO_BATCH, CommittedBatch
-from sluice.config.platform import Kafka
-from sluice.config.query import VERSION
+from sluice.config.sections.kafka import Kafka
 from sluice.core.tables.records import Headers
 from spark_jobs.common.sinks.base import RetryPolicy, SinkWriteFailed, Target, TransientError
+from spark_jobs.common.sinks.query_topic import REQUEST_SECONDS, QueryTopic
 from spark_jobs.common.spark.process import check_epoch
 
 log = logging.getLogger(__name__)
@@ -36,13 +33,9 @@ Record = tuple[int, bytes, bytes | None]
 # The broker ends a transaction that is open for longer; until then, readers of committed records wait behind
 # the transaction of a dead writer without a successor.
 TRANSACTION_SECONDS = 300
-# Timeout of one request to Kafka, which is repeated until the stall timeout.
-REQUEST_SECONDS = 3.0
 COMMIT_SECONDS = 15.0
 # Without a delivery for longer, Kafka is stalled.
 STALLED_SECONDS = 5.0
-# Read from the end of a partition for its newest record; ten times as many if those are control records.
-NEWEST_OFFSETS = 100
 _POLL_SECONDS = 0.1
 _POLL_RECORDS = 500
 
@@ -81,9 +74,9 @@ class Transactions:
         self.name = target.sink.name
         self.label = f"{stream} {query}: sink {self.name}"
         self.epoch = 0
+        self._topic = QueryTopic(self.label, target, kafka)
         # The committed batch has the epoch.
         self._is_writer = False
-        self._group = state.group(stream, query)
         self._transactional_id = state.transactional_id(stream, query, topic)
         self._kafka, self._servers = kafka, kafka.bootstrap_servers
         self._retry = RetryPolicy(
@@ -93,7 +86,6 @@ class Transactions:
             target.stall_timeout_seconds,
             target.stop,
         )
-        self._login_error: KafkaError | None = None
         self._last = NO_BATCH
         self._producer: Producer | None = None
         self._is_disconnected = False
@@ -155,10 +147,10 @@ class Transactions:
                 return
             # For example an idle connection that the broker closed; see _send_committed_batch.
             self.close()
-        self._check_topic()
+        self._topic.check()
         # Checked before the request for the id, with which a zombie would fence its successor for a moment.
         # Uncommitted, so as not to wait for an open transaction, which may be the one to be ended.
-        self._check_fenced(self._committed_batch("read_uncommitted"))
+        self._check_fenced(self._topic.committed("read_uncommitted"))
         settings = {"transactional.id": self._transactional_id, "error_cb": self._on_producer_error}
         producer = Producer({**self._kafka.librdkafka(), **_SETTINGS, **settings})
         self._producer = producer
@@ -206,7 +198,7 @@ class Transactions:
             except (KafkaException, SinkWriteFailed) as error:
                 failures.append(error)
 
-        with self._consumer() as consumer:
+        with self._topic.consumer() as consumer:
             group = consumer.consumer_group_metadata()
             thread = threading.Thread(target=send, args=(group,), daemon=True, name=f"offset of {self.topic}")
             thread.start()
@@ -250,7 +242,7 @@ class Transactions:
             if self._delivered != delivered:
                 delivered, last_delivery = self._delivered, now
             elif now - last_delivery > STALLED_SECONDS:
-                self._retry.check_stalled(self._reason("takes no records"))
+                self._retry.check_stalled(self._topic.reason("takes no records"))
         if self._undelivered is not None:
             raise KafkaException(self._undelivered)
 
@@ -261,7 +253,7 @@ class Transactions:
             except KafkaException as error:
                 if not error.args[0].retriable():
                     raise
-                self._retry.check_stalled(self._reason(error.args[0].str()))
+                self._retry.check_stalled(self._topic.reason(error.args[0].str()))
 
     # Around an attempt.
 
@@ -275,7 +267,7 @@ class Transactions:
                     raise
                 cause: KafkaError = error.args[0]
                 self._check_transient(cause)
-                raise TransientError(self._reason(cause.str())) from error
+                raise TransientError(self._topic.reason(cause.str())) from error
 
         self._retry.call(translated)
 
@@ -283,8 +275,8 @@ class Transactions:
         if cause.code() in MISSING_RIGHT:
             raise SinkWriteFailed(
                 f"{self.label}: {cause.str()} ({cause.name()}); check [kafka] in the role's platform file, "
-                f"and the user's rights to write to the topic, to read the group {self._group}, and to use "
-                f"the transactional id {self._transactional_id}"
+                f"and the user's rights to write to the topic, to read the group {self._topic.group}, and to "
+                f"use the transactional id {self._transactional_id}"
             )
         if cause.code() in _TOO_LARGE:
             raise SinkWriteFailed(
@@ -293,34 +285,21 @@ class Transactions:
         if cause.code() in _UNKNOWN:
             # Deleted within a transaction; if the topic exists after all, the next attempt succeeds.
             try:
-                self._check_topic()
+                self._topic.check()
             except KafkaException as error:
                 log.debug("%s: %s", self.label, error)
 
-    def _check_topic(self) -> None:
-        """Lists all topics: a request for one may create it (auto.create.topics.enable)."""
-        with self._consumer() as consumer:
-            topic = consumer.list_topics(timeout=REQUEST_SECONDS).topics.get(self.topic)
-        count = len(topic.partitions) if topic is not None else 0
-        if count < self.partitions:
-            missing = f"has {count} partitions, and {self.partitions} are declared"
-            problem = missing if count else "does not exist"
-            raise SinkWriteFailed(
-                f"{self.label}: topic {self.topic!r} {problem}, on {self._servers}. Fix: run the load's "
-                "provision_sinks step"
-            )
-
     def _check_fenced(self, committed: CommittedBatch | None) -> None:
         newest = None if committed is None else committed.epoch
-        check_epoch(self.label, self.epoch, newest, f"group {self._group}", opening=not self._is_writer)
+        check_epoch(self.label, self.epoch, newest, f"group {self._topic.group}", opening=not self._is_writer)
 
     def _last_batch(self) -> CommittedBatch:
         """The topic's last batch. Raises Fenced, and SinkWriteFailed if this writer committed a later one: no
         later batch has the results of those in between."""
-        committed = self._committed_batch("read_committed")
+        committed = self._topic.committed("read_committed")
         self._check_fenced(committed)
         if committed is None:
-            committed = CommittedBatch(0, self._newest_version())
+            committed = CommittedBatch(0, self._topic.newest_version())
         if committed.batch < self._last:
             raise SinkWriteFailed(
                 f"{self.label}: the topic's last batch is {committed.batch}, and batch {self._last} was "
@@ -328,108 +307,11 @@ class Transactions:
             )
         return committed
 
-    def _committed_batch(self, isolation: str) -> CommittedBatch | None:
-        partition = TopicPartition(self.topic, state.PARTITION)
-        with self._consumer(isolation) as consumer:
-            (found,) = kafka_io.committed(consumer, [partition], REQUEST_SECONDS)
-        if found.offset < 0:
-            return None
-        try:
-            return state.parse(found.offset, found.metadata or "")
-        except ValueError as error:
-            raise SinkWriteFailed(
-                f"{self.label}: group {self._group}: {error}; delete the group's offsets: then the topic's "
-                "records say which batch is the last"
-            ) from error
-
-    def _newest_version(self) -> int:
-        """The last batch of a topic without committed batch: it is new, or the group's offset expired."""
-        with self._consumer() as consumer:
-            found = max(self._newest_of(consumer, partition) for partition in range(self.partitions))
-        if found != NO_BATCH:
-            log.warning(
-                "%s: offset expired group=%s last_batch_of_records=%d", self.label, self._group, found
-            )
-        return found
-
-    def _newest_of(self, consumer: Consumer, partition: int) -> int:
-        """The batch of a partition's last record. Compaction never removes it, unless it is a tombstone: then
-        results of its batch are in another partition, or there is none."""
-        place, seconds, last = TopicPartition(self.topic, partition), REQUEST_SECONDS, None
-        begin, end = consumer.get_watermark_offsets(place, timeout=seconds)
-        start, offsets = end, NEWEST_OFFSETS
-        while start > begin and last is None:
-            start, offsets = max(begin, end - offsets), offsets * 10
-            try:
-                for message in kafka_io.read_range(
-                    consumer, self.topic, {partition: start}, {partition: end}, seconds
-                ):
-                    last = message
-            except TimeoutError as error:
-                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, str(error))) from error
-        return NO_BATCH if last is None else version_of(last)
-
-    @contextmanager
-    def _consumer(self, isolation: str = "read_committed") -> Iterator[Consumer]:
-        consumer = kafka_io.consumer(
-            self._kafka,
-            self._group,
-            {
-                "error_cb": self._on_error,
-                "isolation.level": isolation,
-                **kafka_io.RANGE_SETTINGS,
-                # Before it reports a partition's end, where no more records are expected.
-                "fetch.wait.max.ms": 10,
-                "log_level": 2,
-            },
-        )
-        try:
-            yield consumer
-        except KafkaException as error:
-            # Only poll reports a refused login (to error_cb) and a group that the role may not read.
-            message = consumer.poll(0)
-            if (
-                message is not None
-                and (cause := message.error()) is not None
-                and cause.code() in MISSING_RIGHT
-            ):
-                raise KafkaException(cause) from error
-            raise
-        finally:
-            consumer.close()
-
-    def _on_error(self, error: KafkaError) -> None:
-        """librdkafka retries a refused login, and reports it only here."""
-        if error.code() in REFUSED_LOGIN:
-            self._login_error = error
-
     def _on_producer_error(self, error: KafkaError) -> None:
-        self._on_error(error)
+        self._topic.on_error(error)
         if error.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
             self._is_disconnected = True
-
-    def _reason(self, otherwise: str) -> str:
-        login_error, self._login_error = self._login_error, None
-        return f"Kafka: {otherwise if login_error is None else login_error.str()}"
 
 
 def _has_room(producer: Producer, full: int) -> bool:
     return len(producer) < full
-
-
-def version_of(message: Message) -> int:
-    """The version of a record. Raises ValueError if it is missing."""
-    value = message.value()
-    try:
-        version: Any = (
-            state.tombstone_version(message.headers()) if value is None else json.loads(value)[VERSION]
-        )
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(
-            f"a record {value!r:.100} has no version; is the topic the query's alone?"
-        ) from error
-    if not isinstance(version, int):
-        raise ValueError(
-            f"a record's version is {version!r}; it must be a number. Is the topic the query's alone?"
-        )
-    return version

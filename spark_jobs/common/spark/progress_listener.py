@@ -35,7 +35,8 @@ from sluice.clients.kafka.query_progress import (
     record_key,
     to_json,
 )
-from sluice.config.platform import Kafka, Platform
+from sluice.config.platform import Platform
+from sluice.config.sections.kafka import Kafka
 from sluice.config.sections.topic import PROGRESS_TOPIC
 
 log = logging.getLogger(__name__)

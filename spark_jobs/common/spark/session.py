@@ -11,7 +11,9 @@ from typing import Any, cast
 
 from pyspark.sql import SparkSession
 
-from sluice.config.platform import CATALOG, Kafka, Platform
+from sluice.config.platform import Platform
+from sluice.config.sections.kafka import Kafka
+from sluice.config.sections.lake import CATALOG
 
 log = logging.getLogger(__name__)
 

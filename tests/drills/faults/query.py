@@ -6,9 +6,10 @@ import json
 import time
 from datetime import UTC, datetime, timedelta
 
-from sluice.clients.lake.results import recount as query_results
-from sluice.clients.lake.results.recount import QueryPositions, Results
-from sluice.config import stream as streams
+from sluice.clients.lake.results.positions import QueryPositions, late_rows, read_positions
+from sluice.config import streams
+from sluice.queries.compare import Aggregates
+from sluice.queries.recount import recount
 from tests.drills.drill import Drill, DrillContext, Failed
 from tests.support.stream import StreamUnderTest
 
@@ -63,7 +64,7 @@ def hit(hit_id: str, at: datetime) -> bytes:
 
 def _position(queried: StreamUnderTest) -> QueryPositions:
     table = queried.lake.table(queried.spec.queries_table)
-    found = query_results.read_positions(table, queried.spec.queries)
+    found = read_positions(table, queried.spec.queries)
     if found is None:
         raise Failed(f"the queries of {STREAM} have no state after a load")
     return found
@@ -92,19 +93,19 @@ def check_that_hits_of_now_are_counted(context: DrillContext) -> None:
 
     position = context.wait_for(f"the queries at {ends}", counted, COUNT_SECONDS)
     check_counts(_recount(queried, position, now), now, position.states[QUERY].late_rows - late)
-    # Its windows are those of the hits, too, so that reconcile_sinks compares them in every sink.
+    # Its windows are those of the hits, too, so that compare_sinks compares them in every sink.
     begin = now - timedelta(hours=1)
     _load(context, {"rows": LOAD_ROWS, "start_time": f"{begin:%Y-%m-%dT%H:%M:%SZ}"})
     context.say(f"{HITS} hits of now counted, none late; every sink of {STREAM} is as the lake")
 
 
-def _recount(queried: StreamUnderTest, position: QueryPositions, at: datetime) -> Results:
+def _recount(queried: StreamUnderTest, position: QueryPositions, at: datetime) -> Aggregates:
     query, source = queried.spec.queries[QUERY], position.states[QUERY].source_snapshot_id
     if source is None:
         raise Failed(f"query {QUERY} of {STREAM} has counted nothing")
-    late = query_results.late_rows(queried.lake.table(queried.spec.queries_table), position, QUERY)
+    late = late_rows(queried.lake.table(queried.spec.queries_table), position, QUERY)
     starts = _starts(at)
-    return query_results.recount(queried.table(), source, query, late, (starts[0], starts[-1]))
+    return recount(queried.table(), source, query, late, (starts[0], starts[-1]))
 
 
 def _starts(at: datetime) -> list[int]:
@@ -114,7 +115,7 @@ def _starts(at: datetime) -> list[int]:
     return window.starts(int(at.timestamp()))
 
 
-def check_counts(results: Results, at: datetime, late: int) -> None:
+def check_counts(results: Aggregates, at: datetime, late: int) -> None:
     """`results`: of the lake, in the windows of `at`; `late`: rows since then. Raises Failed."""
     if late:
         raise Failed(f"{late} rows were late after a record dated {AHEAD} ahead")

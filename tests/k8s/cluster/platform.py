@@ -22,8 +22,9 @@ from local.stack.stack import wait_until
 from sluice.cli.airflow_api import Airflow
 from sluice.clients.lake.catalog import Lake
 from sluice.clients.s3.requests import connect
-from sluice.config import platform, stream
+from sluice.config import platform, streams
 from sluice.config.reading.toml import dump
+from sluice.config.sections import s3
 from sluice.core.errors import ClientError
 from tests.k8s.cluster.node import Node
 from tests.support import airflow_calls
@@ -36,7 +37,7 @@ OVERLAY = REPO / "k8s" / "overlays" / "native"
 VERSION = "0.1.0"
 IMAGES = ("postgres", "kafka", "minio", "airflow", "jobs")
 VOLUMES = 4
-SPEC = stream.load("nyc_taxi")
+SPEC = streams.load("nyc_taxi")
 LOAD, STREAM = "nyc_taxi_load", "nyc_taxi_stream"
 # The longest wait for anything: 2 processors run ten JVMs and Pythons.
 SECONDS = 600.0
@@ -155,7 +156,7 @@ class Platform:
     def s3(self) -> S3Client:
         """As MinIO's root, who uploads the sources."""
         url = f"http://{self.network.address('minio')}"
-        return connect(platform.S3(minio.ROOT_USER, self.secrets["minio_root"], url, path_style=True))
+        return connect(s3.S3(minio.ROOT_USER, self.secrets["minio_root"], url, path_style=True))
 
     def put(self, name: str, data: bytes) -> None:
         self.s3.put_object(Bucket=roles.SOURCE, Key=f"nyc_taxi/{name}", Body=data)

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from sluice.airflow import notifications
+from sluice.airflow import callbacks
 from sluice.airflow.failures import failed
 from sluice.airflow.hook import PlatformHook
-from sluice.config.platform import S3
+from sluice.config.sections.s3 import S3
 from sluice.core.error_codes import ErrorCode
 from tests.support import notifier
 from tests.support.notifier import Recorder, rule
@@ -35,14 +35,14 @@ def test_a_failure_is_told_within_seconds(
     platform: Any = SimpleNamespace(s3=s3, lake=SimpleNamespace(ledger="s3://w/ledger"))
     hook = PlatformHook()
     hook.__dict__["platform"] = platform
-    monkeypatch.setattr(notifications, "PlatformHook", lambda: hook)
+    monkeypatch.setattr(callbacks, "PlatformHook", lambda: hook)
     notifier.configure(tmp_path, monkeypatch, rule())
     error = failed(ErrorCode.S3_UNREACHABLE, "S3 does not answer")
     run = SimpleNamespace(logical_date=1, start_date=None)
     of = SimpleNamespace(task_id=task, dag_id=dag, stream="nyc_taxi", component="consumer")
     context = {"task": of, "run_id": "r1", "dag_run": run, "exception": error}
     before = time.monotonic()
-    notifications.task_failed(context)
+    callbacks.task_failed(context)
     assert time.monotonic() - before < 8
     assert len(Recorder.sent) == 1
     Recorder.clear()

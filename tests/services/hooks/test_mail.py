@@ -12,11 +12,13 @@ from typing import Any
 
 import pytest
 
-from sluice.airflow import delivery, notifications
+from sluice.airflow import callbacks, delivery
+from sluice.airflow.channel import RunChannel
 from sluice.airflow.failures import failed
 from sluice.config.sections.notifications import Event
 from sluice.core.error_codes import ErrorCode
 from sluice.ledger.history import History
+from sluice.notify import telling
 from tests.support import notifier
 from tests.support.memory_s3 import MemoryS3
 from tests.support.smtp_server import Mode, SmtpServer
@@ -58,14 +60,12 @@ class World:
         task = SimpleNamespace(
             task_id="consumer", dag_id="nyc_taxi_stream", stream="nyc_taxi", component="consumer"
         )
-        notifications.task_failed({"task": task, "run_id": "r1", "exception": error})
+        callbacks.task_failed({"task": task, "run_id": "r1", "exception": error})
 
     def recovers(self) -> None:
         run = ("nyc_taxi_stream", "r2")
-        note = notifications.compose(
-            Event.RECOVERY, "nyc_taxi", "consumer", "healthy again", run, remedy="none"
-        )
-        notifications.tell(self.history("nyc_taxi"), note, "", {})
+        note = notifier.note(Event.RECOVERY, "nyc_taxi", "consumer", "healthy again", run, remedy="none")
+        telling.tell(self.history("nyc_taxi"), note, "", RunChannel({}))
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def server() -> Iterator[SmtpServer]:
 def world(server: SmtpServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     notifier.configure(tmp_path, monkeypatch, CONFIG)
     made = World(server, monkeypatch)
-    monkeypatch.setattr(notifications, "PlatformHook", lambda: made)
+    monkeypatch.setattr(callbacks, "PlatformHook", lambda: made)
     return made
 
 

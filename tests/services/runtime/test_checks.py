@@ -21,7 +21,7 @@ from local.base import REPO
 from local.runtime import roles
 from local.runtime.home import StackDir
 from local.runtime.ports import DEFAULTS, Network
-from sluice.config import stream
+from sluice.config import streams
 from sluice.core.errors import Refused, Unreachable
 from sluice.core.processes import exits
 from sluice.supervision.checks import report as checks
@@ -60,7 +60,7 @@ def name(metric: str, stream: str = "nyc_taxi", component: str = "consumer") -> 
 def unchecked(at: float = BEGAN) -> dict[str, float]:
     """The metrics of a process that began then, and to which nothing was reported."""
     found = {}
-    for spec in stream.load_all():
+    for spec in streams.load_all():
         policy = spec.supervision
         for component in spec.components:
             found[name(AT, spec.name, component)] = at

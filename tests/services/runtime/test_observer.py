@@ -14,7 +14,7 @@ from typing import Any, cast
 import httpx
 import pytest
 
-from sluice.config import stream
+from sluice.config import streams
 from sluice.config.platform import ObserverAccess
 from sluice.config.stream import StreamSpec
 from sluice.core.errors import Missing, Refused, Unreachable
@@ -29,7 +29,7 @@ from tests.support.raising import raising
 
 TOKEN = "t" * 32
 NOW = 1_800_000_000.0
-SPEC = stream.load("nyc_taxi")
+SPEC = streams.load("nyc_taxi")
 
 
 class World:

@@ -43,8 +43,8 @@ from bench.compare.records import (
 from bench.compare.stack import idle
 from bench.compare.watch import Contender, Watch, is_beyond, latencies
 from bench.compare.workloads import FEW, OBJECTS, WORKLOADS, Size, declared
-from sluice.config import schema
-from sluice.config import stream as streams
+from sluice.config import schema, streams
+from sluice.config.folders import VARIABLE
 
 
 def test_a_ratio_is_taken_turn_by_turn_so_a_slow_moment_of_the_machine_is_in_both() -> None:
@@ -178,7 +178,7 @@ def test_the_first_publication_that_is_enough_counts() -> None:
 def test_the_streams_of_a_comparison_are_valid_and_share_a_topic(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_json: bool
 ) -> None:
-    monkeypatch.setenv(streams.VARIABLE, str(tmp_path))
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
     for name in ("one", "two"):
         Declared(name, "shared", 1, 20_000, is_json=is_json).write(tmp_path)
     found = [streams.load(name) for name in ("one", "two")]

@@ -17,7 +17,7 @@ from sluice.changes import records as record_changes
 from sluice.changes.plan import plan_action
 from sluice.changes.quarantined import QuarantinedRecords
 from sluice.changes.stream import PlannedStream
-from sluice.config import stream as streams
+from sluice.config import streams
 from sluice.core.changes.plan import Action, ChangePlan, ChangeResult, RemovedRecord
 from sluice.core.changes.published import Changes
 from sluice.core.errors import Refused

@@ -13,7 +13,7 @@ import pytest
 
 from sluice.changes.verify import ChangeVerification
 from sluice.clients.lake.snapshots import change_files, table_diff
-from sluice.config import stream as streams
+from sluice.config import streams
 from sluice.core.changes.plan import Action, ChangePlan, ChangeResult
 from sluice.core.changes.published import KEEP_IDS, Changes
 from sluice.core.error_codes import with_code

@@ -9,7 +9,7 @@ import pytest
 
 from sluice.cli import new_stream
 from sluice.cli.base import UsageError
-from sluice.config import stream
+from sluice.config import streams
 from sluice.config.folders import VARIABLE
 from sluice.config.stream import SourceType
 from tests.support.raising import raising
@@ -21,7 +21,7 @@ def test_a_new_stream_is_valid(
 ) -> None:
     monkeypatch.setenv(VARIABLE, str(tmp_path))
     assert new_stream.main("bus_rides", kind, None) == 0
-    spec = stream.load("bus_rides")
+    spec = streams.load("bus_rides")
     assert (spec.source, spec.table, spec.topic.name) == (SourceType(kind), "raw.bus_rides", "bus-rides")
     assert spec.folder == tmp_path / "bus_rides"
     assert str(spec.folder) in capsys.readouterr().out

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sluice.config import stream
+from sluice.config import streams
 from sluice.config.reading.toml import ConfigError
 from sluice.config.schema import OFFSET_COLUMNS, avro_iceberg_type, check, differences
 from tests.support.raising import raising
@@ -77,5 +77,5 @@ def test_the_column_of_a_type_that_is_refused_is_named(tmp_path: Path) -> None:
     file = tmp_path / "schema.avsc"
     file.write_text(json.dumps({"type": "record", "name": "T", "fields": fields}))
     with raising(ConfigError, "nyc_taxi/schema.avsc: column 'field_50': Avro type") as message:
-        check(stream.load("nyc_taxi"), file)
+        check(streams.load("nyc_taxi"), file)
     assert str(message.value).count("Fix: ") == 1

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from sluice.config import stream
+from sluice.config import streams
 from sluice.config.reading.toml import ConfigError
 from sluice.config.schema import TYPES, has_closed_dates, parse_ddl
 from tests.support.raising import raising
@@ -59,7 +59,7 @@ def test_a_message_names_the_file() -> None:
 
 
 def test_streams_partition_by_columns_that_they_have() -> None:
-    for spec in map(stream.load, stream.names()):
+    for spec in map(streams.load, streams.names()):
         if not spec.is_avro:
             columns = parse_ddl(spec.schema_file.read_text())
             assert {partition.column for partition in spec.partitions} <= set(columns)
@@ -67,10 +67,10 @@ def test_streams_partition_by_columns_that_they_have() -> None:
 
 
 def test_a_stream_that_is_partitioned_by_a_date_first_has_closed_dates() -> None:
-    spec = stream.load("wiki_changes")
+    spec = streams.load("wiki_changes")
     assert has_closed_dates(spec)
-    assert has_closed_dates(stream.load("isp_hits"))
-    assert not has_closed_dates(stream.load("nyc_taxi"))
+    assert has_closed_dates(streams.load("isp_hits"))
+    assert not has_closed_dates(streams.load("nyc_taxi"))
     for other in (["server_name"], ["server_name", "change_timestamp_date"], ["absent"]):
         assert not has_closed_dates(replace(spec, partition_by=other))
     assert not has_closed_dates(replace(spec, partition_by=["truncate(4, change_timestamp_date)"]))

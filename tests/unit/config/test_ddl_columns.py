@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from sluice.config import schema, stream
+from sluice.config import schema, streams
 from sluice.config.schema import OFFSET_COLUMNS, ddl_iceberg_type, differences, schema_problems
 from tests.support.raising import raising
 
-SPEC = stream.load("wiki_changes")
+SPEC = streams.load("wiki_changes")
 
 
 def test_every_type_that_may_be_declared_has_one() -> None:
@@ -40,6 +40,6 @@ def test_the_declared_columns_and_the_record_offsets_are_wanted() -> None:
 
 
 def test_avro_is_still_avro() -> None:
-    problems = schema_problems(stream.load("nyc_taxi"), {})
+    problems = schema_problems(streams.load("nyc_taxi"), {})
     assert any("has no column" in problem for problem in problems)
     assert differences("t", {"a": "map<"}, {**OFFSET_COLUMNS, "a": "map<string, string>"}) == []

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from sluice.config import stream
+from sluice.config import stream, streams
 from sluice.config.query import Query, Sink, TimeWindow, check, key_text, result_types
 from sluice.config.reading.toml import ConfigError
+from sluice.config.sections.page import Kind, Page, Words
 from tests.support.raising import raising
 
 TEN = TimeWindow(10, 5, 2)
@@ -18,6 +19,11 @@ TABLE = Sink("jdbc", connection="counts", table="hits")
 TOPIC = Sink("kafka", topic="hits", partitions=2)
 RESULTS = Sink("iceberg", table="results.hits")
 QUERY = Query([TABLE, TOPIC], ["zipcode"], {"hits": "count"}, "hittime", TEN, 10)
+PAGE = Page("Hits", "zipcode", Words("zipcode", "zipcodes"), "hits")
+KIND = Kind("mobile", Words("line", "lines"), Words("mobile", "mobiles"))
+# What a query declares so that the page fits it, and its page with kinds.
+PAGED: dict[str, Any] = {"page": PAGE, "sinks": [RESULTS]}
+BY_KIND: dict[str, Any] = {"sinks": [RESULTS], "group_by": ["mobile", "zipcode"]}
 
 
 def seconds(text: str) -> int:
@@ -88,8 +94,18 @@ def test_a_window_that_its_step_does_not_divide_is_in_as_many_as_hold_it() -> No
         ),
         ({"where": {"isp": []}}, "where isp"),
         ({"where": {"Isp": ["a"]}}, "'Isp'"),
-        ({"page": "Hits"}, "'Hits'"),
-        ({"page": "Hits", "sinks": [RESULTS]}, "group by user, bot"),
+        ({"page": PAGE}, "page 'Hits' without a table"),
+        (PAGED | {"group_by": ["isp"]}, "columns zipcode, and group_by is isp. Fix: make"),
+        (PAGED | {"group_by": ["zipcode", "isp"]}, "group_by is zipcode, isp. Fix: make"),
+        (PAGED | {"page": replace(PAGE, kind=KIND)}, "columns zipcode, mobile, and group_by is zipcode"),
+        (PAGED | {"aggregates": {"users": "distinct user", "hits": "count"}}, "put one that is count first"),
+        (PAGED | {"page": replace(PAGE, title="x" * 101)}, "page title 'xx"),
+        (PAGED | {"page": replace(PAGE, counted=" ")}, "page counted ' '. Fix: use 1 to 30"),
+        (PAGED | {"page": replace(PAGE, ranked="x" * 31)}, "page ranked 'xx"),
+        (PAGED | {"page": replace(PAGE, names=Words("zipcode", ""))}, "page names.many ''"),
+        (BY_KIND | {"page": replace(PAGE, kind=replace(KIND, yes=Words("", "b")))}, "page kind.yes.one ''"),
+        (BY_KIND | {"page": replace(PAGE, kind=replace(KIND, no=Words("a", "all")))}, "kinds all, mobiles"),
+        (BY_KIND | {"page": replace(PAGE, kind=replace(KIND, no=KIND.yes))}, "kinds mobiles, mobiles"),
         ({"sinks": [TOPIC, TOPIC]}, "one of them is there twice"),
         ({"sinks": [TABLE, replace(TABLE, table="other")]}, "two sinks in one database"),
     ],
@@ -97,6 +113,23 @@ def test_a_window_that_its_step_does_not_divide_is_in_as_many_as_hold_it() -> No
 def test_what_is_wrong_is_named_with_its_fix(changes: dict[str, Any], named: str) -> None:
     with raising(ConfigError, "stream.toml", "query windows", named):
         check("windows", replace(QUERY, **changes), "stream.toml")
+
+
+def test_a_page_is_of_a_name_and_perhaps_a_kind() -> None:
+    check("windows", replace(QUERY, **PAGED), "stream.toml")
+    assert (PAGE.columns, PAGE.kinds, PAGE.choices) == (["zipcode"], [], {"all": None})
+    page = replace(PAGE, kind=KIND)
+    check("windows", replace(QUERY, **BY_KIND, page=page), "stream.toml")
+    assert (page.columns, page.kinds) == (["zipcode", "mobile"], [KIND.no, KIND.yes])
+    assert page.choices == {"all": None, "lines": False, "mobiles": True}
+
+
+def test_a_kind_is_a_boolean() -> None:
+    columns = {"zipcode": "string", "mobile": "boolean", "hittime": "timestamp"}
+    query = replace(QUERY, **BY_KIND, page=replace(PAGE, kind=KIND))
+    assert result_types("windows", query, columns, "stream.toml")["mobile"] == "boolean"
+    with raising(ConfigError, "query windows", "page kind 'mobile' is a string. Fix: name a boolean column"):
+        result_types("windows", query, columns | {"mobile": "string"}, "stream.toml")
 
 
 @pytest.mark.parametrize("prefix", ["/hits/", "hits"])
@@ -119,7 +152,7 @@ def test_a_prefix_is_a_folder(prefix: str) -> None:
 )
 def test_two_queries_never_write_to_one_place(own: str, others: str, sink: str) -> None:
     """Each would remove what the other wrote."""
-    text = (stream.load("isp_hits").folder / "stream.toml").read_text()
+    text = (streams.load("isp_hits").folder / "stream.toml").read_text()
     assert stream.parse(text, "stream.toml")
     with raising(ConfigError, "stream.toml", sink):
         stream.parse(text.replace(f'"{own}"', f'"{others}"'), "stream.toml")
@@ -162,7 +195,7 @@ def test_a_key_is_one_text_whatever_its_parts_hold() -> None:
 
 
 def test_the_shipped_queries_are_of_the_streams_columns() -> None:
-    for name in stream.names():
-        spec = stream.load(name)
+    for name in streams.names():
+        spec = streams.load(name)
         for query in spec.queries:
             assert set(spec.queries[query].keys) <= set(spec.result_types(query))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sluice.config import stream as streams
+from sluice.config import streams
 from sluice.config.sections.topic import MAX_MESSAGE_BYTES
 from sluice.config.sending_rules import MAX_REQUEST_BYTES, VERSION, SendingRules
 from sluice.config.stream import Csv

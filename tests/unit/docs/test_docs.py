@@ -25,7 +25,7 @@ from local.services import replay
 from local.status.rows import HEADERS
 from sluice.cli import app
 from sluice.clients import query_state
-from sluice.config import platform, query, stream
+from sluice.config import platform, query, streams
 from sluice.config.sections import topic
 from sluice.core.error_codes import ErrorCode
 from sluice.core.offsets.ranges import OffsetRanges
@@ -198,7 +198,7 @@ def test_the_demo_of_every_stream() -> None:
     text = section(REFERENCE.read_text(), "Commands")
     said = set(re.findall(r"local/run demo (\w+)", text)) | {demos.DEFAULT}
     assert said == set(demos.DEMOS)
-    assert said <= set(stream.names())
+    assert said <= set(streams.names())
     for name in said:
         assert str(demos.chosen(name).result.relative_to(REPO)) in text
 
@@ -329,7 +329,7 @@ def test_the_parts_of_a_stream() -> None:
     rows = table(ARCHITECTURE.read_text(), "term", "meaning")
     (words,) = [row[1] for row in rows if row[0] == "component"]
     components = {
-        name: None for stream_name in stream.names() for name in stream.load(stream_name).components
+        name: None for stream_name in streams.names() for name in streams.load(stream_name).components
     }
     assert sorted(names(words)) == sorted(components)
 
@@ -340,7 +340,7 @@ def test_the_routes_of_the_pages() -> None:
     assert sorted(names(row[0])[0] for row in table(text, "route", "response")) == sorted(
         f"{navigation.PREFIX}{route.path}" for route in routes
     )
-    page = f"{navigation.PREFIX}/results/{navigation.pages(stream.load_all())[0][0]}"
+    page = f"{navigation.PREFIX}/results/{navigation.pages(streams.load_all())[0][0]}"
     assert f"http://127.0.0.1:{ports.DEFAULTS['airflow']}{page}" in DAGS.read_text()
 
 
@@ -390,7 +390,7 @@ def test_every_workload_of_the_measurements() -> None:
 def test_how_to_preview_a_query() -> None:
     text = section(OPERATING.read_text(), "Preview a query")
     (of, name), *_ = re.findall(r"python -m spark_jobs queries (\w+) --preview (\w+)", text)
-    assert name in stream.load(of).queries
+    assert name in streams.load(of).queries
 
 
 def test_every_health_has_a_section() -> None:
@@ -564,10 +564,10 @@ def test_what_a_snapshot_and_the_ledger_say() -> None:
     run = [ledger.run_key("R", name).replace("R", "<run id>", 1) for name in of_run]
     source = [ledger.planned_key("<source id>"), ledger.produced_key("<source id>")]
     source += [
-        ledger.verified_key("<lineage>", "<source id>", 0, same).replace(f"{0:019d}", "<end>")
+        ledger.verified_key("<incarnation>", "<source id>", 0, same).replace(f"{0:019d}", "<end>")
         for same in ("", "<source id>")
     ]
-    contents = ledger.contents_key("<lineage>", "<object>", 1)
+    contents = ledger.contents_key("<incarnation>", "<object>", 1)
     source += [re.sub(r"\d{9}", "<countdown>", contents)]
     source += [ledger.table_key("<name>", "<uuid>"), ledger.rewrite_key("<rewrite id>")]
     source += [ledger.rewrite_key("<rewrite id>", up_to=True), ledger.change_key("<change id>")]
@@ -579,8 +579,8 @@ def test_what_a_snapshot_and_the_ledger_say() -> None:
     records = [event.replace("<kind>", kind).replace("<suffix>", suffix) for kind, suffix in kinds.items()]
     assert objects == [*source, *run, *records, event]
     assert ledger.moment(at) in OPERATING.read_text()
-    for name in stream.names():
-        for part in set(stream.load(name).components) - {"consumer"}:
+    for name in streams.names():
+        for part in set(streams.load(name).components) - {"consumer"}:
             assert f"<ledger>/{ledger.history_name(name, part)}/" in OPERATING.read_text()
 
 

@@ -12,7 +12,7 @@ FOLDERS = ("dags", "plugins", "spark_jobs", "local", "bench", "tests")
 RENAMED = {
     "AnnounceOperator": "EmitAssetEventOperator",
     "CheckCompactionOperator": "VerifyCompactionOperator",
-    "CheckSinksOperator": "ReconcileSinksOperator",
+    "CheckSinksOperator": "CompareSinksOperator",
     "DamagedObject": "CorruptObject",
     "Diagnosis": "HealthReport",
     "EventProof": "SourceCheck",
@@ -24,6 +24,7 @@ RENAMED = {
     "QueriesOwner": "QueryStateWriter",
     "RangeSet": "OffsetRanges",
     "ReadBack": "OffsetReader",
+    "ReconcileSinksOperator": "CompareSinksOperator",
     "Rehearsal": "StagedRewrite",
     "RowProof": "SourceCheck",
     "SchemaConflict": "IncompatibleSchema",
@@ -73,7 +74,7 @@ WORDS = {
     r"on hold|held|unobservable|cut off|falling behind": "suspended, unknown, source unavailable, lagging",
     r"beats?": "heartbeat",
     r"strays?": "unexpected offsets",
-    r"agreement": "reconciliation",
+    r"agreement": "comparison",
     r"suspects|suspected": "possible duplicates",
 }
 PROSE = re.compile(rf"(?<![\w/`-])(?:{'|'.join(WORDS)})(?![\w/`-])", re.I)
@@ -102,7 +103,7 @@ OTHERS = {
     "tests/unit/airflow/operators/load/test_lineage.py": {"owners": "OpenLineage"},
     "tests/unit/airflow/triggers/test_asset_event.py": {"owner": "who sends requests"},
     "tests/unit/config/sections/test_notifications.py": {"alarm": "no event: it is refused"},
-    "tests/unit/config/test_config.py": {"owner": "Unix, of a file"},
+    "tests/unit/config/test_platform.py": {"owner": "Unix, of a file"},
     "tests/unit/local/containers/test_env_file.py": {"owner": "Unix, of a file"},
 }
 # Words of WORDS that are common verbs in code.

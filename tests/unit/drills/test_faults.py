@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sluice.clients.lake.catalog import Commit
+from sluice.clients.lake.commits import Commit
 from spark_jobs.isp_hits.transforms import FIELDS, REQUIRED
 from tests.drills.drill import Failed
 from tests.drills.faults import DRILLS, catalog, query, record

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from local.stack.lake import OffsetComparison
-from sluice.clients.lake.catalog import Commit
+from sluice.clients.lake.commits import Commit
 from tests.drills.result import DrillRecord, seconds, store, table
 from tests.drills.runner import moved_on
 from tests.support.traffic import lost_and_duplicated

@@ -22,9 +22,11 @@ from local.runtime.context import Context
 from local.runtime.home import ROLES
 from local.services import airflow, kafka, minio, replay, streams
 from sluice.airflow.operators.supervision.drill import HOME_VARIABLE
-from sluice.config import platform, stream
+from sluice.config import platform
+from sluice.config import streams as stream_files
+from sluice.config.folders import VARIABLE
 from sluice.config.reading.toml import ConfigError, dump
-from sluice.config.stream import VARIABLE, load_all
+from sluice.config.streams import load_all
 from sluice.core.processes import exits
 from tests.support.raising import raising
 
@@ -183,7 +185,7 @@ def test_a_feed_that_there_is_not() -> None:
 
 
 def test_the_replay_server_stands_in_for_the_feeds_that_it_knows() -> None:
-    wiki, taxi = stream.load("wiki_changes"), stream.load("nyc_taxi")
+    wiki, taxi = stream_files.load("wiki_changes"), stream_files.load("nyc_taxi")
     assert wiki.feed is not None
     other = replace(
         wiki, name="other", feed=replace(wiki.feed, url="https://example.com/v2/stream/page-move")

@@ -36,7 +36,7 @@ from local.services import replay
 from local.stack.stack import Stack
 from sluice.cli.airflow_api import Airflow
 from sluice.cli.runs import watch_run
-from sluice.clients.lake.results.table import Editor, Results, Window
+from sluice.clients.lake.results.table import Group, Results, Window
 from tests.support import lake as lakes
 from tests.support.raising import raising
 
@@ -223,7 +223,7 @@ def test_what_kafka_got_long_before_is_not_read(tmp_path: Path) -> None:
 
 
 def window(start: float, **edits: int) -> Window:
-    return Window(start, start + 600, tuple(Editor(user, False, count) for user, count in edits.items()))
+    return Window(start, start + 600, tuple(Group(user, False, count) for user, count in edits.items()))
 
 
 def test_the_newest_window_with_an_edit_in_it() -> None:
@@ -236,7 +236,7 @@ def test_the_newest_window_with_an_edit_in_it() -> None:
 
 def test_the_screen_shows_figures_editors_and_the_page(stack: Callable[[str], Stack]) -> None:
     demo = FeedDemo("wiki_changes")
-    demo.window = Window(36_000, 36_600, (Editor("[red]<b>\x1b[31m", True, 1234),))
+    demo.window = Window(36_000, 36_600, (Group("[red]<b>\x1b[31m", True, 1234),))
     console = Console(record=True, width=140, file=io.StringIO())
     run.show(console, stack("replay"), demo, made(), {"produce": 1.0, "in the lake": 2.0})
     text = console.export_text()

@@ -17,7 +17,7 @@ from local.status import observe, show
 from local.status.observe import AIRFLOW, Known
 from local.status.rows import StreamRow, last_event
 from sluice.cli.airflow_api import AirflowError
-from sluice.config import stream
+from sluice.config import folders, streams
 from sluice.config.stream import StreamSpec
 from sluice.core.errors import Missing, Unreachable
 from sluice.core.processes import exits
@@ -30,8 +30,8 @@ from sluice.supervision.rules.status import Health, HealthReport
 from tests.support import observed
 from tests.support.observed import event, process
 
-SPEC = stream.load("nyc_taxi")
-WIKI = stream.load("wiki_changes")
+SPEC = streams.load("nyc_taxi")
+WIKI = streams.load("wiki_changes")
 NOW = 1_800_000_000.0
 AGO = NOW - 7
 AWAY = "the observer at http://127.0.0.1:1 does not answer. Fix: see its log"
@@ -240,7 +240,7 @@ def test_a_stream_with_a_wrong_declaration_hides_no_other(
 ) -> None:
     (tmp_path / "rides").mkdir()
     (tmp_path / "rides" / "stream.toml").write_text("nonsense = 1")
-    monkeypatch.setenv(stream.VARIABLE, str(tmp_path))
+    monkeypatch.setenv(folders.VARIABLE, str(tmp_path))
     monkeypatch.setattr(observe, "read", lambda stack, specs: Known({}, {}, {}))
     assert show.main(made(tmp_path), as_json=as_json) == 1
     said = capsys.readouterr().out

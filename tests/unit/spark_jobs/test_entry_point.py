@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sluice.config import stream
+from sluice.config import streams
 from sluice.config.reading.toml import ConfigError
 from sluice.core.processes import exits
 from spark_jobs import __main__ as entry_point
@@ -20,11 +20,11 @@ from spark_jobs.common.producer.csv import InvalidHeader
 from spark_jobs.common.spark.process import function
 from tests.support.raising import raising
 
-SPEC = stream.load("wiki_changes")
+SPEC = streams.load("wiki_changes")
 
 
 def test_every_component_is_a_job() -> None:
-    parts = {name for stream_name in stream.names() for name in stream.load(stream_name).components}
+    parts = {name for stream_name in streams.names() for name in streams.load(stream_name).components}
     assert parts <= set(JOBS)
 
 
@@ -96,10 +96,10 @@ def run_failing(error: Exception, monkeypatch: pytest.MonkeyPatch) -> int:
 def test_a_feeds_producer_imports_no_spark() -> None:
     code = (
         "import sys\n"
-        "from sluice.config import stream\n"
+        "from sluice.config import streams\n"
         "from spark_jobs.__main__ import main\n"
         "from spark_jobs.common.feed.run import source\n"
-        "spec = stream.load('wiki_changes')\n"
+        "spec = streams.load('wiki_changes')\n"
         "source(spec, spec.feed)\n"
         "try: main(['producer', 'wiki_changes', '--events', '0'])\n"
         "except SystemExit: print('pyspark' in sys.modules)\n"
@@ -109,7 +109,7 @@ def test_a_feeds_producer_imports_no_spark() -> None:
 
 
 def test_every_function_that_a_stream_names_is_there() -> None:
-    for spec in map(stream.load, stream.names()):
+    for spec in map(streams.load, streams.names()):
         references = [spec.decode]
         if spec.feed:
             references += [spec.feed.event, spec.feed.rewind]

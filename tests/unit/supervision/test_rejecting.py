@@ -15,7 +15,8 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from sluice.clients.kafka.admin import KafkaAdmin, TopicDescription
-from sluice.clients.lake import catalog as tables
+from sluice.clients.lake import commits
+from sluice.clients.lake import position as positions
 from sluice.clients.processes.base import Runtime
 from sluice.config.sections.topic import Topic
 from sluice.config.stream import CONSUMER, Budget, StreamSpec, Supervision
@@ -123,7 +124,7 @@ LAST = 5
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    monkeypatch.setattr(tables, "BATCHES", LAST)
+    monkeypatch.setattr(positions, "BATCHES", LAST)
     return World(tmp_path)
 
 
@@ -228,7 +229,7 @@ def test_snapshots_of_the_stream_are_read_once(world: World, monkeypatch: pytest
     for _ in range(2 * LAST):
         world.batch(good=1, bad=1)
     world.change()
-    walks, walk = list[int](), tables.ancestors
+    walks, walk = list[int](), commits.ancestors
 
     def counted(table: Table) -> Iterator[Snapshot]:
         walks.append(0)
@@ -236,7 +237,8 @@ def test_snapshots_of_the_stream_are_read_once(world: World, monkeypatch: pytest
             walks[-1] += 1
             yield snapshot
 
-    monkeypatch.setattr(tables, "ancestors", counted)
+    for module in (commits, positions):
+        monkeypatch.setattr(module, "ancestors", counted)
     position = world.lake.position(lakes.TABLE, lakes.QUARANTINE)
     assert position is not None
     assert position.newest_malformed

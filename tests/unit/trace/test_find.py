@@ -17,7 +17,7 @@ from pyiceberg.table import ManifestGroupPlanner
 
 from sluice.clients.lake.reading import rows as held
 from sluice.clients.s3.objects import Bucket, ObjectVersion
-from sluice.config import stream as streams
+from sluice.config import streams
 from sluice.core.changes.plan import Action, ChangePlan, ChangeResult
 from sluice.core.changes.published import Changes
 from sluice.core.errors import Missing

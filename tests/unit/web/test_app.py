@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Iterator
@@ -13,17 +14,30 @@ import pytest
 from fastapi import HTTPException
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
+from markupsafe import escape
 from prometheus_client import CONTENT_TYPE_LATEST
 from prometheus_client.parser import text_string_to_metric_families
 
 from sluice.config.reading.toml import ConfigError
-from sluice.config.stream import Declared
+from sluice.config.sections.page import Kind, Page, Words
+from sluice.config.streams import Declared
 from sluice.core.errors import Missing, Refused, Unreachable
 from sluice.web import static_files as assets
 from sluice.web.app import create, may_read
 from sluice.web.rights import reader
 from tests.support.observed import RUN
-from tests.support.pages import QUERY, STREAM, TOKEN, Made, SomeReader, make_app, make_results, spec
+from tests.support.pages import (
+    QUERY,
+    STREAM,
+    TOKEN,
+    Made,
+    SomeReader,
+    make_app,
+    make_results,
+    of_zipcodes,
+    spec,
+    with_page,
+)
 
 PAGE, DATA = f"/results/{STREAM}.{QUERY}", f"/api/results/{STREAM}.{QUERY}"
 QUERIES, PROGRESS, METRICS = f"/queries/{STREAM}", f"/api/queries/{STREAM}", "/metrics"
@@ -44,7 +58,7 @@ def client(made: Made) -> Iterator[TestClient]:
 def paths_of(made: Made) -> list[str]:
     routes = [route for route in made.app.routes if isinstance(route, APIRoute)]
     paths = [route.path.replace("{stream}.{name}", f"{STREAM}.{QUERY}") for route in routes]
-    paths = [path.replace("{stream}", STREAM).replace("{name}", "editors.js") for path in paths]
+    paths = [path.replace("{stream}", STREAM).replace("{name}", "results.js") for path in paths]
     paths = [path.replace("{component}", "consumer") for path in paths]
     return [path.replace("{run_id}", quote(RUN)).replace("{document}", "proof") for path in paths]
 
@@ -98,15 +112,31 @@ def test_the_page_has_no_script_and_no_style_of_its_own(client: TestClient, page
     )
 
 
-def test_what_the_stream_declares_is_text_in_the_page(made: Made) -> None:
-    declared = spec()
-    query = replace(declared.queries[QUERY], page='"><script>alert(1)</script>')
-    hostile = replace(declared, queries={QUERY: query})
-    app = create(lambda: Declared([hostile]))
-    app.dependency_overrides = made.app.dependency_overrides
-    text = TestClient(app).get(PAGE).text
-    assert "<script>alert" not in text
-    assert "<h1>&#34;&gt;&lt;script&gt;alert(1)&lt;/script&gt;</h1>" in text
+def test_what_the_stream_declares_is_text_in_the_page(made: Made, client: TestClient) -> None:
+    text = "'\"><script>alert(1)</script>"
+    words = Words(text, text)
+    made.declared = Declared([with_page(Page(text, "user", words, text, text, Kind("bot", words, words)))])
+    found = client.get(PAGE).text
+    assert "<script>alert" not in found
+    assert f"<h1>{escape(text)}</h1>" in found
+    (given,) = re.findall("data-words='([^']*)'", found)
+    kinds = [{"one": text, "many": text}] * 2
+    assert json.loads(given) == {"counted": text, "names": text, "kinds": kinds}
+
+
+def test_a_page_without_kinds_has_nothing_to_choose(made: Made, client: TestClient) -> None:
+    assert re.findall(r'name="whose" value="(\w+)"', client.get(PAGE).text) == ["all", "people", "bots"]
+    made.declared = Declared([with_page(of_zipcodes())])
+    made.results.results = make_results(time.time(), has_kinds=False)
+    found = client.get(PAGE).text.replace(QUERY, "zipcodes")
+    assert re.findall(r'<th scope="col"[^>]*>(.*)</th>', found.replace("</th>", "</th>\n")) == [
+        *("#", "Zipcode", "Hits")
+    ]
+    assert "Hits per zipcode in windows of 10 minutes" in found
+    assert "The ten top zipcodes of the window" in found
+    assert not re.search(r"whose|editor|\buser|\bbots?\b|people", found, re.I)
+    assert [len(window["values"]) for window in client.get(DATA).json()["windows"]] == [1] * 144
+    assert client.get(f"{DATA}?whose=bots").status_code == 422
 
 
 def test_the_policy_lets_nothing_in_from_elsewhere(made: Made, client: TestClient) -> None:
@@ -139,15 +169,16 @@ def test_a_window_and_whose(made: Made, client: TestClient) -> None:
     start = made.results.results.windows[3].start
     window = client.get(DATA, params={"window": start, "whose": "bots"}).json()["window"]
     assert window["start"] == start
-    assert {row["bot"] for row in window["top"]} == {True}
+    assert {row["kind"] for row in window["top"]} == {True}
     # As JavaScript writes the same number.
     assert client.get(DATA, params={"window": int(start)}).json()["window"]["start"] == start
     assert made.results.reads == 1
 
 
-@pytest.mark.parametrize("query", ["window=soon", "whose=mine"])
-def test_what_no_one_can_ask_for(client: TestClient, query: str) -> None:
+@pytest.mark.parametrize("query", ["window=soon", "whose=mine", "whose="])
+def test_what_no_one_can_ask_for(made: Made, client: TestClient, query: str) -> None:
     assert client.get(f"{DATA}?{query}").status_code == 422
+    assert made.results.reads == 0
 
 
 def test_a_number_that_is_none_finds_no_window(client: TestClient) -> None:
@@ -314,8 +345,8 @@ def test_the_type_and_how_long_a_browser_may_keep_a_file(client: TestClient) -> 
         "%2e%2e/app.py",
         "results.html",
         "",
-        "editors.js%00",
-        "editors.js/",
+        "results.js%00",
+        "results.js/",
         "__init__.py",
     ],
 )

@@ -12,7 +12,7 @@ import pytest
 from airflow.plugins_manager import is_valid_plugin
 from fastapi import FastAPI
 
-from sluice.config import stream as streams
+from sluice.config import streams
 from sluice.web import navigation
 from tests.support import pages
 

@@ -9,7 +9,7 @@ from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessE
 from airflow.models.dag import DagModel
 from fastapi import HTTPException
 
-from sluice.config import stream as streams
+from sluice.config import streams
 from sluice.web import rights
 
 USER: Any = object()

@@ -1,1 +1,1 @@
-"""The DAGs of every stream, from its declaration: steps, forms, texts. Start with ``streams``."""
+"""The DAGs of every stream, from its declaration: steps, texts. Start with ``streams``."""

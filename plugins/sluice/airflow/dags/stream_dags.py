@@ -12,17 +12,20 @@ from airflow.sdk import DAG, CronDataIntervalTimetable
 from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 
-from sluice.airflow import notifications
-from sluice.airflow.dags import docs, forms
-from sluice.airflow.dags.timeouts import run_timeout
-from sluice.airflow.operators.invalid import InvalidDeclarationOperator
+from sluice.airflow import callbacks, forms
+from sluice.airflow.dags import docs
+from sluice.airflow.operators.base import InvalidDeclarationOperator
 from sluice.airflow.operators.load.provision import ProvisionSinksOperator, SinksProvisionedOperator
 from sluice.airflow.operators.supervision.supervise import SuperviseOperator, recovery_seconds
+from sluice.config.sections.notifications import INSTALLATION
 from sluice.config.stream import CONSUMER, Supervision
+from sluice.notify.occasions import CONFIGURATION, SCHEDULED, STREAM, kind_of
 
 QUERIES = "queries"
 # DAGs whose runs last minutes, and which check again.
-SUPERVISION = ("stream", notifications.CONFIGURATION)
+SUPERVISION = (STREAM, CONFIGURATION)
+# Per try: in the scheduler's and the executor's queues, and between two phases.
+QUEUED = timedelta(minutes=5)
 
 
 @contextmanager
@@ -74,13 +77,36 @@ def make_dag(
 
 def _callbacks(dag_id: str, stream: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """The callbacks of the tasks and of the DAG. A timed-out supervision run missed its deadline before."""
-    kind = dag_id.removeprefix(f"{stream}_")
+    kind = kind_of(dag_id, stream)
     of_dag: dict[str, Any] = {}
     if kind not in SUPERVISION:
-        of_dag["on_failure_callback"] = partial(notifications.run_failed, stream)
-    if kind in notifications.SCHEDULED:
-        of_dag["on_success_callback"] = partial(notifications.run_succeeded, stream)
-    return {"on_failure_callback": notifications.task_failed}, of_dag
+        of_dag["on_failure_callback"] = partial(callbacks.run_failed, stream)
+    if kind in SCHEDULED:
+        of_dag["on_success_callback"] = partial(callbacks.run_succeeded, stream)
+    return {"on_failure_callback": callbacks.task_failed}, of_dag
+
+
+def run_timeout(dag: DAG) -> timedelta:
+    """The longest way through the DAG's tasks, with every try and wait as long as it may be.
+
+    At its timeout Airflow fails a run, and skips its tasks without a reason.
+    """
+    ends: dict[str, timedelta] = {}
+    for task in dag.topological_sort():
+        begin = max((ends[name] for name in task.upstream_task_ids), default=timedelta())
+        ends[task.task_id] = begin + _longest(task, dag.max_active_runs)
+    return max(ends.values(), default=timedelta())
+
+
+def _longest(task: Any, runs: int) -> timedelta:
+    """``task.waits``: of a task that defers, the longest of each of its waits in the triggerer, in turn."""
+    waits = getattr(task, "waits", ())
+    # Airflow counts the timeout again in each worker.
+    workers = len(waits) + (0 if task.start_from_trigger else 1)
+    one_try = QUEUED + workers * task.execution_timeout + sum(waits, timedelta())
+    # The tries of other runs may come before its own.
+    turns = runs if task.max_active_tis_per_dag == 1 else 1
+    return turns * (task.retries + 1) * one_try + task.retries * task.retry_delay
 
 
 def supervision_dag(
@@ -119,7 +145,7 @@ def supervision_dag(
             )
             if component == QUERIES:
                 # No component: no check finds that it succeeds again.
-                told = notifications.task_succeeded
+                told = callbacks.task_succeeded
                 sinks = ProvisionSinksOperator(
                     task_id="provision_sinks", stream=stream, on_success_callback=told
                 )
@@ -153,9 +179,9 @@ def invalid_dag(stream: str, reason: str) -> DAG:
 
 def configuration_dag(problems: Sequence[str]) -> DAG:
     """What is wrong and belongs to no stream; there is none if nothing is."""
-    schedule, stream = timedelta(seconds=Supervision().interval_seconds), notifications.INSTALLATION
+    schedule, stream = timedelta(seconds=Supervision().interval_seconds), INSTALLATION
     with make_dag(
-        f"{stream}_{notifications.CONFIGURATION}",
+        f"{stream}_{CONFIGURATION}",
         "Sluice: configuration",
         "Fails with what is wrong with the folders of streams, the overrides, or between streams",
         tags=["stream", stream],

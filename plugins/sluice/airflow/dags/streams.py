@@ -11,8 +11,9 @@ from typing import Any
 from airflow.sdk import DAG, CronDataIntervalTimetable
 from airflow.sdk.bases.operator import chain
 
+from sluice.airflow import forms
 from sluice.airflow.assets import loaded, loaded_interval
-from sluice.airflow.dags import docs, forms
+from sluice.airflow.dags import docs
 from sluice.airflow.dags.stream_dags import configuration_dag, invalid_dag, make_dag, supervision_dag
 from sluice.airflow.operators.change.approval import ApproveChangeOperator
 from sluice.airflow.operators.change.steps import (
@@ -22,12 +23,12 @@ from sluice.airflow.operators.change.steps import (
 )
 from sluice.airflow.operators.load.asset_event import EmitAssetEventOperator
 from sluice.airflow.operators.load.audit import AuditOperator
+from sluice.airflow.operators.load.compare_sinks import CompareSinksOperator
 from sluice.airflow.operators.load.ensure import EnsureComponentOperator, EnsureConsumerOperator
 from sluice.airflow.operators.load.interval import CheckCorrectedFilesOperator, ProduceIntervalOperator
 from sluice.airflow.operators.load.produce import ProduceOperator
 from sluice.airflow.operators.load.produce_feed import ProduceFeedOperator
 from sluice.airflow.operators.load.provision import ProvisionSinksOperator, ProvisionTopicOperator
-from sluice.airflow.operators.load.reconcile import ReconcileSinksOperator
 from sluice.airflow.operators.load.validate import ValidateOperator
 from sluice.airflow.operators.maintenance.compaction import CompactOperator, VerifyCompactionOperator
 from sluice.airflow.operators.maintenance.reconciliation import (
@@ -43,7 +44,7 @@ from sluice.airflow.operators.maintenance.removal import (
 from sluice.airflow.sensors.published import PublishedSensor
 from sluice.changes.approval import APPROVE
 from sluice.changes.plan import PLAN
-from sluice.config import stream
+from sluice.config import streams
 from sluice.config.reading.toml import ConfigError
 from sluice.config.reading.values import shown
 from sluice.config.sections.backfill import Backfill
@@ -129,7 +130,7 @@ def load_steps(spec: StreamSpec, produce: type[Any]) -> list[Any]:
             PublishedSensor(
                 task_id="wait_for_queries", stream=name, component="queries", timeout=publish_timeout
             ),
-            ReconcileSinksOperator(task_id="reconcile_sinks", stream=name, execution_timeout=hour),
+            CompareSinksOperator(task_id="compare_sinks", stream=name, execution_timeout=hour),
         ]
     steps += [AuditOperator(task_id="audit", stream=name, execution_timeout=timedelta(minutes=30))]
     if is_backfill:
@@ -247,9 +248,9 @@ def all_dags() -> Iterator[DAG]:
     """Yield the DAGs of every stream; an invalid one has the DAG that says so. Whatever a declaration holds,
     the other streams have theirs."""
     specs = []
-    for name in stream.names():
+    for name in streams.names():
         try:
-            spec = stream.load(name)
+            spec = streams.load(name)
             dags = stream_dags(spec)
             specs.append(spec)
         except ConfigError as error:
@@ -262,5 +263,5 @@ def all_dags() -> Iterator[DAG]:
             )
             dags = [invalid_dag(name, reason)]
         yield from dags
-    if problems := stream.problems(specs):
+    if problems := streams.problems(specs):
         yield configuration_dag(problems)

@@ -1,4 +1,4 @@
-"""Bases of the tasks over a stream and over one of its components."""
+"""Bases of the tasks over a stream and over one of its components; and the one that only fails."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowSensorTimeout, TaskDeferralError, TaskDeferralTimeout
 
-from sluice.airflow import notifications
+from sluice.airflow.channel import form
 from sluice.airflow.failures import failed, failed_attempt, final_failures, log_excerpt
 from sluice.airflow.hook import StreamMixin
 from sluice.airflow.triggers.wait import GRACE_INTERVALS
 from sluice.config.sections.maintenance import written_tables
 from sluice.core.error_codes import ErrorCode, code_in
 from sluice.core.errors import ClientError
-from sluice.core.messages import summarize
 from sluice.core.processes.status import ENDED
 from sluice.supervision.lifecycle import Lifecycle
 
@@ -116,15 +115,6 @@ class StreamOperator(WaitMixin, StepMixin, BaseOperator):
         bucket, key = split(uri)
         return [entry for entry in self.platform_hook.bucket(bucket).entries(key) if entry.key == key]
 
-    def check_no_problems(
-        self, code: ErrorCode, problems: Sequence[str], failure: str, fix: str = ""
-    ) -> None:
-        """Log each problem. Raises AirflowFailException with the first of them, if any."""
-        for problem in problems:
-            self.log.error("%s", problem)
-        if problems:
-            raise failed(code, f"{failure}: {summarize(problems)}{fix}")
-
 
 class ComponentOperator(StreamOperator):
     """One step over ``component`` of the stream. Raises ConfigError if the stream has no such component."""
@@ -174,7 +164,7 @@ class ComponentOperator(StreamOperator):
         return failed(
             code_in(cause) or ErrorCode.INVALID_CONFIGURATION,
             f"{cause}; so {self.program} ended. Fix: correct that, then trigger {self.stream}_stream with "
-            f"action restart: {notifications.form(self.stream)}",
+            f"action restart: {form(self.stream)}",
         )
 
     def ensure(self, run_id: str, process: ProcessStatus) -> bool:
@@ -189,7 +179,7 @@ class ComponentOperator(StreamOperator):
                 ErrorCode.HEALTH_FLAPPING,
                 f"the {self.component} of {self.stream} kept ending, and is left as it is since {since}; "
                 f"{self.log_excerpt()}. Fix: repair the cause, then trigger {self.stream}_stream with action "
-                f"restart: {notifications.form(self.stream)}",
+                f"restart: {form(self.stream)}",
             )
         return self.lifecycle.ensure(run_id, process)
 
@@ -213,3 +203,20 @@ class ComponentOperator(StreamOperator):
         **fields: Any,
     ) -> NoReturn:
         super().wait_for(kind, seconds, method, arguments, component=self.component, **fields)
+
+
+class InvalidDeclarationOperator(StreamOperator):
+    """Fail with the ``reason`` that was found when the DAG file was parsed."""
+
+    does = "fails with what is wrong, and how to correct it"
+    fails_if = "always: the DAG exists while something is wrong"
+
+    # Its declaration, which names the tables, cannot be read.
+    checked = None
+
+    def __init__(self, *, reason: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.reason = reason
+
+    def work(self, context: Context) -> NoReturn:
+        raise failed(ErrorCode.INVALID_CONFIGURATION, self.reason)

@@ -14,7 +14,7 @@ from airflow.triggers.base import BaseTrigger
 
 from sluice.airflow.hook import StreamClients
 from sluice.airflow.triggers.requests import Requests
-from sluice.config import stream as streams
+from sluice.config import streams
 from sluice.core.errors import ClientError, Unreachable
 from sluice.supervision.observer.live import FRESH_SECONDS, OBSERVER
 from sluice.supervision.rules.sample import Sample

@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import TaskSuccessEvent, TriggerEvent
 
-from sluice.airflow.notifications import is_told
 from sluice.airflow.triggers.base import StreamTrigger
 from sluice.airflow.triggers.samples import MAX_SAMPLES, earlier, keep
 from sluice.airflow.triggers.wait import Outcome, PollTrigger, Progress
-from sluice.config.component_tables import component_tables
 from sluice.config.reading.toml import ConfigError
 from sluice.config.stream import CONSUMER
 from sluice.core.errors import ClientError
 from sluice.core.processes.restarts import RestartHistory
 from sluice.core.processes.status import ENDED
-from sluice.notify import texts as notifications
+from sluice.notify.conditions import ends_outage
+from sluice.notify.telling import is_told
 from sluice.supervision.checks.check import Check
 from sluice.supervision.observation import Observation, record
 from sluice.supervision.rules.assess import assess, has_recovered
@@ -109,7 +108,7 @@ class HealthTrigger(StreamTrigger):
 
     async def _must_tell(self, health: Health) -> bool:
         """Whether a worker is needed to tell of a recovery, or to fail for an invalid notifications.toml."""
-        if not notifications.has_recovered(self.component, health):
+        if not ends_outage(self.component, health):
             return False
         try:
             return await self.ask(lambda clients: is_told(clients.history, self.stream))
@@ -185,7 +184,7 @@ class HealthTrigger(StreamTrigger):
             before = record(clients.history, observation, restarts, self.component)
             if observation.report.health is not Health.UNKNOWN:
                 # So that the ledger knows of a table within minutes, whatever else runs.
-                clients.tables.note(*component_tables(self.spec, self.component))
+                clients.tables.note(*self.spec.tables_of(self.component))
             return before
 
         try:

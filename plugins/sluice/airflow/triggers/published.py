@@ -63,7 +63,7 @@ class PublishedTrigger(WaitTrigger):
         if component != "queries" or state is None:
             return state
         # Imported here: PyArrow takes a second.
-        from sluice.clients.lake.results import recount as query_results
+        from sluice.clients.lake.results.positions import read_positions
 
-        positions = query_results.read_positions(lake.table(self.spec.queries_table), self.spec.queries)
+        positions = read_positions(lake.table(self.spec.queries_table), self.spec.queries)
         return None if positions is None else replace(state, ends=positions.ends)

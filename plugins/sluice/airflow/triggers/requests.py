@@ -22,8 +22,30 @@ T = TypeVar("T")
 
 # Per component: a system that hangs costs a triggerer two threads per component, and blinds no other one.
 MAX_ABANDONED = 2
-_abandoned: dict[str, list[float]] = {}
-_lock = threading.Lock()
+
+
+class Abandoned:
+    """When the requests began that were abandoned and have not returned, by owner. For threads."""
+
+    def __init__(self) -> None:
+        self._began: dict[str, list[float]] = {}
+        self._lock = threading.Lock()
+
+    def of(self, owner: str) -> list[float]:
+        with self._lock:
+            return list(self._began.get(owner, ()))
+
+    def add(self, owner: str, at: float) -> None:
+        with self._lock:
+            self._began.setdefault(owner, []).append(at)
+
+    def returned(self, owner: str, at: float) -> None:
+        with self._lock:
+            self._began[owner].remove(at)
+
+
+# The process's: a thread that hangs outlives its trigger, and each run has triggers of its own.
+ABANDONED = Abandoned()
 
 
 class Requests(Generic[C]):
@@ -31,13 +53,14 @@ class Requests(Generic[C]):
 
     A request that gets no answer in time, or whose trigger is cancelled, is abandoned: a thread cannot be
     ended from outside. It keeps its clients, which are closed when it returns, and the next request gets new
-    ones. All triggers of a process share the bound on what an owner has abandoned. The threads are daemons,
-    so that they do not hold up the end of the triggerer, and none is of the pool of its loop.
+    ones. All triggers of a process share the bound on what an owner has ``abandoned``. The threads are
+    daemons, so that they do not hold up the end of the triggerer, and none is of the pool of its loop.
     """
 
-    def __init__(self, owner: str, connect: Callable[[], C]) -> None:
+    def __init__(self, owner: str, connect: Callable[[], C], abandoned: Abandoned | None = None) -> None:
         self.owner = owner
         self.connect = connect
+        self.abandoned = abandoned or ABANDONED
         self._idle: C | None = None
 
     async def send(self, request: Callable[[C], T], seconds: float) -> T:
@@ -73,8 +96,7 @@ class Requests(Generic[C]):
             self._idle = None
 
     def _raise_if_blocked(self) -> None:
-        with _lock:
-            began = list(_abandoned.get(self.owner, ()))
+        began = self.abandoned.of(self.owner)
         if len(began) >= MAX_ABANDONED:
             raise Unreachable(
                 f"not asked: {len(began)} earlier requests of {self.owner} have not returned, the first for "
@@ -84,13 +106,10 @@ class Requests(Generic[C]):
 
     def _abandon(self, future: Future[Any], clients: C) -> None:
         at = time.monotonic()
-        with _lock:
-            began = _abandoned.setdefault(self.owner, [])
-            began.append(at)
+        self.abandoned.add(self.owner, at)
 
         def returned(_: Future[Any]) -> None:
-            with _lock:
-                began.remove(at)
+            self.abandoned.returned(self.owner, at)
             clients.close()
 
         future.add_done_callback(returned)

@@ -1,4 +1,4 @@
-"""An external SQL database as a sink: create its tables, and read them to reconcile."""
+"""An external SQL database as a sink: create its tables, and read them to compare."""
 
 from __future__ import annotations
 

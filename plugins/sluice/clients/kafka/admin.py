@@ -6,25 +6,11 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from confluent_kafka import (
-    KafkaError,
-    KafkaException,
-    TopicCollection,
-    TopicPartition,
-)
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    NewPartitions,
-    NewTopic,
-    OffsetSpec,
-    ResourceType,
-)
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
 from sluice.clients.kafka.consumers import (
     MISSING_RIGHT,
@@ -35,11 +21,10 @@ from sluice.clients.kafka.consumers import (
     while_moving,
 )
 from sluice.clients.polling import wait_for
-from sluice.config.platform import Kafka
-from sluice.config.sections.topic import BROKER_DEFAULT, MAX_MESSAGE_BYTES, Topic
+from sluice.config.sections.kafka import Kafka
+from sluice.config.sections.topic import MAX_MESSAGE_BYTES
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing, Refused, Unreachable
-from sluice.core.json_record import JsonRecord
 from sluice.core.processes.heartbeat import Heartbeat, parse_heartbeat
 
 T = TypeVar("T")
@@ -48,29 +33,6 @@ _DENIED = REFUSED_LOGIN | MISSING_RIGHT
 _WRONG = frozenset(
     {KafkaError.POLICY_VIOLATION, KafkaError.INVALID_CONFIG, KafkaError.INVALID_REPLICATION_FACTOR}
 )
-
-
-@dataclass(frozen=True)
-class TopicDiff(JsonRecord):
-    """Changes of one provisioning. ``partitions`` and each of ``config`` are (before, after)."""
-
-    topic: str
-    created: bool = False
-    partitions: tuple[int, int] | None = None
-    config: dict[str, tuple[str | None, str]] = field(default_factory=dict)
-
-    @property
-    def is_empty(self) -> bool:
-        return not (self.created or self.partitions or self.config)
-
-    def message(self) -> str:
-        if self.is_empty:
-            return f"topic {self.topic!r} is as declared"
-        parts = ["created"] if self.created else []
-        if self.partitions:
-            parts.append(f"partitions {self.partitions[0]} -> {self.partitions[1]}")
-        parts += [f"{key} {old} -> {new}" for key, (old, new) in sorted(self.config.items())]
-        return f"topic {self.topic!r}: {', '.join(parts)}"
 
 
 @dataclass(frozen=True)
@@ -104,32 +66,11 @@ class KafkaAdmin:
         if error.code() in _DENIED:
             self._login_error = error
 
-    def provision(self, topic: Topic) -> TopicDiff:
-        """Create or change the topic as declared. Idempotent, also for two callers at once.
-
-        Only declared configs are compared. Raises Refused, and changes nothing, if partitions would have to
-        be removed or replicas moved.
-        """
-        before = self.find(topic.name)
-        created = before is None and self._create(topic)
-        has = before or self.wait_for_partitions(topic.name, 1)
-        check_not_shrinking(topic, has)
-        grown = has.partitions < topic.partitions
-        if grown:
-            self._grow(topic)
-        self.wait_for_partitions(topic.name, topic.partitions)
-        return TopicDiff(
-            topic=topic.name,
-            created=created,
-            partitions=(has.partitions, topic.partitions) if grown else None,
-            config=self._configure(topic),
-        )
-
     def find(self, topic: str) -> TopicDescription | None:
         """The topic's description; None if it does not exist."""
         # Not list_topics() with a name: that may create it (auto.create.topics.enable).
         request = TopicCollection([topic])
-        found = self._results(
+        found = self.results(
             f"topic {topic!r}",
             lambda: self.admin.describe_topics(request, request_timeout=self.timeout),
             unless=KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -221,48 +162,16 @@ class KafkaAdmin:
 
     def _list(self, topic: str, which: Mapping[int, OffsetSpec]) -> dict[int, int]:
         request = {TopicPartition(topic, partition): spec for partition, spec in which.items()}
-        found = self._results(
+        found = self.results(
             f"offsets of topic {topic!r}",
             lambda: self.admin.list_offsets(request, request_timeout=self.timeout),
         )
         return {place.partition: result.offset for place, result in found.items()}
 
-    def _create(self, topic: Topic) -> bool:
-        new = NewTopic(topic.name, topic.partitions, topic.replication_factor, config=topic.config)
-        created = self._results(
-            f"creating topic {topic.name!r}",
-            lambda: self.admin.create_topics([new], operation_timeout=self.timeout),
-            unless=KafkaError.TOPIC_ALREADY_EXISTS,
-        )
-        return bool(created)
-
-    def _grow(self, topic: Topic) -> None:
-        request = [NewPartitions(topic.name, topic.partitions)]
-        self._results(
-            f"adding partitions to topic {topic.name!r}",
-            lambda: self.admin.create_partitions(request, operation_timeout=self.timeout),
-            # Another run was faster; _await checks the number.
-            unless=KafkaError.INVALID_PARTITIONS,
-        )
-
-    def _configure(self, topic: Topic) -> dict[str, tuple[str | None, str]]:
-        changed = config_diff(topic.config, self.config(topic.name)) if topic.config else {}
-        if changed:
-            entries = [
-                ConfigEntry(name, new, incremental_operation=AlterConfigOpType.SET)
-                for name, (_, new) in changed.items()
-            ]
-            wanted = ConfigResource(ResourceType.TOPIC, topic.name, incremental_configs=entries)
-            self._results(
-                f"configs of topic {topic.name!r}",
-                lambda: self.admin.incremental_alter_configs([wanted], request_timeout=self.timeout),
-            )
-        return changed
-
     def config(self, topic: str) -> dict[str, str | None]:
         """The topic's configs, the broker's defaults among them."""
         resource = ConfigResource(ResourceType.TOPIC, topic)
-        found = self._results(
+        found = self.results(
             f"configs of topic {topic!r}",
             lambda: self.admin.describe_configs([resource], request_timeout=self.timeout),
         )
@@ -283,7 +192,7 @@ class KafkaAdmin:
             )
         return found
 
-    def _results(
+    def results(
         self, what: str, request: Callable[[], Mapping[Any, Future[Any]]], unless: int | None = None
     ) -> dict[Any, Any]:
         def ask() -> dict[Any, Any]:
@@ -310,33 +219,6 @@ class KafkaAdmin:
             self.admin.poll(0)
             message = f"{what}: no answer from {self.servers} in {self.timeout:g} s"
             raise Unreachable(message, ErrorCode.KAFKA_UNREACHABLE) from error
-
-
-def check_not_shrinking(topic: Topic, has: TopicDescription) -> None:
-    """Raise Refused if the declaration needs partitions removed or replicas moved."""
-    if has.partitions > topic.partitions:
-        raise Refused(
-            f"topic {topic.name!r} has {has.partitions} partitions and the stream wants {topic.partitions}; "
-            f"Kafka cannot remove partitions. Fix: set partitions = {has.partitions} in stream.toml, or name "
-            "another topic",
-            ErrorCode.TOPIC_MISMATCH,
-        )
-    if topic.replication_factor not in (BROKER_DEFAULT, has.replication_factor):
-        raise Refused(
-            f"topic {topic.name!r} has replication factor {has.replication_factor} and the stream wants "
-            f"{topic.replication_factor}; replicas are not moved here. Fix: set replication_factor = "
-            f"{has.replication_factor} in stream.toml, or reassign the partitions",
-            ErrorCode.TOPIC_MISMATCH,
-        )
-
-
-def config_diff(
-    declared: Mapping[str, str], present: Mapping[str, str | None]
-) -> dict[str, tuple[str | None, str]]:
-    """Declared configs that differ: name -> (present, declared)."""
-    return {
-        name: (present.get(name), value) for name, value in declared.items() if present.get(name) != value
-    }
 
 
 def translated(what: str, error: KafkaException) -> Refused | Unreachable:

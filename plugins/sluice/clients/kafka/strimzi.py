@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from sluice.config.sections.topic import BROKER_DEFAULT, Topic
+from sluice.config.reading.limits import BROKER_DEFAULT
+from sluice.config.sections.topic import Topic
 
 GROUP, VERSION, PLURAL, KIND = "kafka.strimzi.io", "v1", "kafkatopics", "KafkaTopic"
 CLUSTER_LABEL = "strimzi.io/cluster"

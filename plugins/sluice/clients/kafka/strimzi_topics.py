@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sluice.clients.kafka import strimzi
-from sluice.clients.kafka.admin import KafkaAdmin, TopicDiff, check_not_shrinking, config_diff
+from sluice.clients.kafka.admin import KafkaAdmin
+from sluice.clients.kafka.broker_topics import TopicDiff, check_not_shrinking, config_diff
 from sluice.clients.kafka.strimzi import TopicState, TopicStatus
 from sluice.clients.kubernetes.api import REQUEST_SECONDS, KubernetesApi
 from sluice.clients.polling import wait_for
@@ -35,7 +36,7 @@ _FIXES = {
 
 
 class KafkaTopics:
-    """Provisions as KafkaAdmin does. ``kafka``: reads from the broker what became of a resource.
+    """Provisions as BrokerTopics does. ``kafka``: reads from the broker what became of a resource.
 
     Raises Unreachable if the API server does not answer or the operator does not finish in
     ``ready_seconds``, Refused for what a retry does not change, ConfigError for an unreadable kubeconfig.

@@ -12,7 +12,7 @@ from pyiceberg.serializers import FromInputFile
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
-from sluice.clients.lake.catalog import asking
+from sluice.clients.lake.errors import asking
 from sluice.core.tables.file_removal import path_of
 
 log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from sluice.clients.kubernetes.observed_pod import Pod
 from sluice.clients.kubernetes.pods import CONTAINER
 from sluice.clients.polling import wait_for
 from sluice.clients.processes.base import TIMEOUT_SECONDS, Runtime
-from sluice.config import stream as streams
+from sluice.config import streams
 from sluice.config.platform import Kubernetes
 from sluice.config.reading.toml import ConfigError
 from sluice.config.stream import Component, StreamSpec

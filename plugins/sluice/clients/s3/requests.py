@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import boto3
 
-from sluice.config.platform import S3, S3_REQUESTS
+from sluice.config.sections.s3 import S3, S3_REQUESTS
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

@@ -6,9 +6,10 @@ import dataclasses
 from collections.abc import Mapping
 
 from sluice.config.reading.toml import ConfigError
-from sluice.config.sections.topic import BROKER_DEFAULT
 
 YEAR_DAYS = 366
+# Replication factor: the broker's default.
+BROKER_DEFAULT = -1
 # By the end of a key's name: a longer time is a mistake, and Python's times, Airflow's tables and Kafka's
 # configuration take no number at all.
 MAXIMA = {

@@ -12,7 +12,8 @@ from sluice.config.reading.values import shown
 # Prefixes of Sluice's own columns: in tables, and in Spark's frames beside a table's columns.
 OURS = ("_kafka_", "_source_", "_sluice_")
 # Iceberg's own columns (MetadataColumns): a table with one can be written, and then neither rewritten nor
-# changed. tests/spark/test_names.py compares them with Iceberg.
+# changed. tests/spark/test_names.py compares them with Iceberg:
+# https://github.com/apache/iceberg/blob/apache-iceberg-1.10.2/core/src/main/java/org/apache/iceberg/MetadataColumns.java
 ICEBERG = frozenset(
     {
         *("_file", "_pos", "_deleted", "_spec_id", "_partition"),

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from sluice.config.platform import DIRECTORY_VARIABLE
+from sluice.config.reading import files
 from sluice.config.reading import toml as config
 from sluice.config.reading.toml import ConfigError, build
 
@@ -131,11 +132,11 @@ def read(file: str, streams: Collection[str]) -> str:
 def load(
     streams: Collection[str], environ: Mapping[str, str] | None = None, *, is_strict: bool = True
 ) -> Notifications:
-    """Read the file; no rules without one. Raises ConfigError as :func:`config.read` and :func:`parse`."""
+    """Read the file; no rules without one. Raises ConfigError as :func:`files.read` and :func:`parse`."""
     folder = (os.environ if environ is None else environ).get(DIRECTORY_VARIABLE)
     if not folder or not (Path(folder) / FILE).exists():
         return Notifications()
-    path, text = config.read(DIRECTORY_VARIABLE, NAME, "notifications need this file", environ)
+    path, text = files.read(DIRECTORY_VARIABLE, NAME, "notifications need this file", environ)
     return parse(text, path, streams, is_strict=is_strict)
 
 

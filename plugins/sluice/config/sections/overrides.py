@@ -8,7 +8,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from sluice.config.reading.toml import ConfigError, declared_text, toml
+from sluice.config.reading.files import declared_text
+from sluice.config.reading.toml import ConfigError, toml
 from sluice.config.reading.values import problems as value_problems
 from sluice.config.reading.values import shown
 

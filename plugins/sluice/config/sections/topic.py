@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated
 
-# Replication factor: the broker's default.
-BROKER_DEFAULT = -1
+from sluice.config.reading.limits import BROKER_DEFAULT
+
 MAX_MESSAGE = "max.message.bytes"
 # A broker's default of it.
 MAX_MESSAGE_BYTES = 1_048_588

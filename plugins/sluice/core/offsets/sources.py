@@ -22,7 +22,11 @@ MAX_NAMED_IDS = 5
 @dataclass(frozen=True)
 class SourceCheck:
     """Result for one source. ``what``: "rows" or "events"; ``total``: those of the source; ``problems``:
-    a message per kind of failure; ``removed``: rows that a change took out singly."""
+    a message per kind of failure; ``removed``: rows that a change took out singly.
+
+    Numbers of rows or events: ``published`` in the table, ``quarantined`` in the quarantine, ``missing`` from
+    both, ``duplicated`` more than once.
+    """
 
     what: str
     total: int

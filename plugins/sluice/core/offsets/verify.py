@@ -23,6 +23,9 @@ class VerificationStatus(StrEnum):
 class FileStats:
     """Metadata of a data file. Bounds are inclusive; None if the metadata has none.
 
+    ``path``: its location; ``partition_lower`` to ``partition_upper`` and ``offset_lower`` to
+    ``offset_upper``: of the topic; ``records``: number of its rows.
+
     A fetch yields an offset once, and a Spark task writes a row once. So a file of one topic partition with
     as many records as offsets between its bounds, less the quarantined ones, holds each of them once: its
     metadata is conclusive. The columns of any other file must be read.
@@ -73,7 +76,11 @@ class FileStats:
 
 @dataclass(frozen=True)
 class OffsetVerification:
-    """Result of a verification; ``expected`` and ``found``: numbers of offsets."""
+    """Result of a verification; ``expected`` and ``found``: numbers of offsets.
+
+    ``gaps``: expected offsets that are in no file; ``duplicates``: those that are there more than once;
+    ``unexpected``: found ones that were not expected; ``status``: what follows from them.
+    """
 
     status: VerificationStatus
     expected: int

@@ -32,7 +32,7 @@ NO_INPUT = frozenset({HeartbeatState.WAITING, HeartbeatState.IDLE})
 @dataclass(frozen=True)
 class Heartbeat(JsonRecord):
     """``at`` and ``since`` (start of the state): seconds since 1970, the component's clock. ``ends``:
-    partition -> next offset to be sent or read."""
+    partition -> next offset to be sent or read. ``pid``: of the process; ``detail``: of ``state``."""
 
     at: float
     pid: int

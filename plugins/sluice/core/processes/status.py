@@ -64,6 +64,8 @@ class ProcessExit:
 class ProcessStatus(JsonRecord):
     """A component's process; times in seconds since 1970.
 
+    ``program``: its name at the runtime; ``state``: as the runtime says; ``exit_status``: of its last end,
+    None if unknown.
     ``pid`` and ``since`` (its start): of the component, not of the parent process that restarts it.
     ``restarts``: starts by the runtime itself since the last start on request, oldest first, the newest 20;
     ``last_exit``: since then, too. ``restart_at``: of the next restart, in BACKOFF. ``problem``: None if

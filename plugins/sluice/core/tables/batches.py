@@ -31,8 +31,9 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Batch:
-    """One published batch. Times in ms since 1970.
+    """One published batch. Times in ms since 1970: ``started_at``, before it was read, and ``published_at``.
 
+    ``snapshot_id``: of the table; ``files``: number of the data files that it added.
     ``batch_id``: its number in the streaming query of ``writer``, which has ``epoch``. ``ranges``: what it
     read, of which ``rows`` are in the table and ``rejected`` in the quarantine. ``ends``: partition -> the
     offset up to which everything is published, by this batch and those before it. ``manifest_list``: its

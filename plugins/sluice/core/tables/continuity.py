@@ -13,8 +13,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 
 
-def lineage(table_uuid: str, topic_id: str, starts: Mapping[int, int]) -> str:
-    """16 hex digits of the table, the topic and the first published offsets.
+def incarnation(table_uuid: str, topic_id: str, starts: Mapping[int, int]) -> str:
+    """16 hex digits that name a table with its topic and its first published offsets.
 
     Another table, a recreated topic, and a table that begins at a later offset have another one. A partition
     that was added to the topic does not change it: it begins at 0.

@@ -12,6 +12,8 @@ from sluice.core.offsets.rejection import Counters
 class Position(JsonRecord):
     """The stream's state on ``main``: offsets ``[starts, ends)`` are published; times in seconds since 1970.
 
+    ``epoch``: of the newest writer; ``starts``, ``ends``: partition -> offset; ``topic_id``: Kafka's id of
+    the topic that was read, None if the newest snapshot does not say.
     ``at``: of the newest snapshot; ``batch_at``: of the newest batch; ``acquired_at``: of the newest epoch.
     ``longest_batch``: seconds, of the last 20 batches. None: no kept snapshot has it. ``rejected``: number of
     the published offsets whose records belong into the quarantine; ``malformed``: number of records that

@@ -95,7 +95,8 @@ class FileSetDigest:
 class Rewrite:
     """A snapshot of ``main`` that no writer of the stream made; ``id``: of its rewrite, "" of another
     program's. ``total_before``, ``total_after``: rows of the table by its parent's (None if that has expired)
-    and its own summary (None if missing); ``has_deletes``: it has delete files."""
+    and its own summary (None if missing); ``has_deletes``: it has delete files. ``operation``: Iceberg's,
+    of ``snapshot_id``; ``removed``, ``added``: the rows of its files."""
 
     snapshot_id: int
     operation: str

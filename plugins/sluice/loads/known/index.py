@@ -5,8 +5,8 @@ newest ETAGS; its number is in its name, and it is put only if no other run has 
 plan two versions of an object at once one sees the other's. A look-up costs a LIST of one key; if the object
 is known, a GET, and one per source; a new content a PUT.
 
-The index may be lost, with the ledger or by a new lineage. So a key without a document is looked up among the
-versions that the bucket has of it, by their plans, and the next content writes the document from that.
+The index may be lost, with the ledger or by a new incarnation. So a key without a document is looked up among
+the versions that the bucket has of it, by their plans, and the next content writes the document from that.
 """
 
 from __future__ import annotations
@@ -160,9 +160,9 @@ class ObjectContents:
 
     def _newest(self, version: ObjectVersion) -> tuple[int, tuple[Content, ...]]:
         """Number and contents of the key's document; 0, and the bucket's versions of it, without one."""
-        if self.verified.lineage is None:
+        if self.verified.incarnation is None:
             return 0, ()
-        number, contents = newest_contents(self.ledger, self.verified.lineage, object_id(version))
+        number, contents = newest_contents(self.ledger, self.verified.incarnation, object_id(version))
         if number:
             return number, contents
         if version.key in self.single:
@@ -199,8 +199,8 @@ class ObjectContents:
     def _add(self, found: Found) -> bool:
         """Whether the version's content is in the index now, by this call or as another run of the same
         version had it; else the key has another content since it was looked up."""
-        version, lineage = found.version, self.verified.lineage
-        if lineage is None:
+        version, incarnation = found.version, self.verified.incarnation
+        if incarnation is None:
             raise Missing(
                 f"{self.verified.table} has no published snapshot, so it is not known what it holds of "
                 f"{version.uri}. Fix: clear the ensure_consumer task with its downstream tasks",
@@ -218,13 +218,13 @@ class ObjectContents:
             "key": version.key,
             "contents": [asdict(one) for one in contents],
         }
-        key = contents_key(lineage, object_id(version), found.number + 1)
+        key = contents_key(incarnation, object_id(version), found.number + 1)
         return self.ledger.put(key, document) == document
 
 
-def newest_contents(ledger: Ledger, lineage: str, object_id: str) -> tuple[int, tuple[Content, ...]]:
+def newest_contents(ledger: Ledger, incarnation: str, object_id: str) -> tuple[int, tuple[Content, ...]]:
     """Number and contents of an object's document; 0, and none, without one."""
-    for key in ledger.keys(contents_prefix(lineage, object_id), limit=1):
+    for key in ledger.keys(contents_prefix(incarnation, object_id), limit=1):
         document = ledger.require(key, "produce")
         return contents_number(key), tuple(Content(**one) for one in document["contents"])
     return 0, ()

@@ -1,7 +1,7 @@
 """The sources that earlier loads verified: a load neither reads nor plans them again.
 
 A verified document names the load, and the topic's end offsets when the source had been sent. It counts as
-long as the stream's table, of the same lineage, has published these offsets: a table whose catalog was
+long as the stream's table, of the same incarnation, has published these offsets: a table whose catalog was
 restored from a backup has not, until the stream published them again.
 """
 
@@ -13,7 +13,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from sluice.core.json_record import Document
-from sluice.core.tables.continuity import covers, lineage, newest_covered
+from sluice.core.tables.continuity import covers, incarnation, newest_covered
 from sluice.ledger.keys import verified_key, verified_of, verified_prefix
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ class VerifiedSources:
         position = lake.position(table)
         self.ends = position.ends if position else {}
         self.topic_id = position.topic_id if position else None
-        # A table from before topic ids were stored has no lineage, and verifies everything again.
-        self.lineage = (
-            lineage(lake.table_uuid(table), position.topic_id, position.starts)
+        # A table from before topic ids were stored has no incarnation, and verifies everything again.
+        self.incarnation = (
+            incarnation(lake.table_uuid(table), position.topic_id, position.starts)
             if position and position.topic_id
             else None
         )
@@ -44,7 +44,7 @@ class VerifiedSources:
         """Ids of the sources whose rows a change took out, and none brought back. At most one GET."""
         from sluice.clients.s3.errors import removed_by
 
-        if self.lineage is None:
+        if self.incarnation is None:
             return frozenset()
         return removed_by(self.ledger.client, self.lake.changes(self.table)).reverted_sources
 
@@ -86,16 +86,20 @@ class VerifiedSources:
         if reached is None:
             return set(), {"count": 0}
         verified = {source_id for source_id, total in totals.items() if total <= reached}
-        rests_on = {"count": len(verified), "lineage": self.lineage, "end_offsets": _as_json(ends[reached])}
+        rests_on = {
+            "count": len(verified),
+            "incarnation": self.incarnation,
+            "end_offsets": _as_json(ends[reached]),
+        }
         return verified, rests_on
 
     def _keys(self, source_ids: Sequence[str]) -> Iterable[str]:
-        if self.lineage is None:
+        if self.incarnation is None:
             return ()
         if len(source_ids) > FEW:
-            return self.ledger.keys(verified_prefix(self.lineage))
+            return self.ledger.keys(verified_prefix(self.incarnation))
         return chain.from_iterable(
-            self.ledger.keys(verified_prefix(self.lineage, source_id)) for source_id in source_ids
+            self.ledger.keys(verified_prefix(self.incarnation, source_id)) for source_id in source_ids
         )
 
     @staticmethod
@@ -110,16 +114,16 @@ class VerifiedSources:
         """Whether what :meth:`among` returned is still so: no catalog was restored since."""
         if not rests_on.get("count"):
             return True
-        return rests_on["lineage"] == self.lineage and covers(self.ends, _ends_of(rests_on))
+        return rests_on.get("incarnation") == self.incarnation and covers(self.ends, _ends_of(rests_on))
 
     def record(self, documents: Sequence[Document], ends: Mapping[int, int]) -> None:
         """Write a verified document for each (with ``source_id``, and ``same_as`` if its rows are another
         source's). ``ends``: of all partitions of the topic, read after the sources had been sent."""
-        if self.lineage is None:
+        if self.incarnation is None:
             return
         from sluice.clients.s3.requests import at_once
 
-        prefix, end_offsets = self.lineage, _as_json(ends)
+        prefix, end_offsets = self.incarnation, _as_json(ends)
 
         def put(document: Document) -> None:
             total, same_as = sum(ends.values()), document.get("same_as", "")

@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from sluice.config import load_params
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
 from sluice.core.json_record import Document
@@ -69,7 +68,7 @@ class LoadPlanner:
         that was deleted, and its plan would pass without loading what is requested now. Errors of ``select``
         are passed on.
         """
-        requested = load_params.normalise(params, self.defaults)
+        requested = _normalise(params, self.defaults)
         plan = self.ledger.pin(run_key(run_id, "plan"), lambda: self._plan(run_id, requested, select))
         # Also a concurrent first attempt's.
         self._check_params(plan, requested, run_id)
@@ -140,8 +139,8 @@ class LoadPlanner:
     def _check_params(self, plan: Document, requested: Document, run_id: str) -> None:
         # A param that the form got since the plan counts as its default. A refusal loses nothing: another run
         # sends only what is missing.
-        recorded = load_params.normalise(plan["params"], self.defaults)
-        if different := load_params.differences(recorded, requested):
+        recorded = _normalise(plan["params"], self.defaults)
+        if different := _differences(recorded, requested):
             raise Refused(
                 f"run id {run_id!r} has a plan for other params: {'; '.join(different)} "
                 f"({self.ledger.uri(run_key(run_id, 'plan'))}, of {plan['at']}). A run id keeps its plan, "
@@ -167,3 +166,31 @@ def reverted_of(plan: Document, reverted: Collection[str]) -> list[str]:
 def names_again(plan: Document) -> str:
     """The objects whose newest version has the content of an earlier one: the first few, and their number."""
     return summarize([f"s3://{one['bucket']}/{one['key']}" for one in plan.get("uploaded_again", [])])
+
+
+def _normalise(params: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """A value for each of ``defaults``, the form of the source: what is missing or empty has its default.
+
+    ``objects`` are sorted, each once; with them ``source_prefix`` is None, since it chooses nothing. The
+    result's own normal form is equal to it. Limits of a load (quarantine, timeouts) are
+    not among ``defaults``: each attempt applies its own.
+    """
+    chosen = {
+        name: default if _is_empty(params.get(name)) else params[name] for name, default in defaults.items()
+    }
+    if chosen.get("objects"):
+        chosen |= {"objects": sorted(set(chosen["objects"])), "source_prefix": None}
+    return chosen
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or value in ("", [])
+
+
+def _differences(recorded: Mapping[str, Any], requested: Mapping[str, Any]) -> list[str]:
+    """A text for each param whose values differ, from two normal forms of one form."""
+    return [
+        f"{name} is {value!r}, the plan has {recorded[name]!r}"
+        for name, value in requested.items()
+        if value != recorded[name]
+    ]

@@ -10,7 +10,7 @@ from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing, Refused
 
 if TYPE_CHECKING:
-    from sluice.clients.kafka.admin import TopicDiff
+    from sluice.clients.kafka.broker_topics import TopicDiff
     from sluice.config.stream import StreamSpec
     from sluice.systems import Systems
 

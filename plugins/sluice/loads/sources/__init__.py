@@ -4,7 +4,7 @@ A source is read from its document (:func:`read`): of a plan, or as it was plann
 as it is, with what planning added to it. What differs between the kinds is a method of ``base.Source``.
 
 To add a kind, write its class and name it in ``KINDS``; then its section in ``config/stream``
-(``SourceType``), its form in ``airflow/dags/forms``, the operator of its task ``produce`` and that task's
+(``SourceType``), its form in ``airflow/forms``, the operator of its task ``produce`` and that task's
 timeout in ``airflow/dags/streams``, its text in ``airflow/dags/docs``, and its job in
 ``spark_jobs/common/producer``.
 """

@@ -12,7 +12,7 @@ from sluice.core.json_record import Document
 from sluice.loads.heads import head_of
 
 if TYPE_CHECKING:
-    from sluice.clients.lake.catalog import Head
+    from sluice.clients.lake.commits import Head
     from sluice.systems import Systems
 
 

@@ -147,7 +147,7 @@ def start_offsets(sources: Sequence[Source]) -> dict[int, int]:
 
 def files_since(table: Table, name: str, sources: Sequence[Source]) -> list[FileScanTask]:
     """The files that were committed since the first of a load's sources was planned: with all its rows."""
-    from sluice.clients.lake.catalog import sequence_since
+    from sluice.clients.lake.commits import sequence_since
     from sluice.clients.lake.reading import files
 
     # Without a source of its own a load has no files.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ValidationResult:
-    """``sources``: the plan's sources, each with its reconciliation; ``limit``: quarantined percent;
+    """``sources``: the plan's sources, each with its check; ``limit``: quarantined percent;
     ``verified_before``: of the sources that an earlier load verified, from the plan; ``reverted``:
     number of sources that a change took out, which no load brings back; ``withheld``: of the quarantined
     rows, those that a change is to publish; ``removed``: offsets that a change took out singly;
@@ -41,15 +41,15 @@ class ValidationResult:
 
     @property
     def source_rows(self) -> int:
-        return sum(reconciliation.total for _, reconciliation in self.sources)
+        return sum(check.total for _, check in self.sources)
 
     @property
     def published(self) -> int:
-        return sum(reconciliation.published for _, reconciliation in self.sources)
+        return sum(check.published for _, check in self.sources)
 
     @property
     def quarantined(self) -> int:
-        return sum(reconciliation.quarantined for _, reconciliation in self.sources)
+        return sum(check.quarantined for _, check in self.sources)
 
     @property
     def quarantined_percent(self) -> float:
@@ -59,11 +59,7 @@ class ValidationResult:
     def problems(self) -> list[str]:
         """Why the load is not verified; empty if it is."""
         problems = [] if self.offsets.is_ok else [f"offsets: {self.offsets.message()}"]
-        problems += [
-            f"{source.name}: {reconciliation.message()}"
-            for source, reconciliation in self.sources
-            if not reconciliation.is_ok
-        ]
+        problems += [f"{source.name}: {check.message()}" for source, check in self.sources if not check.is_ok]
         problems += self.schema
         if self.quarantined_percent > self.limit:
             problems.append(
@@ -98,14 +94,14 @@ def report(result: ValidationResult) -> str:
     rows = [
         [
             source.name,
-            reconciliation.total,
-            reconciliation.published,
-            reconciliation.quarantined,
-            reconciliation.missing,
-            reconciliation.duplicated,
-            "passed" if reconciliation.is_ok else "FAILED",
+            check.total,
+            check.published,
+            check.quarantined,
+            check.missing,
+            check.duplicated,
+            "passed" if check.is_ok else "FAILED",
         ]
-        for source, reconciliation in result.sources
+        for source, check in result.sources
     ]
     head = ["source", "rows", "published", "quarantined", "missing", "duplicated", "result"]
     lines: list[list[object]] = [
@@ -147,11 +143,11 @@ def document(load: VerifiedLoad) -> Document:
             {
                 **source.identity,
                 "source_id": source.source_id,
-                "rows": reconciliation.total,
-                "published": reconciliation.published,
-                "quarantined": reconciliation.quarantined,
+                "rows": check.total,
+                "published": check.published,
+                "quarantined": check.quarantined,
             }
-            for source, reconciliation in result.sources
+            for source, check in result.sources
         ],
         "verified_before": result.verified_before,
         "reverted": result.reverted,

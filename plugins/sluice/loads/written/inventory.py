@@ -14,7 +14,8 @@ from sluice.loads.heads import heads_document
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from sluice.clients.lake.catalog import Head, Lake
+    from sluice.clients.lake.catalog import Lake
+    from sluice.clients.lake.commits import Head
     from sluice.clients.s3.objects import Entry
     from sluice.config.stream import StreamSpec
     from sluice.core.json_record import Document
@@ -66,7 +67,7 @@ def written_since(lake: Lake, name: str, head: Head | None, *, is_restored: bool
     ``is_restored``: a catalog was since. Then sequence numbers were given again; if the snapshot has expired,
     too, only what came since the oldest kept one is known.
     """
-    from sluice.clients.lake.catalog import ancestors, commits, metadata_log, sequence_since
+    from sluice.clients.lake.commits import ancestors, commits, metadata_log, sequence_since
     from sluice.clients.lake.reading import files
 
     table = lake.table(name)

@@ -104,7 +104,7 @@ def _is_done(ledger: Ledger, verified: VerifiedSources, plan: Document) -> bool:
     if plan["source_id"] in verified.reverted:
         return True
     key = source_id(plan["bucket"], plan["key"], "")
-    _, contents = newest_contents(ledger, verified.lineage, key) if verified.lineage else (0, ())
+    _, contents = newest_contents(ledger, verified.incarnation, key) if verified.incarnation else (0, ())
     ids, own = [one.source_id for one in contents], plan["source_id"]
     # A newer one may have been planned since.
     older = set(ids[: ids.index(own)] if own in ids else ids) - {own}

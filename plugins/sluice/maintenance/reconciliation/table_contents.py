@@ -93,7 +93,8 @@ class TableContents:
     def _verify(
         self, before: Verified | None, earlier: Verified | None
     ) -> tuple[list[Finding], Verified | None]:
-        from sluice.clients.lake.catalog import MAIN, position
+        from sluice.clients.lake.commits import MAIN
+        from sluice.clients.lake.position import position
         from sluice.clients.lake.snapshots import table_diff
 
         # The table before the quarantine: a batch is published there first.
@@ -239,7 +240,7 @@ class TableContents:
 
     def _removed(self, table: Table) -> OffsetRanges:
         """The offsets that changes took out on purpose; one GET if there are any."""
-        from sluice.clients.lake.catalog import published_changes
+        from sluice.clients.lake.commits import published_changes
         from sluice.clients.s3.errors import removed_by
 
         # From the state whose files are compared: a change may be published meanwhile.

@@ -17,9 +17,9 @@ from threading import Lock
 
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from sluice.config import folders
+from sluice.config import folders, streams
 from sluice.config import platform as platforms
-from sluice.config import stream as streams
+from sluice.config.stream import CONSUMER, Supervision
 from sluice.core.exposition import exposition
 from sluice.supervision.checks.check import Check, CheckMetrics, Checks
 from sluice.supervision.checks.report import PATH
@@ -37,7 +37,7 @@ def expected(at: float) -> list[Check]:
     policies = [
         (spec.name, component, spec.supervision) for spec in declared.specs for component in spec.components
     ]
-    policies += [(name, streams.CONSUMER, streams.Supervision()) for name in declared.invalid]
+    policies += [(name, CONSUMER, Supervision()) for name in declared.invalid]
     return [Check(name, component, at, policy.max_check_age_seconds) for name, component, policy in policies]
 
 

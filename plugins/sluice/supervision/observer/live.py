@@ -112,7 +112,10 @@ class LoadResult:
 
 @dataclass(frozen=True)
 class Counts:
-    """Batches and loads since the observer began."""
+    """Batches and loads since the observer began.
+
+    ``batches``, their ``rows`` and ``seconds`` (of all together); ``verified`` and ``not_verified``: loads.
+    """
 
     batches: int = 0
     rows: int = 0

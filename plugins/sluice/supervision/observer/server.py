@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sluice.config import platform as platforms
-from sluice.config import stream as streams
+from sluice.config import streams
 from sluice.config.reading.toml import ConfigError
 from sluice.ledger.keys import history_name
 from sluice.supervision.observer import documents

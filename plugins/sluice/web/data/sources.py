@@ -10,7 +10,8 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sluice.clients.kafka.query_progress import ProgressSnapshot
-from sluice.config.stream import Declared, StreamSpec, load_valid
+from sluice.config.stream import StreamSpec
+from sluice.config.streams import Declared, load_valid
 from sluice.core.json_record import Document
 from sluice.ledger.keys import EVENTS, history_name
 from sluice.supervision.observer.client import ObserverClient

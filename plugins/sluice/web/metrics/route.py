@@ -13,7 +13,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from sluice.clients.kafka.query_progress import QueryHistory
-from sluice.config.stream import Declared
+from sluice.config.streams import Declared
 from sluice.core.errors import ClientError
 from sluice.core.exposition import exposition, is_token
 from sluice.web.data.sources import Sources, sources

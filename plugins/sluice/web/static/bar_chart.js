@@ -1,51 +1,52 @@
-// The ten busiest users as bars. Their names are hostile: none reaches Plotly but through plain().
+// The ten top groups as bars. Their names are hostile: no text reaches Plotly but through plain().
 
 import { CONFIG, colour, layout, plotly } from "./plotly.js";
 import { count, cut, plain, visible } from "./format.js";
+import { counted } from "./words.js";
 
 const FEWEST_ROWS = 5;
 
-// The editors of one kind, each at the height of its rank among all.
+// The groups of one kind, each at the height of its rank among all.
 const trace = (ranked, marker) => ({
   type: "bar",
   orientation: "h",
-  x: ranked.map(({ edits }) => edits),
+  x: ranked.map(({ value }) => value),
   y: ranked.map(({ rank }) => rank),
   width: 0.72,
-  text: ranked.map(({ edits }) => count(edits)),
+  text: ranked.map(({ value }) => count(value)),
   textposition: "outside",
   cliponaxis: false,
-  hovertext: ranked.map(({ user, edits }) => `${plain(cut(visible(user), 40))}: ${count(edits)} edits`),
+  hovertext: ranked.map(({ name, value }) => plain(`${cut(visible(name), 40)}: ${count(value)} ${counted}`)),
   hoverinfo: "text",
   marker,
 });
 
-// Bots are hatched, so that the kinds are told apart without colours.
+// One kind is hatched, so that the two are told apart without colours.
 const hatched = () => ({
-  color: colour("bots"),
+  color: colour("hue-1"),
   pattern: { shape: "/", fillmode: "overlay", fgcolor: colour("card"), fgopacity: 0.45, size: 6, solidity: 0.3 },
 });
 
-/** Draw the editors, the busiest on top, into `node`. */
-export const drawBars = async (node, editors) => {
+/** Draw the groups, the highest value on top, into `node`. */
+export const drawBars = async (node, groups) => {
   const Plotly = await plotly;
-  const ranked = editors.map((editor, rank) => ({ ...editor, rank }));
-  const most = Math.max(1, ...editors.map((editor) => editor.edits));
+  const ranked = groups.map((group, rank) => ({ ...group, rank }));
+  const most = Math.max(1, ...groups.map(({ value }) => value));
   const room = node.clientWidth < 480 ? 12 : 22;
-  const rows = Math.max(editors.length, FEWEST_ROWS);
+  const rows = Math.max(groups.length, FEWEST_ROWS);
   await Plotly.react(
     node,
     [
-      trace(ranked.filter(({ bot }) => !bot), { color: colour("people") }),
-      trace(ranked.filter(({ bot }) => bot), hatched()),
+      trace(ranked.filter(({ kind }) => !kind), { color: colour("hue-0") }),
+      trace(ranked.filter(({ kind }) => kind), hatched()),
     ],
     layout({
       margin: { l: 8, r: 16, t: 4, b: 28 },
       showlegend: false,
       yaxis: {
         range: [rows - 0.5, -0.5],
-        tickvals: editors.map((_, rank) => rank),
-        ticktext: editors.map((editor) => `${plain(cut(visible(editor.user), room))} `),
+        tickvals: groups.map((_, rank) => rank),
+        ticktext: groups.map(({ name }) => `${plain(cut(visible(name), room))} `),
         automargin: true,
         fixedrange: true,
         showgrid: false,

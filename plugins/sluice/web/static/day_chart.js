@@ -1,28 +1,29 @@
 // The last day, a bar per window; a click chooses the window.
 
 import { CONFIG, colour, layout, plotly } from "./plotly.js";
-import { clock, count, span } from "./format.js";
+import { clock, count, plain, span } from "./format.js";
+import { counted, kinds, shownKinds } from "./words.js";
 
 const HOURS_APART = 4;
+
+const told = (values) =>
+  kinds.length ? kinds.map(({ many }, kind) => `${count(values[kind])} by ${many}`).join(", ") : `${count(values[0])} ${counted}`;
 
 /** Draw the windows into `node`; `chosen` is the start of the one that is shown; `choose(start)` on a click. */
 export const drawDay = async (node, windows, chosen, whose, now, choose) => {
   const Plotly = await plotly;
-  const shown = { all: ["people", "bots"], people: ["people"], bots: ["bots"] }[whose];
   const middle = windows.map(({ start, end }) => (start + end) / 2);
   const width = windows.map(({ start, end }) => (end - start) * 0.8);
-  const traces = shown.map((kind, number) => ({
+  const traces = shownKinds(whose).map((kind, number) => ({
     type: "bar",
     x: middle,
-    y: windows.map((window) => window[kind]),
+    y: windows.map(({ values }) => values[kind]),
     width,
     marker: {
-      color: colour(kind),
+      color: colour(`hue-${kind}`),
       opacity: windows.map(({ start }) => (start === chosen ? 1 : 0.45)),
     },
-    hovertext: windows.map(
-      ({ start, end, people, bots }) => `${span(start, end, now)}: ${count(people)} by people, ${count(bots)} by bots`,
-    ),
+    hovertext: windows.map(({ start, end, values }) => plain(`${span(start, end, now)}: ${told(values)}`)),
     // The text tells of both kinds: once is enough.
     hoverinfo: number === 0 ? "text" : "none",
   }));

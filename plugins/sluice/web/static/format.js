@@ -76,7 +76,7 @@ export const cut = (text, most) => {
   return text;
 };
 
-/** A user's name as it can be seen: one that shows nothing, or that the source hides, is told so. */
+/** A group's name as it can be seen: one that shows nothing, or that the source hides, is told so. */
 export const visible = (name) => {
   if (name === "") return "(hidden)";
   return /[^\s\p{Cc}\p{Cf}]/u.test(name) ? name : "(a name that shows nothing)";

@@ -21,7 +21,7 @@ export const colour = (name) => {
   return found;
 };
 
-/** No toolbar, no zoom, and no TeX in what users call themselves. */
+/** No toolbar, no zoom, and no TeX in names. */
 export const CONFIG = { displayModeBar: false, responsive: true, typesetMath: false, doubleClick: false };
 
 export const layout = (more) => ({

@@ -23,8 +23,8 @@ const CHARTS = [
     title: "Rows per second",
     format: rate,
     series: [
-      line("input", (slot) => slot.input_rate, "people"),
-      line("processed", (slot) => slot.processed_rate, "bots", "dot"),
+      line("input", (slot) => slot.input_rate, 0),
+      line("processed", (slot) => slot.processed_rate, 1, "dot"),
     ],
   },
   {
@@ -32,34 +32,34 @@ const CHARTS = [
     title: "Longest batch",
     format: duration,
     isTime: true,
-    series: [...PHASES, "other"].map((name, number) => bar(name, phaseOf(name), `phase-${number}`)),
+    series: [...PHASES, "other"].map((name, number) => bar(name, phaseOf(name), number)),
   },
   {
     id: "state",
     title: "State, rows",
     format: count,
-    series: [line("rows", (slot) => slot.state?.rows ?? null, "people")],
+    series: [line("rows", (slot) => slot.state?.rows ?? null, 0)],
   },
   {
     id: "memory",
     title: "State, memory",
     format: bytes,
-    series: [line("memory", (slot) => slot.state?.memory_bytes ?? null, "people")],
+    series: [line("memory", (slot) => slot.state?.memory_bytes ?? null, 0)],
   },
   {
     id: "watermark",
     title: "Watermark lag",
     format: age,
     isTime: true,
-    series: [line("behind", (slot) => slot.watermark_lag, "people")],
+    series: [line("behind", (slot) => slot.watermark_lag, 0)],
   },
   {
     id: "late",
     title: "Late and early rows, per minute",
     format: count,
     series: [
-      bar("late", (slot) => (slot.state ? slot.late : null), "bots"),
-      bar("early", (slot) => (slot.state ? slot.early : null), "people"),
+      bar("late", (slot) => (slot.state ? slot.late : null), 1),
+      bar("early", (slot) => (slot.state ? slot.early : null), 0),
     ],
   },
   {
@@ -67,8 +67,8 @@ const CHARTS = [
     title: "Offset lag",
     format: rate,
     series: [
-      line("maximum", (slot) => slot.behind?.most ?? null, "people"),
-      line("average", (slot) => slot.behind?.mean ?? null, "bots", "dot"),
+      line("maximum", (slot) => slot.behind?.most ?? null, 0),
+      line("average", (slot) => slot.behind?.mean ?? null, 1, "dot"),
     ],
   },
 ];
@@ -87,15 +87,15 @@ const traceOf = ({ name, of, hue, dash, type }, { format, series }, grid, times,
     y[n] === null ? "" : `${clock(times[n], now)}${series.length > 1 ? ` ${name}` : ""}: ${format(y[n])}`,
   );
   const shared = { x: times, y, hovertext, hoverinfo: "text" };
-  if (type === "bar") return { ...shared, type, marker: { color: colour(hue), line: { width: 0 } } };
+  if (type === "bar") return { ...shared, type, marker: { color: colour(`hue-${hue}`), line: { width: 0 } } };
   return {
     ...shared,
     type: "scatter",
     // Dots too: a point between two gaps has no line.
     mode: "lines+markers",
     connectgaps: false,
-    line: { color: colour(hue), width: 1.6, dash },
-    marker: { color: colour(hue), size: 3 },
+    line: { color: colour(`hue-${hue}`), width: 1.6, dash },
+    marker: { color: colour(`hue-${hue}`), size: 3 },
   };
 };
 

@@ -1,6 +1,7 @@
-// The table of the ten busiest users. Text goes in as text: nothing here makes HTML of a string.
+// The table of the ten top groups. Text goes in as text: nothing here makes HTML of a string.
 
 import { count, visible } from "./format.js";
+import { kinds } from "./words.js";
 
 const cell = (row, className, ...content) => {
   const made = row.insertCell();
@@ -9,20 +10,22 @@ const cell = (row, className, ...content) => {
   return made;
 };
 
-/** Put the editors into the table body. */
-export const fillTable = (body, editors) => {
-  const rows = editors.map((editor, index) => {
+/** Put the groups into the table body. */
+export const fillTable = (body, groups) => {
+  const rows = groups.map((group, index) => {
     const row = document.createElement("tr");
     cell(row, "number muted", String(index + 1));
     // Isolated: a name with marks that turn the direction of writing turns its own only.
     const name = document.createElement("bdi");
-    name.textContent = visible(editor.user);
-    cell(row, "user", name).title = editor.user;
-    const kind = document.createElement("span");
-    kind.className = `kind ${editor.bot ? "bots" : "people"}`;
-    kind.textContent = editor.bot ? "bot" : "person";
-    cell(row, "", kind);
-    cell(row, "number", count(editor.edits));
+    name.textContent = visible(group.name);
+    cell(row, "group", name).title = group.name;
+    if (kinds.length) {
+      const kind = document.createElement("span");
+      kind.className = `kind kind-${Number(group.kind)}`;
+      kind.textContent = kinds[Number(group.kind)].one;
+      cell(row, "", kind);
+    }
+    cell(row, "number", count(group.value));
     return row;
   });
   body.replaceChildren(...rows);

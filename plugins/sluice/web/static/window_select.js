@@ -1,6 +1,7 @@
-// Which window and whose edits: the selectors, and the page's address, which keeps them over a reload.
+// Which window and which kind of groups: the selectors, and the page's address, which keeps them over a reload.
 
 import { count, span } from "./format.js";
+import { counted } from "./words.js";
 
 const select = document.getElementById("window");
 const older = document.getElementById("older");
@@ -9,7 +10,8 @@ const form = document.getElementById("choose");
 
 /** "" for the latest window, else its start as the server writes it. */
 export const chosenWindow = () => select.value;
-export const chosenWhose = () => form.elements.whose.value;
+/** "all", or a kind; a page without kinds has no such selector. */
+export const chosenWhose = () => form.elements.whose?.value ?? "all";
 
 const optionFor = (value) => [...select.options].find((option) => option.value === value);
 
@@ -41,7 +43,7 @@ export const listen = (changed) => {
     select.add(new Option("…", start));
     select.value = start;
   }
-  const whose = [...form.elements.whose].find((radio) => radio.value === asked.get("whose"));
+  const whose = [...(form.elements.whose ?? [])].find((radio) => radio.value === asked.get("whose"));
   if (whose) whose.checked = true;
   // Over what is latest, one step back is the window before: the first two options are the same window.
   const step = (by) => {
@@ -61,7 +63,8 @@ export const listen = (changed) => {
 
 /** The windows there are, newest first, into the selector; what is chosen stays chosen. */
 export const offer = (windows, now) => {
-  const label = ({ start, end, people, bots }) => `${span(start, end, now)} · ${count(people + bots)} edits`;
+  const total = (values) => values.reduce((sum, value) => sum + value, 0);
+  const label = ({ start, end, values }) => `${span(start, end, now)} · ${count(total(values))} ${counted}`;
   const wanted = [
     ["", windows.length ? `Latest (${span(windows[0].start, windows[0].end, now)})` : "Latest"],
     ...windows.map((window) => [String(window.start), label(window)]),

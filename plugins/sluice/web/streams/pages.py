@@ -15,7 +15,8 @@ from fastapi.templating import Jinja2Templates
 from markupsafe import Markup
 
 from sluice.config.reading.toml import ConfigError
-from sluice.config.stream import CONSUMER, Declared, StreamSpec
+from sluice.config.stream import CONSUMER, StreamSpec
+from sluice.config.streams import Declared
 from sluice.core.errors import ClientError
 from sluice.core.json_record import Document
 from sluice.core.messages import age

@@ -14,9 +14,13 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from sluice.airflow import operators as package
 from sluice.airflow.hook import StreamClients
-from sluice.airflow.operators.base import ComponentOperator, StepMixin, StreamOperator
+from sluice.airflow.operators.base import (
+    ComponentOperator,
+    InvalidDeclarationOperator,
+    StepMixin,
+    StreamOperator,
+)
 from sluice.airflow.operators.change.approval import ApproveChangeOperator
-from sluice.airflow.operators.invalid import InvalidDeclarationOperator
 from sluice.airflow.operators.jobs.spark_application import JobApplication
 from sluice.airflow.operators.jobs.spark_job import SparkJobOperator
 from sluice.airflow.operators.load.asset_event import EmitAssetEventOperator
@@ -37,7 +41,7 @@ from sluice.airflow.operators.supervision.supervise import SuperviseOperator
 from sluice.airflow.triggers.published import PublishedTrigger
 from sluice.airflow.triggers.wait import Outcome
 from sluice.clients.lake.catalog import Lake
-from sluice.config import stream
+from sluice.config import streams
 from sluice.core.errors import Refused
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.processes.status import ProcessState, ProcessStatus
@@ -91,7 +95,7 @@ NO_STEPS: set[type[BaseOperator]] = {
 }
 STEPS = sorted(operators() - UNCHECKED - NO_STEPS, key=lambda kind: kind.__name__)
 ARGUMENTS: dict[type, dict[str, Any]] = {EmitAssetEventOperator: {"asset": Asset("a")}}
-SPEC = stream.load("nyc_taxi")
+SPEC = streams.load("nyc_taxi")
 
 
 class World:

@@ -11,8 +11,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import DAG
 from airflow.sdk.execution_time.task_runner import _serialize_rendered_fields
 
-from sluice.airflow import connections
-from sluice.airflow.dags import forms
+from sluice.airflow import connections, forms
 from sluice.airflow.operators.load.produce import ProduceOperator
 from sluice.airflow.operators.supervision.supervise import SuperviseOperator
 from sluice.ledger.keys import run_key

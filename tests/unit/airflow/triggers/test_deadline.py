@@ -11,7 +11,6 @@ from typing import Any, cast
 
 import pytest
 
-from sluice.airflow import notifications
 from sluice.airflow.hook import PlatformHook
 from sluice.airflow.triggers import deadline
 from sluice.airflow.triggers.deadline import missed
@@ -91,7 +90,6 @@ def test_it_is_told_once_while_the_history_does_not_answer(
 
     notifier.configure(tmp_path, monkeypatch, rule())
     for hook, calls in ((Away(), 3), (Hook(history()), 2)):
-        monkeypatch.setattr(notifications, "PlatformHook", lambda hook=hook: hook)
         monkeypatch.setattr(deadline, "PlatformHook", lambda hook=hook: hook)
         for _ in range(calls):
             with nullcontext() if isinstance(hook, Hook) else pytest.raises(Unreachable):

@@ -96,7 +96,7 @@ def test_after_a_request_that_hangs_come_new_clients_and_its_own_are_closed_when
     Clients.release.set()
     until(first.closed.is_set)
     assert not any(clients.shared for clients in Clients.made)
-    assert not any(requests._abandoned.values())
+    assert not requests.ABANDONED.of("a")
 
 
 def test_hanging_requests_leave_the_pool_of_the_loop_free() -> None:
@@ -120,7 +120,7 @@ def test_few_hanging_requests_of_a_component_may_exist_and_they_blind_no_other()
 
     assert asyncio.run(ask()) == "answer"
     Clients.release.set()
-    until(lambda: not any(requests._abandoned.values()))
+    until(lambda: not requests.ABANDONED.of("a"))
     assert asyncio.run(Requests("a", Clients).send(Clients.answer, 20)) == "answer"
 
 
@@ -138,7 +138,7 @@ def test_a_cancelled_trigger_abandons_its_request_and_closes_no_client_in_use() 
 
     asyncio.run(cancelled())
     (clients,) = Clients.made
-    assert (clients.closed.is_set(), len(requests._abandoned["a"])) == (False, 1)
+    assert (clients.closed.is_set(), len(requests.ABANDONED.of("a"))) == (False, 1)
     Clients.release.set()
     until(clients.closed.is_set)
     assert not clients.shared

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sluice.clients.kafka.strimzi import MANAGED, PAUSED, TopicState, kafka_topic, resource_name, topic_status
-from sluice.config import stream
+from sluice.config import streams
 from sluice.config.sections.topic import Topic
 from sluice.loads.sending.topic import with_timestamp_bounds
 
@@ -96,7 +96,7 @@ def test_the_example_of_the_docs_is_what_is_applied() -> None:
     text = (Path(__file__).resolve().parents[4] / "docs" / "kubernetes.md").read_text()
     examples = re.findall(r"^```yaml\n(.*?)^```$", text, re.M | re.S)
     (example,) = [one for one in examples if "kind: KafkaTopic" in one]
-    declared = stream.load("nyc_taxi").topic
+    declared = streams.load("nyc_taxi").topic
     topic = replace(declared, replication_factor=3, config=declared.config | {"min.insync.replicas": "2"})
     assert declared.partitions == 10
     assert yaml.safe_load(example) == kafka_topic(with_timestamp_bounds(topic), "sluice", "kafka")

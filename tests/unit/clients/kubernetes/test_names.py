@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sluice.clients.kubernetes.jobs import MAX_NAME, job_name
-from sluice.config import stream as streams
+from sluice.config import streams
 from sluice.config.reading.toml import IDENTIFIER, ConfigError
 from sluice.config.stream import Component, StreamSpec
 from tests.support.raising import raising

@@ -16,7 +16,7 @@ from sluice.clients.kubernetes.pods import (
     pod_spec,
     settings,
 )
-from sluice.config import stream as streams
+from sluice.config import streams
 from sluice.config.platform import Kubernetes
 from sluice.config.sections.cluster import Cluster, container_mb
 from sluice.config.stream import SourceType, StreamSpec

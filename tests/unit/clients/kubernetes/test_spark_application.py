@@ -28,7 +28,7 @@ from sluice.clients.kubernetes.spark_application import (
     component_application,
     job_application,
 )
-from sluice.config import stream as streams
+from sluice.config import streams
 from sluice.config.platform import Kubernetes
 from sluice.config.sections import overrides
 from sluice.config.sections.cluster import Cluster, container_mb, memory_mb

@@ -14,7 +14,7 @@ from pyarrow import dataset
 from pyarrow import parquet as pq
 
 from sluice.clients.lake import file_io as lake_io
-from sluice.clients.lake.catalog import asking
+from sluice.clients.lake.errors import asking
 from sluice.clients.lake.file_io import BotoFileIO
 from sluice.clients.s3 import object_file
 from sluice.clients.s3.object_file import TRIES

@@ -6,20 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice.core.tables.continuity import covers, lineage, newest_covered
+from sluice.core.tables.continuity import covers, incarnation, newest_covered
 
-ONE = lineage("t", "a", {0: 5, 1: 0})
+ONE = incarnation("t", "a", {0: 5, 1: 0})
 
 
 @pytest.mark.parametrize(
-    "other", [lineage("u", "a", {0: 5}), lineage("t", "b", {0: 5}), lineage("t", "a", {0: 6})]
+    "other", [incarnation("u", "a", {0: 5}), incarnation("t", "b", {0: 5}), incarnation("t", "a", {0: 6})]
 )
-def test_another_table_another_topic_and_a_later_begin_are_another_lineage(other: str) -> None:
+def test_another_table_another_topic_and_a_later_begin_are_another_incarnation(other: str) -> None:
     assert other != ONE
 
 
-def test_an_added_partition_is_the_same_lineage() -> None:
-    assert lineage("t", "a", {1: 0, 0: 5, 2: 0}) == ONE
+def test_an_added_partition_is_the_same_incarnation() -> None:
+    assert incarnation("t", "a", {1: 0, 0: 5, 2: 0}) == ONE
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 from sluice.clients.lake.catalog import Lake
 from sluice.clients.lake.reading import files
-from sluice.config import stream as streams
+from sluice.config import streams
 from sluice.core.changes.plan import Action, ChangePlan, ChangeResult, RemovedRecord
 from sluice.core.changes.published import Changes
 from sluice.core.offsets.quarantine import WITHHELD_REASON

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from sluice.clients.lake.catalog import Lake
-from sluice.config import stream as streams
+from sluice.config import streams
 from sluice.ledger import keys
 from sluice.loads.announce import announcement
 from sluice.loads.verification.proof import short

@@ -9,6 +9,7 @@ import pytest
 from local.runtime.context import Context
 from sluice.config import platform
 from sluice.config.platform import Strimzi
+from sluice.config.sections.kafka import LIBRDKAFKA_LOG
 from tests.support.cluster_stack import FakeArtifacts
 
 PEM = "-----BEGIN CERTIFICATE-----"
@@ -34,7 +35,7 @@ def test_every_role_knows_strimzi_s_kafka(context: Context, tmp_path: Path) -> N
         assert found.kafka.librdkafka() == {
             "bootstrap.servers": "brokers-kafka-bootstrap:9093",
             "security.protocol": "SASL_SSL",
-            "logger": platform.LIBRDKAFKA_LOG,
+            "logger": LIBRDKAFKA_LOG,
             "sasl.mechanism": "SCRAM-SHA-512",
             "sasl.username": f"sluice-{role}",
             "sasl.password": made["sluice-kafka-passwords"][role],

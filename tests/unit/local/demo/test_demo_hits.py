@@ -14,6 +14,7 @@ from local.demo.hits import HITS, Counts, HitsDemo, result
 from local.progress import ProgressDisplay
 from local.stack.lake import OffsetComparison
 from local.stack.stack import Stack
+from sluice.queries.compare import QueryComparison, SinkComparison
 
 COUNTS = Counts(
     "windows", results=20, lake=90, late=3, early=0, sinks={"jdbc a": 90, "kafka b": 90}, different=0
@@ -56,6 +57,12 @@ def test_a_demo_that_is_as_it_must_be() -> None:
 def test_what_is_wrong_is_said_with_its_numbers(changes: dict[str, Any], says: str) -> None:
     (failure,) = made(**changes).failures
     assert failure.startswith(says)
+
+
+def test_the_sums_of_a_query_are_side_by_side() -> None:
+    sinks = [SinkComparison("jdbc a", 20, 90, 90, 0), SinkComparison("kafka b", 20, 90, 89, 2)]
+    found = Counts.of(QueryComparison("windows", 5, 7, 3, 0, "all results", sinks))
+    assert found == replace(COUNTS, sinks={"jdbc a": 90, "kafka b": 89}, different=2)
 
 
 def test_no_hit_is_dated_ahead_of_its_sending(stack: Callable[[str], Stack]) -> None:

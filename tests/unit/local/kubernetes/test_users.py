@@ -11,7 +11,7 @@ from local.kubernetes import command
 from local.kubernetes.users import kafka_users
 from local.runtime.roles import KAFKA_PASSWORDS, Rule, kafka_rules, kafka_user
 from local.services import streams
-from sluice.config import stream
+from sluice.config import streams as stream_files
 
 TOPICS, RESULTS = ["rides", "edits"], ["editors"]
 # Strimzi's words, from its definition of KafkaUser, and those of the rules.
@@ -106,7 +106,7 @@ def test_a_producer_as_it_is_applied() -> None:
 def test_the_command_prints_the_users_of_the_declared_streams(capsys: pytest.CaptureFixture[str]) -> None:
     command.print_users("lake", "brokers")
     printed = list(yaml.safe_load_all(capsys.readouterr().out))
-    topics = [spec.topic.name for spec in stream.load_all()]
+    topics = [spec.topic.name for spec in stream_files.load_all()]
     assert printed == kafka_users(topics, streams.result_topics(), "lake", "brokers")
     assert len(printed) == 5
     assert topics

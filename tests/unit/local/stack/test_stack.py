@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from local.base import REPO
-from local.runtime import notifications as runtime_notifications
+from local.runtime import notifications_file
 from local.runtime.context import Context
 from local.runtime.home import StackDir
 from local.services import airflow, kafka, streams
@@ -107,13 +107,13 @@ def test_the_file_of_notifications_is_kept_checked_and_copied(
     kept = Stack(home).settings["notifications"]
     assert kept == str(tmp_path / "mail.toml")
     made = replace(context, notifications=kept)
-    assert runtime_notifications.files(made) == {context.home.platform / notifications.FILE: MAIL}
+    assert notifications_file.files(made) == {context.home.platform / notifications.FILE: MAIL}
     (tmp_path / "mail.toml").write_text(MAIL.replace("smtp", "mail"))
     with raising(ConfigError, kept, "mail"):
-        runtime_notifications.files(made)
+        notifications_file.files(made)
     (tmp_path / "mail.toml").unlink()
     with raising(ConfigError, notifications.VARIABLE, kept):
-        runtime_notifications.files(made)
+        notifications_file.files(made)
 
 
 def test_without_one_the_rules_of_an_earlier_start_end(
@@ -123,6 +123,6 @@ def test_without_one_the_rules_of_an_earlier_start_end(
     home_with.remember(notifications=str(tmp_path / "mail.toml"))
     monkeypatch.setenv(notifications.VARIABLE, "")
     assert Stack(home).settings["notifications"] is None
-    ((path, text),) = runtime_notifications.files(context).items()
+    ((path, text),) = notifications_file.files(context).items()
     assert path.name == notifications.FILE
     assert notifications.parse(text, "x", []) == notifications.Notifications()

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from sluice.config import stream
-from sluice.config.platform import Kafka
+from sluice.config import streams
+from sluice.config.sections.kafka import Kafka
 from spark_jobs.common.feed import run, sender
 from spark_jobs.common.feed.client import Frame
 from spark_jobs.common.feed.event import Event, Source
 from spark_jobs.common.feed.position import PositionUnknown, SavedPosition, Start, Tail, resume
 from tests.support.raising import raising
 
-SPEC = stream.load("wiki_changes")
+SPEC = streams.load("wiki_changes")
 assert SPEC.feed is not None
 FEED = SPEC.feed
 URL, NAME = "https://feed.test/stream", "feed.test/stream"

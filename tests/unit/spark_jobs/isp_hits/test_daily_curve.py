@@ -7,11 +7,11 @@ from datetime import timedelta
 
 import pytest
 
-from sluice.config import stream
+from sluice.config import streams
 from sluice.config.sections import generator
 from spark_jobs.isp_hits.generator import daily_curve
 
-GENERATOR = stream.load("isp_hits").generator
+GENERATOR = streams.load("isp_hits").generator
 
 
 @pytest.mark.parametrize("begin", [f"2026-11-21T{hour:02}:30:00Z" for hour in (0, 7, 8, 19, 23)])

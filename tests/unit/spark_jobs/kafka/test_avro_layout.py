@@ -10,7 +10,7 @@ from typing import Any
 import fastavro
 import pytest
 
-from sluice.config import stream as streams
+from sluice.config import streams
 from spark_jobs.common.kafka.avro_layout import has_blocks, raw, with_entries
 
 COLOR = {"type": "enum", "name": "Color", "symbols": ["RED", "GREEN"]}

@@ -12,7 +12,7 @@ import pytest
 from pyarrow import parquet
 
 from sluice.clients.s3 import object_file
-from sluice.config.platform import S3
+from sluice.config.sections.s3 import S3
 from spark_jobs.common.lake import read_offsets
 from spark_jobs.common.lake.read_offsets import COLUMNS, OffsetReader, by_partition
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import pytest
 
 from sluice.clients.query_state import CommittedBatch
-from sluice.config.platform import S3, Kafka
 from sluice.config.query import Query, Sink
+from sluice.config.sections.kafka import Kafka
+from sluice.config.sections.s3 import S3
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit
 from spark_jobs.common.queries.run import raise_above
 from spark_jobs.common.sinks import transactions
 from spark_jobs.common.sinks.base import SinkWriteFailed, Target
 from spark_jobs.common.sinks.files import FilesSink
+from spark_jobs.common.sinks.query_topic import QueryTopic
 from spark_jobs.common.sinks.transactions import Record, Transactions
 from spark_jobs.common.spark.process import Fenced
 from tests.support.raising import raising
@@ -110,24 +112,38 @@ class Silent:
         return 0
 
 
+class Held:
+    """What the topic holds: ``committed_batch``, of its group; its records are not looked at."""
+
+    group = "g"
+
+    def __init__(self, committed_batch: CommittedBatch | None) -> None:
+        self.committed_batch = committed_batch
+
+    def check(self) -> None:
+        pass
+
+    def committed(self, isolation: str) -> CommittedBatch | None:
+        return self.committed_batch
+
+    def newest_version(self) -> int:
+        return -1
+
+
 class Topic(Transactions):
-    """Over ``marker``, the group's offset; its records are not looked at."""
+    """Over ``marker``, the group's offset."""
 
     def __init__(self, marker: CommittedBatch | None) -> None:
         super().__init__(target(Sink("kafka", topic="hits", partitions=1)), Kafka("127.0.0.1:1"))
-        self.marker = marker
+        self.held = Held(marker)
+        self._topic = cast("QueryTopic", self.held)
 
-    def _check_topic(self) -> None:
-        pass
-
-    def _committed_batch(self, isolation: str) -> CommittedBatch | None:
-        return self.marker
-
-    def _newest_version(self) -> int:
-        return -1
+    @property
+    def marker(self) -> CommittedBatch | None:
+        return self.held.committed_batch
 
     def _send_committed_batch(self, producer: Any, committed: CommittedBatch) -> None:
-        self.marker = committed
+        self.held.committed_batch = committed
 
     def disconnect(self) -> None:
         self._is_disconnected = True
@@ -165,7 +181,7 @@ def test_a_topic_that_lost_batches_takes_no_later_one(
     topic = Topic(CommittedBatch(4, 10))
     topic.open(6)
     assert [topic.write_records(batch, none) for batch in (11, 12)] == [True, True]
-    topic.marker = marker
+    topic.held.committed_batch = marker
     if not is_connected:
         topic.disconnect()
     for _ in range(2):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sluice.config import stream
+from sluice.config import streams
 from sluice.supervision.observer import documents
 from sluice.supervision.observer.live import Live
 from tests.support import observed
@@ -17,7 +17,7 @@ NOW = 1_800_000_000.0
 
 @pytest.mark.parametrize("name", ["nyc_taxi", "wiki_changes", "isp_hits"])
 def test_all_that_is_known_of_a_component_is_restored(name: str) -> None:
-    spec = stream.load(name)
+    spec = streams.load(name)
     for live in [Live(), *observed.streams([spec], NOW).lives.values()]:
         restored = documents.parse(json.loads(json.dumps(documents.dump(live))))
         assert documents.dump(restored) == documents.dump(live)
@@ -25,7 +25,7 @@ def test_all_that_is_known_of_a_component_is_restored(name: str) -> None:
 
 
 def test_samples_are_restored() -> None:
-    samples = [live.sample for live in observed.streams([stream.load("isp_hits")], NOW).lives.values()]
+    samples = [live.sample for live in observed.streams([streams.load("isp_hits")], NOW).lives.values()]
     found = [sample for sample in samples if sample is not None]
     assert found
     assert documents.parse_samples(json.loads(json.dumps(documents.dump_samples(found)))) == found

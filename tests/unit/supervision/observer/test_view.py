@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sluice.config import stream
+from sluice.config import streams
 from sluice.config.stream import Supervision
 from sluice.supervision.observer.live import Live
 from sluice.supervision.observer.view import CURRENT_SECONDS, LastCheck, component_views, severity
@@ -16,7 +16,7 @@ from tests.support.alerting import ALERTING
 
 POLICY = Supervision(interval_seconds=100)
 CHECKED = LastCheck("w_stream", paused=False, at=1000.0, passed=True)
-SPEC = stream.load("nyc_taxi")
+SPEC = streams.load("nyc_taxi")
 
 
 @pytest.mark.parametrize(

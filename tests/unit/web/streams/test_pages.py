@@ -12,7 +12,7 @@ import pytest
 from fastapi import HTTPException
 from fastapi.testclient import TestClient
 
-from sluice.config.stream import Declared
+from sluice.config.streams import Declared
 from sluice.core.errors import Unreachable
 from sluice.core.processes import exits
 from sluice.core.processes.status import ProcessState

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk.exceptions import TaskAwaitingInput
 
-from sluice.airflow import notifications
-from sluice.airflow.delivery import NotDelivered
+from sluice.airflow.channel import RunChannel, base_url
 from sluice.airflow.failures import failed, final_failures
 from sluice.airflow.hook import StreamMixin
 from sluice.airflow.operators.base import WaitMixin
@@ -19,6 +18,8 @@ from sluice.config.reading.toml import ConfigError
 from sluice.core.changes.plan import ChangePlan
 from sluice.core.error_codes import ErrorCode, with_code
 from sluice.ledger.keys import run_key
+from sluice.notify.telling import NotDelivered, tell_of_run
+from sluice.notify.texts import WHO_APPROVES, approval_request
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -55,7 +56,7 @@ class ApproveChangeOperator(WaitMixin, StreamMixin, ApprovalOperator):
         self.subject = f"{document['action']}: change {changed_rows(document)} rows of {self.spec.table}?"
         address = self.ledger.uri(run_key(context["run_id"], "change"))
         rows = [f"| {name} | {value} |" for name, value in preview(document, address)]
-        who = notifications.WHO_APPROVES.format(dag=f"{self.stream}_change")
+        who = WHO_APPROVES.format(dag=f"{self.stream}_change")
         table = [f"| change | {document['change_id']} |", "|---|---|", *rows]
         self.body = "\n".join([*table, "", f"It may be answered by {who}."])
         try:
@@ -68,10 +69,9 @@ class ApproveChangeOperator(WaitMixin, StreamMixin, ApprovalOperator):
     def _tell(self, context: Context) -> None:
         """A failure is logged, and recorded for the consumer's next check, which tells."""
         run = (self.dag_id, context["run_id"])
-        note = notifications.request(self.stream, "change", self.subject, run, self.task_id)
-        started = notifications.start_of(context)
+        note = approval_request(self.stream, "change", self.subject, run, self.task_id, base_url())
         try:
-            notifications.tell_of_run(lambda: self.platform_hook.history(self.stream), note, started, context)
+            tell_of_run(lambda: self.platform_hook.history(self.stream), note, RunChannel(context))
         except (NotDelivered, ConfigError) as error:
             self.log.error("%s", with_code(error.code, error))
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sluice.airflow.operators.base import StreamOperator
 from sluice.airflow.operators.load.interval import load_id
 from sluice.core.error_codes import ErrorCode
+from sluice.core.errors import check_no_problems
 from sluice.loads.written.audit import LoadAudit
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class AuditOperator(StreamOperator):
         audit = LoadAudit(lake, self.spec, self.ledger, load, self.batch_log, self.entries)
         result = audit.check()
         self.log.info("%s", result.report())
-        self.check_no_problems(ErrorCode.OVER_BUDGET, result.problems(), "over budget")
+        check_no_problems(self.log, ErrorCode.OVER_BUDGET, result.problems(), "over budget")
         return audit.write_result(result)
 
     def batch_log(self) -> BatchLog:

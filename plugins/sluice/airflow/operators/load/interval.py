@@ -10,7 +10,7 @@ from sluice.airflow.operators.load.produce import ProduceOperator
 from sluice.config.reading.toml import ConfigError
 from sluice.config.sections import backfill
 from sluice.core.error_codes import ErrorCode
-from sluice.core.errors import Refused
+from sluice.core.errors import Refused, check_no_problems
 from sluice.core.json_record import Document
 from sluice.loads.known.verified import VerifiedSources
 from sluice.loads.planning import interval as interval_plan
@@ -95,5 +95,5 @@ class CheckCorrectedFilesOperator(StreamOperator):
         gone = reverted_of(plan, reverted)
         problems += [interval_plan.reverted_message(key, self.stream) for key in gone]
         again = f". Then {backfill.again(self.stream, begin)}"
-        self.check_no_problems(ErrorCode.FILE_CORRECTED, problems, "the interval is not complete", again)
+        check_no_problems(self.log, ErrorCode.FILE_CORRECTED, problems, "the interval is not complete", again)
         return {"load": plan["run_id"], "files": len(plan["sources"])}

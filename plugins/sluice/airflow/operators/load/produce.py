@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowException
 
-from sluice.airflow.dags import forms
+from sluice.airflow import forms
 from sluice.airflow.operators.jobs.spark_job import SparkJobOperator
 from sluice.config.sending_rules import SendingRules
 from sluice.core.errors import ClientError

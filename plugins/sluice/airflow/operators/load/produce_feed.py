@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from sluice.airflow.dags import forms
+from sluice.airflow import forms
 from sluice.airflow.failures import failed, failed_attempt, final_failures
 from sluice.airflow.operators.base import BACKSTOP, ComponentOperator
 from sluice.airflow.triggers.arrived import ArrivedTrigger

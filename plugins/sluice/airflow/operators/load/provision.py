@@ -41,7 +41,7 @@ class ProvisionTopicOperator(StreamOperator):
         return changed[0].to_json()
 
 
-# Readers need the newest record of each key, and reconciliation reads all: Kafka compacts no segment that it
+# Readers need the newest record of each key, and `compare_sinks` reads all: Kafka compacts no segment that it
 # still writes to, by default for a week, which of mode complete has every result of each batch.
 COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.2", "segment.ms": "3600000"}
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sluice.airflow.operators.load.interval import load_id
 from sluice.airflow.operators.quarantine import QuarantineOperator
 from sluice.core.error_codes import ErrorCode
+from sluice.core.errors import check_no_problems
 from sluice.ledger.keys import PROOF, run_key
 from sluice.loads.verification.proof import report, short
 from sluice.loads.verification.verify import LoadVerification
@@ -43,7 +44,7 @@ class ValidateOperator(QuarantineOperator):
         self.verified_load = load
         if load.problems:
             verification.record_failure(load)
-        self.check_no_problems(ErrorCode.LOAD_NOT_VERIFIED, load.problems, "verification failed")
+        check_no_problems(self.log, ErrorCode.LOAD_NOT_VERIFIED, load.problems, "verification failed")
         self.tables.note(self.spec.table, self.spec.quarantine_table)
         self.verified_load, proof = verification.write_proof(load, self.mark)
         return short(proof, self.verified_load.proof)

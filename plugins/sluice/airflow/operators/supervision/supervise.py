@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowFailException
 from airflow.triggers.base import StartTriggerArgs
 
-from sluice.airflow import notifications
-from sluice.airflow.delivery import NotDelivered
+from sluice.airflow.channel import RunChannel, compose, form
 from sluice.airflow.failures import failed, final_failures
 from sluice.airflow.operators.base import BACKSTOP, ComponentOperator
 from sluice.airflow.triggers.health import HealthTrigger, RecoveryTrigger
 from sluice.airflow.triggers.wait import Outcome
 from sluice.config.reading.toml import ConfigError
-from sluice.config.sections.notifications import Event
 from sluice.config.stream import CONSUMER
 from sluice.core.error_codes import ErrorCode, code_of, with_code
 from sluice.core.errors import ClientError
 from sluice.core.messages import aligned
 from sluice.core.processes.status import ProcessState, ProcessStatus
-from sluice.notify.texts import has_recovered
+from sluice.notify import telling
+from sluice.notify.conditions import ends_outage
+from sluice.notify.occasions import recovered
 from sluice.supervision.lifecycle import Request
 from sluice.supervision.observation import Observation
 from sluice.supervision.rules.sample import Sample
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from sluice.config.stream import Supervision
-    from sluice.notify.texts import Notification
     from sluice.supervision.lifecycle import ActionResult
 
 # Beyond the duration of a check: systems that answer late, a triggerer that restarts.
@@ -190,8 +189,7 @@ class SuperviseOperator(ComponentOperator):
             ErrorCode.HEALTH_FLAPPING,
             f"the {self.component} of {self.stream} is {assessed.health.value}: {assessed.message}; "
             f"{self.log_excerpt()}. Fix: repair the cause, then trigger {self.stream}_stream with action "
-            f"restart, or with action stop to keep it stopped: "
-            f"{notifications.form(self.stream)}",
+            f"restart, or with action stop to keep it stopped: {form(self.stream)}",
         )
 
     def _check_maintenance(self, assessed: HealthReport) -> None:
@@ -202,27 +200,22 @@ class SuperviseOperator(ComponentOperator):
             )
 
     def _tell_recovery(self, context: Context, assessed: HealthReport) -> None:
-        if has_recovered(self.component, assessed.health):
-            run = (self.dag_id, context["run_id"])
+        if ends_outage(self.component, assessed.health):
             message = f"{assessed.health.value} again: {assessed.message}"
-            note = notifications.compose(
-                Event.RECOVERY, self.stream, self.component, message, run, remedy=notifications.NONE
-            )
-            self._tell(context, note, "")
-
-    def _tell(self, context: Context, note: Notification, condition: str) -> None:
-        try:
-            notifications.tell(self.history, note, condition, context)
-        except NotDelivered as error:
-            raise failed(error.code, error) from error
+            occasion = recovered(self.stream, self.component, self.history.stream, message)
+            note = compose(occasion, (self.dag_id, context["run_id"]))
+            try:
+                telling.tell(self.history, note, "", RunChannel(context))
+            except telling.NotDelivered as error:
+                raise failed(error.code, error) from error
 
     def _tell_open(self, context: Context) -> None:
         """What could not be told of the stream's runs."""
         if self.component != CONSUMER:
             return
         try:
-            notifications.tell_open(self.history, self.stream, context)
-        except NotDelivered as error:
+            telling.tell_open(self.history, self.stream, RunChannel(context))
+        except telling.NotDelivered as error:
             raise failed(error.code, error) from error
 
     def _try_tell_open(self, context: Context) -> None:

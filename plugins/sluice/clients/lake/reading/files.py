@@ -25,7 +25,8 @@ from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
 from pyiceberg.manifest import ManifestContent
 from pyiceberg.table import FileScanTask, ManifestGroupPlanner, Table
 
-from sluice.clients.lake.catalog import MAIN, asking
+from sluice.clients.lake.commits import MAIN
+from sluice.clients.lake.errors import asking
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.verify import FileStats
 from sluice.core.tables.storage import WrittenObject

@@ -12,7 +12,8 @@ from pyiceberg.expressions import And, BooleanExpression, EqualTo
 from pyiceberg.manifest import ManifestContent, ManifestEntry
 from pyiceberg.table import FileScanTask, ManifestGroupPlanner, Table
 
-from sluice.clients.lake.catalog import MAIN, asking
+from sluice.clients.lake.commits import MAIN
+from sluice.clients.lake.errors import asking
 from sluice.clients.lake.reading.files import OFFSET, PARTITION, ROW, SOURCE, file_stats, read
 from sluice.core.offsets.ranges import OffsetRanges
 

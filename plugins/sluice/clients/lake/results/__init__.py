@@ -1,1 +1,1 @@
-"""Results of queries in the lake: recounted from the table's rows, and read from their own table."""
+"""Results of queries in the lake: how far they have counted, and their own table."""

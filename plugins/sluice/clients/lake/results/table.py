@@ -1,4 +1,4 @@
-"""Read the Iceberg table of a query's results: for reconciliation, and incrementally for the results page.
+"""Read the Iceberg table of a query's results: all of it to compare sinks, its changes for the results page.
 
 Iceberg never changes a file, so manifests and data files are cached by path: a refresh reads new metadata,
 new manifests, and the windows that changed.
@@ -17,11 +17,14 @@ import pyarrow.parquet as pq
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.manifest import ManifestContent, ManifestFile
 
-from sluice.clients.lake.catalog import MAIN, Lake, ancestors, asking, sluice_properties
+from sluice.clients.lake.catalog import Lake
+from sluice.clients.lake.commits import MAIN, ancestors, sluice_properties
+from sluice.clients.lake.errors import asking
 from sluice.clients.lake.reading import files
-from sluice.clients.lake.results import recount as query_results
+from sluice.clients.lake.results.positions import read_positions
 from sluice.clients.s3.requests import at_once
-from sluice.config.query import PAGE_COLUMNS, WINDOW, Query
+from sluice.config.query import WINDOW, Query
+from sluice.config.reading.toml import ConfigError
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing, Refused
 
@@ -34,21 +37,22 @@ MICROSECONDS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Editor:
-    """One user in one window. ``user`` is untrusted input, empty if the source hides it."""
+class Group:
+    """A group of the query in one window, by the columns of its page. ``name`` is untrusted input, empty for
+    null; ``kind`` is False without such a column; ``value`` is the first aggregate."""
 
-    user: str
-    bot: bool
-    edits: int
+    name: str
+    kind: bool
+    value: int
 
 
 @dataclass(frozen=True)
 class Window:
-    """[start, end), in seconds since 1970. ``editors``: all of them, in any order."""
+    """[start, end), in seconds since 1970. ``groups``: all of them, in any order."""
 
     start: float
     end: float
-    editors: tuple[Editor, ...]
+    groups: tuple[Group, ...]
 
 
 @dataclass(frozen=True)
@@ -91,14 +95,16 @@ class _File:
 
 
 class ResultsReader:
-    """Reader of query ``name`` of ``spec``. One thread reads, others wait."""
+    """Reader of query ``name`` of ``spec``, which has a page. One thread reads, others wait."""
 
     def __init__(self, lake: Lake, spec: StreamSpec, name: str) -> None:
         self._lake, self._spec, self._query = lake, spec, name
-        self._name = spec.queries[name].results_table
-        window = spec.queries[name].window
-        self._seconds = window.size_minutes * 60 if window else 0
-        self._columns = (*PAGE_COLUMNS, next(iter(spec.queries[name].aggregates)))
+        query = spec.queries[name]
+        if query.page is None or query.window is None:
+            raise ConfigError(f"stream {spec.name!r}: query {name!r} has no page. Fix: declare one")
+        self._name = query.results_table
+        self._seconds = query.window.size_minutes * 60
+        self._columns = (*query.page.columns, next(iter(query.aggregates)))
         self._lock = threading.Lock()
         self._known: Table | None = None
         self._manifests: dict[str, list[_File]] = {}
@@ -118,7 +124,7 @@ class ResultsReader:
 
     def _progress(self, table: Table) -> Results:
         state_table = self._lake.table(self._spec.queries_table)
-        positions = query_results.read_positions(state_table, self._spec.queries)
+        positions = read_positions(state_table, self._spec.queries)
         if positions is None or positions.states[self._query].source_snapshot_id is None:
             return Results()
         state = positions.states[self._query]
@@ -168,21 +174,21 @@ class ResultsReader:
         # The file is small: one request.
         with table.io.new_input(file.path).open() as stream:
             rows = pq.read_table(pa.BufferReader(stream.read()), columns=list(self._columns))
-        users, bots, edits = (rows.column(name).to_pylist() for name in self._columns)
-        # The same users are in many windows. A user that the source hides is null.
-        editors = tuple(
-            Editor(sys.intern(user or ""), bool(bot), number)
-            for user, bot, number in zip(users, bots, edits, strict=True)
+        names, *kinds, values = (rows.column(name).to_pylist() for name in self._columns)
+        # The same groups are in many windows.
+        groups = tuple(
+            Group("" if name is None else sys.intern(str(name)), any(kind), value)
+            for name, value, *kind in zip(names, values, *kinds, strict=True)
         )
-        return Window(file.start, file.start + self._seconds, editors)
+        return Window(file.start, file.start + self._seconds, groups)
 
     def _windows(self, since: float) -> tuple[Window, ...]:
-        """Newest first. A window may be in several files, a user's row in one of them."""
+        """Newest first. A window may be in several files, a group's row in one of them."""
         windows: dict[float, Window] = {}
         for piece in self._pieces.values():
             if piece.start >= since:
                 known = windows.get(piece.start)
-                whole = replace(known, editors=known.editors + piece.editors) if known else piece
+                whole = replace(known, groups=known.groups + piece.groups) if known else piece
                 windows[piece.start] = whole
         return tuple(windows[start] for start in sorted(windows, reverse=True))
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
-from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.manifest import DataFile
-from pyiceberg.table import FileScanTask, Table
+from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from sluice.clients.lake.catalog import ancestors, sluice_properties
-from sluice.clients.lake.reading.arrow_sql import open_sql, quoted
-from sluice.clients.lake.reading.files import OFFSET, PARTITION, read
+from sluice.clients.lake.commits import ancestors, sluice_properties
+from sluice.clients.lake.snapshots.digest import digest_of
 from sluice.clients.lake.snapshots.rewrites import exchanged, rewrite_of, without_binary
 from sluice.core.changes.published import CHANGE
 from sluice.core.offsets.ranges import OffsetRanges
@@ -78,20 +75,4 @@ def _of_change(table: Table, change_id: str) -> list[Snapshot]:
 
 def digest_without(table: Table, files: Sequence[DataFile], offsets: OffsetRanges) -> FileSetDigest:
     """Number and hash of the rows of ``files`` but those at ``offsets``: all columns but bytes."""
-    if not files:
-        return FileSetDigest(0, 0, 0)
-    columns = (*without_binary(table),)
-    values = ", ".join(map(quoted, columns))
-    pairs = [(p, start, until) for p, ranges in offsets.partitions.items() for start, until in ranges]
-    chosen = pa.table(
-        {name: pa.array([pair[n] for pair in pairs], pa.int64()) for n, name in enumerate(("p", "a", "b"))}
-    )
-    query = (
-        f"select count(*), coalesce(sum(hash({values})), 0) % (1::hugeint << 64) from rows where not exists "
-        f"(select 1 from ranges where p = {PARTITION} and {OFFSET} >= a and {OFFSET} < b)"
-    )
-    tasks = [FileScanTask(file) for file in files]
-    with open_sql() as sql:
-        rows = read(table, AlwaysTrue(), columns, tasks=tasks)
-        ((records, digest),) = sql.rows(query, rows=rows, ranges=chosen)
-    return FileSetDigest(len(files), records, digest)
+    return digest_of(table, files, without_binary(table), offsets)

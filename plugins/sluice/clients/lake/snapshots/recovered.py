@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pyarrow as pa
 from pyiceberg.expressions import And, EqualTo
 from pyiceberg.table import Table
 
 from sluice.clients.lake.reading.arrow_sql import open_sql, quoted
 from sluice.clients.lake.reading.files import OFFSET, PARTITION, overlapping, read
+from sluice.clients.lake.snapshots.digest import IN_RANGES, ranges_of
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.tables import records
 
@@ -32,10 +32,6 @@ def differences(before: Table, now: Table, offsets: OffsetRanges, columns: Seque
         return 0
     there = set(now.schema().column_names) - {PARTITION, OFFSET}
     shared = [name for name in columns if name in there]
-    pairs = [(p, start, until) for p, ranges in offsets.partitions.items() for start, until in ranges]
-    ranges = pa.table(
-        {name: pa.array([pair[n] for pair in pairs], pa.int64()) for n, name in enumerate(("p", "a", "b"))}
-    )
     near = overlapping(offsets.bounds())
     with open_sql() as sql:
         for name, table in (("before", before), ("now", now)):
@@ -44,9 +40,8 @@ def differences(before: Table, now: Table, offsets: OffsetRanges, columns: Seque
             # Only hashes are kept: the bytes may not fit into memory.
             sql.rows(
                 f"create table {name} as select {PARTITION} as partition, {OFFSET} as number, "
-                f"hash({', '.join(map(quoted, shared))}) as digest from held where exists "
-                f"(select 1 from ranges where p = {PARTITION} and {OFFSET} >= a and {OFFSET} < b)",
+                f"hash({', '.join(map(quoted, shared))}) as digest from held where {IN_RANGES}",
                 held=read(table, rows, (PARTITION, OFFSET, *shared)),
-                ranges=ranges,
+                ranges=ranges_of(offsets),
             )
         return int(sql.rows(_COMPARED)[0][0])

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntryStatus
-from pyiceberg.table import FileScanTask, Table
+from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import BinaryType
 
-from sluice.clients.lake.catalog import Head, ancestors, asking, sequence_since, sluice_properties
-from sluice.clients.lake.reading.arrow_sql import open_sql, quoted
-from sluice.clients.lake.reading.files import OFFSET, PARTITION, read
+from sluice.clients.lake.commits import Head, ancestors, sequence_since, sluice_properties, summary_of
+from sluice.clients.lake.errors import asking
+from sluice.clients.lake.reading.files import OFFSET, PARTITION
+from sluice.clients.lake.snapshots.digest import digest_of
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing
-from sluice.core.tables.storage import REWRITE_ID, FileSetDigest, Rewrite
+from sluice.core.tables.storage import REWRITE_ID, Rewrite
 
 OFFSETS = (PARTITION, OFFSET)
 
@@ -66,7 +66,7 @@ def since(
 
 def rewrite_of(snapshot: Snapshot) -> str:
     """The id of the rewrite that made the snapshot, "" of another one."""
-    return snapshot.summary.additional_properties.get(REWRITE_ID, "") if snapshot.summary else ""
+    return summary_of(snapshot).get(REWRITE_ID, "")
 
 
 def without_binary(table: Table) -> list[str]:
@@ -103,27 +103,13 @@ def _rewrite(table: Table, snapshot: Snapshot, columns: Sequence[str]) -> Rewrit
         operation=snapshot.summary.operation.value if snapshot.summary else "unknown",
         total_before=_total(parent),
         total_after=_total(snapshot),
-        removed=_digest(table, removed, columns),
-        added=_digest(table, added, columns),
+        removed=digest_of(table, removed, columns),
+        added=digest_of(table, added, columns),
         has_deletes=has_deletes,
         id=rewrite_of(snapshot),
     )
 
 
 def _total(snapshot: Snapshot | None) -> int | None:
-    if snapshot is None or snapshot.summary is None:
-        return None
-    total = snapshot.summary.additional_properties.get("total-records")
+    total = summary_of(snapshot).get("total-records") if snapshot else None
     return None if total is None else int(total)
-
-
-def _digest(table: Table, files: list[DataFile], columns: Sequence[str]) -> FileSetDigest:
-    if not files:
-        return FileSetDigest(0, 0, 0)
-    # A sum, so that the rows' order does not matter.
-    values = ", ".join(map(quoted, columns))
-    query = f"select count(*), coalesce(sum(hash({values})), 0) % (1::hugeint << 64) from rows"
-    tasks = [FileScanTask(file) for file in files]
-    with open_sql() as sql:
-        ((records, digest),) = sql.rows(query, rows=read(table, AlwaysTrue(), tuple(columns), tasks=tasks))
-    return FileSetDigest(len(files), records, digest)

@@ -15,7 +15,8 @@ from pyiceberg.manifest import DataFile, ManifestContent, ManifestFile, read_man
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.snapshots import Snapshot
 
-from sluice.clients.lake.catalog import MAIN, ancestors, asking, sluice_properties
+from sluice.clients.lake.commits import MAIN, ancestors, sluice_properties, summary_of
+from sluice.clients.lake.errors import asking
 from sluice.clients.lake.reading import files
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
@@ -157,8 +158,7 @@ def foreign_commits(table: Table, since: int | None) -> list[Snapshot]:
 
 def is_own(snapshot: Snapshot) -> bool:
     """Whether the stream or its maintenance made it, by its summary."""
-    summary = snapshot.summary.additional_properties if snapshot.summary else {}
-    return bool(sluice_properties(snapshot)) or REWRITE_ID in summary
+    return bool(sluice_properties(snapshot)) or REWRITE_ID in summary_of(snapshot)
 
 
 def is_off_main(table: Table, snapshot_id: int) -> bool:

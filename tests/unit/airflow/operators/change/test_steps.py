@@ -12,8 +12,8 @@ import pytest
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput, TaskDeferred
 
-from sluice.airflow import notifications
-from sluice.airflow.dags import forms
+from sluice.airflow import forms
+from sluice.airflow.channel import RunChannel
 from sluice.airflow.operators.change import approval as change_approval
 from sluice.airflow.operators.change.approval import ApproveChangeOperator
 from sluice.airflow.operators.change.steps import (
@@ -31,6 +31,7 @@ from sluice.core.errors import Unreachable
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.ledger.history import History
 from sluice.ledger.keys import run_key
+from sluice.notify import telling
 from tests.support import notifier
 from tests.support.memory_s3 import MemoryS3
 from tests.support.notifier import Recorder, rule
@@ -149,7 +150,7 @@ def test_who_may_answer_is_told_once_of_the_open_question(
         with pytest.raises(TaskAwaitingInput):
             world.run(ApproveChangeOperator)
         kept = History(world.memory.as_client(), "s3://w/ledger", "nyc_taxi")
-        notifications.tell_open(kept, "nyc_taxi", {})
+        telling.tell_open(kept, "nyc_taxi", RunChannel({}))
     ((_, text),) = Recorder.sent
     for part in ("revert: change 7 rows", "/runs/r/tasks/step/required_actions", "who may"):
         assert part in text

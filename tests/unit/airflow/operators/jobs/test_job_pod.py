@@ -18,7 +18,7 @@ from urllib3.exceptions import ReadTimeoutError
 from sluice.airflow.operators.jobs.job_pod import job_pod
 from sluice.airflow.operators.jobs.spark_job import SparkJobOperator
 from sluice.clients.kubernetes.pods import SPARK_JOB, PodJob, pod_spec
-from sluice.config import stream as streams
+from sluice.config import streams
 from sluice.config.platform import Kubernetes
 from sluice.config.sections.cluster import Cluster
 from tests.support import kubeconfig

@@ -87,7 +87,7 @@ def test_a_load_whose_rows_are_all_withheld_is_announced_by_no_event() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lacks", "task"), [("proof", "validate"), ("audit", "audit"), ("reconciliation", "reconcile_sinks")]
+    ("lacks", "task"), [("proof", "validate"), ("audit", "audit"), ("reconciliation", "compare_sinks")]
 )
 def test_a_check_that_a_person_marked_as_success_has_no_result(lacks: str, task: str) -> None:
     passed = [name for name in CHECKS if name != lacks]

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
+from sluice.airflow.failures import final_failures
 from sluice.airflow.operators.load.audit import AuditOperator
-from sluice.clients.lake.catalog import Lake, ancestors
+from sluice.clients.lake.catalog import Lake
+from sluice.clients.lake.commits import ancestors
 from sluice.clients.s3.objects import Bucket, Entry
-from sluice.config import stream
-from sluice.core.errors import Missing, Refused
+from sluice.config import streams
 from sluice.core.tables.batches import Batch
 from sluice.ledger.batch_log import Restore, document_of, published_key, restored_key
 from sluice.ledger.batches import BatchLog
@@ -27,7 +28,7 @@ from tests.support.memory_s3 import MemoryS3
 from tests.support.raising import raising
 from tests.support.steps import NewTables, given, ledger, sent
 
-SPEC = stream.load("nyc_taxi")
+SPEC = streams.load("nyc_taxi")
 
 
 class Audit:
@@ -99,7 +100,8 @@ class Audit:
             "tables": NewTables(), "platform_hook": SimpleNamespace(lake=self.lake), "ledger": self.ledger,
             "entries": self.entries, "batch_log": self.batch_log, "spec": SimpleNamespace(**names),
         }  # fmt: skip
-        return made.work(given(run_id="r"))
+        with final_failures():
+            return made.work(given(run_id="r"))
 
 
 def entry(etag: str = "e", size: int = 1, latest: bool = True, marker: bool = False) -> Entry:
@@ -172,7 +174,7 @@ def test_markers_that_maintenance_left_are_on_other_objects() -> None:
 
 
 def test_without_a_baseline_there_is_nothing_to_compare(tmp_path: Path) -> None:
-    with raising(Missing, "runs/r/baseline.json", "provision_topic"):
+    with raising(AirflowFailException, "runs/r/baseline.json", "provision_topic"):
         Audit(tmp_path).run()
 
 
@@ -285,7 +287,7 @@ def test_a_file_of_a_kept_snapshot_that_is_gone_is_no_expired_one(audit: Audit) 
     audit.run()
     older = next(islice(ancestors(audit.lake.table(lakes.TABLE)), 1, 2))
     Path(older.manifest_list.removeprefix("file://")).unlink()
-    with raising(Refused, f"manifest list of batch {older.snapshot_id}"):
+    with raising(AirflowFailException, f"manifest list of batch {older.snapshot_id}"):
         audit.run()
 
 

@@ -11,13 +11,14 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
+from sluice.airflow.failures import final_failures
 from sluice.airflow.operators.load.interval import (
     CheckCorrectedFilesOperator,
     ProduceIntervalOperator,
     load_id,
 )
 from sluice.airflow.sensors.published import PublishedSensor
-from sluice.config import stream as streams
+from sluice.config import streams
 from sluice.core.offsets.quarantine import DUPLICATE
 from sluice.ledger.keys import planned_key, run_key
 from sluice.ledger.run_documents import newest_load
@@ -66,14 +67,16 @@ class Backfills(Loads):
 
     def prove(self) -> dict[str, Any]:
         operator = self.step(ValidateRows, "validate")
-        return dict(operator.work(given(run_id=RUN, params={"max_quarantined_percent": 0})))
+        with final_failures():
+            return dict(operator.work(given(run_id=RUN, params={"max_quarantined_percent": 0})))
 
     def run(self) -> dict[str, Any]:
         self.send()
         return self.prove()
 
     def check(self) -> dict[str, Any]:
-        return dict(self.step(CheckCorrectedFilesOperator, "check").work(given(run_id=RUN)))
+        with final_failures():
+            return dict(self.step(CheckCorrectedFilesOperator, "check").work(given(run_id=RUN)))
 
     def plan(self) -> dict[str, Any]:
         return plans.plan_of(self.ledger, interval_plan.require_newest(self.ledger, RUN))

@@ -15,9 +15,10 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow.utils.state import TaskInstanceState
 from openlineage.client import OpenLineageClient
 
+from sluice.airflow.failures import final_failures
 from sluice.airflow.operators.load.lineage import MAX_PROBLEMS
-from sluice.config.platform import Kafka
-from sluice.config.platform import Lake as LakeSettings
+from sluice.config.sections.kafka import Kafka
+from sluice.config.sections.lake import Lake as LakeSettings
 from tests.support.lake import TABLE
 from tests.support.loads import Loads
 from tests.support.steps import NewTables, ValidateRows, given
@@ -45,7 +46,8 @@ class Lineage:
         }
 
     def validate(self) -> dict[str, Any]:
-        return self.task.work(given(run_id="r", params={"max_quarantined_percent": 50}))
+        with final_failures():
+            return self.task.work(given(run_id="r", params={"max_quarantined_percent": 50}))
 
     def event(self, state: TaskInstanceState) -> dict[str, Any]:
         """The event as it is in the transport's file."""

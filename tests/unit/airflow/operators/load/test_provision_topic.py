@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from sluice.airflow.operators.load.provision import ProvisionTopicOperator
-from sluice.clients.kafka.admin import TopicDiff
+from sluice.clients.kafka.broker_topics import TopicDiff
 from sluice.config.sections.topic import PROGRESS_TOPIC, Topic
 from sluice.core.errors import Refused
 from sluice.loads.sending.topic import TIMESTAMP_BOUNDS

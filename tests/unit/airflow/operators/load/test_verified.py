@@ -50,7 +50,7 @@ def test_a_new_object_is_verified_and_the_earlier_one_named_as_verified(loads: L
 def test_the_documents_name_the_load_that_verified_a_source(loads: Loads) -> None:
     loads.load("r2")
     proof = loads.ledger.require(run_key("r2", "proof"), "validate")
-    folder = f"verified/{proof['verified_before']['lineage']}/"
+    folder = f"verified/{proof['verified_before']['incarnation']}/"
     runs = [(loads.ledger.get(key) or {})["run_id"] for key in loads.ledger.keys(folder)]
     assert sorted(runs) == ["r1", "r2"]
 

@@ -15,9 +15,9 @@ from pyiceberg.types import BinaryType, LongType, StringType
 
 from sluice.airflow.operators.maintenance.compaction import CompactOperator, VerifyCompactionOperator
 from sluice.airflow.operators.maintenance.removal import RemoveFilesOperator
-from sluice.clients.lake.catalog import Head
+from sluice.clients.lake.commits import Head
 from sluice.clients.lake.snapshots import rewrites as compaction
-from sluice.config import stream as streams
+from sluice.config import streams
 from sluice.config.sections.maintenance import lake_tables
 from sluice.config.stream import ENTRY_POINT
 from sluice.core.error_codes import ErrorCode

@@ -114,7 +114,7 @@ def test_copies_of_a_version_that_was_replaced_or_taken_out_do_not_wait(
 ) -> None:
     world.plan(withheld=True, hours=25)
     monkeypatch.setattr(VerifiedSources, "reverted", frozenset(taken_out))
-    monkeypatch.setattr(VerifiedSources, "__init__", with_lineage)
+    monkeypatch.setattr(VerifiedSources, "__init__", with_incarnation)
     names = (OLDER, SOURCE, *newer)
     contents = [{"source_id": one, "version_id": "v", "etag": "e", "size": 1} for one in names]
     world.history.put(contents_key("l", object_id_of("k.csv"), 1), {"contents": contents})
@@ -122,8 +122,8 @@ def test_copies_of_a_version_that_was_replaced_or_taken_out_do_not_wait(
     world.run()
 
 
-def with_lineage(self: VerifiedSources, *given: Any) -> None:
-    self.lineage = "l"
+def with_incarnation(self: VerifiedSources, *given: Any) -> None:
+    self.incarnation = "l"
 
 
 def object_id_of(key: str) -> str:

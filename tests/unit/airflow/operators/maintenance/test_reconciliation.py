@@ -24,7 +24,7 @@ from sluice.airflow.operators.maintenance.reconciliation import (
     VerifyTableOperator,
 )
 from sluice.changes.plan import pin
-from sluice.clients.lake.catalog import ancestors
+from sluice.clients.lake.commits import ancestors
 from sluice.clients.s3.objects import Entry
 from sluice.config.stream import Supervision
 from sluice.core.changes.plan import change_id

@@ -17,7 +17,7 @@ from botocore.exceptions import ClientError as S3Error
 from sluice.airflow.operators.supervision.supervise import SuperviseOperator, request_from
 from sluice.airflow.triggers import health
 from sluice.clients.processes.base import Runtime
-from sluice.config import stream
+from sluice.config import streams
 from sluice.core.errors import ClientError, Missing, Unreachable
 from sluice.core.processes import exits
 from sluice.core.processes.heartbeat import Heartbeat, HeartbeatState
@@ -35,7 +35,7 @@ from tests.support.steps import new_tables
 from tests.support.supervision import T0, Ti, connect, context, events
 
 STREAM = "wiki_changes"
-SPEC = stream.load(STREAM)
+SPEC = streams.load(STREAM)
 KINDS = ("health", "restart", "start", "stop", "suspend", "resume", "recovered")
 DENIED = S3Error({"Error": {"Code": "AccessDenied", "Message": "no"}}, "ListObjectsV2")
 

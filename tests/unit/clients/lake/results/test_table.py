@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,12 +21,13 @@ from pyiceberg.types import BooleanType, LongType, NestedField, StringType, Time
 
 from sluice.clients import query_state
 from sluice.clients.lake.catalog import Lake
-from sluice.clients.lake.results import recount as query_results
 from sluice.clients.lake.results import table as results_table
-from sluice.clients.lake.results.table import Editor, Results, ResultsReader, Window
+from sluice.clients.lake.results.table import Group, Results, ResultsReader, Window
 from sluice.clients.query_state import QueryState, definition
+from sluice.config.reading.toml import ConfigError
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing, Refused, Unreachable
+from sluice.queries.compare import by_key
 from tests.support import lake as lakes
 from tests.support import pages
 from tests.support.raising import raising
@@ -106,12 +108,12 @@ def reader(lake: Lake) -> ResultsReader:
     return ResultsReader(lake, SPEC, "editors")
 
 
-def shown(results: Results) -> dict[int, list[Editor]]:
+def shown(results: Results) -> dict[int, list[Group]]:
     """Window number -> its users, sorted."""
     assert [w.start for w in results.windows] == sorted((w.start for w in results.windows), reverse=True)
     assert all(window.end == window.start + 600 for window in results.windows)
     return {
-        round((w.start - START) / 600): sorted(w.editors, key=lambda editor: editor.user)
+        round((w.start - START) / 600): sorted(w.groups, key=lambda group: group.name)
         for w in results.windows
     }
 
@@ -148,17 +150,34 @@ def test_what_is_in_the_table_is_what_is_shown(lake: Lake) -> None:
     found = reader(lake).read(0)
     assert found.at == pytest.approx(datetime.now(UTC).timestamp(), abs=60)
     assert (found.source_at, found.watermark, found.late, found.early) == (1000.0, 1400.0, 3, 2)
-    assert found.windows[0] == Window(START + 3600.0, START + 4200.0, (Editor("Ann", True, 2),))
+    assert found.windows[0] == Window(START + 3600.0, START + 4200.0, (Group("Ann", True, 2),))
     assert moment(found.windows[0].start).hour == 0, "midnight"
     assert shown(found)[0] == sorted(
-        (Editor(u, False, n) for n, u in enumerate(HOSTILE)), key=lambda e: e.user
+        (Group(u, False, n) for n, u in enumerate(HOSTILE)), key=lambda group: group.name
     )
 
 
 def test_a_user_whom_the_source_hides_has_no_name(lake: Lake) -> None:
     create(lake)
     write(lake, {0: [(None, None, 2)]})
-    assert shown(reader(lake).read(0)) == {0: [Editor("", False, 2)]}
+    assert shown(reader(lake).read(0)) == {0: [Group("", False, 2)]}
+
+
+def test_a_page_without_kinds_whose_names_are_numbers(lake: Lake) -> None:
+    """``version`` stands for a group's column of numbers."""
+    create(lake)
+    for number in (0, 10115):
+        lake.catalog.load_table(TABLE).append(rows({0: [("Ann", True, 5)]}, number))
+    page = replace(pages.of_zipcodes(), name="version")
+    spec = replace(SPEC, queries={"editors": replace(QUERY, page=page)})
+    found = ResultsReader(lake, spec, "editors").read(0)
+    assert shown(found) == {0: [Group("0", False, 5), Group("10115", False, 5)]}
+
+
+def test_a_query_without_a_page_is_refused(lake: Lake) -> None:
+    spec = replace(SPEC, queries={"editors": replace(QUERY, page=None)})
+    with raising(ConfigError, "stream 'wiki_changes': query 'editors' has no page. Fix: declare one"):
+        ResultsReader(lake, spec, "editors")
 
 
 def test_the_results_of_some_windows_with_their_batch(lake: Lake) -> None:
@@ -168,7 +187,7 @@ def test_the_results_of_some_windows_with_their_batch(lake: Lake) -> None:
     lake.catalog.load_table(TABLE).append(ROWS.empty_table())
     table = lake.table(TABLE)
     assert results_table.last_batch(table) == 7
-    found = query_results.by_key(results_table.read(table, QUERY, (START + 600, START + 1200)), QUERY)
+    found = by_key(results_table.read(table, QUERY, (START + 600, START + 1200)), QUERY)
     assert found == {
         "\\N|\\N|2026-03-01T23:10:00Z": (1,),
         "\\N|\\N|2026-03-01T23:20:00Z": (2,),
@@ -202,9 +221,9 @@ def test_a_refresh_reads_what_is_new_and_nothing_else(lake: Lake, opened: Counte
     write(lake, {5: [("Cid", False, 9)], 6: [("Cid", False, 1)]}, batch=5)
     opened.clear()
     found = results.read(0)
-    assert shown(found)[5] == [Editor("Cid", False, 9)]
-    assert shown(found)[6] == [Editor("Cid", False, 1)]
-    assert shown(found)[4] == [Editor("Ann", False, 4), Editor("Bob", True, 1)]
+    assert shown(found)[5] == [Group("Cid", False, 9)]
+    assert shown(found)[6] == [Group("Cid", False, 1)]
+    assert shown(found)[4] == [Group("Ann", False, 4), Group("Bob", True, 1)]
     assert opened["data"] == 2
     assert opened["metadata"] == 1
     assert opened["manifest"] <= 2
@@ -215,7 +234,7 @@ def test_what_is_gone_from_the_table_is_forgotten(lake: Lake) -> None:
     results = reader(lake)
     for edits in range(4):
         write(lake, {0: [("Ann", False, edits)], 1: [("Bob", False, 1)]})
-        assert shown(results.read(0))[0] == [Editor("Ann", False, edits)]
+        assert shown(results.read(0))[0] == [Group("Ann", False, edits)]
     assert len(results._pieces) == 2
     files = sum(len(files) for files in results._manifests.values())
     assert files == 2
@@ -228,7 +247,7 @@ def test_a_window_may_lie_in_several_files(lake: Lake) -> None:
     write(lake, {0: [("Ann", False, 1)]})
     lake.catalog.load_table(TABLE).append(rows({0: [("Bob", False, 2)]}, 5))
     found = shown(reader(lake).read(0))
-    assert found == {0: [Editor("Ann", False, 1), Editor("Bob", False, 2)]}
+    assert found == {0: [Group("Ann", False, 1), Group("Bob", False, 2)]}
 
 
 def test_maintenance_does_not_hide_what_the_sink_says(lake: Lake) -> None:
@@ -263,7 +282,7 @@ def test_a_file_that_is_gone_is_named_and_is_read_when_it_is_back(lake: Lake) ->
         results.read(0)
     assert caught.value.code is ErrorCode.LAKE_FILE_MISSING
     away.rename(file)
-    assert shown(results.read(0)) == {0: [Editor("Ann", False, 1)]}
+    assert shown(results.read(0)) == {0: [Group("Ann", False, 1)]}
 
 
 def test_a_catalog_that_does_not_answer_is_unreachable(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,8 @@ from pyiceberg.io.pyarrow import _dataframe_to_data_files
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Snapshot
 
-from sluice.clients.lake.catalog import Head, Lake
+from sluice.clients.lake.catalog import Lake
+from sluice.clients.lake.commits import Head
 from sluice.clients.lake.snapshots import rewrites as compaction
 from sluice.core.errors import Missing
 from sluice.core.tables.storage import REWRITE_ID, Rewrite

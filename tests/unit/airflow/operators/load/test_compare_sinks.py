@@ -2,45 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
 
-from sluice.airflow.operators.load import reconcile
-from sluice.airflow.operators.load.reconcile import (
-    TRIES,
-    ReconcileSinksOperator,
-    report,
-)
-from sluice.clients.lake.results import recount as query_results
-from sluice.clients.lake.results.recount import QueryPositions, Results, SnapshotExpired
+from sluice.airflow.operators.load.compare_sinks import CompareSinksOperator
+from sluice.clients.lake.results import positions
+from sluice.clients.lake.results.positions import QueryPositions, SnapshotExpired
 from sluice.clients.query_state import QueryState, definition
-from sluice.config import stream
+from sluice.config import streams
 from sluice.config.query import Query, Sink
 from sluice.config.sections.maintenance import lake_tables
-from sluice.core.errors import Unreachable
+from sluice.core.errors import Refused, Unreachable
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.loads.verification import checks
-from sluice.queries.compare import compare
+from sluice.queries import recount, sinks
+from sluice.queries.compare import Aggregates, QueryComparison, compare, report
+from sluice.queries.sinks import TRIES, SinksCheck
 from sluice.queries.windows import CLOCK_SLACK_SECONDS, NEWEST_WINDOWS, written_since
 from tests.support.raising import raising
 from tests.support.steps import NewTables, given, ledger, sent
 
-SPEC = stream.load("isp_hits")
+SPEC = streams.load("isp_hits")
 
 
-COUNTS: Results = {"00001|2026-03-01T10:02:00Z": (3,), "00002|2026-03-01T10:02:00Z": (4,)}
+COUNTS: Aggregates = {"00001|2026-03-01T10:02:00Z": (3,), "00002|2026-03-01T10:02:00Z": (4,)}
 WINDOW = 1_772_359_320
-ZIPCODES: Results = {"00001": (3,), "00002": (4,)}
-AUDIENCE: Results = {"00001|2026-03-01T00:00:00Z": (7, 3, 2)}
+ZIPCODES: Aggregates = {"00001": (3,), "00002": (4,)}
+AUDIENCE: Aggregates = {"00001|2026-03-01T00:00:00Z": (7, 3, 2)}
 
 
-class QueryReconciliation:
+class World:
     """A lake and its sinks, each at a batch."""
 
     def __init__(self) -> None:
@@ -60,9 +57,9 @@ class QueryReconciliation:
         # From when on the windows' topic was read, in turn.
         self.since: list[float | None] = []
         # What it has only if it is read from its begin.
-        self.before: Results = {}
+        self.before: dict[str, tuple[int, ...]] = {}
         # The same of the topic of all zipcodes, whose query is complete.
-        self.zipcodes_before: Results = {}
+        self.zipcodes_before: dict[str, tuple[int, ...]] = {}
         self.zipcodes_since: float | None = None
         # What the windows' table holds: at each reading the next, of which the last stays.
         self.tables = [dict(COUNTS)]
@@ -105,7 +102,7 @@ class QueryReconciliation:
 
     def recount(
         self, table: str, snapshot_id: int, query: Query, late: pa.Table, windows: tuple[int, int] | None
-    ) -> Results:
+    ) -> Aggregates:
         if self.expired:
             self.expired -= 1
             raise SnapshotExpired("snapshot 77 of table raw.isp_hits has expired")
@@ -117,7 +114,7 @@ class QueryReconciliation:
 
     def sink(
         self, name: str, sink: Sink, windows: tuple[int, int] | None, since: float | None
-    ) -> tuple[Callable[[], int], Callable[[], Results]] | None:
+    ) -> tuple[Callable[[], int], Callable[[], Aggregates]] | None:
         if sink.kind not in ("jdbc", "kafka"):
             return None
         if (name, sink.kind) == ("windows", "kafka"):
@@ -133,7 +130,7 @@ class QueryReconciliation:
             self.requested.append(batch)
         return batch
 
-    def _read(self, name: str, sink: Sink) -> Results:
+    def _read(self, name: str, sink: Sink) -> Aggregates:
         if name == "audience":
             return dict(AUDIENCE)
         if sink.kind == "kafka":
@@ -143,33 +140,38 @@ class QueryReconciliation:
         self.requested.append("rows")
         return dict(self.tables.pop(0) if len(self.tables) > 1 else self.tables[0])
 
-    def run(self) -> dict[str, Any]:
-        made = ReconcileSinksOperator(task_id="reconcile_sinks", stream="isp_hits")
-        made.pause_seconds = 0.0
-        lake = SimpleNamespace(table=lambda name: name)
-        hook = SimpleNamespace(lake=lake)
-        made.__dict__ |= {
-            "read_sink": self.sink,
-            "ledger": self.ledger,
-            "tables": self.known,
-            "platform_hook": hook,
-        }
+    @contextmanager
+    def patched(self) -> Iterator[Any]:
+        """The lake."""
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(query_results, "read_positions", lambda table, queries: self.standing())
-            patch.setattr(query_results, "late_rows", self.late)
+            patch.setattr(positions, "read_positions", lambda table, queries: self.standing())
+            patch.setattr(positions, "late_rows", self.late)
+            patch.setattr(SinksCheck, "readers", lambda _, *given: self.sink(*given))
+            patch.setattr(sinks, "PAUSE_SECONDS", 0.0)
             patch.setattr(checks, "files_since", lambda table, name, sources: ["file"])
-            patch.setattr(query_results, "event_times", self.touched)
-            patch.setattr(query_results, "recount", self.recount)
+            patch.setattr(recount, "event_times", self.touched)
+            patch.setattr(recount, "recount", self.recount)
+            yield SimpleNamespace(table=lambda name: name)
+
+    def run(self) -> dict[str, Any]:
+        made = CompareSinksOperator(task_id="compare_sinks", stream="isp_hits")
+        with self.patched() as lake:
+            hook = SimpleNamespace(lake=lake, platform=SimpleNamespace(kafka=None))
+            made.__dict__ |= {"ledger": self.ledger, "tables": self.known, "platform_hook": hook}
             return made.work(given(run_id="r"))
+
+    def all(self) -> list[QueryComparison]:
+        with self.patched() as lake:
+            return SinksCheck(SPEC, lake, cast("Any", None), cast("Any", None)).compare_all()
 
 
 @pytest.fixture
-def checked() -> QueryReconciliation:
-    return QueryReconciliation()
+def checked() -> World:
+    return World()
 
 
 def test_sinks_that_hold_what_the_lake_does_are_side_by_side(
-    checked: QueryReconciliation, capsys: pytest.CaptureFixture[str]
+    checked: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = checked.run()
     assert found["windows"] == {
@@ -194,10 +196,10 @@ def test_sinks_that_hold_what_the_lake_does_are_side_by_side(
     assert "early" in told
 
 
-def test_what_differs_is_named_and_nothing_is_kept(checked: QueryReconciliation) -> None:
+def test_what_differs_is_named_and_nothing_is_kept(checked: World) -> None:
     checked.topic["00001|2026-03-01T10:02:00Z"] = (4,)
     del checked.table["00002|2026-03-01T10:02:00Z"]
-    with pytest.raises(AirflowFailException) as failure:
+    with pytest.raises(Refused) as failure:
         checked.run()
     said = str(failure.value)
     assert "windows, jdbc isp_hits_windows: 1 of 2" in said
@@ -206,7 +208,7 @@ def test_what_differs_is_named_and_nothing_is_kept(checked: QueryReconciliation)
     assert checked.ledger.get("runs/r/reconciliation.json") is None
 
 
-def test_a_topic_is_read_from_where_it_can_have_the_windows(checked: QueryReconciliation) -> None:
+def test_a_topic_is_read_from_where_it_can_have_the_windows(checked: World) -> None:
     checked.run()
     (since,) = checked.since
     # The earlier of the two windows that hold the first row.
@@ -215,17 +217,17 @@ def test_a_topic_is_read_from_where_it_can_have_the_windows(checked: QueryReconc
 
 
 def test_a_result_that_was_written_earlier_is_found_before_it_counts_as_missing(
-    checked: QueryReconciliation,
+    checked: World,
 ) -> None:
     checked.before = {"00001|2026-03-01T10:02:00Z": checked.topic.pop("00001|2026-03-01T10:02:00Z")}
     assert checked.run()["windows"]["sinks"]["kafka isp-hits-windows"]["sink"] == 7
     assert [since is None for since in checked.since] == [False, True]
 
 
-def test_a_group_without_rows_is_extra_however_long_ago_it_was_written(checked: QueryReconciliation) -> None:
+def test_a_group_without_rows_is_extra_however_long_ago_it_was_written(checked: World) -> None:
     """In mode complete too: a batch writes all groups, so one that is gone is older than the newest batch."""
     checked.zipcodes_before = {"00009": (1,)}
-    with raising(AirflowFailException, "zipcodes, kafka isp-hits-zipcodes", "not in the lake 00009"):
+    with raising(Refused, "zipcodes, kafka isp-hits-zipcodes", "not in the lake 00009"):
         checked.run()
 
 
@@ -241,26 +243,26 @@ def test_from_when_on_a_topic_has_all_results(
     assert since == (None if expected is None else expected - CLOCK_SLACK_SECONDS)
 
 
-def test_results_of_other_windows_than_the_loads_are_not_its_matter(checked: QueryReconciliation) -> None:
+def test_results_of_other_windows_than_the_loads_are_not_its_matter(checked: World) -> None:
     checked.table["00009|2026-03-01T10:07:00Z"] = (1,)
     assert checked.run()["windows"]["sinks"]["jdbc isp_hits_windows"]["results"] == 2
 
 
-def test_a_sink_that_is_behind_is_not_read(checked: QueryReconciliation) -> None:
+def test_a_sink_that_is_behind_is_not_read(checked: World) -> None:
     """It has the batch by the time that it was read: what was read may be of before."""
     checked.at["jdbc"] = [4]
     assert checked.run()["windows"]["sinks"]["jdbc isp_hits_windows"]["sink"] == 7
     assert checked.requested == [4, 5, "rows", 5]
 
 
-def test_a_sink_that_went_on_while_it_was_read_is_read_again(checked: QueryReconciliation) -> None:
+def test_a_sink_that_went_on_while_it_was_read_is_read_again(checked: World) -> None:
     checked.at["jdbc"] = [5, 6]
     checked.tables.insert(0, {"00001|2026-03-01T10:02:00Z": (9,)})
     assert checked.run()["windows"]["sinks"]["jdbc isp_hits_windows"]["sink"] == 7
     assert checked.requested == [5, "rows", 6, 5, "rows", 5]
 
 
-def test_a_sink_that_always_goes_on_is_not_taken_for_checked(checked: QueryReconciliation) -> None:
+def test_a_sink_that_always_goes_on_is_not_taken_for_checked(checked: World) -> None:
     checked.at["kafka"] = [6] * 100
     with raising(Unreachable, "zipcodes", TRIES):
         checked.run()
@@ -268,14 +270,14 @@ def test_a_sink_that_always_goes_on_is_not_taken_for_checked(checked: QueryRecon
 
 
 def test_a_snapshot_that_expires_while_sinks_are_read_is_replaced_by_the_queries_newest(
-    checked: QueryReconciliation,
+    checked: World,
 ) -> None:
     checked.expired = TRIES - 1
     assert checked.run()["windows"]["sinks"]["jdbc isp_hits_windows"]["lake"] == 7
     assert checked.planned == 1, "for all queries and tries"
 
 
-def test_a_snapshot_that_has_expired_for_good_is_no_pass(checked: QueryReconciliation) -> None:
+def test_a_snapshot_that_has_expired_for_good_is_no_pass(checked: World) -> None:
     checked.expired = 100
     with raising(SnapshotExpired, "snapshot 77", "raw.isp_hits"):
         checked.run()
@@ -283,13 +285,13 @@ def test_a_snapshot_that_has_expired_for_good_is_no_pass(checked: QueryReconcili
     assert checked.ledger.get("runs/r/reconciliation.json") is None
 
 
-def test_a_load_that_the_query_has_not_counted_yet_is_no_pass(checked: QueryReconciliation) -> None:
+def test_a_load_that_the_query_has_not_counted_yet_is_no_pass(checked: World) -> None:
     checked.counted_up_to = 8
-    with raising(AirflowFailException, "zipcodes", "{0: 9}"):
+    with raising(Refused, "zipcodes", "{0: 9}"):
         checked.run()
 
 
-def without_rows(checked: QueryReconciliation) -> QueryReconciliation:
+def without_rows(checked: World) -> World:
     """All of the load's sources were verified before, so it has no offsets of its own."""
     checked.ledger = ledger("isp_hits")
     checked.ledger.put("runs/r/plan.json", {"sources": []})
@@ -301,7 +303,7 @@ def without_rows(checked: QueryReconciliation) -> QueryReconciliation:
 
 
 def test_a_load_without_rows_is_compared_in_the_newest_windows(
-    checked: QueryReconciliation, capsys: pytest.CaptureFixture[str]
+    checked: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = without_rows(checked).run()
     assert found["windows"]["sinks"]["jdbc isp_hits_windows"] == {"results": 2, "lake": 7, "sink": 7}
@@ -314,14 +316,14 @@ def test_a_load_without_rows_is_compared_in_the_newest_windows(
     assert "2026-03-01T10:02:00Z" in line
 
 
-def test_a_difference_in_the_newest_windows_fails_a_load_without_rows(checked: QueryReconciliation) -> None:
+def test_a_difference_in_the_newest_windows_fails_a_load_without_rows(checked: World) -> None:
     del without_rows(checked).table["00002|2026-03-01T10:02:00Z"]
-    with raising(AirflowFailException, "jdbc isp_hits_windows: 1 of 2", "missing 00002"):
+    with raising(Refused, "jdbc isp_hits_windows: 1 of 2", "missing 00002"):
         checked.run()
 
 
 def test_before_the_first_watermark_a_load_without_rows_is_compared_in_all_windows(
-    checked: QueryReconciliation,
+    checked: World,
 ) -> None:
     without_rows(checked).watermark = 0
     found = checked.run()["windows"]
@@ -329,10 +331,20 @@ def test_before_the_first_watermark_a_load_without_rows_is_compared_in_all_windo
     assert found["sinks"]["jdbc isp_hits_windows"]["results"] == 2
 
 
+def test_without_a_load_all_results_are_compared(checked: World) -> None:
+    checked.counted_up_to = 0
+    found = {compared.query: compared for compared in checked.all()}
+    assert (list(found), set(checked.counted)) == (["zipcodes", "windows", "audience"], {None})
+    assert not any(compared.problems() for compared in found.values())
+    checked.table["00009|2020-01-01T00:00:00Z"] = (1,)
+    (problem,) = [problem for compared in checked.all() for problem in compared.problems()]
+    assert "not in the lake 00009|2020-01-01T00:00:00Z" in problem
+
+
 def test_a_sink_and_a_lake_without_results_are_not_said_to_pass() -> None:
     nothing = compare("jdbc x", SPEC.queries["windows"], {}, {})
-    told = report([reconcile.QueryReconciliation("windows", 5, 77, 0, 0, "all windows", [nothing])])
+    told = report([QueryComparison("windows", 5, 77, 0, 0, "all windows", [nothing])])
     assert "nothing to compare" in told
     assert "passed" not in told
-    no_sinks = report([reconcile.QueryReconciliation("windows", 5, 77, 0, 0, "all windows", [])])
+    no_sinks = report([QueryComparison("windows", 5, 77, 0, 0, "all windows", [])])
     assert "nothing to compare" in no_sinks

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from local.runtime.context import Context
-from sluice.config import stream
+from sluice.config import streams
 from sluice.config.sections import notifications
 
 NO_RECIPIENT = "# No person is told: SLUICE_NOTIFICATIONS is not set (docs/operating.md, Notifications).\n"
@@ -14,5 +14,5 @@ NO_RECIPIENT = "# No person is told: SLUICE_NOTIFICATIONS is not set (docs/opera
 def files(context: Context) -> dict[Path, str]:
     """Also without rules, so that those of an earlier start end. Raises ConfigError."""
     given = context.notifications
-    text = notifications.read(given, stream.names()) if given else NO_RECIPIENT
+    text = notifications.read(given, streams.names()) if given else NO_RECIPIENT
     return {context.home.platform / notifications.FILE: text}

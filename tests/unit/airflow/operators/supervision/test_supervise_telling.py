@@ -12,13 +12,15 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from sluice.airflow import notifications
-from sluice.airflow.delivery import NotDelivered
+from sluice.airflow import callbacks
+from sluice.airflow.channel import RunChannel
 from sluice.airflow.triggers import health
 from sluice.config.sections.notifications import Event
 from sluice.core.errors import Unreachable
 from sluice.core.processes.heartbeat import HeartbeatState
 from sluice.core.processes.status import ProcessState
+from sluice.notify import telling
+from sluice.notify.telling import NotDelivered
 from tests.support import notifier
 from tests.support.notifier import Recorder, rule
 from tests.support.raising import raising
@@ -31,7 +33,7 @@ SILENT = HeartbeatState.CONNECTING
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     notifier.configure(tmp_path, monkeypatch, rule())
     made = World(component="producer")
-    monkeypatch.setattr(notifications, "PlatformHook", lambda: made.hook)
+    monkeypatch.setattr(callbacks, "PlatformHook", lambda: made.hook)
     yield made
     Recorder.clear()
 
@@ -39,7 +41,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 @pytest.fixture
 def consumer(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
     made = World(component="consumer")
-    monkeypatch.setattr(notifications, "PlatformHook", lambda: made.hook)
+    monkeypatch.setattr(callbacks, "PlatformHook", lambda: made.hook)
     return made
 
 
@@ -52,7 +54,7 @@ def airflow(world: World) -> str:
             task_id=world.component, dag_id=f"{STREAM}_stream", stream=STREAM, component=world.component
         )
         ti = SimpleNamespace(get_previous_ti=lambda: None)
-        notifications.task_failed({"task": task, "ti": ti, "run_id": "r", "exception": error})
+        callbacks.task_failed({"task": task, "ti": ti, "run_id": "r", "exception": error})
         return str(error)
 
 
@@ -104,8 +106,8 @@ def test_what_another_process_told_is_noticed_at_the_next_check(world: World) ->
     """A missed deadline may be told by another triggerer."""
     airflow(world)
     run = (f"{STREAM}_stream", "r9")
-    note = notifications.compose(notifications.Event.DEADLINE, STREAM, "supervision", "SLU-512 late", run)
-    notifications.tell(world.kept, note, "SLU-512", {})
+    note = notifier.note(Event.DEADLINE, STREAM, "supervision", "SLU-512 late", run)
+    telling.tell(world.kept, note, "SLU-512", RunChannel({}))
     repair_source(world)
     airflow(world)
     assert [text.split(":")[0] for text in Recorder.messages()] == [
@@ -187,23 +189,23 @@ def test_what_is_left_to_a_person_is_told_once_with_the_ways_on_and_its_end_once
 
 
 def test_a_consumer_that_is_well_again_is_told_though_its_maintenance_is_overdue(consumer: World) -> None:
-    note = notifications.compose(Event.ALERT, STREAM, "consumer", "SLU-602 at risk", ("d", "r0"))
-    notifications.tell(consumer.kept, note, "SLU-602", {})
+    note = notifier.note(Event.ALERT, STREAM, "consumer", "SLU-602 at risk", ("d", "r0"))
+    telling.tell(consumer.kept, note, "SLU-602", RunChannel({}))
     ended = datetime.now(UTC) - 3 * timedelta(hours=SPEC.maintenance.schedule_hours, minutes=1)
     consumer.kept.record_maintenance(ended, "r")
     for _ in range(3):
         assert airflow(consumer).startswith("SLU-511")
     assert [text.split(": ")[1].split()[0] for text in Recorder.messages()] == ["SLU-602", "idle", "SLU-511"]
-    notifications.tell(consumer.kept, note, "SLU-602", {})
+    telling.tell(consumer.kept, note, "SLU-602", RunChannel({}))
     assert len(Recorder.sent) == 4
 
 
 @pytest.mark.parametrize("is_well", [True, False])
 def test_the_next_check_tells_of_a_load_that_could_not_be_told(consumer: World, is_well: bool) -> None:
     Recorder.failing["a"] = TimeoutError("timed out")
-    note = notifications.compose(Event.FAILURE, STREAM, "load validate", "SLU-401 2 gaps", ("load", "r7"))
+    note = notifier.note(Event.FAILURE, STREAM, "load validate", "SLU-401 2 gaps", ("load", "r7"))
     with raising(NotDelivered, "timed out"):
-        notifications.tell_of_run(lambda: consumer.kept, note, None, {})
+        telling.tell_of_run(lambda: consumer.kept, note, RunChannel({}))
     if is_well:
         with raising(AirflowFailException, "SLU-241", "timed out"):
             consumer.supervise()

@@ -1,4 +1,4 @@
-// The page of a query's results: totals, top editors of a window, and the last day.
+// The page of a query's results: totals, top groups of a window, and the last day.
 
 import { fetchJson } from "./fetch.js";
 import { drawBars } from "./bar_chart.js";
@@ -9,6 +9,7 @@ import { plotly } from "./plotly.js";
 import { showStatus } from "./status.js";
 import { fillTable } from "./table.js";
 import { age, count, moment, span } from "./format.js";
+import { counted, kinds, names } from "./words.js";
 
 const at = (id) => document.getElementById(id);
 const { stream, query, watermarkMinutes } = document.body.dataset;
@@ -39,13 +40,13 @@ const showFigures = ({ at: written, source_at: source, late, early, watermark },
   at("watermark").textContent = watermark === null ? "none yet" : moment(watermark, now);
 };
 
-const sums = ({ edits, editors, open }) =>
-  `${count(edits)} edits by ${count(editors)} users · ${open ? "still counting" : "closed"}`;
+const sums = ({ value, groups, open }) =>
+  `${count(value)} ${counted} by ${count(groups)} ${names} · ${open ? "still counting" : "closed"}`;
 
 const showWindow = ({ window, windows }, now) => {
   const reason = window === null
-    ? (windows.length ? "This window is no longer shown; choose another." : "No edits counted yet.")
-    : (window.top.length ? "" : "No edits of this kind in this window.");
+    ? (windows.length ? "This window is no longer shown; choose another." : `No ${counted} counted yet.`)
+    : (window.top.length ? "" : `No ${counted}${kinds.length ? " of this kind" : ""} in this window.`);
   at("window-title").textContent = window === null ? "No window" : span(window.start, window.end, now);
   at("window-sums").textContent = window === null ? "" : sums(window);
   at("empty").textContent = reason;

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,8 +14,8 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
-from sluice.airflow import delivery, notifications
-from sluice.airflow.delivery import NotDelivered
+from sluice.airflow import callbacks, delivery
+from sluice.airflow.channel import RunChannel
 from sluice.airflow.failures import failed, final_failures
 from sluice.config.sections.notifications import INSTALLATION, Event
 from sluice.core.error_codes import ErrorCode
@@ -24,6 +24,8 @@ from sluice.core.findings import Finding, FindingName
 from sluice.ledger.history import History
 from sluice.ledger.keys import NOTIFIED, UNDELIVERED
 from sluice.maintenance.reconciliation.report import check_findings
+from sluice.notify import telling
+from sluice.notify.telling import NotDelivered
 from tests.support import notifier
 from tests.support.memory_s3 import MemoryS3
 from tests.support.notifier import Recorder, rule
@@ -84,25 +86,25 @@ class World:
         )
 
     def fails(self, task: str, dag: str, error: BaseException | None = RISK, **more: Any) -> None:
-        notifications.task_failed(self.context(task, dag, error, **more))
+        callbacks.task_failed(self.context(task, dag, error, **more))
 
-    def run_ends(self, dag: str, reason: str, run: str = "r1", how: Any = notifications.run_failed) -> None:
+    def run_ends(self, dag: str, reason: str, run: str = "r1", how: Any = callbacks.run_failed) -> None:
         made = DAG(dag_id=dag, schedule=None, dagrun_timeout=timedelta(hours=4))
         run_of = SimpleNamespace(start_date=STARTED, logical_date=self.logical_date)
         how("nyc_taxi", {"dag": made, "run_id": run, "reason": reason, "dag_run": run_of})
 
     def checks(self) -> None:
-        notifications.tell_open(self.history("nyc_taxi"), "nyc_taxi", {})
+        telling.tell_open(self.history("nyc_taxi"), "nyc_taxi", RunChannel({}))
 
     def recovers(self, name: str = "nyc_taxi") -> None:
-        note = notifications.compose(Event.RECOVERY, "nyc_taxi", "consumer", "healthy again", ("d", "r2"))
-        notifications.tell(self.history(name), note, "", {})
+        note = notifier.note(Event.RECOVERY, "nyc_taxi", "consumer", "healthy again", ("d", "r2"))
+        telling.tell(self.history(name), note, "", RunChannel({}))
 
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     made = World(tmp_path, monkeypatch)
-    monkeypatch.setattr(notifications, "PlatformHook", lambda: made)
+    monkeypatch.setattr(callbacks, "PlatformHook", lambda: made)
     yield made
     Recorder.clear()
 
@@ -175,7 +177,7 @@ def test_hourly_runs_that_find_the_same_tell_once_and_their_end_once(world: Worl
     )
     world.fails("verify_table", "nyc_taxi_reconciliation", other, run="r3")
     for run in ("r4", "r5"):
-        world.run_ends("nyc_taxi_reconciliation", "success", run, notifications.run_succeeded)
+        world.run_ends("nyc_taxi_reconciliation", "success", run, callbacks.run_succeeded)
     assert Recorder.messages()[1:] == [
         f"nyc_taxi reconciliation verify_table: {other}",
         "nyc_taxi reconciliation: succeeds again",
@@ -208,13 +210,13 @@ def test_what_is_wrong_with_the_configuration_is_told_once_a_day_to_every_rule(
     def fails(error: BaseException) -> None:
         context = world.context("check", "sluice_configuration", error)
         context["task"].stream = INSTALLATION
-        notifications.task_failed(context)
+        callbacks.task_failed(context)
 
     for error in (wrong, wrong, other, other):
         fails(error)
     assert Recorder.messages() == [f"sluice configuration: {error}" for error in (wrong, other)]
     assert "/sluice/streams\n" in f"{Recorder.sent[0][1]}\n", "there is no page of a stream"
-    monkeypatch.setattr(notifications, "_today", lambda: "2026-01-02")
+    monkeypatch.setattr(callbacks, "_today", lambda: date(2026, 1, 2))
     fails(wrong)
     fails(wrong)
     assert len(Recorder.sent) == 3
@@ -225,7 +227,7 @@ def test_sinks_that_fail_in_supervision_recover_by_their_own_success(world: Worl
     for _ in range(2):
         world.fails("provision_sinks", "nyc_taxi_stream", error)
     for _ in range(2):
-        notifications.task_succeeded(world.context("provision_sinks", "nyc_taxi_stream", None))
+        callbacks.task_succeeded(world.context("provision_sinks", "nyc_taxi_stream", None))
     assert Recorder.messages() == [
         "nyc_taxi provision_sinks: SLU-231 no database",
         "nyc_taxi provision_sinks: succeeds again",
@@ -265,9 +267,9 @@ def test_a_notifier_that_hangs_is_given_up_and_hinders_no_other(
     world.configure(rule("a") + rule("b"))
     Recorder.hanging["a"] = threading.Event()
     monkeypatch.setattr(delivery.deliver, "__defaults__", (0.2,))
-    note = notifications.compose(Event.ALERT, "nyc_taxi", "consumer", "x", ("d", "r"))
+    note = notifier.note(Event.ALERT, "nyc_taxi", "consumer", "x", ("d", "r"))
     with raising(NotDelivered, "Recorder-", "no answer within 0.2 s"):
-        notifications.tell(world.history("nyc_taxi"), note, "SLU-602", {})
+        telling.tell(world.history("nyc_taxi"), note, "SLU-602", RunChannel({}))
     Recorder.hanging["a"].set()
     assert [name for name, _ in Recorder.sent] == ["b"]
 
@@ -282,9 +284,9 @@ def test_a_notifier_that_hangs_is_given_up_and_hinders_no_other(
 )
 def test_a_class_that_cannot_be_called_is_named(world: World, notifier_of: str, named: list[str]) -> None:
     world.configure(f'[[notify]]\nnotifier = "{notifier_of}"\n[notify.arguments]\nnam = "x"\n')
-    note = notifications.compose(Event.ALERT, "nyc_taxi", "consumer", "x", ("d", "r"))
+    note = notifier.note(Event.ALERT, "nyc_taxi", "consumer", "x", ("d", "r"))
     with raising(NotDelivered, *named):
-        notifications.tell(world.history("nyc_taxi"), note, "SLU-602", {})
+        telling.tell(world.history("nyc_taxi"), note, "SLU-602", RunChannel({}))
 
 
 def test_a_rule_without_the_event_is_silent_and_follows_the_outage(world: World) -> None:
@@ -313,7 +315,7 @@ def test_without_rules_nothing_is_asked(world: World) -> None:
     (world.folder / "notifications.toml").unlink()
     world.fails("consumer", "nyc_taxi_stream")
     world.fails("validate", "nyc_taxi_load")
-    assert not notifications.is_told(world.history("nyc_taxi"), "nyc_taxi")
+    assert not telling.is_told(world.history("nyc_taxi"), "nyc_taxi")
     assert not world.memory.requests
 
 
@@ -348,7 +350,7 @@ def test_overdue_maintenance_mutes_no_outage_and_its_success_ends_it(world: Worl
     world.recovers()
     for error in (overdue, RISK):
         world.fails("consumer", "nyc_taxi_stream", error)
-    world.run_ends("nyc_taxi_maintenance", "success", how=notifications.run_succeeded)
+    world.run_ends("nyc_taxi_maintenance", "success", how=callbacks.run_succeeded)
     world.fails("consumer", "nyc_taxi_stream", overdue)
     assert [text.split(": ")[1][:7] for text in Recorder.messages()] == [
         "SLU-511", "SLU-602", "healthy", "SLU-602", "succeed", "SLU-511",
@@ -411,7 +413,7 @@ def _counted(called: list[int]) -> Any:
 
 def test_a_clock_that_was_ahead_hides_no_later_record(world: World) -> None:
     kept = world.history("nyc_taxi")
-    (rule_id,) = [one.id for one in notifications.rules_for("nyc_taxi")]
+    (rule_id,) = [one.id for one in telling.rules_for("nyc_taxi")]
     ahead = datetime.now(UTC) + timedelta(days=365)
     kept.record_run(NOTIFIED, {"told": {rule_id: ["SLU-602"]}}, ahead)
     for _ in range(2):
@@ -465,7 +467,7 @@ def test_what_was_not_told_of_a_run_is_told_by_later_checks_oldest_first(world: 
             run=f"r{number}",
         )
     kept = world.history("nyc_taxi")
-    assert notifications.is_told(kept, "nyc_taxi")
+    assert telling.is_told(kept, "nyc_taxi")
     with raising(NotDelivered, "refused"):
         world.checks()
     Recorder.failing.clear()
@@ -474,5 +476,5 @@ def test_what_was_not_told_of_a_run_is_told_by_later_checks_oldest_first(world: 
     for _ in range(2):
         world.checks()
     assert [text.split()[-2] for text in Recorder.messages()] == list("0123456")
-    assert not notifications.is_told(kept, "nyc_taxi")
+    assert not telling.is_told(kept, "nyc_taxi")
     assert len(kept.newest_keys(UNDELIVERED, 10)) == 7, "the ledger is written once"

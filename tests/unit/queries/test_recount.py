@@ -14,11 +14,13 @@ import pytest
 from sluice.clients import query_state as state
 from sluice.clients.lake.catalog import Lake
 from sluice.clients.lake.reading import files
-from sluice.clients.lake.results import recount as query_results
-from sluice.clients.lake.results.recount import SnapshotExpired
+from sluice.clients.lake.results.positions import SnapshotExpired, late_rows, read_positions
 from sluice.clients.query_state import QueryState, definition
 from sluice.config.query import Query, Sink, TimeWindow, key_text
 from sluice.core.offsets.ranges import OffsetRanges
+from sluice.queries.compare import by_key
+from sluice.queries.recount import event_times, recount
+from sluice.queries.windows import affected_windows, in_windows
 from tests.support import lake as lakes
 from tests.support.raising import raising
 
@@ -105,8 +107,8 @@ def say(lake: Lake, states: dict[str, QueryState], late: Sequence[tuple[int, str
 def affected(lake: Lake, query: Query, first: int, until: int) -> tuple[int, int] | None:
     """The windows of the rows with these offsets."""
     table, expected = lake.table("raw.hits"), OffsetRanges.of({0: [(first, until)]})
-    times = query_results.event_times(table, files.committed_since(table, 0), expected, {"hittime"})
-    return query_results.affected_windows(query, times)
+    times = event_times(table, files.committed_since(table, 0), expected, {"hittime"})
+    return affected_windows(query, times)
 
 
 def none() -> pa.Table:
@@ -117,8 +119,8 @@ def none() -> pa.Table:
 
 def test_a_hit_counts_in_each_window_that_holds_it(lake: Lake) -> None:
     snapshot = put(lake, ("a", "10:02:00", "x"), ("a", "10:01:59", "x"), ("b", "00:00:00", "x"))
-    # Whatever Spark's windows are; tests/spark/test_query_results.py shows that they are the same.
-    counted = query_results.recount(lake.table("raw.hits"), snapshot, WINDOWS, none(), None)
+    # Whatever Spark's windows are; tests/spark/test_py shows that they are the same.
+    counted = recount(lake.table("raw.hits"), snapshot, WINDOWS, none(), None)
     assert counted == {
         "a|2026-03-01T09:52:00Z": (1,),
         "a|2026-03-01T09:57:00Z": (2,),
@@ -135,11 +137,11 @@ def test_what_came_too_late_for_one_window_counts_in_the_other(lake: Lake) -> No
         for name, query in BOTH.items()
     }
     say(lake, states, [(6, "09:57:00", 1), (4, "09:57:00", 0)])
-    standing = query_results.read_positions(lake.table("queries.hits"), BOTH)
+    standing = read_positions(lake.table("queries.hits"), BOTH)
     assert standing is not None
-    late = query_results.late_rows(lake.table("queries.hits"), standing, "windows")
+    late = late_rows(lake.table("queries.hits"), standing, "windows")
     assert late.num_rows == 1, "what was late before the rebuild is not late any more"
-    counted = query_results.recount(lake.table("raw.hits"), snapshot, WINDOWS, late, None)
+    counted = recount(lake.table("raw.hits"), snapshot, WINDOWS, late, None)
     assert counted == {"a|2026-03-01T09:57:00Z": (1,), "a|2026-03-01T10:02:00Z": (2,)}
 
 
@@ -154,14 +156,14 @@ def test_what_is_dated_ahead_of_its_arrival_by_more_than_the_watermark_is_in_no_
         ("unknown", "10:02:00", "x"),
         arrived=["10:02:00", "10:02:00", "10:02:00", "00:00:00", None],
     )
-    counted = query_results.recount(lake.table("raw.hits"), snapshot, WINDOWS, none(), None)
+    counted = recount(lake.table("raw.hits"), snapshot, WINDOWS, none(), None)
     assert counted == {
         "on time|2026-03-01T09:57:00Z": (1,),
         "on time|2026-03-01T10:02:00Z": (1,),
         "by the watermark|2026-03-01T10:07:00Z": (1,),
         "by the watermark|2026-03-01T10:12:00Z": (1,),
     }
-    everything = query_results.recount(lake.table("raw.hits"), snapshot, USERS, none(), None)
+    everything = recount(lake.table("raw.hits"), snapshot, USERS, none(), None)
     assert len(everything) == 5, "a query without windows has no watermark to move"
 
 
@@ -170,14 +172,14 @@ def test_the_windows_of_rows_dated_ahead_are_compared_too(lake: Lake) -> None:
     snapshot = put(lake, ("a", "10:02:00", "x"), ("a", "20:02:00", "x"), arrived=["10:02:00"] * 2)
     windows = affected(lake, WINDOWS, 0, 2)
     assert windows == (int(at("09:57:00").timestamp()), int(at("20:02:00").timestamp()))
-    counted = query_results.recount(lake.table("raw.hits"), snapshot, WINDOWS, none(), windows)
+    counted = recount(lake.table("raw.hits"), snapshot, WINDOWS, none(), windows)
     assert counted == {"a|2026-03-01T09:57:00Z": (1,), "a|2026-03-01T10:02:00Z": (1,)}
 
 
 def test_different_users_are_counted_and_null_is_none(lake: Lake) -> None:
     put(lake, ("a", "10:00:00", "x"), ("a", "11:00:00", "x"), ("a", "12:00:00", "y"), ("b", "10:00:00", None))
     snapshot = put(lake, ("a", "10:00:00", "y"), ("b", "10:00:00", None), first=4)
-    counted = query_results.recount(lake.table("raw.hits"), snapshot, USERS, none(), None)
+    counted = recount(lake.table("raw.hits"), snapshot, USERS, none(), None)
     assert counted == {"a": (2, 4), "b": (0, 2)}
 
 
@@ -186,12 +188,12 @@ def test_only_the_windows_of_the_load_are_counted(lake: Lake) -> None:
     snapshot = put(lake, ("a", "10:03:00", "x"), first=2)
     table = lake.table("raw.hits")
     windows = affected(lake, WINDOWS, 2, 3)
-    counted = query_results.recount(table, snapshot, WINDOWS, none(), windows)
+    counted = recount(table, snapshot, WINDOWS, none(), windows)
     assert counted == {"a|2026-03-01T09:57:00Z": (2,), "a|2026-03-01T10:02:00Z": (2,)}
-    others = query_results.recount(table, snapshot, WINDOWS, none(), None)
+    others = recount(table, snapshot, WINDOWS, none(), None)
     assert len(others) == 4
-    assert query_results.in_windows(others, WINDOWS, windows) == counted
-    assert query_results.in_windows(others, USERS, None) == others
+    assert in_windows(others, WINDOWS, windows) == counted
+    assert in_windows(others, USERS, None) == others
     assert affected(lake, WINDOWS, 7, 9) is None
     nothing = replace(WINDOWS, where={"zipcode": ["none"]})
     assert affected(lake, nothing, 2, 3) == windows, "a sink that ignores the query's where is compared too"
@@ -201,23 +203,23 @@ def test_only_the_windows_of_the_load_are_counted(lake: Lake) -> None:
 def test_late_rows_of_an_expired_snapshot_of_the_queries_table_are_not_taken_for_none(lake: Lake) -> None:
     states = {name: QueryState(definition(query), batch=1) for name, query in BOTH.items()}
     say(lake, states, [(1, "10:02:00", 3)])
-    positions = query_results.read_positions(lake.table("queries.hits"), BOTH)
+    positions = read_positions(lake.table("queries.hits"), BOTH)
     assert positions is not None
     expired = replace(positions, snapshot_id=7)
     with raising(SnapshotExpired, "snapshot 7", "queries.hits"):
-        query_results.late_rows(lake.table("queries.hits"), expired, "windows")
+        late_rows(lake.table("queries.hits"), expired, "windows")
 
 
 def test_the_lake_is_counted_as_it_was_at_the_snapshot(lake: Lake) -> None:
     snapshot = put(lake, ("a", "10:02:00", "x"))
     put(lake, ("a", "10:02:00", "x"), first=1)
-    assert query_results.recount(lake.table("raw.hits"), snapshot, USERS, none(), None) == {"a": (1, 1)}
+    assert recount(lake.table("raw.hits"), snapshot, USERS, none(), None) == {"a": (1, 1)}
     with raising(SnapshotExpired, "snapshot 7", "raw.hits"):
-        query_results.recount(lake.table("raw.hits"), 7, USERS, none(), None)
+        recount(lake.table("raw.hits"), 7, USERS, none(), None)
 
 
 def test_the_queries_stand_where_the_one_that_is_behind_stands(lake: Lake) -> None:
-    assert query_results.read_positions(lake.table("queries.hits"), BOTH) is None
+    assert read_positions(lake.table("queries.hits"), BOTH) is None
     ahead, behind = (
         QueryState(definition(WINDOWS), ends={"0": 9, "1": 3}),
         QueryState(definition(USERS), ends={"0": 7}),
@@ -225,7 +227,7 @@ def test_the_queries_stand_where_the_one_that_is_behind_stands(lake: Lake) -> No
     rows = Query([Sink("files", prefix="f/")], ["zipcode"], mode="append")
     copied = QueryState(definition(rows), ends={"0": 1})
     say(lake, {"windows": ahead, "users": behind, "rows": copied})
-    standing = query_results.read_positions(lake.table("queries.hits"), {**BOTH, "rows": rows})
+    standing = read_positions(lake.table("queries.hits"), {**BOTH, "rows": rows})
     assert standing is not None
     assert standing.ends == {0: 7, 1: 0}, "what only copies rows counts nothing"
     assert standing.states == {"windows": ahead, "users": behind, "rows": copied}
@@ -233,12 +235,12 @@ def test_the_queries_stand_where_the_one_that_is_behind_stands(lake: Lake) -> No
 
 def test_a_databases_rows_have_the_keys_of_a_topics(lake: Lake) -> None:
     rows = [("a", at("10:02:00").replace(tzinfo=None), 3, "version")]
-    assert query_results.by_key(rows, WINDOWS) == {"a|2026-03-01T10:02:00Z": (3,)}
+    assert by_key(rows, WINDOWS) == {"a|2026-03-01T10:02:00Z": (3,)}
 
 
 def test_an_empty_table_comes_to_nothing(lake: Lake) -> None:
     snapshot = put(lake)
-    assert query_results.recount(lake.table("raw.hits"), snapshot, replace(USERS), none(), None) == {}
+    assert recount(lake.table("raw.hits"), snapshot, replace(USERS), none(), None) == {}
 
 
 def test_moments_before_1970_and_moments_that_are_missing(lake: Lake) -> None:
@@ -256,5 +258,5 @@ def test_moments_before_1970_and_moments_that_are_missing(lake: Lake) -> None:
         expected.update(
             key_text(["a", datetime.fromtimestamp(start, UTC)]) for start in WINDOWS.window.starts(moment)
         )
-    counted = query_results.recount(table, head.snapshot_id, WINDOWS, none(), None)
+    counted = recount(table, head.snapshot_id, WINDOWS, none(), None)
     assert counted == {key: (times,) for key, times in expected.items()}

@@ -1,0 +1,134 @@
+"""The snapshots of ``main``: who published each, and what it says.
+
+A consumer's carry ``sluice.*`` in their summary, those of maintenance do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+
+from sluice.core.changes.published import Changes, changes_in
+from sluice.core.offsets.ranges import OffsetRanges, offsets_from_json
+
+MAIN = "main"
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One snapshot of ``main``. ``kind``: epoch-start, batch, or "" for maintenance, which has no more.
+
+    Times in seconds since 1970; ``began`` is None unless a batch recorded it. ``records``: of the batch,
+    quarantined ones included; ``ends``: partition -> the offset up to which everything is published;
+    ``summary``: all that it says.
+    """
+
+    snapshot_id: int
+    at: float
+    kind: str = ""
+    epoch: int = 0
+    ends: dict[int, int] = field(default_factory=dict)
+    records: int = 0
+    began: float | None = None
+    summary: dict[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def is_of_stream(self) -> bool:
+        """Whether it says the stream's position."""
+        return "sluice.end-offsets" in self.summary
+
+    @property
+    def acquired_at(self) -> float | None:
+        """When its writer acquired the lease; None for a snapshot of maintenance."""
+        found = self.summary.get("sluice.acquired-at")
+        return int(found) / 1000 if found else None
+
+    @property
+    def seconds(self) -> float | None:
+        """How long a batch took to read and write."""
+        return None if self.began is None else max(self.at - self.began, 0.0)
+
+
+@dataclass(frozen=True)
+class Head:
+    """The newest snapshot of ``main``; ``writer``: who published it, "" if it was no writer of a stream."""
+
+    snapshot_id: int
+    sequence_number: int
+    writer: str
+
+
+def published_changes(table: Table) -> Changes:
+    """The changes that ``main`` has."""
+    summaries = (summary_of(snapshot) for snapshot in ancestors(table))
+    return changes_in(next((summary for summary in summaries if "sluice.end-offsets" in summary), {}))
+
+
+def ancestors(table: Table) -> Iterator[Snapshot]:
+    """The kept snapshots of ``main``, newest first."""
+    # Not snapshot_by_id for each: it scans all of them.
+    kept = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
+    snapshot = table.snapshot_by_name(MAIN)
+    while snapshot is not None:
+        yield snapshot
+        parent = snapshot.parent_snapshot_id
+        snapshot = kept.get(parent) if parent is not None else None
+
+
+def sequence_since(table: Table, heads: Iterable[Head | None]) -> int:
+    """The lowest sequence number of ``heads``: files that were committed after all of them have a higher one.
+
+    0 (every file has) unless each head is part of ``main``'s history: a restored catalog gives numbers out
+    again. A head whose snapshot has expired is part of it if its writer published ``main``'s newest batch: a
+    writer publishes on top of its own last snapshot only.
+    """
+    kept = {snapshot.snapshot_id for snapshot in ancestors(table)}
+    writer = next((w for s in ancestors(table) if (w := sluice_properties(s).get("writer"))), None)
+    found = [
+        head.sequence_number if head and (head.snapshot_id in kept or head.writer == writer) else 0
+        for head in heads
+    ]
+    return min(found, default=0)
+
+
+def sluice_properties(snapshot: Snapshot) -> dict[str, str]:
+    """The ``sluice.*`` entries of the summary, without the prefix; empty for maintenance."""
+    summary = summary_of(snapshot)
+    return {key.removeprefix("sluice."): value for key, value in summary.items() if key.startswith("sluice.")}
+
+
+def summary_of(snapshot: Snapshot) -> dict[str, str]:
+    return snapshot.summary.additional_properties if snapshot.summary else {}
+
+
+def commits(table: Table, since: int | None = None) -> Iterator[Commit]:
+    """The kept snapshots of ``main``, newest first, down to the one after snapshot ``since``."""
+    for snapshot in ancestors(table):
+        if snapshot.snapshot_id == since:
+            return
+        yield _commit(snapshot)
+
+
+def _commit(snapshot: Snapshot) -> Commit:
+    properties = sluice_properties(snapshot)
+    began = properties.get("started-at")
+    return Commit(
+        snapshot_id=snapshot.snapshot_id,
+        at=snapshot.timestamp_ms / 1000,
+        kind=properties.get("kind", ""),
+        epoch=int(properties.get("epoch") or 0),
+        ends=offsets_from_json(properties.get("end-offsets", "{}")),
+        records=OffsetRanges.of_batch(properties.get("offset-ranges", "{}")).count,
+        began=int(began) / 1000 if began else None,
+        summary=summary_of(snapshot),
+    )
+
+
+def metadata_log(table: Table) -> list[tuple[int, str]]:
+    """(written at, in ms since 1970; address) of the table's metadata files, oldest first, as far as
+    logged."""
+    log = [(entry.timestamp_ms, entry.metadata_file) for entry in table.metadata.metadata_log]
+    return [*log, (table.metadata.last_updated_ms, table.metadata_location)]

@@ -1,0 +1,67 @@
+"""Texts of declarations, and of private files."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from sluice.config.reading.toml import ConfigError
+from sluice.config.reading.values import shown_path
+
+# A declaration's longest file: more is a mistake, and would be read by every process.
+MAX_BYTES = 1 << 20
+
+
+def declared_text(path: Path) -> str:
+    """The text of a declaration. Raises ConfigError if it cannot be read, which never blocks."""
+    try:
+        # Not waiting: a pipe would block until another process writes to it.
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise ConfigError(f"{shown_path(path)}: is no file. Fix: put a file with that name there")
+            content = file.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise ConfigError(
+                f"{shown_path(path)}: is larger than {MAX_BYTES >> 20} MiB. Fix: make it smaller"
+            )
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{shown_path(path)}: is not UTF-8: {error}. Fix: save it as UTF-8") from error
+    # ValueError: a NUL character in the path.
+    except (OSError, ValueError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(
+            f"{shown_path(path)}: cannot be read: {reason}. Fix: put a readable file there"
+        ) from error
+
+
+def read(variable: str, name: str, needed: str, environ: Mapping[str, str] | None = None) -> tuple[str, str]:
+    """Path and text of ``<name>.toml`` in the folder that ``variable`` names; ``needed``: by whom.
+
+    Raises ConfigError if the variable is not set, or the file is missing, unreadable or open to other users.
+    """
+    folder = (os.environ if environ is None else environ).get(variable)
+    if not folder:
+        raise ConfigError(f"{variable} is not set. Fix: set it to the folder that holds {name}.toml")
+    path = Path(folder) / f"{name}.toml"
+    try:
+        if _is_open(path.stat()):
+            raise ConfigError(
+                f"{path}: other users may read it and it holds passwords. Fix: chmod 600 {path}"
+            )
+        return str(path), path.read_text()
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}; {needed}") from error
+
+
+def _is_open(found: os.stat_result) -> bool:
+    """Whether users other than the reader may read a file, or change it.
+
+    Kubernetes mounts a Secret as root's, readable for the pod's group, in which only its user is.
+    """
+    is_mounted = found.st_uid == 0 != os.getuid() and found.st_gid in {os.getgid(), *os.getgroups()}
+    return bool(found.st_mode & (0o037 if is_mounted else 0o077))

@@ -1,0 +1,110 @@
+"""All streams: found in their folders, read with this installation's overrides."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sluice.config import folders, stream_checks
+from sluice.config import schema as table_schema
+from sluice.config.folders import VARIABLE
+from sluice.config.reading.files import declared_text
+from sluice.config.reading.toml import ConfigError
+from sluice.config.reading.values import shown, shown_path
+from sluice.config.sections import overrides
+from sluice.config.stream import StreamSpec, parse
+
+
+def names(environ: Mapping[str, str] = os.environ) -> list[str]:
+    """All streams, also invalid ones. Never raises."""
+    return sorted(folders.find(environ).streams)
+
+
+def load_all() -> list[StreamSpec]:
+    """All streams. Raises ConfigError for an invalid one: for what must not leave one out."""
+    return [load(name) for name in names()]
+
+
+@dataclass(frozen=True)
+class Declared:
+    """The valid streams, and of each invalid one the reason. ``problems``: what is wrong with no stream to
+    name."""
+
+    specs: Sequence[StreamSpec] = ()
+    invalid: Mapping[str, str] = field(default_factory=dict)
+    problems: Sequence[str] = ()
+
+    @property
+    def reasons(self) -> list[str]:
+        """All that is wrong, a line each."""
+        return [*(f"{name}: {reason}" for name, reason in self.invalid.items()), *self.problems]
+
+
+def load_valid() -> Declared:
+    """All streams; an invalid one does not affect the others. Never raises."""
+    specs, invalid = [], {}
+    for name in names():
+        try:
+            specs.append(load(name))
+        except ConfigError as error:
+            invalid[name] = str(error)
+    return Declared(specs, invalid, problems(specs))
+
+
+def problems(specs: Sequence[StreamSpec], environ: Mapping[str, str] = os.environ) -> list[str]:
+    """What is wrong with the folders and overrides as a whole, or between two of the streams ``specs``; each
+    of them runs nevertheless."""
+    found, file = folders.find(environ), environ.get(overrides.VARIABLE, "")
+    shared: dict[str, list[str]] = defaultdict(list)
+    for spec in specs:
+        for name in {*stream_checks.tables(spec), *stream_checks.topics(spec)}:
+            shared[name].append(spec.name)
+    return [
+        *found.problems,
+        *(overrides.problems(file, sorted(found.streams)) if file else []),
+        *(
+            f"streams {', '.join(users)}: each declares {name}. Fix: give each its own"
+            for name, users in sorted(shared.items())
+            if len(users) > 1
+        ),
+    ]
+
+
+def load(name: str, environ: Mapping[str, str] = os.environ) -> StreamSpec:
+    """The stream with this installation's overrides. Raises ConfigError if it is unknown or invalid, for
+    whatever reason."""
+    try:
+        return _load(name, environ)
+    except ConfigError:
+        raise
+    # What a declaration may hold has no limit: whatever else goes wrong is its own stream's too.
+    except Exception as error:
+        raise ConfigError(
+            f"stream {shown(name)}: its declaration cannot be checked: {type(error).__name__}: "
+            f"{shown(str(error))}. Fix: remove what was changed last; report this"
+        ) from error
+
+
+def _load(name: str, environ: Mapping[str, str]) -> StreamSpec:
+    known = folders.find(environ).streams
+    if name not in known:
+        raise ConfigError(
+            f"stream {shown(name)} is unknown; streams are {', '.join(sorted(known)) or '(none)'}. Fix: name "
+            f"one of these, or add its folder to {VARIABLE}"
+        )
+    if len(known[name]) > 1:
+        places = " and in ".join(map(shown_path, known[name]))
+        raise ConfigError(f"stream {name!r} is in {places}. Fix: rename or remove one")
+    (folder,) = known[name]
+    path, file = folder / folders.FILE, environ.get(overrides.VARIABLE, "")
+    overriding = overrides.of_stream(file, name) if file else None
+    spec = parse(declared_text(path), shown_path(path), overriding, file)
+    if spec.name != name:
+        raise ConfigError(
+            f"{shown_path(path)}: name is {shown(spec.name)}; the folder's is {name!r}. Fix: give both "
+            "the same name"
+        )
+    table_schema.check(spec, folder / spec.schema)
+    return spec

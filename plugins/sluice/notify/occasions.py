@@ -1,0 +1,120 @@
+"""Which ends of tasks and runs a person is told of, and whether once per outage or once per run."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+from sluice.config.sections.notifications import Event
+from sluice.core.error_codes import ErrorCode, code_in, code_of, with_code
+from sluice.ledger.keys import history_name
+from sluice.notify.conditions import scheduled_condition
+
+MAINTENANCE = "maintenance"
+# DAGs whose next run finds the same again: told once per outage, as supervision is.
+SCHEDULED = (MAINTENANCE, "reconciliation")
+# The DAG that supervises a stream, and the one that is there while something is wrong that belongs to none.
+STREAM, CONFIGURATION = "stream", "configuration"
+# Texts of a recovery.
+SUCCEEDS, NONE = "succeeds again", "no action needed"
+
+
+@dataclass(frozen=True)
+class Occasion:
+    """``outage``: the history that has what was told of the outage, each ``condition`` once ("": it is over);
+    empty for a run, which is told once. ``is_urgent``: told without the history, too. ``is_repeated``: a task
+    of the run may have told. ``is_component``: a person may restart, stop or start what it is about."""
+
+    event: Event
+    stream: str
+    about: str
+    message: str
+    outage: str = ""
+    condition: str = ""
+    is_urgent: bool = False
+    is_repeated: bool = False
+    is_component: bool = False
+    remedy: str = ""
+
+
+def kind_of(dag_id: str, stream: str) -> str:
+    """A DAG's kind: its name without that of its stream."""
+    return dag_id.removeprefix(f"{stream}_")
+
+
+def failed_task(
+    stream: str, dag_id: str, task_id: str, error: object, today: date, component: str | None = None
+) -> Occasion | None:
+    """A task over ``stream`` failed for good; without ``error`` its process was killed. ``component``: that
+    it supervises. None: not told."""
+    message = _reason(error, task_id)
+    code = code_in(message) or ErrorCode.PROCESS_FAILED
+    if code is ErrorCode.NOT_DELIVERED:
+        return None
+    kind = kind_of(dag_id, stream)
+    if kind == STREAM:
+        about = component or task_id
+        # The alert's name is the maintenance's, whose success ends it, and not the consumer's, which is well.
+        is_overdue = code is ErrorCode.MAINTENANCE_OVERDUE
+        return Occasion(
+            Event.ALERT,
+            stream,
+            about,
+            message,
+            outage=f"{stream}.{MAINTENANCE}" if is_overdue else history_name(stream, about),
+            condition=code.value,
+            is_urgent=True,
+            is_component=component is not None,
+        )
+    if kind == CONFIGURATION:
+        # The DAG is gone when it is corrected, so no run tells of that: told again the next day.
+        condition = f"{code.value} {hashlib.sha256(message.encode()).hexdigest()[:8]} {today.isoformat()}"
+        outage = f"{stream}.{kind}"
+        return Occasion(Event.ALERT, stream, kind, message, outage, condition, is_urgent=True)
+    about = f"{kind} {task_id}"
+    if kind in SCHEDULED:
+        condition = scheduled_condition(task_id, message)
+        return Occasion(Event.FAILURE, stream, about, message, f"{stream}.{kind}", condition)
+    return Occasion(Event.FAILURE, stream, about, message)
+
+
+def failed_run(stream: str, dag_id: str, reason: str, timeout: timedelta | None) -> Occasion | None:
+    """A run failed for Airflow's ``reason``. None: its failed task has told."""
+    kind = kind_of(dag_id, stream)
+    has_failed_task = reason == "task_failure"
+    if kind in SCHEDULED and has_failed_task:
+        return None
+    text = reason
+    if reason == "timed_out":
+        text = f"timed out after {timeout}; its unfinished tasks were skipped"
+    is_scheduled = kind in SCHEDULED
+    return Occasion(
+        Event.FAILURE,
+        stream,
+        kind,
+        f"{ErrorCode.PROCESS_FAILED} the run failed: {text}",
+        outage=f"{stream}.{kind}" if is_scheduled else "",
+        condition=f"run: {reason}" if is_scheduled else "",
+        is_repeated=has_failed_task,
+        remedy="see the run's tasks and their logs; clear the first one that failed or was skipped",
+    )
+
+
+def recovered(stream: str, about: str, outage: str, message: str = SUCCEEDS) -> Occasion:
+    """``about`` works again, which ends ``outage``."""
+    return Occasion(Event.RECOVERY, stream, about, message, outage, remedy=NONE)
+
+
+def _reason(error: object, task_id: str) -> str:
+    if error is None:
+        return (
+            f"{ErrorCode.PROCESS_FAILED} task {task_id} ended without a report: its worker was killed or "
+            "lost. Fix: see the scheduler's log, then clear the task"
+        )
+    text = str(error)
+    if code := code_in(text):
+        return with_code(code, text)
+    if isinstance(error, BaseException):
+        return with_code(code_of(error), f"{type(error).__name__}: {text}")
+    return with_code(ErrorCode.PROCESS_FAILED, text)

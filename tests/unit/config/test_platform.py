@@ -1,0 +1,244 @@
+"""Platform files: what is refused, and how each client logs in."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from sqlalchemy.engine import make_url
+
+from sluice.config import platform
+from sluice.config.reading import files
+from sluice.config.reading.toml import ConfigError
+from sluice.config.sections.s3 import S3
+from tests.support.raising import raising
+
+NO_URLS = (
+    *("http://h:abc", "http://h:99999", "http://h:0", f"http://{'a' * 70}.test", "http://a..test", "http://"),
+    *("http://[::1", "http://h/ä", "http://h/a b", "ftp://h", "h:1", "http://h\\n"),
+)
+PLATFORM = """
+role = "consumer"
+[kafka]
+bootstrap_servers = "127.0.0.1:9092"
+security_protocol = "SASL_PLAINTEXT"
+sasl_mechanism = "PLAIN"
+username = "sluice-consumer"
+password = 'pa"ss\\word'
+[s3]
+endpoint = "http://127.0.0.1:9000"
+access_key = "key"
+secret_key = "hidden"
+path_style = true
+[lake]
+warehouse = "s3://warehouse/lake"
+ledger = "s3://warehouse/ledger"
+catalog_host = "127.0.0.1"
+catalog_port = 5432
+catalog_database = "lake"
+catalog_user = "consumer"
+catalog_password = "p@ss/word"
+[source]
+bucket = "source"
+[checkpoints]
+root = "/srv/checkpoints"
+"""
+
+
+def test_a_platform_file_is_read_and_hides_its_secrets() -> None:
+    made = platform.parse(PLATFORM, "consumer.toml")
+    assert made.lake.jdbc_uri == "jdbc:postgresql://127.0.0.1:5432/lake"
+    assert "p%40ss%2Fword@127.0.0.1" in made.lake.pyiceberg(made.s3)["uri"].replace("%2f", "%2F")
+    assert "sslmode=disable" in made.lake.pyiceberg(made.s3)["uri"], "it is this machine"
+    assert made.kafka.java()["sasl.jaas.config"].endswith(r'password="pa\"ss\\word";')
+    assert made.kafka.librdkafka()["sasl.password"] == 'pa"ss\\word'
+    assert not any(secret in repr(made) for secret in ("hidden", "p@ss", "pa\\"))
+
+
+def test_a_secret_of_another_type_is_not_named() -> None:
+    with raising(ConfigError, "secret_key: it is a int. Fix: give a str, in quotes") as caught:
+        platform.parse(PLATFORM.replace('"hidden"', "48151623"), "consumer.toml")
+    assert "48151623" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (("[source]", "[sauce]"), "unknown key 'sauce'; known keys are"),
+        (("catalog_port = 5432", 'catalog_port = "5432"'), "catalog_port: '5432' is a str. Fix: give a int"),
+        (("catalog_port = 5432", "catalog_port = true"), "catalog_port: True is a bool. Fix: give a int"),
+        (('bucket = "source"', ""), "[source]"),
+        (('role = "consumer"', 'role = "boss"'), "role 'boss' is unknown; roles are airflow"),
+        (('role = "consumer"', "role = consumer"), "not valid TOML"),
+    ],
+)
+def test_a_wrong_platform_file_is_refused_with_the_fix(change: tuple[str, str], words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        platform.parse(PLATFORM.replace(*change), "consumer.toml")
+    assert words in str(caught.value) or "key 'bucket' is missing" in str(caught.value)
+    assert "consumer.toml" in str(caught.value)
+
+
+def test_the_supervisors_password_is_hidden_too() -> None:
+    login = '[supervisor]\nurl = "http://127.0.0.1:9001/RPC2"\nusername = "sluice"\npassword = "unsaid"\n'
+    made = platform.parse(PLATFORM + login, "airflow.toml")
+    assert made.supervisor is not None
+    assert made.supervisor.password == "unsaid"
+    assert "unsaid" not in repr(made)
+
+
+@pytest.mark.parametrize("url", NO_URLS)
+def test_an_address_that_no_client_can_open_is_refused(url: str) -> None:
+    token = f'token = "{"t" * 24}"'
+    for key, text in {
+        "metrics checks_url": f'{PLATFORM}[metrics]\nchecks_url = "{url}"\n{token}\n',
+        "supervisor url": f'{PLATFORM}[supervisor]\nurl = "{url}"\nusername = "u"\npassword = "p"\n',
+        "feeds wiki": f'{PLATFORM}[feeds]\nwiki = "{url}"\n',
+        "s3 endpoint": PLATFORM.replace("http://127.0.0.1:9000", url),
+    }.items():
+        with raising(ConfigError, "consumer.toml", key, "http://"):
+            platform.parse(text, "consumer.toml")
+
+
+@pytest.mark.parametrize("token", ["é" * 24, "ł" * 24, f"{'t' * 24}\\n", f"{'t' * 12} {'t' * 12}"])
+def test_a_token_that_no_header_can_have_is_refused_without_showing_it(token: str) -> None:
+    with raising(ConfigError, "consumer.toml", "metrics token", "ASCII") as caught:
+        platform.parse(f'{PLATFORM}[metrics]\ntoken = "{token}"\n', "consumer.toml")
+    assert token[:12] not in str(caught.value)
+
+
+def test_a_platform_file_that_others_may_read_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "consumer.toml"
+    path.write_text(PLATFORM)
+    path.chmod(0o644)
+    with raising(ConfigError, path, "600"):
+        platform.load("consumer", {"SLUICE_PLATFORM_DIR": str(tmp_path)})
+    path.chmod(0o600)
+    assert platform.load("consumer", {"SLUICE_PLATFORM_DIR": str(tmp_path)}).role == "consumer"
+    with raising(ConfigError, tmp_path / "producer.toml"):
+        platform.load("producer", {"SLUICE_PLATFORM_DIR": str(tmp_path)})
+    with raising(ConfigError, "SLUICE_PLATFORM_DIR"):
+        platform.load("producer", {})
+
+
+def test_of_the_metrics_alone_no_more_of_the_file_is_read(tmp_path: Path) -> None:
+    file, environ = tmp_path / "airflow.toml", {"SLUICE_PLATFORM_DIR": str(tmp_path)}
+    file.touch(mode=0o600)
+    for text, *said in (
+        ("", "[metrics] is missing", "Fix:"),
+        ("metrics = 1", "[metrics] is missing"),
+        ("[metrics]", "'token' is missing"),
+        ('[metrics]\ntoken = "short"', "shorter than 24"),
+        (f'[metrics]\ntoken = "{"t" * 24}"\nchecks_url = "checks:18082"', "http://"),
+    ):
+        file.write_text(text)
+        with raising(ConfigError, str(file), *said):
+            platform.load_metrics(environ)
+    file.write_text(f'[metrics]\ntoken = "{"t" * 24}"\n[kafka]\nunknown = 1')
+    assert platform.load_metrics(environ) == platform.Metrics("t" * 24)
+
+
+@pytest.mark.parametrize(
+    ("root", "in_bucket"),
+    [("/srv/checkpoints", False), ("s3a://bucket", True), ("s3a://bucket/a/b/", True)],
+)
+def test_checkpoints_are_in_a_folder_or_in_a_bucket(root: str, in_bucket: bool) -> None:
+    made = platform.parse(PLATFORM.replace("/srv/checkpoints", root), "consumer.toml").checkpoints
+    assert (made.root, made.in_bucket) == (root, in_bucket)
+
+
+@pytest.mark.parametrize(
+    "root",
+    [
+        "",
+        "checkpoints",
+        "~/checkpoints",
+        "s3://bucket/a",
+        "s3a://",
+        "s3a:///a",
+        "file:///srv/a",
+        "hdfs://a/b",
+    ],
+)
+def test_checkpoints_where_spark_cannot_write_or_the_audit_cannot_read_are_refused(root: str) -> None:
+    """Spark has no file system for s3:// and runs each process in a directory of its own; the audit reads
+    folders and buckets."""
+    with raising(ConfigError, "consumer.toml", "checkpoints", repr(root), "s3a://bucket/prefix"):
+        platform.parse(PLATFORM.replace("/srv/checkpoints", root), "consumer.toml")
+
+
+@pytest.mark.parametrize(
+    ("owner", "group", "mode", "is_open"),
+    [
+        # The reader's own file: for it alone.
+        (1000, 1000, 0o600, False),
+        (1000, 1000, 0o640, True),
+        (1000, 1000, 0o604, True),
+        # As Kubernetes mounts a Secret: root's, for a group of the reader, who may not change it.
+        (0, 2000, 0o440, False),
+        (0, 1000, 0o640, False),
+        (0, 2000, 0o460, True),
+        (0, 2000, 0o444, True),
+        (0, 2000, 0o442, True),
+        # A group in which the reader is not, and a file of another user.
+        (0, 3000, 0o440, True),
+        (1001, 2000, 0o440, True),
+    ],
+)
+def test_who_else_may_read_a_file(
+    owner: int, group: int, mode: int, is_open: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 1000)
+    monkeypatch.setattr(os, "getgid", lambda: 1000)
+    monkeypatch.setattr(os, "getgroups", lambda: [2000])
+    found = os.stat_result((mode, 0, 0, 1, owner, group, 0, 0, 0, 0))
+    assert files._is_open(found) is is_open
+
+
+def test_root_itself_reads_no_file_that_its_group_may_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 0)
+    monkeypatch.setattr(os, "getgroups", lambda: [0])
+    assert files._is_open(os.stat_result((0o440, 0, 0, 1, 0, 0, 0, 0, 0, 0)))
+    assert not files._is_open(os.stat_result((0o400, 0, 0, 1, 0, 0, 0, 0, 0, 0)))
+
+
+@pytest.mark.parametrize("host", ["::1", "[::1]", "fd00::7"])
+def test_every_client_reaches_a_catalog_at_an_address_of_ipv6(host: str) -> None:
+    text = PLATFORM.replace('"127.0.0.1"\ncatalog_port', f'"{host}"\ncatalog_port')
+    lake = platform.parse(declared(text, 'catalog_sslmode = "disable"'), "consumer.toml").lake
+    address = host.strip("[]")
+    assert lake.jdbc_uri == f"jdbc:postgresql://[{address}]:5432/lake"
+    uri = make_url(lake.pyiceberg(S3("key", "hidden"))["uri"])
+    assert (uri.host, uri.port) == (address, 5432)
+    assert lake.libpq()["host"] == address
+
+
+@pytest.mark.parametrize("host", ["db.example.com", "10.0.0.7", "postgres"])
+def test_a_catalog_on_another_machine_is_verified_by_every_client_unless_it_is_declared(host: str) -> None:
+    other = PLATFORM.replace('"127.0.0.1"\ncatalog_port', f'"{host}"\ncatalog_port')
+    with raising(ConfigError, "consumer.toml", "[lake]", "catalog_sslrootcert", "verify-full", host):
+        platform.parse(other, "consumer.toml")
+    for mode in ("prefer", "allow", "verify_full"):
+        with raising(ConfigError, "[lake]", "catalog_sslmode", mode):
+            platform.parse(declared(other, f'catalog_sslmode = "{mode}"'), "consumer.toml")
+    with raising(ConfigError, "catalog_sslrootcert"):
+        platform.parse(declared(other, 'catalog_sslmode = "verify-ca"'), "consumer.toml")
+
+    for text, mode in (
+        ('catalog_sslrootcert = "/etc/ssl/a b.pem"', "verify-full"),
+        ('catalog_sslmode = "verify-ca"\ncatalog_sslrootcert = "/etc/ssl/a b.pem"', "verify-ca"),
+        ('catalog_sslmode = "require"', "require"),
+        ('catalog_sslmode = "disable"', "disable"),
+    ):
+        made = platform.parse(declared(other, text), "consumer.toml")
+        uri = make_url(made.lake.pyiceberg(made.s3)["uri"])
+        for found in (made.lake.jdbc(), made.lake.libpq(), uri.query):
+            assert found["sslmode"] == mode
+            assert found.get("sslrootcert") == ("/etc/ssl/a b.pem" if "sslrootcert" in text else None)
+        assert (uri.host, uri.password) == (host, "p@ss/word")
+        assert "socketTimeout" in made.lake.jdbc()
+
+
+def declared(text: str, more: str) -> str:
+    return text.replace("[source]", f"{more}\n[source]")
