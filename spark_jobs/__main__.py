@@ -1,4 +1,4 @@
-"""Run one job of a stream: ``python -m spark_jobs consumer|producer|queries|compact <stream> [options]``.
+"""Run one job of a stream: ``python -m spark_jobs <job> <stream> [options]``, a job of ``JOBS``.
 
 spark-submit runs this file with the same arguments. Each job imports only its modules: a feed's producer
 starts no JVM.
@@ -10,6 +10,7 @@ import argparse
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from typing import assert_never
 
 from sluice.config import streams
 from sluice.config.reading.toml import ConfigError
@@ -28,21 +29,24 @@ def consumer(name: str, options: Sequence[str]) -> int:
 
 
 def producer(name: str, options: Sequence[str]) -> int:
-    source = streams.load(name).source
-    if source is SourceType.FEED:
-        from spark_jobs.common.feed.run import run
+    match streams.load(name).source:
+        case SourceType.FEED:
+            from spark_jobs.common.feed.run import run
 
-        _parse_no(options)
-        return run(name)
-    from spark_jobs.common.producer.run import main
+            _parse_no(options)
+            return run(name)
+        case SourceType.GENERATOR:
+            from spark_jobs.common.producer.generated import generated_rows
+            from spark_jobs.common.producer.run import main
 
-    if source is SourceType.GENERATOR:
-        from spark_jobs.common.producer.generated import generated_rows
+            return main(name, generated_rows, options)
+        case SourceType.CSV:
+            from spark_jobs.common.producer.objects import object_rows
+            from spark_jobs.common.producer.run import main
 
-        return main(name, generated_rows, options)
-    from spark_jobs.common.producer.objects import object_rows
-
-    return main(name, object_rows, options)
+            return main(name, object_rows, options)
+        case other:
+            assert_never(other)
 
 
 def queries(name: str, options: Sequence[str]) -> int:

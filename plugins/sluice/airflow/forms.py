@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, assert_never
 
 from airflow.sdk import Param
 
@@ -55,14 +55,19 @@ def defaults(spec: StreamSpec) -> dict[str, Any]:
 
 
 def _source(spec: StreamSpec) -> dict[str, Param]:
-    if spec.source is SourceType.FEED:
-        return _feed()
-    if spec.generator:
-        return {
-            name: Param(schema["default"], **{key: schema[key] for key in schema if key != "default"})
-            for name, schema in spec.generator.schemas.items()
-        } | _verify_again()
-    return _csv(spec.source_prefix) | _verify_again()
+    match spec.source:
+        case SourceType.FEED:
+            return _feed()
+        case SourceType.GENERATOR:
+            schemas = spec.generator.schemas if spec.generator else {}
+            return {
+                name: Param(schema["default"], **{key: schema[key] for key in schema if key != "default"})
+                for name, schema in schemas.items()
+            } | _verify_again()
+        case SourceType.CSV:
+            return _csv(spec.source_prefix) | _verify_again()
+        case other:
+            assert_never(other)
 
 
 def _csv(prefix: str) -> dict[str, Param]:

@@ -59,6 +59,11 @@ SEND_TIMEOUTS = {
     SourceType.GENERATOR: timedelta(hours=13),
     SourceType.FEED: timedelta(minutes=10),
 }
+PRODUCE = {
+    SourceType.CSV: ProduceOperator,
+    SourceType.GENERATOR: ProduceOperator,
+    SourceType.FEED: ProduceFeedOperator,
+}
 
 
 def load_dag(spec: StreamSpec) -> DAG:
@@ -74,7 +79,7 @@ def load_dag(spec: StreamSpec) -> DAG:
         max_active_runs=4,
         params=forms.load(spec),
     ) as dag:
-        steps = load_steps(spec, ProduceFeedOperator if spec.source is SourceType.FEED else ProduceOperator)
+        steps = load_steps(spec, PRODUCE[spec.source])
         chain(*steps)
     dag.doc_md = docs.load(spec, steps)
     return dag

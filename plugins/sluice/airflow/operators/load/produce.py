@@ -12,6 +12,7 @@ from airflow.sdk.exceptions import AirflowException
 from sluice.airflow import forms
 from sluice.airflow.operators.jobs.spark_job import SparkJobOperator
 from sluice.config.sending_rules import SendingRules
+from sluice.config.stream import SourceType
 from sluice.core.errors import ClientError
 from sluice.core.json_record import Document
 from sluice.ledger.keys import run_key
@@ -129,10 +130,12 @@ class ProduceOperator(SparkJobOperator):
 
     def _sources(self, context: Context, params: Document) -> list[Document]:
         verified = self._verified()
-        if self.spec.generator is None:
+        if self.spec.source is SourceType.CSV:
             kafka, topic = self.platform_hook.kafka, self.spec.topic.name
             check = partial(partly_sent.check_others, ends=cache(lambda: kafka.ends(topic)))
             return select_objects(self.ledger, self._source(), params, verified, check)
+        if self.spec.generator is None:
+            raise ValueError(f"records of {self.spec.source} are sent by another operator")
         moment = context.get("logical_date") or datetime.now(UTC)
         generated = GeneratorSource.from_params(self.spec.generator, context["run_id"], params, moment)
         return without_verified([generated.document], None if params.get("verify_again") else verified)
