@@ -24,7 +24,7 @@ from datetime import timedelta
 
 from airflow.sdk import Param
 
-from sluice.airflow.dags.stream_dags import make_dag
+from sluice.airflow.dags.make_dag import make_dag
 from sluice.airflow.operators.supervision.drill import HOME_VARIABLE, DrillOperator
 
 DRILLS = {

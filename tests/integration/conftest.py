@@ -28,7 +28,7 @@ DAG_FILE = REPO / "dags" / "streams.py"
 FASTER = """
 from datetime import timedelta as _timedelta
 
-from sluice.airflow.dags import stream_dags as _frames
+from sluice.airflow.dags import make_dag as _frames
 
 
 def _make_dag(*args, _original=_frames.make_dag, **options):

@@ -90,7 +90,7 @@ CODE_WORDS = {
 # File -> a word that is another one's own there, and whose.
 OTHERS = {
     "local/services/postgres.py": {"nobody": "a Unix user", "owner": "SQL"},
-    "plugins/sluice/airflow/dags/stream_dags.py": {"owner": "Airflow's, of a task"},
+    "plugins/sluice/airflow/dags/make_dag.py": {"owner": "Airflow's, of a task"},
     "plugins/sluice/airflow/triggers/asset_event.py": {"owner": "who sends requests"},
     "plugins/sluice/airflow/triggers/requests.py": {"owner": "who sends requests"},
     "spark_jobs/common/feed/lock.py": {"owner": "SQL"},

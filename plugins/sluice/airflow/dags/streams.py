@@ -14,7 +14,8 @@ from airflow.sdk.bases.operator import chain
 from sluice.airflow import forms
 from sluice.airflow.assets import loaded, loaded_interval
 from sluice.airflow.dags import docs
-from sluice.airflow.dags.stream_dags import configuration_dag, invalid_dag, make_dag, supervision_dag
+from sluice.airflow.dags.make_dag import make_dag
+from sluice.airflow.dags.supervision_dags import configuration_dag, invalid_dag, supervision_dag
 from sluice.airflow.operators.change.approval import ApproveChangeOperator
 from sluice.airflow.operators.change.steps import (
     ApplyChangeOperator,
