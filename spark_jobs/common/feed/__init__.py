@@ -11,4 +11,6 @@ How it resumes after a kill -9 without losing or repeating an event:
 - A partition holds a prefix of what was sent to it: the idempotent producer sends in order, and drops nothing
   while the process lives (``sender``). So what is sent again follows what is there, in order.
 - One producer at a time (``lock``).
+
+Start with ``run``.
 """

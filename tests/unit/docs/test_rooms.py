@@ -52,3 +52,20 @@ def test_a_drawing_shows_the_imports(package: str) -> None:
     edges = imports(package)
     assert not {(b, a) for a, b in edges} & edges, "two rooms import each other"
     assert drawn == reduced(edges)
+
+
+ROOMS = [
+    path.parent.relative_to(REPO)
+    for root in ("plugins/sluice", "spark_jobs/common")
+    for path in sorted((REPO / root).glob("*/__init__.py"))
+]
+
+
+@pytest.mark.parametrize("room", ROOMS, ids=str)
+def test_a_rooms_docstring_tells_its_story_and_where_to_start(room: Path) -> None:
+    story = ast.get_docstring(ast.parse((REPO / room / "__init__.py").read_text())) or ""
+    assert len(story.splitlines()) >= 4, f"{room}/__init__.py says what the room is, and no more"
+    named = set(re.findall(r"``([a-z_]+)``", story))
+    modules = {path.stem for path in (REPO / room).iterdir()} - {"__init__"}
+    assert re.search(r"[Ss]tart|Entry", story), f"{room}/__init__.py does not say where to start"
+    assert named & modules, f"{room}/__init__.py names none of its modules"
