@@ -46,7 +46,7 @@ _TRANSFORMS = '''\
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from spark_jobs.common.spark.session import computed
+from spark_jobs.common.spark.columns import computed
 
 
 def trips(rows, schema):

@@ -26,6 +26,7 @@ from local.stack.base import BaseStack
 from sluice.cli.airflow_api import Airflow
 from sluice.cli.runs import failures, seconds, watch_run
 from sluice.cli.terminal import new_console, print_line
+from sluice.core.addresses import run_page
 
 LIMIT_SECONDS = 900.0
 # Measured by the clock, not of a task.
@@ -52,7 +53,7 @@ def main(stack: BaseStack, demo: Demo) -> int:
     calls_before = s3_calls(stack)
     loading = time.monotonic()
     run_id = api.trigger(demo.load, demo.params(), run_id=f"demo-{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
-    url = f"{service.public_url(stack.context)}/dags/{demo.load}/runs/{run_id}"
+    url = run_page(service.public_url(stack.context), demo.load, run_id)
     print_line(console, f"run {run_id} of {demo.load}: {url}")
     state, tasks = watch_run(
         api, demo.load, run_id, console, LIMIT_SECONDS, lambda tasks: demo.watch(stack, api, tasks)

@@ -15,6 +15,7 @@ from sluice.config.platform import ROLES
 from sluice.config.postgresql import DISABLE, is_loopback
 from sluice.config.reading.toml import dump
 from sluice.config.sections.topic import PROGRESS_TOPIC
+from sluice.core.json_record import Document
 
 WAREHOUSE = "warehouse"
 SOURCE = "source"
@@ -127,7 +128,6 @@ def _policy(*grants: tuple[list[str], list[str]]) -> dict[str, Any]:
     return {"Version": "2012-10-17", "Statement": statements}
 
 
-Document = dict[str, Any]
 _SSL = ("catalog_sslmode", "catalog_sslrootcert")
 
 

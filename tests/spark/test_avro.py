@@ -61,12 +61,12 @@ TOO_MANY = bytes(4) + bytes(8) + bytes(5) + bytes(8 * 7) + bytes(2) + b"\x02" + 
 # As each job does. Without the limits the JVM ends, which no test of the shared session should risk.
 JOB = """
 import sys
-from sluice.config import platform, stream
+from sluice.config import platform, streams
 from spark_jobs.common.kafka.avro import Schemas, decoded
 from spark_jobs.common.spark import session
 
 spark = session.start("avro", platform.load("consumer"), 1)
-schemas = Schemas.load(stream.load("nyc_taxi").schema_file)
+schemas = Schemas.load(streams.load("nyc_taxi").schema_file)
 rows = [(n, bytes.fromhex(value), None) for n, value in enumerate(sys.argv[1:])]
 frame = spark.createDataFrame(rows, "n int, value binary, headers array<struct<key:string,value:binary>>")
 for row in decoded(frame, schemas).select("n", "reason").orderBy("n").collect():

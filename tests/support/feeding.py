@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
@@ -58,7 +57,7 @@ class Record:
         return int(self.headers["feed-sequence"])
 
 
-class StreamingQueryRun:
+class ProducerProcess:
     """One producer process. ``log`` is what it said so far."""
 
     def __init__(self, command: list[str], environment: dict[str, str], folder: Path, number: int) -> None:
@@ -78,11 +77,6 @@ class StreamingQueryRun:
             raise AssertionError(
                 f"the producer has not ended in {seconds:g} s:\n{self.log[-4000:]}"
             ) from error
-
-    def cpu_seconds(self) -> float:
-        """What it has used so far."""
-        used = psutil.Process(self.process.pid).cpu_times()
-        return used.user + used.system
 
     def stop(self) -> None:
         self.send(signal.SIGTERM)
@@ -143,7 +137,7 @@ class Feeding:
     def __init__(self, services: Services, folder: Path, url: str, declared: dict[str, int]) -> None:
         self.services = services
         self._folder, self._url = folder, url
-        self._started: list[StreamingQueryRun] = []
+        self._started: list[ProducerProcess] = []
         self._threads: list[Thread] = []
         services.make_topic(TOPIC, PARTITIONS)
         assert self.count() == 0
@@ -168,9 +162,9 @@ class Feeding:
         with postgres.cursor(self.services.stack.context, "lake") as cursor:
             cursor.execute("drop table if exists sluice_feed_positions")
 
-    def start(self) -> StreamingQueryRun:
+    def start(self) -> ProducerProcess:
         command = [sys.executable, *SPEC.component("producer").arguments]
-        running = StreamingQueryRun(command, self._environment, self._folder, len(self._started))
+        running = ProducerProcess(command, self._environment, self._folder, len(self._started))
         self._started.append(running)
         return running
 
@@ -178,7 +172,7 @@ class Feeding:
         self._threads.append(Thread(self.services, self._url))
         return self._threads[-1]
 
-    def finish(self, producer: StreamingQueryRun, total: int, seconds: float = 120) -> list[Record]:
+    def finish(self, producer: ProducerProcess, total: int, seconds: float = 120) -> list[Record]:
         """Stop the producer when the topic holds so many records, and give them."""
         wait_for(f"{total} records", lambda: self.count() >= total, seconds)
         producer.stop()

@@ -7,8 +7,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
-from urllib.parse import quote
 
 from rich.console import Console
 
@@ -17,6 +17,7 @@ from sluice.cli.base import STILL_RUNS, UsageError
 from sluice.cli.installation import Installation, check_running
 from sluice.cli.runs import failures, seconds, watch_run
 from sluice.cli.terminal import new_console, print_json, print_line
+from sluice.core.addresses import answer_page, run_page
 
 # Until the dag-processor has read a DAG whose stream is new.
 DAG_SECONDS = 10
@@ -49,12 +50,12 @@ def main(installation: Installation, request: Request) -> int:
         run_id = api.trigger(request.dag, params)
     except AirflowError as error:
         raise UsageError(f"{error}. Fix: correct the params, or the user's rights") from error
-    url = f"{api.url}/dags/{request.dag}/runs/{quote(run_id, safe='')}"
+    url = run_page(api.url, request.dag, run_id)
     print_line(console, f"run {run_id} of {request.dag}: {url}")
     if not request.wait:
         return _end(request, {"dag": request.dag, "run_id": run_id, "state": "queued", "url": url}, 0)
     limit = math.inf if request.timeout_minutes is None else request.timeout_minutes * 60
-    tell = _approvals(console, url)
+    tell = _approvals(console, partial(answer_page, api.url, request.dag, run_id))
     try:
         state, tasks = watch_run(api, request.dag, run_id, console, limit, tell)
     except TimeoutError as error:
@@ -94,7 +95,7 @@ def _check_unpaused(api: Airflow, request: Request) -> None:
     api.unpause(request.dag)
 
 
-def _approvals(console: Console, url: str) -> Callable[[list[dict[str, Any]]], None]:
+def _approvals(console: Console, page: Callable[[str], str]) -> Callable[[list[dict[str, Any]]], None]:
     told: set[str] = set()
 
     def tell(tasks: list[dict[str, Any]]) -> None:
@@ -102,9 +103,7 @@ def _approvals(console: Console, url: str) -> Callable[[list[dict[str, Any]]], N
             name = str(task["task_id"])
             if task.get("state") == AWAITING_INPUT and name not in told:
                 told.add(name)
-                print_line(
-                    console, f"{name} waits for a person's answer: {url}/tasks/{name}/required_actions"
-                )
+                print_line(console, f"{name} waits for a person's answer: {page(name)}")
 
     return tell
 

@@ -247,7 +247,7 @@ verification='100 of 100 offsets' seconds=1.4
 
 
 def test_only_a_consumer_is_replaced_by_an_idle_one() -> None:
-    parent = ["python", "-S", "-m", "sluice.runtime.parent", "python", "-m", "spark_jobs"]
+    parent = ["python", "-S", "-m", "sluice.clients.processes.parent", "python", "-m", "spark_jobs"]
     assert idle([*parent, "consumer", "trips"]) == [*parent[:5], "-m", "bench.compare.idle_consumer", "trips"]
     for other in ([*parent, "queries", "trips"], ["postgres"]):
         assert idle(other) == other

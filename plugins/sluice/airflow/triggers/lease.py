@@ -9,14 +9,13 @@ from sluice.airflow.triggers.wait import Outcome, PollTrigger, Progress
 from sluice.core.errors import ClientError
 from sluice.core.processes.status import ENDED, ProcessState, ProcessStatus
 from sluice.core.tables.position import Position
+from sluice.supervision.rules.sample import CLOCK_SLACK_SECONDS
 
 if TYPE_CHECKING:
     from sluice.airflow.hook import StreamClients
 
 # How long the wait for the lease lasts; the epoch-start snapshot of an older process may have expired.
 LEASE_SECONDS = 180
-# Two clocks: the runtime's says when the process started, the driver's when the snapshot was made.
-CLOCK_SLACK_SECONDS = 2.0
 # One exit may be an accident; a second has a cause, which the log names.
 MAX_RESTARTS = 1
 

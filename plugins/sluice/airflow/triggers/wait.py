@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -118,10 +118,6 @@ class WaitTrigger(PollTrigger):
     def check(self, clients: StreamClients) -> Progress:
         """Blocks. ClientError: retry; ConfigError: end."""
 
-    async def run(self) -> AsyncIterator[TriggerEvent]:
-        outcome, progress = await self.wait()
-        yield TriggerEvent({"outcome": outcome.value, "reason": progress.message, **self._progress.details})
-
     async def poll(self) -> Progress:
         program, errors = self.spec.component(self.component).program, list[str]()
         self._progress = progress = await self._try(self.check, errors) or self._progress
@@ -130,8 +126,8 @@ class WaitTrigger(PollTrigger):
         process = await self._try(lambda clients: clients.platform_hook.runtime.status(program), errors)
         failure = process and self._watch.failure(process, self.clock())
         if failure:
-            return Progress(f"{failure}; {progress.message}", Outcome.PERMANENT)
-        return Progress("; ".join([progress.message, *errors]))
+            return replace(progress, message=f"{failure}; {progress.message}", outcome=Outcome.PERMANENT)
+        return replace(progress, message="; ".join([progress.message, *errors]))
 
     async def _try(self, request: Callable[[StreamClients], T], errors: list[str]) -> T | None:
         try:

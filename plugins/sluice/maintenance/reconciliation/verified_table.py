@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any
 
+from sluice.core.json_record import Document
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.rejection import MIN_MALFORMED, Share
 from sluice.core.offsets.verify import EMPTY
 from sluice.core.tables.continuity import covers
 
-Document = dict[str, Any]
 # Malformed records of runs that have too few by themselves are counted together for so long.
 ADD_UP = timedelta(days=1)
 

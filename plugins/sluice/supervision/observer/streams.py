@@ -33,7 +33,6 @@ class _Run:
     number: int
     clients: Clients | None = None
     done: threading.Event = field(default_factory=threading.Event)
-    is_abandoned: bool = False
     # The system that it waits for; "" between requests.
     asking: str = ""
 
@@ -111,7 +110,6 @@ class StreamObserver:
             threading.Thread(target=self._observe, args=arguments, name="observation", daemon=True).start()
         for run in runs:
             if not run.done.wait(_left(deadline)):
-                run.is_abandoned = True
                 run.component.abandon(
                     f"{run.asking or 'a system'} has not answered for {self._late_seconds:g} s"
                 )

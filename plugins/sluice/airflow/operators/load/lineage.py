@@ -24,6 +24,7 @@ from openlineage.client.facet_v2 import (
     symlinks_dataset,
 )
 
+from sluice.core.messages import MAX_CHARACTERS, MAX_PROBLEMS
 from sluice.loads.sources import datasets
 
 if TYPE_CHECKING:
@@ -32,10 +33,6 @@ if TYPE_CHECKING:
     from sluice.core.offsets.ranges import OffsetRanges
     from sluice.loads.sources.base import Dataset
     from sluice.loads.verification.proof import VerifiedLoad
-
-# The rest is in the task's log.
-MAX_PROBLEMS = 3
-MAX_CHARACTERS = 500
 
 
 @attrs.define

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,7 +22,7 @@ from pyiceberg.expressions import (
     Or,
 )
 from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
-from pyiceberg.manifest import ManifestContent
+from pyiceberg.manifest import ManifestContent, ManifestEntry
 from pyiceberg.table import FileScanTask, ManifestGroupPlanner, Table
 
 from sluice.clients.lake.commits import MAIN
@@ -32,6 +32,7 @@ from sluice.core.offsets.verify import FileStats
 from sluice.core.tables.storage import WrittenObject
 
 FILES_AT_ONCE = 64
+ALL_ROWS = AlwaysTrue()
 PARTITION, OFFSET, SOURCE, ROW = "_kafka_partition", "_kafka_offset", "_source_id", "_source_row"
 
 
@@ -53,8 +54,14 @@ def between(column: str, ranges: Iterable[tuple[int, int]]) -> BooleanExpression
     return Or(AlwaysFalse(), AlwaysFalse(), *parts)
 
 
-def committed_since(table: Table, sequence_number: int) -> list[FileScanTask]:
-    """The data files of ``main`` in manifests with a higher sequence number, from these manifests only.
+def committed_since(
+    table: Table,
+    sequence_number: int,
+    rows: BooleanExpression = ALL_ROWS,
+    note: Callable[[ManifestEntry], bool] = lambda entry: True,
+) -> list[FileScanTask]:
+    """The data files of ``main`` in manifests with a higher sequence number, from these manifests only: those
+    that may hold ``rows``. ``note``: is told each entry, and says whether its file counts.
 
     A file is never newer than a manifest that names it, so none that was committed later is missing; a merged
     or rewritten manifest names older files too.
@@ -70,7 +77,7 @@ def committed_since(table: Table, sequence_number: int) -> list[FileScanTask]:
             if manifest.content == ManifestContent.DELETES
             or (manifest.sequence_number or 0) > sequence_number
         ]
-        return list(ManifestGroupPlanner(table.metadata, table.io).plan_files(manifests))
+        return list(ManifestGroupPlanner(table.metadata, table.io, rows).plan_files(manifests, note))
 
 
 def file_stats(table: Table, tasks: Iterable[FileScanTask]) -> list[FileStats]:
@@ -223,3 +230,13 @@ def written_since(table: Table, sequence_number: int) -> list[WrittenObject]:
 
 def _name(table: Table) -> str:
     return ".".join(table.name())
+
+
+def offsets_in(batches: Iterable[RecordBatch]) -> dict[int, list[int]]:
+    """Partition -> all record offsets of these rows, repeated ones too."""
+    found: dict[int, list[int]] = {}
+    for batch in batches:
+        partitions, offsets = (batch.column(name).to_pylist() for name in (PARTITION, OFFSET))
+        for partition, offset in zip(partitions, offsets, strict=True):
+            found.setdefault(partition, []).append(offset)
+    return found

@@ -9,18 +9,25 @@ from typing import Any
 
 from pyiceberg.conversions import from_bytes
 from pyiceberg.expressions import And, BooleanExpression, EqualTo
-from pyiceberg.manifest import ManifestContent, ManifestEntry
-from pyiceberg.table import FileScanTask, ManifestGroupPlanner, Table
+from pyiceberg.manifest import ManifestEntry
+from pyiceberg.table import FileScanTask, Table
 
-from sluice.clients.lake.commits import MAIN
-from sluice.clients.lake.errors import asking
-from sluice.clients.lake.reading.files import OFFSET, PARTITION, ROW, SOURCE, file_stats, read
+from sluice.clients.lake.reading.files import (
+    OFFSET,
+    PARTITION,
+    ROW,
+    SOURCE,
+    committed_since,
+    file_stats,
+    offsets_in,
+    read,
+)
 from sluice.core.offsets.ranges import OffsetRanges
+from sluice.core.offsets.verify import EMPTY
 
 TIME = "_kafka_timestamp"
 ORIGIN = (PARTITION, OFFSET, TIME, SOURCE, ROW)
 REJECTED = ("stage", "reason", *ORIGIN, "object", "line")
-NO_OFFSETS = OffsetRanges()
 
 
 @dataclass(frozen=True)
@@ -72,38 +79,24 @@ def offsets_of_source(table: Table, source_id: str, since: int = 0) -> Iterator[
     for task, _ in _files(table, rows, since):
         (stats,) = file_stats(table, [task])
         of_partition, is_alone = stats.partition_lower, _bounds(table, task, SOURCE) == (source_id, source_id)
-        if of_partition is not None and is_alone and stats.is_conclusive(NO_OFFSETS):
-            offsets = OffsetRanges({of_partition: stats.offsets(NO_OFFSETS)})
+        if of_partition is not None and is_alone and stats.is_conclusive(EMPTY):
+            offsets = OffsetRanges({of_partition: stats.offsets(EMPTY)})
         else:
-            found: dict[int, list[int]] = {}
-            for batch in read(table, rows, (PARTITION, OFFSET), tasks=[task]):
-                partitions, values = (batch.column(name).to_pylist() for name in (PARTITION, OFFSET))
-                for partition, offset in zip(partitions, values, strict=True):
-                    found.setdefault(partition, []).append(offset)
-            offsets = OffsetRanges.of_values(found)
+            batches = read(table, rows, (PARTITION, OFFSET), tasks=[task])
+            offsets = OffsetRanges.of_values(offsets_in(batches))
         if offsets:
             yield HeldOffsets(task.file.file_path, offsets)
 
 
 def _files(table: Table, rows: BooleanExpression, since: int) -> Iterator[tuple[FileScanTask, int | None]]:
     """The data files whose bounds match, each with the snapshot that added it."""
-    snapshot = table.snapshot_by_name(MAIN)
-    if snapshot is None:
-        return
     added: dict[str, int | None] = {}
 
     def note(entry: ManifestEntry) -> bool:
         added[entry.data_file.file_path] = entry.snapshot_id
         return True
 
-    with asking(f"manifests of table {'.'.join(table.name())}"):
-        manifests = [
-            manifest
-            for manifest in snapshot.manifests(table.io)
-            if manifest.content == ManifestContent.DELETES or (manifest.sequence_number or 0) > since
-        ]
-        tasks = list(ManifestGroupPlanner(table.metadata, table.io, rows).plan_files(manifests, note))
-    for task in tasks:
+    for task in committed_since(table, since, rows, note):
         yield task, added[task.file.file_path]
 
 

@@ -12,15 +12,15 @@ from pyiceberg.table import FileScanTask, Table
 from sluice.clients.lake.reading.arrow_sql import open_sql, quoted
 from sluice.clients.lake.reading.files import OFFSET, PARTITION, read
 from sluice.core.offsets.ranges import OffsetRanges
+from sluice.core.offsets.verify import EMPTY
 from sluice.core.tables.storage import FileSetDigest
 
 # A row of ``ranges``, as `ranges_of` makes them, has the record's offset.
 IN_RANGES = f"exists (select 1 from ranges where p = {PARTITION} and {OFFSET} >= a and {OFFSET} < b)"
-NO_OFFSETS = OffsetRanges()
 
 
 def digest_of(
-    table: Table, files: Sequence[DataFile], columns: Sequence[str], without: OffsetRanges = NO_OFFSETS
+    table: Table, files: Sequence[DataFile], columns: Sequence[str], without: OffsetRanges = EMPTY
 ) -> FileSetDigest:
     """Digest these columns of the rows of ``files``, except the rows at the offsets ``without``."""
     if not files:

@@ -112,12 +112,7 @@ def read_columns(
     table: Table, data_files: Iterable[DataFile], rows: BooleanExpression = ALWAYS
 ) -> dict[int, Any]:
     """Partition -> all offsets of ``rows`` in these files, repeated ones too. Raises as :func:`read`."""
-    found: dict[int, list[int]] = {}
-    for batch in read(table, data_files, rows, (files.PARTITION, files.OFFSET)):
-        partitions, offsets = (batch.column(name).to_pylist() for name in (files.PARTITION, files.OFFSET))
-        for partition, offset in zip(partitions, offsets, strict=True):
-            found.setdefault(partition, []).append(offset)
-    return found
+    return files.offsets_in(read(table, data_files, rows, (files.PARTITION, files.OFFSET)))
 
 
 def read(
