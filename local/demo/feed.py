@@ -45,7 +45,7 @@ from sluice.clients.polling import wait_for
 from sluice.config.stream import StreamSpec
 from sluice.core.errors import Missing
 from sluice.web.navigation import PREFIX, pages
-from sluice.web.views import top
+from sluice.web.query_json import top
 
 # Events that are verified; the load waits for some more, since others come at the same time; and still more
 # are replayed, so that the load ends first.

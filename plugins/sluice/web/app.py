@@ -26,11 +26,11 @@ from sluice.web import static_files as assets
 from sluice.web.data.sources import Sources, sources
 from sluice.web.formats import public
 from sluice.web.metrics import route as metrics
+from sluice.web.query_json import queries_view, results_view
 from sluice.web.rights import Reader, may_read_stream, reader
 from sluice.web.static_files import Headers
 from sluice.web.streams import pages as streams
 from sluice.web.streams.health import last_check, stream_status
-from sluice.web.views import queries_view, results_view
 
 REFRESH_SECONDS = 10.0
 YEAR_SECONDS = 31_536_000

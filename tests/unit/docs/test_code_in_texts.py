@@ -1,4 +1,4 @@
-"""Programs that are texts, in tests, benchmarks and docs: mypy does not see what has moved from under them."""
+"""Programs that are texts, in tests, benchmarks and docs: mypy does not see that what they import moved."""
 
 from __future__ import annotations
 

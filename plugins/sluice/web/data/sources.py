@@ -27,7 +27,7 @@ from sluice.web.data.airflow_db import (
 )
 from sluice.web.data.cache import TtlCache
 from sluice.web.data.observed import Observed
-from sluice.web.views import PROGRESS_WINDOW_SECONDS
+from sluice.web.query_json import PROGRESS_WINDOW_SECONDS
 
 if TYPE_CHECKING:
     # PyIceberg takes a second to import, and the API server should not wait for it.

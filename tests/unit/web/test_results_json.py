@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sluice.clients.lake.results.table import Group, Results, Window
-from sluice.web.views import results_view, top
+from sluice.web.query_json import results_view, top
 from tests.support.pages import make_results, of_zipcodes, page
 
 ANN = Group("Ann", False, 7)

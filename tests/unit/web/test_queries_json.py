@@ -14,7 +14,7 @@ from sluice.clients.kafka.query_progress import (
     QueryHistory,
     Totals,
 )
-from sluice.web.views import life, queries_view
+from sluice.web.query_json import life, queries_view
 
 NOW = 1_795_302_000.0
 
