@@ -23,7 +23,7 @@ from sluice.supervision.checks.check import Check
 from sluice.supervision.decide import Step, decide, is_enough, observe_seconds
 from sluice.supervision.observation import Observation, record
 from sluice.supervision.rules.assess import assess, has_recovered
-from sluice.supervision.rules.sample import Sample
+from sluice.supervision.rules.sample import Sample, memory_seconds
 from sluice.supervision.rules.status import (
     MAINTENANCE_OVERDUE,
     WELL,
@@ -131,9 +131,7 @@ class HealthTrigger(StreamTrigger):
                 break
             await self.sleep(CHECK_SECONDS)
         # For a later check that finds no observer.
-        stall_timeout = float(report.details.get("stall_timeout_seconds", policy.stall_timeout_seconds))
-        reach = max(policy.lag_window_seconds, stall_timeout, policy.stall_timeout_seconds)
-        keep(self.stream, self.component, samples, reach + policy.interval_seconds)
+        keep(self.stream, self.component, samples, memory_seconds(policy, report.details))
         return Observation.of(report, samples), restarts
 
     async def _with_maintenance(self, report: HealthReport) -> HealthReport:

@@ -17,7 +17,7 @@ from sluice.ledger.keys import NOT_VERIFIED, PROOF, run_key
 from sluice.supervision.observer.live import Live, LoadResult, Point, Points
 from sluice.supervision.observer.sampler import Sampler
 from sluice.supervision.rules.assess import assess
-from sluice.supervision.rules.sample import Sample, downsample
+from sluice.supervision.rules.sample import Sample, downsample, memory_seconds
 
 if TYPE_CHECKING:
     from sluice.clients.kafka.admin import KafkaAdmin
@@ -158,11 +158,7 @@ class ObservedComponent:
         policy = self.spec.supervision
         if self._samples and sample.at < self._samples[-1].at:
             self._samples.clear()  # the clock was set back
-        # The rules may wait longer than the policy says: for slow batches, and after restarts.
-        details = self.live.report.details if self.live.report else {}
-        stall_timeout = float(details.get("stall_timeout_seconds", policy.stall_timeout_seconds))
-        reach = 2 * max(policy.lag_window_seconds, policy.stall_timeout_seconds, stall_timeout)
-        reach += policy.interval_seconds
+        reach = memory_seconds(policy, self.live.report.details if self.live.report else {})
         samples = [*(one for one in self._samples if one.at != sample.at), sample]
         older = [one for one in samples if sample.at - one.at > RECENT_SECONDS]
         self._samples = [*downsample(older, reach, MAX_OLDER), *samples[len(older) :]]

@@ -268,6 +268,15 @@ def test_an_observer_that_ends_meanwhile_leaves_the_check_to_itself(
     assert capsys.readouterr().out.count("looks for itself") == 1
 
 
+def test_memory_without_the_observer_reaches_as_far_as_the_observers() -> None:
+    world = World([CERTAIN])
+    for _ in range(20):
+        world.fire(Task())
+        world.now += SPEC.supervision.interval_seconds / 2
+    kept = world.assessed[-1]
+    assert kept[-1] - kept[0] >= 2 * SPEC.supervision.lag_window_seconds
+
+
 def test_a_check_without_the_observer_has_what_earlier_ones_saw() -> None:
     """Else one sample would do, and what grows or stands for longer than a check would never be found."""
     world = World([CERTAIN])
