@@ -11,11 +11,11 @@ from enum import Enum, auto
 
 from sluice.config.stream import Supervision
 from sluice.core.processes.status import ProcessState
+from sluice.supervision.lifecycle import Action
 from sluice.supervision.observation import Observation
 from sluice.supervision.rules.status import (
     MAINTENANCE_OVERDUE,
     RESTARTABLE,
-    Action,
     Health,
     HealthReport,
     is_left_alone,

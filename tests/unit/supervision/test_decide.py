@@ -8,8 +8,9 @@ from sluice.config.stream import Supervision
 from sluice.core.processes import exits
 from sluice.core.processes.status import ENDED, ProcessState, ProcessStatus
 from sluice.supervision.decide import Decision, Step, decide, is_enough, observe_seconds, recovery_seconds
+from sluice.supervision.lifecycle import Action
 from sluice.supervision.observation import Observation
-from sluice.supervision.rules.status import MAINTENANCE_OVERDUE, Action, Health
+from sluice.supervision.rules.status import MAINTENANCE_OVERDUE, Health
 from tests.support.supervision import report, sample
 
 RUNNING, BACKOFF, STOPPED, EXITED = (

@@ -21,16 +21,15 @@ from sluice.notify.conditions import ends_outage
 from sluice.notify.telling import is_told
 from sluice.supervision.checks.check import Check
 from sluice.supervision.decide import Step, decide, is_enough, observe_seconds
+from sluice.supervision.lifecycle import Action, action_for
 from sluice.supervision.observation import Observation, record
 from sluice.supervision.rules.assess import assess, has_recovered
 from sluice.supervision.rules.sample import Sample, memory_seconds
 from sluice.supervision.rules.status import (
     MAINTENANCE_OVERDUE,
     WELL,
-    Action,
     Health,
     HealthReport,
-    action_for,
     no_action,
 )
 

@@ -24,10 +24,10 @@ from sluice.notify import telling
 from sluice.notify.conditions import ends_outage
 from sluice.notify.occasions import recovered
 from sluice.supervision.decide import RECOVERY_SECONDS, Decision, Step, decide
-from sluice.supervision.lifecycle import Request
+from sluice.supervision.lifecycle import ALL, Action, Request, action_for
 from sluice.supervision.observation import Observation
 from sluice.supervision.rules.sample import Sample
-from sluice.supervision.rules.status import ALL, Action, HealthReport, action_for
+from sluice.supervision.rules.status import HealthReport
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
