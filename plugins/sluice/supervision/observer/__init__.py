@@ -6,6 +6,6 @@ recorded and nothing acted on: that is supervision's, which reads the same sampl
 rules, and looks for itself if the observer does not answer.
 A request that hangs is abandoned, and its system is not asked by others until it answers.
 Start with ``sampler`` (one sample), then ``component`` (one component over time; ``loads``: what pages show
-of the consumer's work), ``streams`` (all of them),
-``server`` and ``client``.
+of the consumer's work), ``streams`` (all of them), ``server`` and ``client``; what pages and status show of a
+component: ``component_view``.
 """
