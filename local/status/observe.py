@@ -15,8 +15,8 @@ from sluice.config.reading.toml import ConfigError
 from sluice.config.stream import StreamSpec
 from sluice.core.errors import Missing
 from sluice.supervision.observer.client import ObserverClient
+from sluice.supervision.observer.component_view import LastCheck
 from sluice.supervision.observer.live import OBSERVER, Live
-from sluice.supervision.observer.view import LastCheck
 
 T = TypeVar("T")
 AIRFLOW = "Airflow"

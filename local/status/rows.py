@@ -8,8 +8,8 @@ from typing import Any
 
 from sluice.config.stream import CONSUMER, StreamSpec
 from sluice.core.messages import UNKNOWN, age, summarize
+from sluice.supervision.observer.component_view import OFF, ComponentView, LastCheck
 from sluice.supervision.observer.live import Live
-from sluice.supervision.observer.view import OFF, ComponentView, LastCheck
 from sluice.supervision.rules.status import WELL
 
 

@@ -23,8 +23,8 @@ from sluice.config.platform import DIRECTORY_VARIABLE
 from sluice.config.sections import notifications
 from sluice.config.stream import StreamSpec
 from sluice.core.messages import age
+from sluice.supervision.observer.component_view import LastCheck, component_views
 from sluice.supervision.observer.live import Live
-from sluice.supervision.observer.view import LastCheck, component_views
 
 
 def main(stack: Stack, services_only: bool = False, as_json: bool = False) -> int:

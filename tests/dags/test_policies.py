@@ -18,7 +18,7 @@ from airflow.sdk import DAG
 
 from sluice.airflow.operators.base import BACKSTOP
 from sluice.config import streams as stream_files
-from sluice.supervision.rules.status import Action
+from sluice.supervision.lifecycle import Action
 from tests.dags.conftest import DAGS, REPO, files
 from tests.drills.faults import DRILLS
 

@@ -10,9 +10,9 @@ from typing import Any
 from urllib.parse import quote
 
 from local.stack.stack import wait_until
-from sluice.airflow.triggers.health import observe_seconds
 from sluice.config.stream import CONSUMER
 from sluice.core.processes.status import ProcessState, ProcessStatus
+from sluice.supervision.decide import observe_seconds
 from sluice.supervision.rules.sample import Sample
 from sluice.supervision.rules.timeline import Timeline
 from tests.integration.rig import SPEC, Rig

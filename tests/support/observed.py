@@ -12,8 +12,8 @@ from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.processes.status import ProcessState, ProcessStatus
 from sluice.core.tables.batches import Batch
 from sluice.core.tables.position import Position
+from sluice.supervision.observer.component_view import LastCheck
 from sluice.supervision.observer.live import Live, LoadResult, Point
-from sluice.supervision.observer.view import LastCheck
 from sluice.supervision.rules.sample import Sample
 from sluice.supervision.rules.status import Health, HealthReport
 from sluice.web.data.sources import AirflowState

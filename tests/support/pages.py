@@ -35,7 +35,7 @@ from sluice.core.errors import ClientError
 from sluice.core.json_record import Document
 from sluice.ledger.documents import Ledger
 from sluice.ledger.keys import run_key
-from sluice.supervision.observer.view import LastCheck
+from sluice.supervision.observer.component_view import LastCheck
 from sluice.web.app import create, may_read
 from sluice.web.data.sources import AirflowState, Sources, sources
 from sluice.web.rights import Reader, may_read_log, may_read_stream, reader

@@ -12,8 +12,8 @@ from sluice.config.schema import has_closed_dates
 from sluice.config.stream import SourceType, StreamSpec
 from sluice.core.changes.plan import Action
 from sluice.core.offsets.topic_ranges import EXAMPLE
-from sluice.supervision.rules.status import ALL
-from sluice.supervision.rules.status import Action as Request
+from sluice.supervision.lifecycle import ALL
+from sluice.supervision.lifecycle import Action as Request
 
 # More rows than this are never changed without a person.
 ASK_ABOVE_MAXIMUM = 10_000_000

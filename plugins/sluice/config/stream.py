@@ -21,8 +21,9 @@ from sluice.config.sections.backfill import Backfill
 from sluice.config.sections.cluster import Cluster
 from sluice.config.sections.feed import Feed
 from sluice.config.sections.generator import Generator
-from sluice.config.sections.maintenance import Maintenance, lake_tables, written_tables
+from sluice.config.sections.maintenance import Maintenance
 from sluice.config.sections.topic import Topic
+from sluice.config.tables import lake_tables, written_tables
 
 # The component that every stream has.
 CONSUMER = "consumer"

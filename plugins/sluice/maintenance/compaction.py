@@ -12,11 +12,12 @@ from dataclasses import asdict
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from sluice.config.sections.maintenance import compacted_tables, for_each_table
+from sluice.config.tables import compacted_tables
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused, check_no_problems
 from sluice.core.json_record import Document
 from sluice.core.messages import aligned
+from sluice.core.tables.for_each import for_each_table
 from sluice.core.tables.rewrites import Rewrites, is_of_change
 from sluice.core.tables.storage import KEEP_REWRITES
 from sluice.ledger.keys import run_key

@@ -13,7 +13,7 @@ from collections.abc import Container, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from sluice.config.sections.maintenance import compacted_tables, for_each_table, lake_tables
+from sluice.config.tables import compacted_tables, lake_tables
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import ClientError, Refused
 from sluice.core.messages import aligned, summarize
@@ -30,6 +30,7 @@ from sluice.core.tables.file_removal import (
     path_of,
     removable,
 )
+from sluice.core.tables.for_each import for_each_table
 from sluice.core.tables.rewrites import MAX_NAMED, Rewrites, is_of_change
 from sluice.ledger.keys import METADATA, history_key, rewrite_key
 from sluice.ledger.verified_rewrites import VerifiedRewrites

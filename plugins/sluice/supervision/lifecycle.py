@@ -6,8 +6,10 @@ Nothing is done unasked while the history lacks the newest suspension or resumpt
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from sluice.core.error_codes import ErrorCode
@@ -21,6 +23,25 @@ if TYPE_CHECKING:
     from sluice.clients.processes.base import Runtime
     from sluice.config.stream import StreamSpec
     from sluice.ledger.history import History
+
+
+# The param ``component`` of a run for every component.
+ALL = "all"
+
+
+class Action(StrEnum):
+    """The param ``action`` of a ``<stream>_stream`` DAG."""
+
+    CHECK = "check"
+    RESTART = "restart"
+    STOP = "stop"
+    START = "start"
+
+
+def action_for(params: Mapping[str, Any], component: str) -> Action:
+    """The action of a run with these params for ``component``; requests may be for another one."""
+    is_meant = params.get("component", ALL) in (ALL, component)
+    return Action(params.get("action", Action.CHECK)) if is_meant else Action.CHECK
 
 
 @dataclass(frozen=True)

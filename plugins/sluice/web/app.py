@@ -20,7 +20,7 @@ from sluice.config.sections.page import ALL, Page
 from sluice.config.stream import StreamSpec
 from sluice.config.streams import Declared
 from sluice.core.errors import ClientError, Missing
-from sluice.supervision.observer.view import LastCheck, component_views
+from sluice.supervision.observer.component_view import LastCheck, component_views
 from sluice.web import documents, navigation
 from sluice.web import static_files as assets
 from sluice.web.data.sources import Sources, sources

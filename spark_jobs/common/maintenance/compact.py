@@ -23,7 +23,8 @@ from pyspark.sql import SparkSession
 from sluice.config import platform as platforms
 from sluice.config import streams
 from sluice.config.sections.lake import CATALOG
-from sluice.config.sections.maintenance import compacted_tables, for_each_table
+from sluice.config.tables import compacted_tables
+from sluice.core.tables.for_each import for_each_table
 from spark_jobs.common.lake import known_tables
 from spark_jobs.common.maintenance.row_diff import OFFSET_COLUMNS, RowsDiffer, compare
 from spark_jobs.common.maintenance.staged_rewrite import StagedRewrite

@@ -18,8 +18,8 @@ from sluice.config.platform import Platform
 from sluice.config.query import DEBUG_SINKS, SinkKind
 from sluice.config.reading.toml import ConfigError
 from sluice.config.sections.lake import CATALOG
-from sluice.config.sections.maintenance import lake_tables
 from sluice.config.stream import StreamSpec
+from sluice.config.tables import lake_tables
 from spark_jobs.common.kafka.heartbeat import CountingEvent, HeartbeatSender, HeartbeatThread, Watchdog
 from spark_jobs.common.lake import known_tables
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from sluice.clients.s3.requests import split
-from sluice.config.sections.maintenance import lake_tables
+from sluice.config.tables import lake_tables
 from sluice.core.tables.storage import REWRITE_ID
 from tests.drills.detectors import detected_by_failed_run, detected_by_health
 from tests.drills.drill import Drill, DrillContext, Failed

@@ -34,8 +34,7 @@ from sluice.core.offsets.verify import FileStats, verify
 from sluice.core.processes import exits, heartbeat
 from sluice.core.processes.heartbeat import HeartbeatState
 from sluice.ledger import keys as ledger
-from sluice.supervision.lifecycle import Request
-from sluice.supervision.rules import status
+from sluice.supervision.lifecycle import Action, Request
 from sluice.supervision.rules.status import LEFT_ALONE, NO_ACTION, RESTARTABLE, Health
 from sluice.web import navigation
 from spark_jobs.common.feed import event, sender
@@ -411,7 +410,7 @@ def test_what_follows_each_health() -> None:
 
 def test_the_actions() -> None:
     rows = table(OPERATING.read_text(), "action")
-    assert [names(row[0])[0] for row in rows] == [action.value for action in status.Action]
+    assert [names(row[0])[0] for row in rows] == [action.value for action in Action]
 
 
 def test_the_columns_of_make_status() -> None:

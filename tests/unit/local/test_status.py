@@ -24,8 +24,8 @@ from sluice.core.processes import exits
 from sluice.core.processes.heartbeat import Heartbeat, HeartbeatState
 from sluice.core.processes.status import ProcessState as S
 from sluice.supervision.observer.client import ObserverClient
+from sluice.supervision.observer.component_view import LastCheck
 from sluice.supervision.observer.live import OBSERVER, Live
-from sluice.supervision.observer.view import LastCheck
 from sluice.supervision.rules.status import Health, HealthReport
 from tests.support import observed
 from tests.support.observed import event, process

@@ -7,8 +7,8 @@ from datetime import timedelta
 from typing import Any
 
 from sluice.config.sections.backfill import Backfill
-from sluice.config.sections.maintenance import compacted_tables
 from sluice.config.stream import SourceType, StreamSpec
+from sluice.config.tables import compacted_tables
 
 RECORDS = {
     SourceType.CSV: "Rows of CSV objects",

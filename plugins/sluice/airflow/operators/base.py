@@ -14,7 +14,7 @@ from sluice.airflow.channel import form
 from sluice.airflow.failures import failed, failed_attempt, final_failures, log_excerpt
 from sluice.airflow.hook import StreamMixin
 from sluice.airflow.triggers.wait import GRACE_INTERVALS
-from sluice.config.sections.maintenance import written_tables
+from sluice.config.tables import written_tables
 from sluice.core.error_codes import ErrorCode, code_in
 from sluice.core.errors import ClientError
 from sluice.core.processes.status import ENDED

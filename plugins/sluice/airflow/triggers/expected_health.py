@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from sluice.airflow.triggers.health import CHECK_SECONDS, MIN_SAMPLES
+from sluice.airflow.triggers.health import CHECK_SECONDS
 from sluice.airflow.triggers.samples import MAX_SAMPLES
 from sluice.airflow.triggers.wait import Outcome, PollTrigger, Progress
 from sluice.core.errors import ClientError
+from sluice.supervision.decide import MIN_SAMPLES
 from sluice.supervision.rules.assess import assess
 from sluice.supervision.rules.sample import Sample
 from sluice.supervision.rules.status import HealthReport

@@ -20,17 +20,16 @@ from sluice.core.processes.status import ENDED
 from sluice.notify.conditions import ends_outage
 from sluice.notify.telling import is_told
 from sluice.supervision.checks.check import Check
+from sluice.supervision.decide import Step, decide, is_enough, observe_seconds
+from sluice.supervision.lifecycle import Action, action_for
 from sluice.supervision.observation import Observation, record
 from sluice.supervision.rules.assess import assess, has_recovered
-from sluice.supervision.rules.sample import Sample
+from sluice.supervision.rules.sample import Sample, memory_seconds
 from sluice.supervision.rules.status import (
     MAINTENANCE_OVERDUE,
     WELL,
-    Action,
     Health,
     HealthReport,
-    action_for,
-    must_stop,
     no_action,
 )
 
@@ -41,19 +40,6 @@ if TYPE_CHECKING:
 CHECK_SECONDS = 5.0
 POLL_SECONDS = 2.0
 SETTLE_SECONDS = 5.0
-# One sample may fall between two states of a process, or within a batch.
-MIN_SAMPLES = 2
-# A check observes this much longer than the stall timeout.
-BEYOND_STALL_SECONDS = 15.0
-# The rest of an interval is for the action.
-MAX_INTERVAL_SHARE = 0.75
-
-
-def observe_seconds(policy: Supervision, *, alone: bool = False) -> float:
-    """Maximum duration of one check. ``alone``: without the observer, which has the samples before it; then
-    it is long enough to tell a stall."""
-    seconds = policy.stall_timeout_seconds + BEYOND_STALL_SECONDS
-    return seconds if alone else min(seconds, policy.interval_seconds * MAX_INTERVAL_SHARE)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -81,18 +67,14 @@ class HealthTrigger(StreamTrigger):
             yield TriggerEvent({"error": str(error)})
             return
         await self._record(observation, restarts)
-        is_check = self._action() is Action.CHECK
+        action = self._action()
+        is_check = action is Action.CHECK
         if is_check and self.component == CONSUMER and observation.report.health in WELL:
             observation = replace(observation, report=await self._with_maintenance(observation.report))
-        report = observation.report
-        is_well = (
-            report.health in no_action(self.component)
-            and MAINTENANCE_OVERDUE not in report.details
-            and not must_stop(report.health, observation.samples[-1].process)
-        )
         if is_check:
             await self._report_check()
-        if is_check and is_well and not await self._must_tell(report.health):
+        decision = decide(observation, self.component, action)
+        if decision.step is Step.NONE and not await self._must_tell(observation.report.health):
             yield TaskSuccessEvent(xcoms={"return_value": observation.summary()})
         else:
             yield TriggerEvent(observation.to_json())
@@ -121,9 +103,8 @@ class HealthTrigger(StreamTrigger):
     async def _observe(self) -> tuple[Observation, RestartHistory | None]:
         policy = self.spec.supervision
         known = earlier(self.stream, self.component)
-        # A request is carried out in any case: one sample is enough.
-        is_check = self._action() is Action.CHECK
-        began, least = self.clock(), MIN_SAMPLES if is_check else 1
+        action, began = self._action(), self.clock()
+        is_check = action is Action.CHECK
         restarts: RestartHistory | None = None
         count, logged = 0, ""
         while True:
@@ -144,14 +125,12 @@ class HealthTrigger(StreamTrigger):
             if message != logged:
                 self.log.info("%s", message)
                 logged = message
-            until = began + (observe_seconds(policy, alone=self.looks_itself) if is_check else 0)
-            if report.is_final or (count >= least and self.clock() >= self._within(until)):
+            until = began + observe_seconds(policy, alone=self.looks_itself)
+            if is_enough(report, count, action, is_late=self.clock() >= self._within(until)):
                 break
             await self.sleep(CHECK_SECONDS)
         # For a later check that finds no observer.
-        stall_timeout = float(report.details.get("stall_timeout_seconds", policy.stall_timeout_seconds))
-        reach = max(policy.lag_window_seconds, stall_timeout, policy.stall_timeout_seconds)
-        keep(self.stream, self.component, samples, reach + policy.interval_seconds)
+        keep(self.stream, self.component, samples, memory_seconds(policy, report.details))
         return Observation.of(report, samples), restarts
 
     async def _with_maintenance(self, report: HealthReport) -> HealthReport:

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 from sluice.supervision.rules.sample import Sample, downsample
 
-# Kept of one component, at most.
-MAX_SAMPLES = 12
+# Kept of one component, at most: further apart than the rules count a gap, they would show no pace.
+MAX_SAMPLES = 22
 # Components. Beyond them those that were not checked for longest begin again.
 MAX_COMPONENTS = 500
 _kept: OrderedDict[tuple[str, str], list[Sample]] = OrderedDict()

@@ -1,19 +1,11 @@
-"""Maintenance of a stream's tables: the section ``[maintenance]`` of its stream.toml."""
+"""Maintenance of a stream's tables, and when it is overdue: the section ``[maintenance]`` of stream.toml."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import Annotated
 
-from sluice.config.query import SinkKind
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from sluice.config.stream import StreamSpec
-
-T = TypeVar("T")
 # Intervals of the schedule. A run and its retries take less than one.
 OVERDUE_INTERVALS = 3
 # Between the clocks of two of Airflow's machines.
@@ -45,41 +37,3 @@ class Maintenance:
             f"no run of maintenance was complete since {ended.isoformat(timespec='seconds')}, and one is due "
             f"every {self.schedule_hours} hours: files and metadata grow"
         )
-
-
-def written_tables(spec: StreamSpec) -> list[str]:
-    """The stream's table and its quarantine: each record is in one of them."""
-    return [spec.table, spec.quarantine_table]
-
-
-def compacted_tables(spec: StreamSpec) -> list[str]:
-    """The stream's table, its quarantine, and the table of its queries' states.
-
-    Not the tables of Iceberg sinks: each of their partitions is a window, which a batch replaces by one
-    file, and files of two partitions are never put together.
-    """
-    return [*written_tables(spec), *([spec.queries_table] if spec.queries else [])]
-
-
-def lake_tables(spec: StreamSpec) -> list[str]:
-    """Every Iceberg table that the stream's processes write; one may not have been created yet."""
-    sinks = (sink for query in spec.queries.values() for sink in query.sinks)
-    results = {sink.table for sink in sinks if sink.kind == SinkKind.ICEBERG}
-    return [*compacted_tables(spec), *sorted(results)]
-
-
-def for_each_table(
-    tables: Iterable[str], step: Callable[[str], T], log_exception: Callable[..., object]
-) -> dict[str, T]:
-    """The result of ``step`` by table. If it fails for one, the others are done, and then the first error is
-    raised."""
-    done, errors = dict[str, T](), list[Exception]()
-    for table in tables:
-        try:
-            done[table] = step(table)
-        except Exception as error:
-            log_exception("%s: failed; other tables are not affected", table)
-            errors.append(error)
-    if errors:
-        raise errors[0]
-    return done

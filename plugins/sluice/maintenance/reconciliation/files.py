@@ -7,9 +7,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from sluice.config.sections.maintenance import for_each_table
 from sluice.core.errors import Refused
 from sluice.core.findings import Finding, FindingName
+from sluice.core.tables.for_each import for_each_table
 from sluice.core.tables.storage import WrittenObject
 from sluice.loads.written.inventory import check_objects
 from sluice.maintenance.reconciliation.report import NOTHING, ONCE, check_findings, table_findings

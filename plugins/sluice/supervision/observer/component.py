@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 
 from sluice.config.stream import CONSUMER, StreamSpec
 from sluice.core.errors import ClientError, Unreachable
-from sluice.core.json_record import Document
 from sluice.core.processes.restarts import RestartHistory
-from sluice.ledger.keys import NOT_VERIFIED, PROOF, run_key
-from sluice.supervision.observer.live import Live, LoadResult, Point, Points
+from sluice.supervision.observer.live import Live, Point, Points
+from sluice.supervision.observer.loads import BATCHES, KnownLoads, with_batches
 from sluice.supervision.observer.sampler import Sampler
 from sluice.supervision.rules.assess import assess
-from sluice.supervision.rules.sample import Sample, downsample
+from sluice.supervision.rules.sample import Sample, downsample, memory_seconds
 
 if TYPE_CHECKING:
     from sluice.clients.kafka.admin import KafkaAdmin
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 HISTORY_SECONDS = 60.0
 # Span of the charts, and between two of their points.
 CHART_SECONDS, POINT_SECONDS = 3 * 3600.0, 30.0
-BATCHES, LOADS = 20, 5
 # Samples that are older than this are thinned: their number does not grow with the stall timeout.
 RECENT_SECONDS, MAX_OLDER = 120.0, 30
 DAY = timedelta(days=1)
@@ -62,9 +60,7 @@ class ObservedComponent:
     _restarts: RestartHistory = field(default_factory=RestartHistory)
     _history_at: float | None = None
     _table_at: float | None = None
-    # Up to when loads were counted; key -> document, which never changes.
-    _counted: float | None = None
-    _documents: dict[str, Document] = field(default_factory=dict)
+    _loads: KnownLoads = field(default_factory=KnownLoads)
     _first_seen: tuple[str, float] | None = None
     # Number of the observation that may change all of this: an abandoned one may not.
     _number: int = 0
@@ -108,7 +104,7 @@ class ObservedComponent:
                 unreachable.setdefault(system, f"{system} did not answer within {seconds:.0f} s")
         # First what was observed: the ledger may take long, and say nothing of a process that ended.
         is_due = self._is_history_due(sample)
-        self._judge(sample, number)
+        self._assess(sample, number)
         errors: dict[str, str] = {}
         if is_due:
             self._ask(
@@ -119,7 +115,7 @@ class ObservedComponent:
                 "batches", errors, unreachable, asking, lambda: self._read_batches(clients, sample, number)
             )
         if is_due and not errors:
-            self._judge(sample, number)
+            self._assess(sample, number)
         elif errors:
             self._publish(replace(self.live, errors=errors), number)
 
@@ -151,18 +147,14 @@ class ObservedComponent:
             if number in (None, self._number):
                 self.live = live
 
-    def _judge(self, sample: Sample, number: int) -> None:
+    def _assess(self, sample: Sample, number: int) -> None:
         """Publish the sample's health."""
         if number != self._number:
             return  # it was abandoned
         policy = self.spec.supervision
         if self._samples and sample.at < self._samples[-1].at:
             self._samples.clear()  # the clock was set back
-        # The rules may wait longer than the policy says: for slow batches, and after restarts.
-        details = self.live.report.details if self.live.report else {}
-        stall_timeout = float(details.get("stall_timeout_seconds", policy.stall_timeout_seconds))
-        reach = 2 * max(policy.lag_window_seconds, policy.stall_timeout_seconds, stall_timeout)
-        reach += policy.interval_seconds
+        reach = memory_seconds(policy, self.live.report.details if self.live.report else {})
         samples = [*(one for one in self._samples if one.at != sample.at), sample]
         older = [one for one in samples if sample.at - one.at > RECENT_SECONDS]
         self._samples = [*downsample(older, reach, MAX_OLDER), *samples[len(older) :]]
@@ -198,43 +190,15 @@ class ObservedComponent:
             restarts=[at.timestamp() for at in history.times("restart", now - DAY)],
             suspended=restarts.suspended,
         )
-        counted = self._counted if self._counted is not None else sample.at
+        loads = self._loads
         if self.name == CONSUMER:
-            loads = self._loads(history)
-            live = replace(live, loads=loads, counts=live.counts.with_loads(counted, loads))
-            counted = max([counted, *(load.at for load in loads)])
+            loads, live = loads.read(history, live, sample.at)
         if number == self._number:
-            self._restarts, self._counted, self._history_at = restarts, counted, sample.at
+            self._restarts, self._loads, self._history_at = restarts, loads, sample.at
             self._publish(live, number)
-
-    def _loads(self, history: History) -> list[LoadResult]:
-        """The newest of both kinds, and all since the last count, newest first: two LISTs, and a GET for each
-        new document."""
-        kept = dict[str, Document]()
-
-        def get(key: str) -> Document | None:
-            document = self._documents.get(key) or history.get(key)
-            if document is not None:
-                kept[key] = document
-            return document
-
-        loads = []
-        for kind in (PROOF, NOT_VERIFIED):
-            keys = history.newest_keys(kind, LOADS)
-            if self._counted is not None and keys and keys[-1][1].timestamp() > self._counted:
-                keys = history.keys_since(kind, datetime.fromtimestamp(self._counted, UTC))
-            for position, (key, at) in enumerate(keys):
-                record = get(key)
-                if record is not None:
-                    # The load that is shown first is shown with its budget.
-                    audit = kind == PROOF and not position and get(run_key(record["run_id"], "audit"))
-                    loads.append(LoadResult.of(record, at.timestamp(), kind == PROOF, audit or None))
-        self._documents = kept
-        return sorted(loads, key=lambda load: -load.at)
 
     def _read_batches(self, clients: Clients, sample: Sample, number: int) -> None:
         found = clients.batches(self.spec, BATCHES)
         if number == self._number:
-            counts = self.live.counts.with_batches(self.live.batches, found)
             self._table_at = sample.published.at if sample.published else None
-            self._publish(replace(self.live, batches=found, counts=counts), number)
+            self._publish(with_batches(self.live, found), number)

@@ -1,1 +1,1 @@
-"""Health rules: samples in, report out. Pure. ``assess`` chooses between ``consumer`` and ``component``."""
+"""Health rules, pure: samples in, report out. Start with ``base``; ``assess`` chooses the component's."""

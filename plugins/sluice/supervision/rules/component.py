@@ -8,8 +8,9 @@ from sluice.config.stream import Supervision
 from sluice.core.processes.heartbeat import HEARTBEAT_INTERVAL, NO_INPUT, Heartbeat, HeartbeatState
 from sluice.core.processes.restarts import RestartHistory
 from sluice.core.processes.status import ProcessState
+from sluice.supervision.rules.base import Rules, problem_of, unknown, unknown_reasons
 from sluice.supervision.rules.sample import CLOCK_SLACK_SECONDS, Sample
-from sluice.supervision.rules.status import Health, HealthReport, Rules, problem_of, unknown, unknown_reasons
+from sluice.supervision.rules.status import Health, HealthReport
 
 # A living component gives a heartbeat between two samples this many seconds apart.
 CONFIRM_SECONDS = HEARTBEAT_INTERVAL + 1

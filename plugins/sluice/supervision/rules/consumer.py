@@ -8,9 +8,10 @@ from dataclasses import replace
 from sluice.config.stream import Supervision
 from sluice.core.processes import exits
 from sluice.core.processes.restarts import RestartHistory
+from sluice.supervision.rules.base import Rules, unknown, unknown_reasons
 from sluice.supervision.rules.retention import already_deleted, topic_id_changed, topic_truncated
 from sluice.supervision.rules.sample import Sample, ordered
-from sluice.supervision.rules.status import Health, HealthReport, Rules, unknown, unknown_reasons
+from sluice.supervision.rules.status import Health, HealthReport
 from sluice.supervision.rules.timeline import Timeline, offsets
 
 

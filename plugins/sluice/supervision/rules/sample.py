@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
+from sluice.config.stream import Supervision
 from sluice.core.json_record import JsonRecord
 from sluice.core.processes.heartbeat import Heartbeat
 from sluice.core.processes.status import ProcessStatus
@@ -122,6 +124,16 @@ def deletion_rate(series: Sequence[Sample], partition: int, min_seconds: float) 
         return None
     (first, begin), (last, end) = advances[0], advances[-1]
     return (end - begin) / (last - first)
+
+
+def memory_seconds(policy: Supervision, details: Mapping[str, Any]) -> float:
+    """How far back the rules may look at the next sample. ``details``: the newest report's.
+
+    The stall timeout is longer than the policy's for slow batches, and doubles with a restart.
+    """
+    stall_timeout = float(details.get("stall_timeout_seconds", 0.0))
+    longest = max(policy.lag_window_seconds, policy.stall_timeout_seconds, stall_timeout)
+    return 2 * longest + policy.interval_seconds
 
 
 def downsample(samples: Sequence[Sample], seconds: float, most: int) -> list[Sample]:

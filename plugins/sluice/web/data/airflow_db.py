@@ -17,7 +17,7 @@ from airflow.utils.state import DagRunState, TaskInstanceState
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from sluice.supervision.observer.view import LastCheck
+from sluice.supervision.observer.component_view import LastCheck
 
 # A check that is older is none: supervision is paused or gone.
 CHECKED_WITHIN = timedelta(days=1)

@@ -15,8 +15,8 @@ from sluice.config.streams import Declared, load_valid
 from sluice.core.json_record import Document
 from sluice.ledger.keys import EVENTS, history_name
 from sluice.supervision.observer.client import ObserverClient
+from sluice.supervision.observer.component_view import LastCheck
 from sluice.supervision.observer.live import Live
-from sluice.supervision.observer.view import LastCheck
 from sluice.systems import QUICK, Systems
 from sluice.web.data.airflow_db import (
     LoadRun,

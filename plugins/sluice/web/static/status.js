@@ -24,15 +24,11 @@ const supervisionText = ({ dag, paused, at, passed, current }, now) => {
   return `Supervision (${dag}): last check ${age(now - at)} ago${passed ? "." : "; its run failed."}`;
 };
 
-const ORDER = ["error", "recovering", "none", "suspended", "ok"];
-
-/** The stream's health in one pill: that of the component with the worst severity, the consumer's if equal. */
-const showWorst = (pill, components, current, suffix) => {
-  const severity = ORDER.find((level) => components.some((component) => component.severity === level));
-  const worst = components.find((component) => component.severity === severity);
+/** The stream's health in one pill: that of the worst component. */
+const showWorst = (pill, worst, current, suffix) => {
   pill.textContent = `${worst.component === "consumer" ? "stream" : worst.component}: ${worst.health}${suffix}`;
   pill.title = worst.message;
-  pill.dataset.severity = severity;
+  pill.dataset.severity = worst.severity;
   pill.dataset.current = String(current);
   pill.hidden = false;
 };
@@ -44,7 +40,8 @@ const showWorst = (pill, components, current, suffix) => {
 export const showStatus = (pill, list, line, status, now, fresh) => {
   const current = fresh && status.current;
   const suffix = fresh ? ", outdated" : ", as last known";
-  showWorst(pill, status.components, current, current ? "" : suffix);
+  const worst = status.components.find(({ component }) => component === status.worst);
+  showWorst(pill, worst, current, current ? "" : suffix);
   list.replaceChildren(
     ...status.components.map((component) => {
       const row = element("li", "", "");

@@ -9,7 +9,7 @@ from typing import Any
 from airflow.api_fastapi.common.db.common import SessionDep
 
 from sluice.config.stream import Supervision
-from sluice.supervision.observer.view import ComponentView, LastCheck
+from sluice.supervision.observer.component_view import ComponentView, LastCheck, worst
 from sluice.web.data.airflow_db import last_checks
 from sluice.web.formats import public
 
@@ -24,8 +24,8 @@ def stream_status(
 ) -> dict[str, Any]:
     """JSON of each component's health and of its supervision, without addresses. Times: seconds since 1970.
 
-    ``current``: False if a component was not observed lately; of the supervision, if that is paused, unknown
-    or late.
+    ``worst``: the component with the worst severity. ``current``: False if a component was not observed
+    lately; of the supervision, if that is paused, unknown or late.
     """
     return {
         "components": [
@@ -38,6 +38,7 @@ def stream_status(
             }
             for one in components
         ],
+        "worst": worst(components).name,
         "current": all(one.is_current for one in components),
         "supervision": asdict(check) | {"current": check.is_current(policy, now)},
     }

@@ -8,8 +8,14 @@ from itertools import pairwise
 from typing import Any
 
 from sluice.config.stream import CONSUMER, StreamSpec
+from sluice.supervision.observer.component_view import (
+    SEVERITIES,
+    ComponentView,
+    LastCheck,
+    component_views,
+    worst,
+)
 from sluice.supervision.observer.live import Live, LoadResult
-from sluice.supervision.observer.view import SEVERITIES, ComponentView, LastCheck, component_views
 from sluice.web.data.airflow_db import LoadRun, OpenApproval
 from sluice.web.formats import count
 
@@ -96,7 +102,7 @@ def stream_view(
     return StreamView(
         name=spec.name,
         title=spec.label,
-        severity=min((c.severity for c in components), key=SEVERITIES.index),
+        severity=worst(components).severity,
         components=components,
         loads=sorted(
             [*(_result(spec, result, failed) for result in results), *map(_run, others)],

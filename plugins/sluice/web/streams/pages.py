@@ -22,7 +22,7 @@ from sluice.core.json_record import Document
 from sluice.core.messages import age
 from sluice.ledger.keys import event_details
 from sluice.supervision.observer.component import CHART_SECONDS
-from sluice.supervision.observer.view import LastCheck
+from sluice.supervision.observer.component_view import LastCheck
 from sluice.supervision.rules.guide import GUIDES
 from sluice.web import formats, navigation
 from sluice.web.data.sources import Sources, sources

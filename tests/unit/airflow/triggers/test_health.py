@@ -15,7 +15,7 @@ from airflow.triggers.base import TaskSuccessEvent
 
 from sluice.airflow.hook import StreamClients
 from sluice.airflow.triggers import base
-from sluice.airflow.triggers.health import MAX_SAMPLES, HealthTrigger, observe_seconds
+from sluice.airflow.triggers.health import MAX_SAMPLES, HealthTrigger
 from sluice.config.reading.toml import ConfigError
 from sluice.config.stream import Supervision
 from sluice.core.errors import Unreachable
@@ -33,13 +33,6 @@ NOW = 10_000.0
 UNCLEAR = report(Health.UNKNOWN)
 WELL_NOW = report(Health.HEALTHY)
 CERTAIN = report(Health.DOWN, is_final=True)
-
-
-def test_the_time_to_observe_is_more_than_a_stall_and_less_than_an_interval() -> None:
-    assert observe_seconds(Supervision()) == 75
-    assert observe_seconds(Supervision(stall_timeout_seconds=600)) == 90
-    assert observe_seconds(Supervision(stall_timeout_seconds=600), alone=True) == 615
-    assert observe_seconds(Supervision(stall_timeout_seconds=600, interval_seconds=1200)) == 615
 
 
 class Task:
@@ -273,6 +266,15 @@ def test_an_observer_that_ends_meanwhile_leaves_the_check_to_itself(
     world.fire(Task())
     assert world.assessed == [[NOW - 10, NOW], [NOW + 5], [NOW + 5, NOW + 10]]
     assert capsys.readouterr().out.count("looks for itself") == 1
+
+
+def test_memory_without_the_observer_reaches_as_far_as_the_observers() -> None:
+    world = World([CERTAIN])
+    for _ in range(20):
+        world.fire(Task())
+        world.now += SPEC.supervision.interval_seconds / 2
+    kept = world.assessed[-1]
+    assert kept[-1] - kept[0] >= 2 * SPEC.supervision.lag_window_seconds
 
 
 def test_a_check_without_the_observer_has_what_earlier_ones_saw() -> None:

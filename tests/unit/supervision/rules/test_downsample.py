@@ -6,7 +6,8 @@ import itertools
 
 import pytest
 
-from sluice.supervision.rules.sample import Sample, downsample
+from sluice.config.stream import Supervision
+from sluice.supervision.rules.sample import Sample, downsample, memory_seconds
 
 
 def sample(at: float) -> Sample:
@@ -25,6 +26,18 @@ def test_runs_that_follow_each_other_closely_still_reach_back(every: float) -> N
     assert reach == sorted(reach)
     assert runs[-1] - 420 <= reach[0] <= runs[-1] - 420 + max(every, 42) + 42
     assert all(later - earlier <= max(every, 42) + every for earlier, later in itertools.pairwise(reach))
+
+
+@pytest.mark.parametrize(
+    ("details", "seconds"),
+    [({}, 2 * 300 + 120), ({"stall_timeout_seconds": 1800.0}, 2 * 1800 + 120)],
+)
+def test_memory_reaches_twice_as_far_as_the_longest_rule_looks(
+    details: dict[str, float], seconds: float
+) -> None:
+    """A restart doubles the stall timeout."""
+    assert memory_seconds(Supervision(), details) == seconds
+    assert memory_seconds(Supervision(stall_timeout_seconds=4000), details) == 2 * 4000 + 120
 
 
 def test_nothing_and_one() -> None:

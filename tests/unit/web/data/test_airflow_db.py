@@ -18,7 +18,7 @@ from airflow.models.taskinstance import TaskInstance
 from sqlalchemy import create_engine, insert
 from sqlalchemy.orm import Session
 
-from sluice.supervision.observer.view import LastCheck
+from sluice.supervision.observer.component_view import LastCheck
 from sluice.web.data.airflow_db import (
     MAX_RUNS,
     LoadRun,

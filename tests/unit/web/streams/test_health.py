@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 
 from sluice.config.stream import Supervision
+from sluice.supervision.observer.component_view import LastCheck, component_views
 from sluice.supervision.observer.live import Live
-from sluice.supervision.observer.view import LastCheck, component_views
 from sluice.supervision.rules.status import Health, HealthReport
 from sluice.web.streams.health import stream_status
 from tests.support import observed
@@ -46,7 +46,18 @@ def test_each_component_with_its_health() -> None:
             for name in ("producer", "queries")
         ),
     ]
+    assert found["worst"] == "consumer", "the first, if all are alike"
     assert (found["current"], found["supervision"]) == (True, asdict(CHECKED) | {"current": True})
+
+
+def test_the_worst_component_is_the_pages_pill() -> None:
+    """One order for all pages: a stopped component is shown before one that is off or not observed yet."""
+    known = lives()
+    del known["producer"]
+    known["queries"] = replace(known["queries"], report=HealthReport(Health.SUSPENDED, "suspended by ada"))
+    assert status(known)["worst"] == "queries"
+    known["producer"] = replace(lives()["producer"], report=HealthReport(Health.DOWN, "exit 1"))
+    assert status(known)["worst"] == "producer"
 
 
 def test_what_is_not_observed_is_red_with_the_reason_and_without_addresses() -> None:

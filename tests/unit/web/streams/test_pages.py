@@ -16,8 +16,8 @@ from sluice.config.streams import Declared
 from sluice.core.errors import Unreachable
 from sluice.core.processes import exits
 from sluice.core.processes.status import ProcessState
+from sluice.supervision.observer.component_view import LastCheck
 from sluice.supervision.observer.live import Live, LoadResult
-from sluice.supervision.observer.view import LastCheck
 from sluice.supervision.rules.sample import LAKE
 from sluice.supervision.rules.status import Health, HealthReport
 from sluice.web.data.airflow_db import LoadRun, OpenApproval

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sluice.airflow import connections
 from sluice.airflow.operators.base import StreamOperator
 from sluice.airflow.operators.load.interval import load_id
-from sluice.config.sections.maintenance import lake_tables
+from sluice.config.tables import lake_tables
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import check_no_problems
 from sluice.ledger import run_documents

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.airflow.operators.base import StreamOperator
 from sluice.airflow.operators.jobs.spark_job import SparkJobOperator
-from sluice.config.sections.maintenance import compacted_tables
+from sluice.config.tables import compacted_tables
 from sluice.maintenance.compaction import CompactionVerification, pin_compaction
 
 if TYPE_CHECKING:

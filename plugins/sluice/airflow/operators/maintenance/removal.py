@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.airflow.failures import failed_attempt
 from sluice.airflow.operators.base import StreamOperator
-from sluice.config.sections.maintenance import lake_tables
+from sluice.config.tables import lake_tables
 from sluice.maintenance.removal import FileRemoval, NotVerifiedYet, check_rewrites, record_metadata
 
 if TYPE_CHECKING:

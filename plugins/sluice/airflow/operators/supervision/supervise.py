@@ -19,52 +19,34 @@ from sluice.config.stream import CONSUMER
 from sluice.core.error_codes import ErrorCode, code_of, with_code
 from sluice.core.errors import ClientError
 from sluice.core.messages import aligned
-from sluice.core.processes.status import ProcessState, ProcessStatus
+from sluice.core.processes.status import ProcessStatus
 from sluice.notify import telling
 from sluice.notify.conditions import ends_outage
 from sluice.notify.occasions import recovered
-from sluice.supervision.lifecycle import Request
+from sluice.supervision.decide import RECOVERY_SECONDS, Decision, Step, decide
+from sluice.supervision.lifecycle import ALL, Action, Request, action_for
 from sluice.supervision.observation import Observation
 from sluice.supervision.rules.sample import Sample
-from sluice.supervision.rules.status import (
-    ALL,
-    MAINTENANCE_OVERDUE,
-    RESTARTABLE,
-    Action,
-    Health,
-    HealthReport,
-    action_for,
-    is_left_alone,
-    must_stop,
-    no_action,
-)
+from sluice.supervision.rules.status import HealthReport
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from sluice.config.stream import Supervision
     from sluice.supervision.lifecycle import ActionResult
 
 # Beyond the duration of a check: systems that answer late, a triggerer that restarts.
 CHECK_TIMEOUT = timedelta(minutes=4)
-# A consumer that acquired the lease again publishes within seconds; a backlog's first batch may take longer.
-RECOVERY_SECONDS = 120.0
 PLATFORM = "schedule"
 
 
-def recovery_seconds(policy: Supervision) -> float:
-    """How long a restarted component may take to work again."""
-    return max(RECOVERY_SECONDS, policy.startup_timeout_seconds)
-
-
-def request_from(context: Context, reason: str, requested: bool) -> Request:
+def request_from(context: Context, decision: Decision) -> Request:
     """The request of the user who triggered the run, or of the schedule."""
     run = context["dag_run"]
     return Request(
         who=run.triggering_user_name or PLATFORM,
-        reason=reason,
+        reason=decision.reason,
         run=run.run_id,
-        requested=requested,
+        requested=decision.requested,
         at=run.run_after,
     )
 
@@ -111,14 +93,17 @@ class SuperviseOperator(ComponentOperator):
         context["ti"].xcom_push(key="return_value", value=observation.summary())
         for text in describe(observation):
             self.log.info("%s", text)
-        is_check = action_for(context["params"], self.component) is Action.CHECK
+        params = context["params"]
+        action = action_for(params, self.component)
+        is_check = action is Action.CHECK
+        decision = decide(observation, self.component, action, params.get("reason") or "")
         with final_failures():
             try:
-                self._act(context, observation)
+                self._act(context, observation, decision)
                 # Last: whatever becomes of it hinders no action. A failure is told by its callback.
                 if is_check:
                     self._tell_recovery(context, observation.report)
-                    self._check_maintenance(observation.report)
+                    self._check_maintenance(decision)
             except AirflowFailException:
                 if is_check:
                     self._try_tell_open(context)
@@ -126,33 +111,27 @@ class SuperviseOperator(ComponentOperator):
             if is_check:
                 self._tell_open(context)
 
-    def _act(self, context: Context, observation: Observation) -> None:
-        assessed, action = observation.report, action_for(context["params"], self.component)
-        newest, before = observation.samples[-1], observation.before
-        if action is Action.CHECK:
-            if is_left_alone(assessed.health, newest.process):
-                raise self._left_alone(assessed, newest.process)
-            if (
-                newest.process
-                and newest.process.state is ProcessState.BACKOFF
-                and assessed.health is Health.OUT_OF_MEMORY
-            ):
-                self.log.info("left to its runtime, which restarts it: %s", assessed.message)
-            elif must_stop(assessed.health, newest.process):
-                self.log.warning("it is suspended and runs: %s", assessed.message)
-                request = request_from(context, "it is suspended, and ran", requested=False)
-                self.log.info("%s", self.lifecycle.stop(request).message)
-            elif assessed.health in RESTARTABLE:
-                request = request_from(context, assessed.message, requested=False)
-                self.wait_for_recovery(self.lifecycle.restart(request, assessed), before)
-            elif assessed.health not in no_action(self.component):
+    def _act(self, context: Context, observation: Observation, decision: Decision) -> None:
+        assessed, request = observation.report, request_from(context, decision)
+        match decision.step:
+            case Step.LEAVE_TO_PERSON:
+                raise self._left_alone(assessed, observation.samples[-1].process)
+            case Step.ALERT:
                 raise failed(
                     ErrorCode[f"HEALTH_{assessed.health.name}"],
-                    f"the {self.component} of {self.stream} is {assessed.health.value}: {assessed.message}",
+                    f"the {self.component} of {self.stream} is {assessed.health.value}: {decision.reason}",
                 )
-            return
-        request = request_from(context, context["params"].get("reason") or "", requested=True)
-        self.wait_for_recovery(self._carry_out(action, request, assessed), before)
+            case Step.LEAVE_TO_RUNTIME:
+                self.log.info("left to its runtime, which restarts it: %s", decision.reason)
+            case Step.STOP:
+                self.log.warning("it is suspended and runs: %s", assessed.message)
+                self.log.info("%s", self.lifecycle.stop(request).message)
+            case Step.SUSPEND:
+                self.log.info("%s", self.lifecycle.suspend(request).message)
+            case Step.RESTART:
+                self.wait_for_recovery(self.lifecycle.restart(request, assessed), observation.before)
+            case Step.START:
+                self.wait_for_recovery(self.lifecycle.start(request, assessed), observation.before)
 
     def wait_for_recovery(self, result: ActionResult, before: Sample) -> None:
         """Log the action; if it started a process, defer until the component recovered."""
@@ -192,11 +171,11 @@ class SuperviseOperator(ComponentOperator):
             f"restart, or with action stop to keep it stopped: {form(self.stream)}",
         )
 
-    def _check_maintenance(self, assessed: HealthReport) -> None:
-        if overdue := assessed.details.get(MAINTENANCE_OVERDUE):
+    def _check_maintenance(self, decision: Decision) -> None:
+        if decision.step is Step.ALERT_MAINTENANCE:
             raise failed(
                 ErrorCode.MAINTENANCE_OVERDUE,
-                f"{overdue}. Fix: unpause {self.stream}_maintenance, or see why its runs fail",
+                f"{decision.reason}. Fix: unpause {self.stream}_maintenance, or see why its runs fail",
             )
 
     def _tell_recovery(self, context: Context, assessed: HealthReport) -> None:
@@ -224,13 +203,6 @@ class SuperviseOperator(ComponentOperator):
             self._tell_open(context)
         except (AirflowFailException, ClientError, ConfigError) as error:
             self.log.error("%s", with_code(code_of(error), error))
-
-    def _carry_out(self, action: Action, request: Request, assessed: HealthReport) -> ActionResult:
-        if action is Action.STOP:
-            return self.lifecycle.suspend(request)
-        if action is Action.START:
-            return self.lifecycle.start(request, assessed)
-        return self.lifecycle.restart(request, assessed)
 
 
 def describe(observation: Observation) -> list[str]:

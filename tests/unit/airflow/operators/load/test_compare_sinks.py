@@ -17,7 +17,7 @@ from sluice.clients.lake.results.positions import QueryPositions, SnapshotExpire
 from sluice.clients.query_state import QueryState, definition
 from sluice.config import streams
 from sluice.config.query import Query, Sink
-from sluice.config.sections.maintenance import lake_tables
+from sluice.config.tables import lake_tables
 from sluice.core.errors import Refused, Unreachable
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.loads.verification import checks

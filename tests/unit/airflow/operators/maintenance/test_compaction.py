@@ -18,8 +18,8 @@ from sluice.airflow.operators.maintenance.removal import RemoveFilesOperator
 from sluice.clients.lake.commits import Head
 from sluice.clients.lake.snapshots import rewrites as compaction
 from sluice.config import streams
-from sluice.config.sections.maintenance import lake_tables
 from sluice.config.stream import ENTRY_POINT
+from sluice.config.tables import lake_tables
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
 from sluice.core.tables.rewrites import MAX_NAMED, REWRITES, Rewrites, id_of_change

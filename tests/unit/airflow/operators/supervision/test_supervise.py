@@ -26,6 +26,7 @@ from sluice.core.processes.status import ProcessState as S
 from sluice.core.tables.position import Position
 from sluice.ledger.history import History
 from sluice.ledger.keys import history_name
+from sluice.supervision.decide import Decision, Step
 from sluice.supervision.lifecycle import Request
 from sluice.supervision.observer.sampler import Sampler
 from sluice.supervision.rules.status import WELL, Health
@@ -617,5 +618,6 @@ def test_what_flaps_is_flapping_for_its_history_too() -> None:
 
 
 def test_a_request_names_who_triggered_the_run() -> None:
-    assert request_from(context(user="ada"), "reason", True) == Request("ada", "reason", "run-1", True, T0)
-    assert request_from(context(), "reason", False).who == "schedule"
+    asked = Decision(Step.RESTART, "reason", requested=True)
+    assert request_from(context(user="ada"), asked) == Request("ada", "reason", "run-1", True, T0)
+    assert request_from(context(), Decision(Step.RESTART, "reason")).who == "schedule"

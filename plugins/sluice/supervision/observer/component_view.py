@@ -67,6 +67,11 @@ class ComponentView:
     batch_seconds: float | None = None
 
 
+def worst(views: Sequence[ComponentView]) -> ComponentView:
+    """The one with the worst severity, the first if several have it."""
+    return min(views, key=lambda view: SEVERITIES.index(view.severity))
+
+
 def component_views(
     spec: StreamSpec, lives: Mapping[str, Live], check: LastCheck, now: float
 ) -> list[ComponentView]:
