@@ -127,7 +127,7 @@ def _check_not_undone(
 ) -> None:
     """Raise Refused if the change of a run that is cleared was published, and undone since: the run would
     be green without it."""
-    from sluice.clients.s3.errors import removed_by
+    from sluice.clients.lake.changes import removed_by
 
     changes = systems.lake.changes(spec.table)
     if not is_made(ledger, run_id, plan, changes):

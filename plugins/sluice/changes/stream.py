@@ -63,7 +63,7 @@ class PlannedStream:
 
     def removed(self) -> ChangeResult:
         """The document of the newest change after which offsets are removed; an empty one without."""
-        from sluice.clients.s3.errors import removed_by
+        from sluice.clients.lake.changes import removed_by
 
         return removed_by(self._s3, self.changes)
 

@@ -97,7 +97,7 @@ class ChangeVerification:
 
     def _verify(self) -> Document:
         """The proof. Raises Refused with what differs."""
-        from sluice.clients.lake.commits import published_changes
+        from sluice.clients.lake.changes import published_changes
         from sluice.clients.lake.snapshots import change_files
 
         plan, table = self.plan, self._lake.table(self.spec.table)

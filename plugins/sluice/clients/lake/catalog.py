@@ -13,11 +13,11 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from sluice.clients.databases import postgresql as _deadline  # noqa: F401 - registers the plugin of the catalog's URL
+from sluice.clients.lake.changes import published_changes
 from sluice.clients.lake.commits import (
     MAIN,
     Head,
     ancestors,
-    published_changes,
     sluice_properties,
     summary_of,
 )

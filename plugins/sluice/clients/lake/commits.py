@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from sluice.core.changes.published import Changes, changes_in
 from sluice.core.offsets.ranges import OffsetRanges, offsets_from_json
 
 MAIN = "main"
@@ -59,12 +58,6 @@ class Head:
     snapshot_id: int
     sequence_number: int
     writer: str
-
-
-def published_changes(table: Table) -> Changes:
-    """The changes that ``main`` has."""
-    summaries = (summary_of(snapshot) for snapshot in ancestors(table))
-    return changes_in(next((summary for summary in summaries if "sluice.end-offsets" in summary), {}))
 
 
 def ancestors(table: Table) -> Iterator[Snapshot]:

@@ -77,7 +77,7 @@ class LoadVerification:
 
     def verify(self, limit: float) -> VerifiedLoad:
         """``limit``: percent of the rows that may be in quarantine. Reads the table and the sources."""
-        from sluice.clients.s3.errors import removed_by
+        from sluice.clients.lake.changes import removed_by
 
         lake = self.systems.lake
         sent = produced.offsets_of_all(self.produced)

@@ -240,8 +240,7 @@ class TableContents:
 
     def _removed(self, table: Table) -> OffsetRanges:
         """The offsets that changes took out on purpose; one GET if there are any."""
-        from sluice.clients.lake.commits import published_changes
-        from sluice.clients.s3.errors import removed_by
+        from sluice.clients.lake.changes import published_changes, removed_by
 
         # From the state whose files are compared: a change may be published meanwhile.
         return removed_by(self.ledger.client, published_changes(table)).removed
