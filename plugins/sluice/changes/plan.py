@@ -117,9 +117,8 @@ def run_of(ledger: Ledger, change: str) -> str | None:
 def is_made(ledger: Ledger, run_id: str, plan: ChangePlan, changes: Changes) -> bool:
     """Whether a run's change is published: the table names it, or it was verified and so many came later that
     it is not named any more."""
-    named = changes.after(plan.changes)
-    is_verified = named == "" and ledger.get(run_key(run_id, "change-proof")) is not None
-    return named == plan.id or is_verified
+    found = changes.has(plan.id, plan.changes)
+    return ledger.get(run_key(run_id, "change-proof")) is not None if found is None else found
 
 
 def _check_not_undone(

@@ -87,7 +87,7 @@ class ChangeVerification:
 
     def _check_published(self, changes: Changes) -> None:
         plan = self.plan
-        if changes.after(plan.changes) not in (plan.id, ""):
+        if changes.has(plan.id, plan.changes) is False:
             # Not made, or the catalog was restored to before it.
             raise Missing(
                 f"change {plan.id} is not published: {self.spec.table} has {changes.count} changes, and it "

@@ -12,7 +12,7 @@ from sluice.clients.s3.requests import connect, read_json, split
 from sluice.config.platform import Platform
 from sluice.config.stream import StreamSpec
 from sluice.core.changes.plan import ChangePlan, ChangeResult
-from sluice.core.changes.published import CHANGE, CHANGE_DOCUMENT
+from sluice.core.changes.published import CHANGE, CHANGE_DOCUMENT, CHANGE_ID
 from sluice.core.error_codes import ErrorCode
 from sluice.core.offsets.deduplication import LoadedRows
 from sluice.core.offsets.quarantine import MALFORMED_OUT, Rejections, malformed_out
@@ -29,6 +29,12 @@ class ChangeRefused(RuntimeError):
     """The change would break what it must keep; nothing was published."""
 
     code = ErrorCode.CHANGE_REFUSED
+
+
+class UnknownChange(ChangeRefused):
+    """So many changes came later that it is not known whether this one is published."""
+
+    code = ErrorCode.CHANGE_NOT_COMPARABLE
 
 
 class ChangedStream:
@@ -56,8 +62,16 @@ class ChangedStream:
     def is_published(self, now: StreamState) -> bool:
         """Raises ChangeRefused if another change was published since this one was planned: rows that are to
         come may be there by now, or be removed on purpose; or if the stream has not published all that is to
-        come or to go."""
-        if self.plan.id in now.changes.newest:
+        come or to go. Raises UnknownChange if nothing tells."""
+        found = now.changes.has(self.plan.id, self.plan.changes)
+        if found is None and not self._is_on_main():
+            raise UnknownChange(
+                f"{self.spec.table}: {now.changes.count - self.plan.changes} changes were published since change "
+                f"{self.plan.id} was planned, and nothing tells any more whether it is one of them. Fix: trigger "
+                f"{self.spec.name}_reconciliation with full, which verifies the table as it is; for what is "
+                "not there, trigger a new run"
+            )
+        if found is not False:
             return True
         if now.changes.count != self.plan.changes:
             raise ChangeRefused(
@@ -66,6 +80,10 @@ class ChangedStream:
             )
         self._check_all_published(now)
         return False
+
+    def _is_on_main(self) -> bool:
+        """Whether a kept snapshot of ``main`` is the change's."""
+        return any(one.summary.get(CHANGE_ID) == self.plan.id for one in self.table.snapshots(MAIN))
 
     def _check_all_published(self, now: StreamState) -> None:
         """Raise ChangeRefused if offsets of the plan are not published: also of rows that go, since the

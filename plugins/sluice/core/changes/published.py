@@ -45,6 +45,13 @@ class Changes:
         back = self.count - place
         return self.newest[-back] if back <= len(self.newest) else ""
 
+    def has(self, change_id: str, place: int) -> bool | None:
+        """Whether the change that was planned after ``place`` others is published. None if so many came later
+        that it is not named any more: if it is not published, another one is in its place, and it is never
+        made."""
+        found = self.after(place)
+        return None if found == "" else found == change_id
+
     def properties(self) -> dict[str, str]:
         """For a snapshot's summary; none before the first change."""
         if not self.count:
