@@ -52,7 +52,7 @@ def why_unasked(ledger: Ledger, run_id: str, document: Document, published: Chan
     if is_made(ledger, run_id, plan, published):
         return f"change {plan.id} is published already"
     if published.has(plan.id, plan.changes) is None:
-        return f"{published.count - plan.changes} changes came since change {plan.id} was planned: it is not made now"
+        return f"{published.count - plan.changes} changes came since it was planned: it is not made any more"
     if not needs_approval(document):
         return f"{changed_rows(document)} rows, asked above {_ask_above(document)}"
     return None

@@ -12,16 +12,15 @@ from pyspark.sql import functions as F
 from sluice.config.sections.lake import CATALOG
 from sluice.config.stream import StreamSpec
 from sluice.core.offsets.quarantine import (
-    NEWEST_MALFORMED,
     NO_REJECTIONS,
     ON_PURPOSE,
-    REJECTED,
     Rejections,
     Settlement,
     held_in,
     settlement,
 )
 from sluice.core.tables.records import RECORD
+from sluice.core.tables.summary import KIND, NEWEST_MALFORMED, REJECTED, WRITER
 from sluice.core.tables.writers import epoch_of
 from spark_jobs.common.lake.clock import now_ms
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Refused, StagedSnapshot
@@ -107,7 +106,7 @@ class BatchQuarantine(Quarantine):
         self.table.refresh()
         start = self._branch(writer, before)
         rows = bad.select(*REJECTED_COLUMNS)
-        summary = {"sluice.writer": writer, **after.properties()}
+        summary = {WRITER: writer, **after.properties()}
         summary |= {NEWEST_MALFORMED: newest} if newest else {}
         write_rows(self.table, writer, of_stage(self.spark, self.name, rows, "consumer"), summary)
         self.table.refresh()
@@ -195,7 +194,7 @@ class BatchQuarantine(Quarantine):
         self.table.refresh()
         head = self.table.head(writer)
         # Spark's DELETE has no properties, and the check of compactions would take it for one.
-        properties = {"sluice.writer": writer, **rejected.properties()}
+        properties = {WRITER: writer, **rejected.properties()}
         target = self.table.stage(properties, files_of=None if head == main else head)
         self.table.change_refs({MAIN: main, writer: head}, {MAIN: target, writer: None})
 
@@ -225,7 +224,7 @@ class BatchQuarantine(Quarantine):
             if (held := self._held()) != rejected:
                 raise self._moved(f"it has {held}, the stream has {rejected}")
             main = self.table.head(MAIN)
-            start = self.table.stage({"sluice.kind": "init"}) if main is None else main
+            start = self.table.stage({KIND: "init"}) if main is None else main
             try:
                 self.table.change_refs({MAIN: main}, {MAIN: start, writer: start})
                 return start if isinstance(start, int) else start.id

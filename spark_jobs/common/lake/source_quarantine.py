@@ -12,6 +12,7 @@ from sluice.config.platform import Platform
 from sluice.config.sections.lake import CATALOG
 from sluice.config.stream import StreamSpec
 from sluice.core.tables.file_removal import MAX_WRITE_AGE
+from sluice.core.tables.summary import KIND
 from sluice.core.tables.writers import is_producer, producer_name
 from spark_jobs.common.lake import known_tables, tables
 from spark_jobs.common.lake.clock import now_ms
@@ -41,7 +42,7 @@ class SourceQuarantine(Quarantine):
             began = now_ms()
             main, start = self._begin()
             rows_of_stage = of_stage(self.spark, self.name, self._missing(rows), "producer")
-            write_rows(self.table, self.branch, rows_of_stage, {"sluice.kind": "producer"})
+            write_rows(self.table, self.branch, rows_of_stage, {KIND: "producer"})
             if self._publish(main, start, began):
                 return
         raise self._moved("other producers quarantine rows of the same sources")
@@ -53,7 +54,7 @@ class SourceQuarantine(Quarantine):
             self.table.refresh()
             main = self.table.head(MAIN)
             # A snapshot of its own, whose time is that of the branch.
-            start = self.table.stage({"sluice.kind": "producer"})
+            start = self.table.stage({KIND: "producer"})
             try:
                 refs = dict.fromkeys(self._abandoned()) | {self.branch: start}
                 self.table.change_refs({MAIN: main}, refs)

@@ -19,6 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from sluice.core.error_codes import ErrorCode
+from sluice.core.tables.summary import EPOCH, WRITER
 from sluice.core.tables.writers import epoch_of, next_epoch, writer_name
 from spark_jobs.common.lake.clock import now_ms, outdated_by
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Refused
@@ -205,7 +206,7 @@ class WriterLease:
         return Fenced(f"{self.name}: fenced: writer epoch {self.epoch}, newer epoch {published}", published)
 
     def _signed(self, summary: Mapping[str, str]) -> dict[str, str]:
-        return {**summary, "sluice.writer": self.branch}
+        return {**summary, WRITER: self.branch}
 
     def raise_failure(self, errors: Sequence[Exception], *, stopping: bool) -> None:
         """Raise the error that ended the queries: Fenced first, then ConcurrentCommit (none if ``stopping``),
@@ -232,8 +233,8 @@ class WriterLease:
     def published_by(self) -> tuple[int, str]:
         """The newest epoch on ``main`` and its writer's branch; 0 and "" without one."""
         summaries = (snapshot.summary for snapshot in self.table.snapshots(MAIN))
-        newest = next((s for s in summaries if "sluice.epoch" in s), {})
-        return int(newest.get("sluice.epoch", 0)), newest.get("sluice.writer", "")
+        newest = next((s for s in summaries if EPOCH in s), {})
+        return int(newest.get(EPOCH, 0)), newest.get(WRITER, "")
 
 
 def run_with_lease(writer: WriterLease, work: Callable[[], None]) -> None:

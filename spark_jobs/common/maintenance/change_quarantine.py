@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sluice.config.stream import StreamSpec
 from sluice.core.offsets.quarantine import Rejections
 from sluice.core.offsets.ranges import OffsetRanges
+from sluice.core.tables.summary import WRITER
 from sluice.core.tables.writers import writer_name
 from spark_jobs.common.lake.iceberg import MAIN, Refused
 from spark_jobs.common.lake.quarantine import REJECTED_COLUMNS, BatchQuarantine, of_stage
@@ -76,7 +77,7 @@ class ChangeQuarantine(BatchQuarantine):
                 batch=f"change/{change_id}-{branch}",
             )
             files = self._files(staged, left, coming, bad)
-            properties = {"sluice.writer": branch, **after.properties()}
+            properties = {WRITER: branch, **after.properties()}
             staged.commit_to(branch, start, left.files, files, properties)
         self._own, self._after, self._left, self._staged_for = branch, after, left, (before, epoch)
         log.info("change staged in the quarantine: %d come, %d go", coming.count, left.rows)

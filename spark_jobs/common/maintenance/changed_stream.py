@@ -12,12 +12,20 @@ from sluice.clients.s3.requests import connect, read_json, split
 from sluice.config.platform import Platform
 from sluice.config.stream import StreamSpec
 from sluice.core.changes.plan import ChangePlan, ChangeResult
-from sluice.core.changes.published import CHANGE, CHANGE_DOCUMENT, CHANGE_ID
+from sluice.core.changes.published import CHANGE
 from sluice.core.error_codes import ErrorCode
 from sluice.core.offsets.deduplication import LoadedRows
-from sluice.core.offsets.quarantine import MALFORMED_OUT, Rejections, malformed_out
+from sluice.core.offsets.quarantine import Rejections, malformed_out
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.rejection import BATCHES
+from sluice.core.tables.summary import (
+    CHANGE_DOCUMENT,
+    CHANGE_ID,
+    CHANGE_OFFSETS,
+    KIND,
+    MALFORMED_OUT,
+    OF_WRITER,
+)
 from spark_jobs.common.consumer import state
 from spark_jobs.common.consumer.state import StreamState
 from spark_jobs.common.kafka.offsets import Topic
@@ -66,10 +74,10 @@ class ChangedStream:
         found = now.changes.has(self.plan.id, self.plan.changes)
         if found is None and not self._is_on_main():
             raise UnknownChange(
-                f"{self.spec.table}: {now.changes.count - self.plan.changes} changes were published since change "
-                f"{self.plan.id} was planned, and nothing tells any more whether it is one of them. Fix: trigger "
-                f"{self.spec.name}_reconciliation with full, which verifies the table as it is; for what is "
-                "not there, trigger a new run"
+                f"{self.spec.table}: {now.changes.count - self.plan.changes} changes were published since "
+                f"{self.plan.id} was planned, and nothing tells any more whether it is one of them. Fix: "
+                f"trigger {self.spec.name}_reconciliation with full, which verifies the table as it is; for "
+                "what is not there, trigger a new run"
             )
         if found is not False:
             return True
@@ -139,9 +147,9 @@ class ChangedStream:
         the quarantine."""
         removed = address if result.removed or result.reverts else ""
         kept = [snapshot.summary for snapshot in self.table.snapshots(MAIN)]
-        newest = next(summary for summary in kept if state.KIND in summary)
+        newest = next(summary for summary in kept if KIND in summary)
         out = malformed_out(kept, malformed, BATCHES)
-        carried = {key: newest[key] for key in state.CARRIED if key in newest}
+        carried = {key: newest[key] for key in OF_WRITER if key in newest}
         # A record in quarantine alone was in no query's results.
         moves_rows = bool(result.files_removed or result.files_added)
         changes = now.changes.more(self.plan.id, removed, moves_rows=moves_rows)
@@ -149,9 +157,8 @@ class ChangedStream:
         return {
             **carried,
             **after.summary(),
-            "sluice.end-offsets": json.dumps(dict(sorted(now.ends.items()))),
-            state.KIND: CHANGE,
-            state.CHANGE_OFFSETS: self._offsets(now, result).to_json(),
+            KIND: CHANGE,
+            CHANGE_OFFSETS: self._offsets(now, result).to_json(),
             CHANGE_DOCUMENT: address,
             **({MALFORMED_OUT: json.dumps(out)} if out else {}),
         }

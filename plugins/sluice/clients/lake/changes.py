@@ -11,6 +11,7 @@ from sluice.clients.lake.commits import ancestors, summary_of
 from sluice.clients.s3.requests import read_json
 from sluice.core.changes.plan import ChangeResult
 from sluice.core.changes.published import Changes, changes_in
+from sluice.core.tables.summary import of_stream
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
 
 def published_changes(table: Table) -> Changes:
     """The changes that ``main`` has."""
-    summaries = (summary_of(snapshot) for snapshot in ancestors(table))
-    return changes_in(next((summary for summary in summaries if "sluice.end-offsets" in summary), {}))
+    return changes_in(of_stream(summary_of(snapshot) for snapshot in ancestors(table)))
 
 
 def removed_by(client: S3Client, changes: Changes) -> ChangeResult:

@@ -9,14 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-COUNT, NEWEST, REMOVED = "sluice.changes", "sluice.newest-changes", "sluice.removed-offsets"
-# How many of them exchanged files of the table.
-OF_ROWS = "sluice.row-changes"
+from sluice.core.tables.summary import CHANGES, NEWEST_CHANGES, REMOVED_OFFSETS, ROW_CHANGES
+
 # Kind of the snapshot of a change; its other one, which exchanges the files, has its id only.
 CHANGE = "change"
-CHANGE_ID = "sluice.change-id"
-# Address of its result.
-CHANGE_DOCUMENT = "sluice.change-document"
 # Ids of changes that a snapshot names: a change that was killed after its publish is tried again soon.
 KEEP_IDS = 8
 
@@ -57,10 +53,10 @@ class Changes:
         if not self.count:
             return {}
         return {
-            COUNT: str(self.count),
-            NEWEST: ",".join(self.newest),
-            REMOVED: self.removed,
-            OF_ROWS: str(self.of_rows),
+            CHANGES: str(self.count),
+            NEWEST_CHANGES: ",".join(self.newest),
+            REMOVED_OFFSETS: self.removed,
+            ROW_CHANGES: str(self.of_rows),
         }
 
 
@@ -69,6 +65,7 @@ NO_CHANGES = Changes()
 
 def changes_in(summary: Mapping[str, str]) -> Changes:
     """What the summary of a stream's snapshot says."""
-    newest = summary.get(NEWEST, "")
+    newest = summary.get(NEWEST_CHANGES, "")
     ids = tuple(newest.split(",")) if newest else ()
-    return Changes(int(summary.get(COUNT, 0)), ids, summary.get(REMOVED, ""), int(summary.get(OF_ROWS, 0)))
+    of_rows = int(summary.get(ROW_CHANGES, 0))
+    return Changes(int(summary.get(CHANGES, 0)), ids, summary.get(REMOVED_OFFSETS, ""), of_rows)

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from sluice.core.changes.plan import Action, ChangePlan
-from sluice.core.changes.published import CHANGE_ID, KEEP_IDS, NO_CHANGES, Changes
+from sluice.core.changes.published import KEEP_IDS, NO_CHANGES, Changes
 from sluice.core.tables.batches import Snapshot
+from sluice.core.tables.summary import CHANGE_ID
 from spark_jobs.common.consumer.state import StreamState
 from spark_jobs.common.maintenance.changed_stream import ChangedStream, ChangeRefused, UnknownChange
 from tests.support.raising import raising
