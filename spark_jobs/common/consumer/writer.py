@@ -38,7 +38,7 @@ from sluice.core.tables.summary import (
     TOPIC,
 )
 from spark_jobs.common.consumer import state
-from spark_jobs.common.consumer.batch_log import BatchLog
+from spark_jobs.common.consumer.batch_log import BatchLogWriter
 from spark_jobs.common.consumer.batch_rows import Decode, decoded_rows, is_good, table_rows, without_withheld
 from spark_jobs.common.consumer.state import StreamState
 from spark_jobs.common.kafka.offsets import Group, Topic
@@ -93,7 +93,7 @@ class StreamWriter(WriterLease):
         self.quarantine = BatchQuarantine(spark, spec)
         self.client = connect(platform.s3)
         self.store = LoadedRowsStore(self.client, self.table.location())
-        self.batches = BatchLog(self.client, self.table.location())
+        self.batches = BatchLogWriter(self.client, self.table.location())
         self.state = StreamState()
         self.acquired_at = 0
         self.checkpoint = self.checkpoints.of_writer(self.branch)

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from sluice.config.sections.lake import CATALOG
 from sluice.config.stream import StreamSpec
 from sluice.core.offsets.quarantine import (
+    CONSUMER_STAGE,
     NO_REJECTIONS,
     ON_PURPOSE,
     Rejections,
@@ -23,7 +24,7 @@ from sluice.core.tables.records import RECORD
 from sluice.core.tables.summary import KIND, NEWEST_MALFORMED, REJECTED, WRITER
 from sluice.core.tables.writers import epoch_of
 from spark_jobs.common.lake.clock import now_ms
-from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Refused, StagedSnapshot
+from spark_jobs.common.lake.iceberg import MAIN, CommitRefused, IcebergTable, StagedSnapshot
 from spark_jobs.common.lake.tables import IncompatibleSchema
 from spark_jobs.common.lake.write import on_branch, write_rows
 from spark_jobs.common.lake.writer_lease import MAX_ATTEMPTS, ConcurrentCommit
@@ -74,7 +75,7 @@ class Quarantine:
     def _move_main(
         self, main: int | None, branch: str, staged: int, head: int, expired: Sequence[int] = ()
     ) -> None:
-        """Publish ``staged`` of a branch with this head. Raises Refused."""
+        """Publish ``staged`` of a branch with this head. Raises CommitRefused."""
         target = staged if self.table.parent(staged) == main else self._on_top(staged)
         self.table.change_refs({MAIN: main, branch: head}, {MAIN: target, branch: None}, expired)
 
@@ -108,7 +109,7 @@ class BatchQuarantine(Quarantine):
         rows = bad.select(*REJECTED_COLUMNS)
         summary = {WRITER: writer, **after.properties()}
         summary |= {NEWEST_MALFORMED: newest} if newest else {}
-        write_rows(self.table, writer, of_stage(self.spark, self.name, rows, "consumer"), summary)
+        write_rows(self.table, writer, of_stage(self.spark, self.name, rows, CONSUMER_STAGE), summary)
         self.table.refresh()
         staged = self.table.head(writer)
         # The catalog may have been restored since the branch began, and main be without the earlier ones.
@@ -135,7 +136,7 @@ class BatchQuarantine(Quarantine):
                 expired = self.table.expirable(KEEP_SNAPSHOTS, now_ms())
                 self._move_main(main, writer, staged, branch, expired)
                 return
-            except Refused:
+            except CommitRefused:
                 continue
         raise self._moved(f"what {writer} staged for {rejected.batch} is not there, or main moves too often")
 
@@ -166,7 +167,7 @@ class BatchQuarantine(Quarantine):
                 return
             if todo is Settlement.REMOVE_LATER:
                 self._remove_later(writer, main, rejected, ends)
-        except Refused as refusal:
+        except CommitRefused as refusal:
             raise self._moved(str(refusal)) from refusal
         if pending is not None and todo is Settlement.PUBLISH_STAGED:
             self.publish(pending, rejected)
@@ -186,8 +187,10 @@ class BatchQuarantine(Quarantine):
         )
         branch = on_branch(self.name, writer)
         with self.table.committing():
-            self.spark.sql(f"DELETE FROM {branch} WHERE stage = 'consumer' AND NOT ({published or 'false'})")
-        left = self.spark.table(branch).where("stage = 'consumer'").count()
+            self.spark.sql(
+                f"DELETE FROM {branch} WHERE stage = '{CONSUMER_STAGE}' AND NOT ({published or 'false'})"
+            )
+        left = self.spark.table(branch).where(f"stage = '{CONSUMER_STAGE}'").count()
         if left != rejected.count:
             # Rejected by a batch of another line, of which this one published the offsets otherwise.
             raise self._lost(f"{left} rejected records", rejected)
@@ -228,7 +231,7 @@ class BatchQuarantine(Quarantine):
             try:
                 self.table.change_refs({MAIN: main}, {MAIN: start, writer: start})
                 return start if isinstance(start, int) else start.id
-            except Refused:
+            except CommitRefused:
                 self.table.refresh()
         raise self._moved("its main moves too often")
 

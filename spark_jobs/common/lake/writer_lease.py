@@ -22,7 +22,7 @@ from sluice.core.error_codes import ErrorCode
 from sluice.core.tables.summary import EPOCH, WRITER
 from sluice.core.tables.writers import epoch_of, next_epoch, writer_name
 from spark_jobs.common.lake.clock import now_ms, outdated_by
-from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Refused
+from spark_jobs.common.lake.iceberg import MAIN, CommitRefused, IcebergTable
 from spark_jobs.common.lake.write import Write, write_rows
 from spark_jobs.common.spark.process import Fenced, check_epoch, first_line
 
@@ -98,7 +98,7 @@ class WriterLease:
                 start = self.table.stage(self._signed(summary()))
                 refs = dict.fromkeys(branches) | {MAIN: start, self.branch: start}
                 self.table.change_refs({MAIN: main}, refs)
-            except Refused as refusal:
+            except CommitRefused as refusal:
                 log.info("lease refused writer=%s epoch=%d: %s", self.name, self.epoch, refusal)
                 continue
             self.published = self.head = start.id
@@ -129,7 +129,7 @@ class WriterLease:
         self._began = now_ms()
         try:
             self.table.commit_empty(self.branch, self._signed(summary))
-        except Refused as refusal:
+        except CommitRefused as refusal:
             self._raise_moved(refusal)
         self._follow_branch()
 
@@ -138,7 +138,7 @@ class WriterLease:
             return
         try:
             self.table.change_refs({self.branch: self.head}, {self.branch: self.published})
-        except Refused as refusal:
+        except CommitRefused as refusal:
             self._raise_moved(refusal)
         self.head = self.published
 
@@ -166,7 +166,7 @@ class WriterLease:
             try:
                 self.table.change_refs(expected, {MAIN: self.head}, expired)
                 break
-            except Refused as refusal:
+            except CommitRefused as refusal:
                 # Another writer's attempt to acquire the lease is a commit too, and moves neither.
                 self.table.refresh()
                 found = {name: self.table.head(name) for name in expected}

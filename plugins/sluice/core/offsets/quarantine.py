@@ -18,6 +18,8 @@ from itertools import islice
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.tables.summary import BATCH_ID, KIND, MALFORMED, OFFSET_RANGES, REJECTED, REJECTED_BY, WRITER
 
+# Column `stage` of the quarantine: what rejected the record. A producer's has no offset.
+CONSUMER_STAGE, PRODUCER_STAGE = "consumer", "producer"
 # Begins the reason of a record whose row is in the table already; it counts as no row.
 DUPLICATE = "duplicate:"
 # Begins the reason of a good record of a load with `withhold`: a change publishes it.
