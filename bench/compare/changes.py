@@ -19,7 +19,8 @@ from sluice.clients.lake.changes import removed_by
 from sluice.config import platform as platforms
 from sluice.config import streams
 from sluice.config.stream import ENTRY_POINT
-from sluice.core.changes.plan import Action, ChangePlan, ChangeResult
+from sluice.core.changes.plan import Action, ChangePlan
+from sluice.core.changes.result import ChangeResult
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.topic_ranges import TopicRanges
 from sluice.ledger.keys import run_key

@@ -10,7 +10,7 @@ from sluice.core.offsets.ranges import OffsetRanges
 
 if TYPE_CHECKING:
     from sluice.clients.lake.catalog import Lake
-    from sluice.core.changes.plan import ChangeResult
+    from sluice.core.changes.result import ChangeResult
 
 
 class QuarantinedRecords:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sluice.changes.quarantined import QuarantinedRecords
-from sluice.core.changes.plan import Action, ChangePlan, ChangeResult, change_id
+from sluice.core.changes.plan import Action, ChangePlan, change_id
+from sluice.core.changes.result import ChangeResult
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing, Refused
 from sluice.core.offsets.ranges import OffsetRanges

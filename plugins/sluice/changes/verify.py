@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.changes.plan import pinned
 from sluice.changes.stream import number_of_rows
-from sluice.core.changes.plan import ChangePlan, ChangeResult
+from sluice.core.changes.plan import ChangePlan
+from sluice.core.changes.result import ChangeResult
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing, Refused, Unreachable, check_no_problems
 from sluice.core.json_record import Document

@@ -18,7 +18,7 @@ from sluice.clients.lake.reading import rows as held
 from sluice.clients.s3.objects import Bucket
 from sluice.clients.s3.requests import split
 from sluice.config.stream import StreamSpec
-from sluice.core.changes.plan import ChangeResult
+from sluice.core.changes.result import ChangeResult
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing
 from sluice.core.json_record import Document

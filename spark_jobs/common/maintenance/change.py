@@ -28,7 +28,8 @@ from sluice.config import platform as platforms
 from sluice.config import streams
 from sluice.config.platform import Platform
 from sluice.config.stream import StreamSpec
-from sluice.core.changes.plan import ChangePlan, ChangeResult
+from sluice.core.changes.plan import ChangePlan
+from sluice.core.changes.result import ChangeResult
 from sluice.core.offsets.deduplication import LoadedRows, loaded_from, possible_duplicates
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.tables.batches import Snapshot

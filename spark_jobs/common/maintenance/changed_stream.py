@@ -11,8 +11,9 @@ from pyspark.sql import SparkSession
 from sluice.clients.s3.requests import connect, read_json, split
 from sluice.config.platform import Platform
 from sluice.config.stream import StreamSpec
-from sluice.core.changes.plan import ChangePlan, ChangeResult
+from sluice.core.changes.plan import ChangePlan
 from sluice.core.changes.published import CHANGE
+from sluice.core.changes.result import ChangeResult
 from sluice.core.error_codes import ErrorCode
 from sluice.core.offsets.deduplication import LoadedRows
 from sluice.core.offsets.quarantine import Rejections, malformed_out
@@ -114,7 +115,7 @@ class ChangedStream:
 
     def removed_before(self, now: StreamState) -> ChangeResult:
         """The newest change after which rows are removed on purpose; an empty one without."""
-        return ChangeResult.at(now.changes.removed, partial(read_json, self._client))
+        return ChangeResult.at(now.changes.removed_address, partial(read_json, self._client))
 
     def record(self, result: ChangeResult, rows: LoadedRows) -> str:
         """Write the result and the rows that came beside the table; return the address.

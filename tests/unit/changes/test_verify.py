@@ -14,8 +14,9 @@ import pytest
 from sluice.changes.verify import ChangeVerification
 from sluice.clients.lake.snapshots import change_files, table_diff
 from sluice.config import streams
-from sluice.core.changes.plan import Action, ChangePlan, ChangeResult
+from sluice.core.changes.plan import Action, ChangePlan
 from sluice.core.changes.published import KEEP_IDS, Changes
+from sluice.core.changes.result import ChangeResult
 from sluice.core.error_codes import with_code
 from sluice.core.errors import ClientError
 from sluice.core.offsets.ranges import OffsetRanges

@@ -9,8 +9,8 @@ from pyiceberg.table import Table
 
 from sluice.clients.lake.commits import ancestors, summary_of
 from sluice.clients.s3.requests import read_json
-from sluice.core.changes.plan import ChangeResult
 from sluice.core.changes.published import Changes, changes_in
+from sluice.core.changes.result import ChangeResult
 from sluice.core.tables.summary import of_stream
 
 if TYPE_CHECKING:
@@ -26,4 +26,4 @@ def removed_by(client: S3Client, changes: Changes) -> ChangeResult:
     """The result of the newest of ``changes`` after which rows are removed on purpose; at most one GET.
 
     Raises Missing, Refused or Unreachable."""
-    return ChangeResult.at(changes.removed, partial(read_json, client))
+    return ChangeResult.at(changes.removed_address, partial(read_json, client))

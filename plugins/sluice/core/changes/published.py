@@ -19,19 +19,19 @@ KEEP_IDS = 8
 
 @dataclass(frozen=True)
 class Changes:
-    """``count`` changes, the ids of the ``newest`` (oldest first), and ``removed``: the address of the object
+    """``count`` changes, and the ids of the ``newest`` (oldest first). ``removed_address``: of the object
     that lists the offsets that changes removed and no later one brought back; "" if there are none.
     ``of_rows``: how many moved rows of the table; the others are of records in quarantine alone."""
 
     count: int = 0
     newest: tuple[str, ...] = ()
-    removed: str = ""
+    removed_address: str = ""
     of_rows: int = 0
 
-    def more(self, change_id: str, removed: str, *, moves_rows: bool = True) -> Changes:
-        """After this change; ``removed``: the address after it."""
+    def more(self, change_id: str, removed_address: str, *, moves_rows: bool = True) -> Changes:
+        """After this change; ``removed_address``: the one after it."""
         newest = (*self.newest, change_id)[-KEEP_IDS:]
-        return Changes(self.count + 1, newest, removed, self.of_rows + moves_rows)
+        return Changes(self.count + 1, newest, removed_address, self.of_rows + moves_rows)
 
     def after(self, place: int) -> str | None:
         """The id of the change that was published after ``place`` others; None if none was, "" if so many
@@ -55,7 +55,7 @@ class Changes:
         return {
             CHANGES: str(self.count),
             NEWEST_CHANGES: ",".join(self.newest),
-            REMOVED_OFFSETS: self.removed,
+            REMOVED_OFFSETS: self.removed_address,
             ROW_CHANGES: str(self.of_rows),
         }
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from sluice.config.stream import StreamSpec
-    from sluice.core.changes.plan import ChangeResult
+    from sluice.core.changes.result import ChangeResult
     from sluice.core.offsets.ranges import OffsetRanges
     from sluice.ledger.documents import Ledger
     from sluice.systems import Systems

@@ -25,8 +25,9 @@ from sluice.changes import plan as change_plans
 from sluice.changes.approval import APPROVED as APPROVED_ANSWER
 from sluice.changes.approval import needs_approval
 from sluice.clients.lake.snapshots import change_files
-from sluice.core.changes.plan import Action, ChangePlan, ChangeResult, Reverted
+from sluice.core.changes.plan import Action, ChangePlan
 from sluice.core.changes.published import KEEP_IDS, Changes
+from sluice.core.changes.result import ChangeResult, Reverted
 from sluice.core.errors import Unreachable
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.ledger.history import History
