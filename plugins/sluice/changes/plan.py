@@ -108,12 +108,6 @@ def pinned(ledger: Ledger, run_id: str) -> Document:
     return ledger.require(run_key(run_id, "change"), PLAN)
 
 
-def run_of(ledger: Ledger, change: str) -> str | None:
-    """The run id of a change, if the ledger names it."""
-    found = ledger.get(change_key(change))
-    return str(found["run_id"]) if found else None
-
-
 def is_made(ledger: Ledger, run_id: str, plan: ChangePlan, changes: Changes) -> bool:
     """Whether a run's change is published: the table names it, or it was verified and so many came later that
     it is not named any more."""
