@@ -15,11 +15,12 @@ from typing import Any
 from bench.compare.contenders import SUBMIT, Sluice, check
 from bench.compare.figures import Figures
 from bench.compare.stack import BenchStack
-from sluice.clients.s3.errors import removed_by
+from sluice.clients.lake.changes import removed_by
 from sluice.config import platform as platforms
 from sluice.config import streams
 from sluice.config.stream import ENTRY_POINT
-from sluice.core.changes.plan import Action, ChangePlan, ChangeResult
+from sluice.core.changes.plan import Action, ChangePlan
+from sluice.core.changes.result import ChangeResult
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.topic_ranges import TopicRanges
 from sluice.ledger.keys import run_key

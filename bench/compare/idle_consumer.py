@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import sys
 from contextlib import suppress
@@ -19,6 +18,7 @@ from sluice.clients.kafka.consumers import topic_offsets
 from sluice.config import platform as platforms
 from sluice.config import streams
 from sluice.config.sections import lake
+from sluice.core.tables.summary import EPOCH, KIND, OFFSET_RANGES, STREAM, TOPIC, StreamPart
 from spark_jobs.common.kafka.offsets import Topic
 
 
@@ -33,19 +33,16 @@ def acquire(name: str) -> None:
     table = catalog.create_table_if_not_exists(spec.table, rows)
     snapshot = table.current_snapshot()
     properties = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
-    ends = {str(p): after for p, (_, after) in topic_offsets(platform.kafka, spec.topic.name).items()}
+    ends = {p: after for p, (_, after) in topic_offsets(platform.kafka, spec.topic.name).items()}
     table.append(
         rows.empty_table(),
         snapshot_properties={
-            "sluice.kind": "epoch-start",
-            "sluice.stream": name,
-            "sluice.topic": spec.topic.name,
-            "sluice.topic-id": Topic(platform.kafka, spec.topic.name).id(),
-            "sluice.epoch": str(int(properties.get("sluice.epoch", 0)) + 1),
-            "sluice.offset-ranges": "{}",
-            "sluice.loaded-rows": "{}",
-            "sluice.start-offsets": json.dumps(ends),
-            "sluice.end-offsets": json.dumps(ends),
+            KIND: "epoch-start",
+            STREAM: name,
+            TOPIC: spec.topic.name,
+            EPOCH: str(int(properties.get(EPOCH, 0)) + 1),
+            OFFSET_RANGES: "{}",
+            **StreamPart(Topic(platform.kafka, spec.topic.name).id(), ends, ends).properties(),
         },
     )
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from pyspark.errors import PySparkException
 
 from sluice.core.tables.batches import Snapshot
-from spark_jobs.common.lake.iceberg import MAIN, Refused
+from spark_jobs.common.lake.iceberg import MAIN, CommitRefused
 
 
 class AnswerLost(PySparkException):
@@ -87,9 +87,9 @@ class Catalog:
         self._last_id = 0
 
     def swap(self, name: str, base: Metadata, new: Metadata, what: str) -> None:
-        """Raises Refused if the table's metadata is not ``base`` by now."""
+        """Raises CommitRefused if the table's metadata is not ``base`` by now."""
         if self.tables[name] is not base:
-            raise Refused(f"{name}: stale table metadata")
+            raise CommitRefused(f"{name}: stale table metadata")
         self._set({name: new}, name, what)
 
     def restore(self, tables: Mapping[str, Metadata], what: str) -> None:

@@ -18,7 +18,7 @@ from sluice.core.offsets.deduplication import LoadedRows
 from sluice.core.offsets.verify import FileStats
 from sluice.core.tables.batches import Batch, Snapshot
 from spark_jobs.common.lake.added_file import AddedFile
-from spark_jobs.common.lake.iceberg import MAIN, Refused
+from spark_jobs.common.lake.iceberg import MAIN, CommitRefused
 from spark_jobs.common.lake.loaded_rows import BatchRows
 from spark_jobs.common.spark.checkpoint import CheckpointCorrupted
 from tests.protocol.catalog import Commit, File, Metadata
@@ -77,7 +77,7 @@ class Table:
     def parent(self, snapshot_id: int) -> int | None:
         found = self._current().commits.get(snapshot_id)
         if found is None:
-            raise Refused(f"{self.name}: snapshot {snapshot_id} is gone")
+            raise CommitRefused(f"{self.name}: snapshot {snapshot_id} is gone")
         return found.parent
 
     def added_files(self, snapshot_id: int) -> list[AddedFile]:
@@ -113,14 +113,14 @@ class Table:
         self._is_stale = False
         found = {name: base.refs.get(name) for name in expected}
         if found != dict(expected):
-            raise Refused(f"{self.name}: refs are {found}, expected {dict(expected)}")
+            raise CommitRefused(f"{self.name}: refs are {found}, expected {dict(expected)}")
         staged = [target for target in changed.values() if isinstance(target, Staged)]
         if any(target.base is not base for target in staged):
-            raise Refused(f"{self.name}: another commit came since a snapshot was staged")
+            raise CommitRefused(f"{self.name}: another commit came since a snapshot was staged")
         present = {**base.commits, **{target.id: target.commit for target in staged}}
         targets = {n: t.id if isinstance(t, Staged) else t for n, t in changed.items()}
         if lost := [n for n in targets.values() if n is not None and n not in present]:
-            raise Refused(f"{self.name}: snapshots {lost} have expired")
+            raise CommitRefused(f"{self.name}: snapshots {lost} have expired")
         kept = {name: head for name, head in base.refs.items() if name not in targets}
         refs = kept | {name: head for name, head in targets.items() if head is not None}
         gone = set(expired).difference(refs.values())
@@ -211,8 +211,8 @@ class LoadedRowsStore:
         """Nothing is known."""
 
 
-class BatchLog:
-    """In place of :class:`spark_jobs.common.consumer.batch_log.BatchLog`."""
+class BatchLogWriter:
+    """In place of :class:`spark_jobs.common.consumer.batch_log.BatchLogWriter`."""
 
     def __init__(self, world: Any, location: str) -> None:
         self._world = world

@@ -52,7 +52,7 @@ REPLACED: Mapping[Any, Mapping[str, Any]] = {
         "SECOND_LOOK_SECONDS": 0,
         "connect": lambda world: world,
         "LoadedRowsStore": lake.LoadedRowsStore,
-        "BatchLog": lake.BatchLog,
+        "BatchLogWriter": lake.BatchLogWriter,
         "Checkpoints": lake.Checkpoints,
         "Group": kafka.Group,
         "topic_offsets": kafka.topic_offsets,

@@ -20,7 +20,8 @@ from sluice.clients.lake.catalog import Lake
 from sluice.clients.lake.snapshots import change_files, recovered, table_diff
 from sluice.clients.s3.requests import connect, read_json
 from sluice.config.sections.lake import CATALOG
-from sluice.core.changes.plan import Action, ChangePlan, ChangeResult, RemovedRecord
+from sluice.core.changes.plan import Action, ChangePlan
+from sluice.core.changes.result import ChangeResult, RemovedRecord
 from sluice.core.offsets.quarantine import WITHHELD_REASON
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.rejection import Share
@@ -455,7 +456,7 @@ def test_a_load_of_which_all_is_withheld_is_reverted_so_that_its_file_can_be_loa
     with closing(Lake.open(stream.platform)) as lake:
         changes = lake.changes(stream.spec.table)
     read = partial(read_json, connect(stream.platform.s3))
-    assert ChangeResult.at(changes.removed, read).reverted_sources == {B}
+    assert ChangeResult.at(changes.removed_address, read).reverted_sources == {B}
 
 
 def test_malformed_records_are_told_from_those_that_are_rejected_on_purpose(stream: Changing) -> None:

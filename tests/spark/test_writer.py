@@ -29,7 +29,7 @@ from spark_jobs.common.kafka import offsets
 from spark_jobs.common.kafka.offsets import RENEW_SECONDS
 from spark_jobs.common.lake import clock, writer_lease
 from spark_jobs.common.lake.clock import now_ms
-from spark_jobs.common.lake.iceberg import HOUR_MS, MAIN, IcebergTable, Refused, StagedSnapshot
+from spark_jobs.common.lake.iceberg import HOUR_MS, MAIN, CommitRefused, IcebergTable, StagedSnapshot
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit
 from spark_jobs.common.spark.process import Fenced, Unrecoverable
 from tests.support.lakehouse import Stream
@@ -191,7 +191,7 @@ def test_a_publish_that_raced_with_a_commit_to_another_branch_is_tried_again(str
         ) -> None:
             if not races:
                 races.append(*changed)
-                raise Refused("Table metadata refresh is required")
+                raise CommitRefused("Table metadata refresh is required")
             super().change_refs(expected, changed, expired)
 
     positions = writer.acquire()

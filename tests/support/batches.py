@@ -25,8 +25,8 @@ def batch(number: int, start: int, end: int, *, writer: str = "w1_a", at: int | 
     return Batch(number, number, writer, epoch, ranges, ends, end - start, 1, published - 500, published)
 
 
-def writers_log(s3: MemoryS3) -> batch_log.BatchLog:
-    return batch_log.BatchLog(s3.as_client(), LOCATION)
+def writers_log(s3: MemoryS3) -> batch_log.BatchLogWriter:
+    return batch_log.BatchLogWriter(s3.as_client(), LOCATION)
 
 
 def readers_log(s3: MemoryS3, on_main: list[Batch]) -> BatchLog:

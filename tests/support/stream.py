@@ -15,7 +15,7 @@ from local.stack.stack import Stack, wait_until
 from sluice.cli.airflow_api import Airflow
 from sluice.clients.kafka.consumers import topic_offsets
 from sluice.clients.lake.catalog import Lake
-from sluice.clients.lake.commits import Commit, ancestors, commits, sluice_properties
+from sluice.clients.lake.commits import Commit, ancestors, commits, summary_of
 from sluice.clients.processes.base import Runtime
 from sluice.clients.processes.opened import open_runtime
 from sluice.config.stream import StreamSpec
@@ -100,7 +100,7 @@ class StreamUnderTest:
             metadata = self.table().metadata
         except Missing:
             return 0
-        epochs = [int(sluice_properties(s).get("epoch", 0)) for s in metadata.snapshots]
+        epochs = [int(summary_of(s).get("sluice.epoch", 0)) for s in metadata.snapshots]
         return max([0, *epochs])
 
     def unpublished(self) -> list[str]:

@@ -47,9 +47,12 @@ def _ask_above(document: Document) -> int:
 
 def why_unasked(ledger: Ledger, run_id: str, document: Document, published: Changes) -> str | None:
     """Why no person is asked about a change; None if one is."""
+    plan = ChangePlan.from_document(document)
     # Asked again, a rejection would say that nothing was changed.
-    if is_made(ledger, run_id, ChangePlan.from_document(document), published):
-        return f"change {document['change_id']} is published already"
+    if is_made(ledger, run_id, plan, published):
+        return f"change {plan.id} is published already"
+    if published.has(plan.id, plan.changes) is None:
+        return f"{published.count - plan.changes} changes came since it was planned: it is not made any more"
     if not needs_approval(document):
         return f"{changed_rows(document)} rows, asked above {_ask_above(document)}"
     return None
@@ -72,7 +75,8 @@ def check_approved(ledger: Ledger, run_id: str, document: Document, published: C
     """Raise Refused unless a person approved a change that needs it, also if the task that asks was marked as
     success."""
     change = document["change_id"]
-    if not needs_approval(document) or change in published.newest:
+    # One that is not named any more is published, or is not made.
+    if not needs_approval(document) or published.has(change, document["changes"]) is not False:
         return
     found = run_documents.newest(ledger, run_id, ANSWER)
     given = found[1] if found else {}
@@ -93,7 +97,7 @@ def is_to_apply(ledger: Ledger, run_id: str, document: Document, published: Chan
     approved."""
     plan = ChangePlan.from_document(document)
     # One that the table names goes to the job, which completes its part of the quarantine.
-    if is_made(ledger, run_id, plan, published) and plan.id not in published.newest:
+    if is_made(ledger, run_id, plan, published) and not published.has(plan.id, plan.changes):
         log.info("change %s is published and verified: nothing is done again", plan.id)
         return False
     check_approved(ledger, run_id, document, published)

@@ -108,18 +108,11 @@ def pinned(ledger: Ledger, run_id: str) -> Document:
     return ledger.require(run_key(run_id, "change"), PLAN)
 
 
-def run_of(ledger: Ledger, change: str) -> str | None:
-    """The run id of a change, if the ledger names it."""
-    found = ledger.get(change_key(change))
-    return str(found["run_id"]) if found else None
-
-
 def is_made(ledger: Ledger, run_id: str, plan: ChangePlan, changes: Changes) -> bool:
     """Whether a run's change is published: the table names it, or it was verified and so many came later that
     it is not named any more."""
-    named = changes.after(plan.changes)
-    is_verified = named == "" and ledger.get(run_key(run_id, "change-proof")) is not None
-    return named == plan.id or is_verified
+    found = changes.has(plan.id, plan.changes)
+    return ledger.get(run_key(run_id, "change-proof")) is not None if found is None else found
 
 
 def _check_not_undone(
@@ -127,7 +120,7 @@ def _check_not_undone(
 ) -> None:
     """Raise Refused if the change of a run that is cleared was published, and undone since: the run would
     be green without it."""
-    from sluice.clients.s3.errors import removed_by
+    from sluice.clients.lake.changes import removed_by
 
     changes = systems.lake.changes(spec.table)
     if not is_made(ledger, run_id, plan, changes):

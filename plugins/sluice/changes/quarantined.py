@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from sluice.core.offsets.quarantine import DUPLICATE, WITHHELD
+from sluice.core.offsets.quarantine import CONSUMER_STAGE, DUPLICATE, WITHHELD
 from sluice.core.offsets.ranges import OffsetRanges
 
 if TYPE_CHECKING:
     from sluice.clients.lake.catalog import Lake
-    from sluice.core.changes.plan import ChangeResult
+    from sluice.core.changes.result import ChangeResult
 
 
 class QuarantinedRecords:
@@ -27,7 +27,7 @@ class QuarantinedRecords:
         from sluice.clients.lake.reading import files
 
         table = self._lake.table(self.table)
-        rows = And(EqualTo("stage", "consumer"), files.overlapping(asked.bounds()))
+        rows = And(EqualTo("stage", CONSUMER_STAGE), files.overlapping(asked.bounds()))
         return _ranges_of(files.read_offsets(table, files.committed_since(table, 0), rows)).intersect(asked)
 
     def withheld(self) -> OffsetRanges:
@@ -68,7 +68,9 @@ class QuarantinedRecords:
 
         of_reason = StartsWith if reason.startswith(WITHHELD) else NotStartsWith
         rows = And(
-            EqualTo("stage", "consumer"), NotStartsWith("reason", DUPLICATE), of_reason("reason", WITHHELD)
+            EqualTo("stage", CONSUMER_STAGE),
+            NotStartsWith("reason", DUPLICATE),
+            of_reason("reason", WITHHELD),
         )
         reverted, removed = before.reverted_sources, before.removed
         offsets: dict[int, list[int]] = {}

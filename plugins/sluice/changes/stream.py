@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sluice.changes.quarantined import QuarantinedRecords
-from sluice.core.changes.plan import Action, ChangePlan, ChangeResult, change_id
+from sluice.core.changes.plan import Action, ChangePlan, change_id
+from sluice.core.changes.result import ChangeResult
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing, Refused
 from sluice.core.offsets.ranges import OffsetRanges
@@ -63,7 +64,7 @@ class PlannedStream:
 
     def removed(self) -> ChangeResult:
         """The document of the newest change after which offsets are removed; an empty one without."""
-        from sluice.clients.s3.errors import removed_by
+        from sluice.clients.lake.changes import removed_by
 
         return removed_by(self._s3, self.changes)
 

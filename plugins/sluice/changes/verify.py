@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.changes.plan import pinned
 from sluice.changes.stream import number_of_rows
-from sluice.core.changes.plan import ChangePlan, ChangeResult
+from sluice.core.changes.plan import ChangePlan
+from sluice.core.changes.result import ChangeResult
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing, Refused, Unreachable, check_no_problems
 from sluice.core.json_record import Document
@@ -87,7 +88,7 @@ class ChangeVerification:
 
     def _check_published(self, changes: Changes) -> None:
         plan = self.plan
-        if changes.after(plan.changes) not in (plan.id, ""):
+        if changes.has(plan.id, plan.changes) is False:
             # Not made, or the catalog was restored to before it.
             raise Missing(
                 f"change {plan.id} is not published: {self.spec.table} has {changes.count} changes, and it "
@@ -97,7 +98,7 @@ class ChangeVerification:
 
     def _verify(self) -> Document:
         """The proof. Raises Refused with what differs."""
-        from sluice.clients.lake.commits import published_changes
+        from sluice.clients.lake.changes import published_changes
         from sluice.clients.lake.snapshots import change_files
 
         plan, table = self.plan, self._lake.table(self.spec.table)

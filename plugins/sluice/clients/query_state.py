@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from sluice.config.query import VERSION, Query
 from sluice.config.reading.toml import ConfigError
 from sluice.core.tables.records import Headers
+from sluice.core.tables.summary import EPOCH, KIND, QUERIES, STREAM
 
 # A crash per batch adds one; the publisher, the last, is always kept.
 MAX_CHECKPOINTS = 8
@@ -87,8 +88,8 @@ def read(
 
     A new query has an empty state. Raises ConfigError for one whose definition changed.
     """
-    newest = next((summary for summary in summaries if "sluice.queries" in summary), {})
-    recorded = json.loads(newest.get("sluice.queries", "{}"))
+    newest = next((summary for summary in summaries if QUERIES in summary), {})
+    recorded = json.loads(newest.get(QUERIES, "{}"))
     states = {}
     for name, query in queries.items():
         state = QueryState(**recorded[name]) if name in recorded else QueryState(definition(query))
@@ -107,8 +108,8 @@ def oldest_source(summaries: Iterable[Mapping[str, str]], queries: Iterable[str]
 
     From the newest of ``summaries`` (newest first) that has states; ``default`` if none has read one.
     """
-    newest = next((summary for summary in summaries if "sluice.queries" in summary), {})
-    recorded = json.loads(newest.get("sluice.queries", "{}"))
+    newest = next((summary for summary in summaries if QUERIES in summary), {})
+    recorded = json.loads(newest.get(QUERIES, "{}"))
     states = [QueryState(**recorded[name]) for name in queries if name in recorded]
     return min((s.source_snapshot_at for s in states if s.source_snapshot_at), default=default)
 
@@ -116,10 +117,10 @@ def oldest_source(summaries: Iterable[Mapping[str, str]], queries: Iterable[str]
 def summary(kind: str, stream: str, epoch: int, states: Mapping[str, QueryState]) -> dict[str, str]:
     """Summary of a snapshot of the queries' table; ``kind``: epoch-start, query-start or batch."""
     return {
-        "sluice.kind": kind,
-        "sluice.stream": stream,
-        "sluice.epoch": str(epoch),
-        "sluice.queries": json.dumps({name: asdict(state) for name, state in states.items()}),
+        KIND: kind,
+        STREAM: stream,
+        EPOCH: str(epoch),
+        QUERIES: json.dumps({name: asdict(state) for name, state in states.items()}),
     }
 
 

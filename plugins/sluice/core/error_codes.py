@@ -127,6 +127,7 @@ PERMANENT = frozenset(
         ErrorCode.RULES_CHANGED,
         ErrorCode.ROWS_DIFFER,
         ErrorCode.CHANGE_REFUSED,
+        ErrorCode.CHANGE_NOT_COMPARABLE,
     }
 )
 CODE = re.compile(r"\bSLU-\d{3}\b")

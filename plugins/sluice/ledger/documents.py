@@ -14,6 +14,7 @@ from sluice.clients.s3.requests import split_prefix
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing, Unreachable
 from sluice.core.json_record import Document
+from sluice.ledger.keys import stream_prefix
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -30,7 +31,7 @@ class Ledger:
         self.client = client
         self.stream = stream
         self.bucket, prefix = split_prefix(uri)
-        self.prefix = f"{prefix}/{stream}" if prefix else stream
+        self.prefix = stream_prefix(prefix, stream)
 
     def uri(self, key: str) -> str:
         return f"s3://{self.bucket}/{self.prefix}/{key}"

@@ -43,8 +43,6 @@ import re
 from datetime import UTC, datetime, timedelta
 from urllib.parse import quote, unquote
 
-from sluice.core.json_record import Document
-
 # ``who`` of a restart that the runtime made by itself.
 RUNTIME = "runtime"
 # The kinds of these records. They are no events of a component, and no other reader lists them.
@@ -77,6 +75,12 @@ _LAST_NUMBER = 10**9 - 1
 
 def history_name(stream: str, component: str) -> str:
     return stream if component == "consumer" else f"{stream}.{component}"
+
+
+def stream_prefix(prefix: str, stream: str) -> str:
+    """The prefix of a stream's keys in the bucket. ``prefix``: the ledger's, or "" if that is a whole
+    bucket."""
+    return f"{prefix}/{stream}" if prefix else stream
 
 
 def planned_key(source_id: str) -> str:
@@ -216,13 +220,3 @@ def moment_of(key: str) -> datetime | None:
         return datetime.strptime(found[1], _MOMENT).replace(tzinfo=UTC) if found else None
     except ValueError:
         return None
-
-
-def event_details(event: Document) -> list[str]:
-    """What a line says of an event after its kind: ``in 8 s``, ``by ada``."""
-    words = []
-    if event["kind"] == "recovered":
-        words.append(f"in {event['seconds']:.0f} s")
-    if event.get("who"):
-        words.append(f"by {event['who']}")
-    return words

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from sluice.core.errors import Refused
 from sluice.core.json_record import Document
-from sluice.ledger.keys import load_id_of, load_ids_prefix, load_of, run_key
+from sluice.ledger.keys import change_key, load_id_of, load_ids_prefix, load_of, run_key
 
 if TYPE_CHECKING:
     from sluice.ledger.documents import Ledger
@@ -96,6 +96,12 @@ def find(ledger: Ledger, run_id: str, name: str) -> tuple[str, Document] | None:
     if found is None and (load := newest_load(ledger, run_id)):
         return newest(ledger, load, name)
     return found
+
+
+def run_of_change(ledger: Ledger, change: str) -> str | None:
+    """The run id of a change, if the ledger names it."""
+    found = ledger.get(change_key(change))
+    return str(found["run_id"]) if found else None
 
 
 def names(ledger: Ledger, run_id: str) -> Iterator[tuple[str, str]]:

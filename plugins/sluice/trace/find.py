@@ -11,14 +11,14 @@ from pyiceberg.table import Table
 
 from sluice.clients.kafka.admin import KafkaAdmin
 from sluice.clients.lake.catalog import Lake
+from sluice.clients.lake.changes import removed_by
 from sluice.clients.lake.commits import sequence_since
 from sluice.clients.lake.position import position
 from sluice.clients.lake.reading import rows as held
-from sluice.clients.s3.errors import removed_by
 from sluice.clients.s3.objects import Bucket
 from sluice.clients.s3.requests import split
 from sluice.config.stream import StreamSpec
-from sluice.core.changes.plan import ChangeResult
+from sluice.core.changes.result import ChangeResult
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing
 from sluice.core.json_record import Document

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class BatchLog:
+class BatchLogWriter:
     """The batch log of one table, for its writer. Its methods raise botocore's errors."""
 
     def __init__(self, client: S3Client, location: str) -> None:

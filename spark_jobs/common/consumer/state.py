@@ -7,18 +7,26 @@ writer records the rows of many batches in the LoadedRowsStore: older snapshots 
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, dropwhile, islice
 from typing import TYPE_CHECKING
 
 from sluice.clients.s3.requests import read_json
-from sluice.core.changes.published import CHANGE, CHANGE_DOCUMENT, NO_CHANGES, Changes, changes_in
+from sluice.core.changes.published import CHANGE, NO_CHANGES, Changes, changes_in
 from sluice.core.offsets.deduplication import LoadedRows, loaded_from
 from sluice.core.offsets.quarantine import NO_REJECTIONS, Rejections, rejected_by
-from sluice.core.offsets.ranges import OffsetRanges, offsets_from_json
+from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.tables.batches import Snapshot
+from sluice.core.tables.summary import (
+    CHANGE_DOCUMENT,
+    CHANGE_OFFSETS,
+    EPOCH,
+    KIND,
+    LOADED_ROWS,
+    OFFSET_RANGES,
+    StreamPart,
+)
 from spark_jobs.common.lake.iceberg import IcebergTable
 from spark_jobs.common.lake.loaded_rows import BatchRows
 from spark_jobs.common.lake.read_offsets import OffsetReader
@@ -32,15 +40,10 @@ if TYPE_CHECKING:
 # 1.7 kB of metadata in every commit, so queries that are stopped would slow the stream down.
 READER_HORIZON_MS = 7 * 24 * 3_600_000
 READER_SNAPSHOTS = 5_000
-# Snapshots of maintenance and of other programs have none.
-KIND = "sluice.kind"
 # The kinds with rows. What a change brought is in its document: its files hold other rows too.
 _WITH_ROWS = ("batch", CHANGE)
-CHANGE_OFFSETS = "sluice.change-offsets"
 # In a change's document: the rows that it brought.
 ROWS = "rows"
-# Keys of the writer: a change on top of its snapshot is none of another writer.
-CARRIED = ("sluice.stream", "sluice.topic", "sluice.epoch", "sluice.writer", "sluice.acquired-at")
 
 
 @dataclass
@@ -67,18 +70,18 @@ class StreamState:
             rows = rows.union(batch.rows[source])
         return rows
 
-    def summary(self) -> dict[str, str]:
-        """The state as entries of a summary, without epoch and end offsets."""
+    def summary(self, ends: Mapping[int, int] | None = None) -> dict[str, str]:
+        """The state as entries of a summary, without the writer's. ``ends``: those after a batch."""
         newest = self.unrecorded[-1].rows if self.unrecorded else LoadedRows()
-        return {
-            "sluice.topic-id": str(self.topic_id),
-            "sluice.start-offsets": json.dumps(dict(sorted(self.starts.items()))),
-            **self.rejected.properties(),
-            **self.changes.properties(),
-            "sluice.loaded-rows": newest.to_json(),
-            "sluice.recorded-batches": str(self.recorded),
-            "sluice.unrecorded-batches": str(len(self.unrecorded)),
-        }
+        part = StreamPart(
+            topic_id=self.topic_id,
+            starts=self.starts,
+            ends=self.ends if ends is None else ends,
+            loaded_rows=newest.to_json(),
+            recorded=self.recorded,
+            unrecorded=len(self.unrecorded),
+        )
+        return {**part.properties(), **self.rejected.properties(), **self.changes.properties()}
 
 
 def needed_from(snapshots: Iterable[Snapshot], unrecorded: int, now: int) -> int:
@@ -140,28 +143,29 @@ def read(snapshots: Iterable[Snapshot], rows_of: Callable[[int], LoadedRows], ta
             )
         return StreamState()
     summary = newest.summary
+    part = StreamPart.of(summary)
     state = StreamState(
-        epoch=int(summary["sluice.epoch"]),
-        topic_id=summary.get("sluice.topic-id"),
-        starts=offsets_from_json(summary["sluice.start-offsets"]),
-        ends=offsets_from_json(summary["sluice.end-offsets"]),
+        epoch=int(summary[EPOCH]),
+        topic_id=part.topic_id,
+        starts=dict(part.starts),
+        ends=dict(part.ends),
         rejected=rejected_by(summary),
-        recorded=int(summary.get("sluice.recorded-batches", 0)),
+        recorded=part.recorded,
         changes=changes_in(summary),
     )
-    missing = int(summary.get("sluice.unrecorded-batches", 0)) + (summary[KIND] in _WITH_ROWS)
+    missing = part.unrecorded + (summary[KIND] in _WITH_ROWS)
     rows: LoadedRows | None = None
     for snapshot in chain([newest], ours):
         if len(state.unrecorded) == missing:
             break
         if snapshot.summary[KIND] == "batch":
-            offsets = OffsetRanges.of_batch(snapshot.summary["sluice.offset-ranges"])
+            offsets = OffsetRanges.of_batch(snapshot.summary[OFFSET_RANGES])
             state.unrecorded.append(BatchRows(offsets, rows_of(snapshot.id) if rows is None else rows))
         elif snapshot.summary[KIND] == CHANGE:
             offsets = OffsetRanges.from_json(snapshot.summary[CHANGE_OFFSETS])
             changes = changes_in(snapshot.summary)
             state.unrecorded.append(BatchRows(offsets, rows_of(snapshot.id), changes))
-        rows = LoadedRows.from_json(snapshot.summary.get("sluice.loaded-rows", "{}"))
+        rows = LoadedRows.from_json(snapshot.summary.get(LOADED_ROWS, "{}"))
     if len(state.unrecorded) < missing:
         raise Unrecoverable(
             f"{table}: {missing} batches' loaded rows are in snapshots of main, and only "

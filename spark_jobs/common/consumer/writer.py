@@ -27,8 +27,18 @@ from sluice.core.offsets.deduplication import LoadedRows, loaded_from, possible_
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.verify import OffsetVerification, needs_read, verify
 from sluice.core.tables.batches import Batch, batches_of
+from sluice.core.tables.summary import (
+    ACQUIRED_AT,
+    BATCH_ID,
+    EPOCH,
+    KIND,
+    OFFSET_RANGES,
+    STARTED_AT,
+    STREAM,
+    TOPIC,
+)
 from spark_jobs.common.consumer import state
-from spark_jobs.common.consumer.batch_log import BatchLog
+from spark_jobs.common.consumer.batch_log import BatchLogWriter
 from spark_jobs.common.consumer.batch_rows import Decode, decoded_rows, is_good, table_rows, without_withheld
 from spark_jobs.common.consumer.state import StreamState
 from spark_jobs.common.kafka.offsets import Group, Topic
@@ -83,7 +93,7 @@ class StreamWriter(WriterLease):
         self.quarantine = BatchQuarantine(spark, spec)
         self.client = connect(platform.s3)
         self.store = LoadedRowsStore(self.client, self.table.location())
-        self.batches = BatchLog(self.client, self.table.location())
+        self.batches = BatchLogWriter(self.client, self.table.location())
         self.state = StreamState()
         self.acquired_at = 0
         self.checkpoint = self.checkpoints.of_writer(self.branch)
@@ -156,15 +166,14 @@ class StreamWriter(WriterLease):
         self, kind: str, ranges: OffsetRanges, ends: Mapping[int, int], more: Mapping[str, int] | None = None
     ) -> dict[str, str]:
         return {
-            "sluice.kind": kind,
-            "sluice.stream": self.spec.name,
-            "sluice.topic": self.spec.topic.name,
-            "sluice.epoch": str(self.epoch),
-            "sluice.acquired-at": str(self.acquired_at),
-            "sluice.offset-ranges": json.dumps({p: r.pairs()[0] for p, r in ranges.partitions.items()}),
-            "sluice.end-offsets": json.dumps(dict(sorted(ends.items()))),
-            **self.state.summary(),
-            **{f"sluice.{name}": str(value) for name, value in (more or {}).items()},
+            KIND: kind,
+            STREAM: self.spec.name,
+            TOPIC: self.spec.topic.name,
+            EPOCH: str(self.epoch),
+            ACQUIRED_AT: str(self.acquired_at),
+            OFFSET_RANGES: json.dumps({p: r.pairs()[0] for p, r in ranges.partitions.items()}),
+            **self.state.summary(ends),
+            **{name: str(value) for name, value in (more or {}).items()},
         }
 
     def batch(self, records: DataFrame, batch_id: int) -> None:
@@ -182,9 +191,7 @@ class StreamWriter(WriterLease):
         ranges = OffsetRanges.from_ends(self.state.ends, ends)
         if not ranges:
             return
-        summary = self._summary(
-            "batch", ranges, ends, {"batch-id": batch_id, "started-at": int(began * 1000)}
-        )
+        summary = self._summary("batch", ranges, ends, {BATCH_ID: batch_id, STARTED_AT: int(began * 1000)})
         rows = without_withheld(decoded_rows(records, self.decode))
         written, verification = self._append_and_verify(rows, ranges, summary)
         if not verification.is_ok:
@@ -255,7 +262,7 @@ class StreamWriter(WriterLease):
         bad = rows.where(~is_good()).persist(StorageLevel.DISK_ONLY)
         try:
             malformed, before = malformed_in(bad), self.state.rejected
-            after = before.more(count, f"{self.branch}/{summary['sluice.batch-id']}", malformed.count)
+            after = before.more(count, f"{self.branch}/{summary[BATCH_ID]}", malformed.count)
             staged = self.quarantine.stage(bad, self.branch, before, after, malformed.newest)
         finally:
             bad.unpersist()

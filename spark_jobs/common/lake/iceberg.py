@@ -30,7 +30,7 @@ HOUR_MS = 3_600_000
 RACE = "org.apache.iceberg.exceptions.CommitFailedException"
 
 
-class Refused(RuntimeError):
+class CommitRefused(RuntimeError):
     """The catalog refused a commit: another came first, or a ref is not where it was expected."""
 
     code = ErrorCode.CONCURRENT_COMMIT
@@ -175,26 +175,26 @@ class IcebergTable:
         metadata unless a ref then points at them, all in one commit that is made only if the refs of
         ``expected`` are there (None: missing). It adds the staged snapshots. No file is deleted.
 
-        Raises Refused if one is not, if a snapshot of ``changed`` has expired, or if another commit came
-        first, also since a snapshot was staged: the catalog compares the metadata file that was checked with
-        its own.
+        Raises CommitRefused if one is not, if a snapshot of ``changed`` has expired, or if another commit
+        came first, also since a snapshot was staged: the catalog compares the metadata file that was checked
+        with its own.
         """
         operations = self._table.operations()
         base = operations.refresh()
         if (heads := _heads(base, expected)) != dict(expected):
-            raise Refused(f"{self.name}: refs are {heads}, expected {dict(expected)}")
+            raise CommitRefused(f"{self.name}: refs are {heads}, expected {dict(expected)}")
         builder = self._metadata_from(base)
         staged = {target.id: target for target in changed.values() if isinstance(target, StagedSnapshot)}
         for target in staged.values():
             if target.base != base.metadataFileLocation():
-                raise Refused(f"{self.name}: another commit came since {target.id} was staged")
+                raise CommitRefused(f"{self.name}: another commit came since {target.id} was staged")
             builder.addSnapshot(target.snapshot)
         targets = {n: t.id if isinstance(t, StagedSnapshot) else t for n, t in changed.items()}
         for name, snapshot_id in targets.items():
             if snapshot_id is None:
                 builder.removeRef(name)
             elif snapshot_id not in staged and base.snapshot(snapshot_id) is None:
-                raise Refused(f"{self.name}: snapshot {snapshot_id} for {name} has expired")
+                raise CommitRefused(f"{self.name}: snapshot {snapshot_id} for {name} has expired")
             else:
                 builder.setBranchSnapshot(snapshot_id, name)
         if expired:
@@ -209,7 +209,7 @@ class IcebergTable:
         # Not read back: the next look at the table does.
         try:
             self._commit(lambda: operations.commit(base, builder.build()))
-        except Refused:
+        except CommitRefused:
             # After a lost answer, the catalog's client asks again, and is refused by what it has committed.
             wanted = {**expected, **targets}
             if _heads(operations.refresh(), wanted) != wanted:
@@ -231,7 +231,7 @@ class IcebergTable:
             (update.addFile if removed else update.appendFile)(file)
         snapshot = with_properties(update, properties).apply()
         if missing := not_removed(snapshot, len(removed)):
-            raise Refused(f"{self.name}: {missing} files of snapshot {files_of} were rewritten")
+            raise CommitRefused(f"{self.name}: {missing} files of snapshot {files_of} were rewritten")
         # The one that apply() has read:
         # https://github.com/apache/iceberg/blob/apache-iceberg-1.10.2/core/src/main/java/org/apache/iceberg/SnapshotProducer.java
         base = self._table.operations().current()
@@ -243,13 +243,14 @@ class IcebergTable:
         self._commit(with_properties(append, properties).commit)
 
     def _commit(self, commit: Callable[[], Any]) -> None:
-        """Raises Refused if another commit came first, ClockSetBack if the clock is behind the table."""
+        """Raises CommitRefused if another commit came first, ClockSetBack if the clock is behind the
+        table."""
         try:
             with self.committing():
                 commit()
         except Py4JJavaError as error:
             if error.java_exception.getClass().getName() == RACE:
-                raise Refused(str(error.java_exception.getMessage())) from error
+                raise CommitRefused(str(error.java_exception.getMessage())) from error
             raise
 
     def committing(self) -> AbstractContextManager[None]:
@@ -259,11 +260,11 @@ class IcebergTable:
     def parent(self, snapshot_id: int) -> int | None:
         """The id of a snapshot's parent, None for the first. No I/O.
 
-        Raises Refused if the snapshot is gone: the catalog was restored.
+        Raises CommitRefused if the snapshot is gone: the catalog was restored.
         """
         snapshot = self._table.snapshot(snapshot_id)
         if snapshot is None:
-            raise Refused(f"{self.name}: snapshot {snapshot_id} is gone")
+            raise CommitRefused(f"{self.name}: snapshot {snapshot_id} is gone")
         parent = snapshot.parentId()
         return None if parent is None else int(parent)
 

@@ -13,7 +13,7 @@ from sluice.clients.s3.requests import connect, split_prefix
 from sluice.config.platform import Platform
 from sluice.core.error_codes import ErrorCode
 from sluice.core.tables.known_tables import FoundTable, TableState, compare
-from sluice.ledger.keys import table_of, tables_prefix
+from sluice.ledger.keys import stream_prefix, table_of, tables_prefix
 from spark_jobs.common.lake.tables import TableLost, TableReplaced, check_not_lost, load
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def check(spark: SparkSession, platform: Platform, stream: str, *names: str) -> 
 def known(client: S3Client, ledger: str, stream: str, name: str) -> set[str]:
     """The UUIDs of the tables of this name that the ledger has seen published."""
     bucket, prefix = split_prefix(ledger)
-    folder = "/".join(part for part in (prefix, stream, tables_prefix(name)) if part)
+    folder = f"{stream_prefix(prefix, stream)}/{tables_prefix(name)}"
     answer = client.list_objects_v2(Bucket=bucket, Prefix=folder)
     return {table[1] for one in answer.get("Contents", []) if (table := table_of(one["Key"]))}
 

@@ -131,4 +131,4 @@ class LoadedRowsStore:
 def _is_made(change: Sequence[Any] | None, changes: Changes) -> bool:
     """Whether a recorded ``change`` (number of those before it, id) is published; True of a batch. One that
     is not named any more counts, too: many came after it."""
-    return change is None or changes.after(change[0]) in (change[1], "")
+    return change is None or changes.has(change[1], change[0]) is not False

@@ -12,19 +12,19 @@ from pyspark.sql import functions as F
 from sluice.config.sections.lake import CATALOG
 from sluice.config.stream import StreamSpec
 from sluice.core.offsets.quarantine import (
-    NEWEST_MALFORMED,
+    CONSUMER_STAGE,
     NO_REJECTIONS,
     ON_PURPOSE,
-    REJECTED,
     Rejections,
     Settlement,
     held_in,
     settlement,
 )
 from sluice.core.tables.records import RECORD
+from sluice.core.tables.summary import KIND, NEWEST_MALFORMED, REJECTED, WRITER
 from sluice.core.tables.writers import epoch_of
 from spark_jobs.common.lake.clock import now_ms
-from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Refused, StagedSnapshot
+from spark_jobs.common.lake.iceberg import MAIN, CommitRefused, IcebergTable, StagedSnapshot
 from spark_jobs.common.lake.tables import IncompatibleSchema
 from spark_jobs.common.lake.write import on_branch, write_rows
 from spark_jobs.common.lake.writer_lease import MAX_ATTEMPTS, ConcurrentCommit
@@ -75,7 +75,7 @@ class Quarantine:
     def _move_main(
         self, main: int | None, branch: str, staged: int, head: int, expired: Sequence[int] = ()
     ) -> None:
-        """Publish ``staged`` of a branch with this head. Raises Refused."""
+        """Publish ``staged`` of a branch with this head. Raises CommitRefused."""
         target = staged if self.table.parent(staged) == main else self._on_top(staged)
         self.table.change_refs({MAIN: main, branch: head}, {MAIN: target, branch: None}, expired)
 
@@ -107,9 +107,9 @@ class BatchQuarantine(Quarantine):
         self.table.refresh()
         start = self._branch(writer, before)
         rows = bad.select(*REJECTED_COLUMNS)
-        summary = {"sluice.writer": writer, **after.properties()}
+        summary = {WRITER: writer, **after.properties()}
         summary |= {NEWEST_MALFORMED: newest} if newest else {}
-        write_rows(self.table, writer, of_stage(self.spark, self.name, rows, "consumer"), summary)
+        write_rows(self.table, writer, of_stage(self.spark, self.name, rows, CONSUMER_STAGE), summary)
         self.table.refresh()
         staged = self.table.head(writer)
         # The catalog may have been restored since the branch began, and main be without the earlier ones.
@@ -136,7 +136,7 @@ class BatchQuarantine(Quarantine):
                 expired = self.table.expirable(KEEP_SNAPSHOTS, now_ms())
                 self._move_main(main, writer, staged, branch, expired)
                 return
-            except Refused:
+            except CommitRefused:
                 continue
         raise self._moved(f"what {writer} staged for {rejected.batch} is not there, or main moves too often")
 
@@ -167,7 +167,7 @@ class BatchQuarantine(Quarantine):
                 return
             if todo is Settlement.REMOVE_LATER:
                 self._remove_later(writer, main, rejected, ends)
-        except Refused as refusal:
+        except CommitRefused as refusal:
             raise self._moved(str(refusal)) from refusal
         if pending is not None and todo is Settlement.PUBLISH_STAGED:
             self.publish(pending, rejected)
@@ -187,15 +187,17 @@ class BatchQuarantine(Quarantine):
         )
         branch = on_branch(self.name, writer)
         with self.table.committing():
-            self.spark.sql(f"DELETE FROM {branch} WHERE stage = 'consumer' AND NOT ({published or 'false'})")
-        left = self.spark.table(branch).where("stage = 'consumer'").count()
+            self.spark.sql(
+                f"DELETE FROM {branch} WHERE stage = '{CONSUMER_STAGE}' AND NOT ({published or 'false'})"
+            )
+        left = self.spark.table(branch).where(f"stage = '{CONSUMER_STAGE}'").count()
         if left != rejected.count:
             # Rejected by a batch of another line, of which this one published the offsets otherwise.
             raise self._lost(f"{left} rejected records", rejected)
         self.table.refresh()
         head = self.table.head(writer)
         # Spark's DELETE has no properties, and the check of compactions would take it for one.
-        properties = {"sluice.writer": writer, **rejected.properties()}
+        properties = {WRITER: writer, **rejected.properties()}
         target = self.table.stage(properties, files_of=None if head == main else head)
         self.table.change_refs({MAIN: main, writer: head}, {MAIN: target, writer: None})
 
@@ -225,11 +227,11 @@ class BatchQuarantine(Quarantine):
             if (held := self._held()) != rejected:
                 raise self._moved(f"it has {held}, the stream has {rejected}")
             main = self.table.head(MAIN)
-            start = self.table.stage({"sluice.kind": "init"}) if main is None else main
+            start = self.table.stage({KIND: "init"}) if main is None else main
             try:
                 self.table.change_refs({MAIN: main}, {MAIN: start, writer: start})
                 return start if isinstance(start, int) else start.id
-            except Refused:
+            except CommitRefused:
                 self.table.refresh()
         raise self._moved("its main moves too often")
 

@@ -11,11 +11,13 @@ from pyspark.sql import functions as F
 from sluice.config.platform import Platform
 from sluice.config.sections.lake import CATALOG
 from sluice.config.stream import StreamSpec
+from sluice.core.offsets.quarantine import PRODUCER_STAGE
 from sluice.core.tables.file_removal import MAX_WRITE_AGE
+from sluice.core.tables.summary import KIND
 from sluice.core.tables.writers import is_producer, producer_name
 from spark_jobs.common.lake import known_tables, tables
 from spark_jobs.common.lake.clock import now_ms
-from spark_jobs.common.lake.iceberg import MAIN, Refused
+from spark_jobs.common.lake.iceberg import MAIN, CommitRefused
 from spark_jobs.common.lake.quarantine import Quarantine, of_stage
 from spark_jobs.common.lake.write import on_branch, write_rows
 from spark_jobs.common.lake.writer_lease import MAX_ATTEMPTS, check_age
@@ -40,8 +42,8 @@ class SourceQuarantine(Quarantine):
         for _ in range(MAX_ATTEMPTS):
             began = now_ms()
             main, start = self._begin()
-            rows_of_stage = of_stage(self.spark, self.name, self._missing(rows), "producer")
-            write_rows(self.table, self.branch, rows_of_stage, {"sluice.kind": "producer"})
+            rows_of_stage = of_stage(self.spark, self.name, self._missing(rows), PRODUCER_STAGE)
+            write_rows(self.table, self.branch, rows_of_stage, {KIND: "producer"})
             if self._publish(main, start, began):
                 return
         raise self._moved("other producers quarantine rows of the same sources")
@@ -53,11 +55,11 @@ class SourceQuarantine(Quarantine):
             self.table.refresh()
             main = self.table.head(MAIN)
             # A snapshot of its own, whose time is that of the branch.
-            start = self.table.stage({"sluice.kind": "producer"})
+            start = self.table.stage({KIND: "producer"})
             try:
                 refs = dict.fromkeys(self._abandoned()) | {self.branch: start}
                 self.table.change_refs({MAIN: main}, refs)
-            except Refused:
+            except CommitRefused:
                 continue
             return main, start.id
         raise self._moved("its main moves too often")
@@ -84,7 +86,7 @@ class SourceQuarantine(Quarantine):
             try:
                 self._move_main(head, self.branch, staged, staged)
                 return True
-            except Refused:
+            except CommitRefused:
                 self.table.refresh()
         raise self._moved("its main moves too often")
 
@@ -99,7 +101,7 @@ class SourceQuarantine(Quarantine):
         return not added.join(published, _ROW, "left_semi").isEmpty()
 
     def _rows(self, name: str) -> DataFrame:
-        of_sources = (F.col("stage") == "producer") & F.col("_source_id").isin(*self._sources)
+        of_sources = (F.col("stage") == PRODUCER_STAGE) & F.col("_source_id").isin(*self._sources)
         return self.spark.table(name).where(of_sources)
 
 

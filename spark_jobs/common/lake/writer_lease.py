@@ -19,9 +19,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from sluice.core.error_codes import ErrorCode
+from sluice.core.tables.summary import EPOCH, WRITER
 from sluice.core.tables.writers import epoch_of, next_epoch, writer_name
 from spark_jobs.common.lake.clock import now_ms, outdated_by
-from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Refused
+from spark_jobs.common.lake.iceberg import MAIN, CommitRefused, IcebergTable
 from spark_jobs.common.lake.write import Write, write_rows
 from spark_jobs.common.spark.process import Fenced, check_epoch, first_line
 
@@ -97,7 +98,7 @@ class WriterLease:
                 start = self.table.stage(self._signed(summary()))
                 refs = dict.fromkeys(branches) | {MAIN: start, self.branch: start}
                 self.table.change_refs({MAIN: main}, refs)
-            except Refused as refusal:
+            except CommitRefused as refusal:
                 log.info("lease refused writer=%s epoch=%d: %s", self.name, self.epoch, refusal)
                 continue
             self.published = self.head = start.id
@@ -128,7 +129,7 @@ class WriterLease:
         self._began = now_ms()
         try:
             self.table.commit_empty(self.branch, self._signed(summary))
-        except Refused as refusal:
+        except CommitRefused as refusal:
             self._raise_moved(refusal)
         self._follow_branch()
 
@@ -137,7 +138,7 @@ class WriterLease:
             return
         try:
             self.table.change_refs({self.branch: self.head}, {self.branch: self.published})
-        except Refused as refusal:
+        except CommitRefused as refusal:
             self._raise_moved(refusal)
         self.head = self.published
 
@@ -165,7 +166,7 @@ class WriterLease:
             try:
                 self.table.change_refs(expected, {MAIN: self.head}, expired)
                 break
-            except Refused as refusal:
+            except CommitRefused as refusal:
                 # Another writer's attempt to acquire the lease is a commit too, and moves neither.
                 self.table.refresh()
                 found = {name: self.table.head(name) for name in expected}
@@ -205,7 +206,7 @@ class WriterLease:
         return Fenced(f"{self.name}: fenced: writer epoch {self.epoch}, newer epoch {published}", published)
 
     def _signed(self, summary: Mapping[str, str]) -> dict[str, str]:
-        return {**summary, "sluice.writer": self.branch}
+        return {**summary, WRITER: self.branch}
 
     def raise_failure(self, errors: Sequence[Exception], *, stopping: bool) -> None:
         """Raise the error that ended the queries: Fenced first, then ConcurrentCommit (none if ``stopping``),
@@ -232,8 +233,8 @@ class WriterLease:
     def published_by(self) -> tuple[int, str]:
         """The newest epoch on ``main`` and its writer's branch; 0 and "" without one."""
         summaries = (snapshot.summary for snapshot in self.table.snapshots(MAIN))
-        newest = next((s for s in summaries if "sluice.epoch" in s), {})
-        return int(newest.get("sluice.epoch", 0)), newest.get("sluice.writer", "")
+        newest = next((s for s in summaries if EPOCH in s), {})
+        return int(newest.get(EPOCH, 0)), newest.get(WRITER, "")
 
 
 def run_with_lease(writer: WriterLease, work: Callable[[], None]) -> None:

@@ -28,11 +28,12 @@ from sluice.config import platform as platforms
 from sluice.config import streams
 from sluice.config.platform import Platform
 from sluice.config.stream import StreamSpec
-from sluice.core.changes.plan import ChangePlan, ChangeResult
+from sluice.core.changes.plan import ChangePlan
+from sluice.core.changes.result import ChangeResult
 from sluice.core.offsets.deduplication import LoadedRows, loaded_from, possible_duplicates
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.tables.batches import Snapshot
-from spark_jobs.common.consumer import state
+from sluice.core.tables.summary import KIND
 from spark_jobs.common.consumer.batch_rows import Decode
 from spark_jobs.common.consumer.run import decoding
 from spark_jobs.common.lake import known_tables
@@ -223,7 +224,7 @@ class Change:
                 runs = [
                     run
                     for later in since
-                    if later.summary.get(state.KIND) == "batch"
+                    if later.summary.get(KIND) == "batch"
                     for run in WrittenBatch(self.stream.table.added_files(later.id), [], self.reader).runs
                 ]
                 break

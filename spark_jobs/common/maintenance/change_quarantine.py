@@ -14,10 +14,11 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, SparkSession
 
 from sluice.config.stream import StreamSpec
-from sluice.core.offsets.quarantine import Rejections
+from sluice.core.offsets.quarantine import CONSUMER_STAGE, Rejections
 from sluice.core.offsets.ranges import OffsetRanges
+from sluice.core.tables.summary import WRITER
 from sluice.core.tables.writers import writer_name
-from spark_jobs.common.lake.iceberg import MAIN, Refused
+from spark_jobs.common.lake.iceberg import MAIN, CommitRefused
 from spark_jobs.common.lake.quarantine import REJECTED_COLUMNS, BatchQuarantine, of_stage
 from spark_jobs.common.lake.read_offsets import COLUMNS, OffsetReader
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit
@@ -76,7 +77,7 @@ class ChangeQuarantine(BatchQuarantine):
                 batch=f"change/{change_id}-{branch}",
             )
             files = self._files(staged, left, coming, bad)
-            properties = {"sluice.writer": branch, **after.properties()}
+            properties = {WRITER: branch, **after.properties()}
             staged.commit_to(branch, start, left.files, files, properties)
         self._own, self._after, self._left, self._staged_for = branch, after, left, (before, epoch)
         log.info("change staged in the quarantine: %d come, %d go", coming.count, left.rows)
@@ -97,7 +98,7 @@ class ChangeQuarantine(BatchQuarantine):
         if coming:
             rows = bad.join(offset_masks(self.spark, coming), is_at(*COLUMNS), "left_semi")
             chosen = rows.select(*REJECTED_COLUMNS)
-            added = staged.written(of_stage(self.spark, self.name, chosen, "consumer"))
+            added = staged.written(of_stage(self.spark, self.name, chosen, CONSUMER_STAGE))
         found = sum(one.stats.records for one in kept), sum(one.stats.records for one in added)
         if found != (left.kept_rows, coming.count):
             raise ConcurrentCommit(
@@ -114,7 +115,7 @@ class ChangeQuarantine(BatchQuarantine):
             try:
                 if head is not None:
                     self.table.change_refs({self._own: head}, {self._own: None})
-            except Refused as refusal:
+            except CommitRefused as refusal:
                 # The stream's writer removes it when it acquires its lease the next time.
                 log.info("branch %s not removed: %s", self._own, refusal)
         self._own, self._staged_for = "", None

@@ -17,6 +17,7 @@ from sluice.config.sections.kafka import Kafka
 from sluice.config.sections.lake import CATALOG
 from sluice.config.stream import StreamSpec
 from sluice.core.changes.plan import ChangePlan
+from sluice.core.offsets.quarantine import CONSUMER_STAGE
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.topic_ranges import TopicRanges
 from sluice.core.tables.records import FROM_KAFKA
@@ -50,7 +51,7 @@ def records_to_load(
 
 def _quarantined(spark: SparkSession, spec: StreamSpec, offsets: OffsetRanges) -> DataFrame:
     rows = spark.table(f"{CATALOG}.{spec.quarantine_table}").where(
-        (F.col("stage") == "consumer") & _within(offsets)
+        (F.col("stage") == CONSUMER_STAGE) & _within(offsets)
     )
     chosen = rows.join(offset_masks(spark, offsets), is_at(*COLUMNS), "left_semi")
     return chosen.select(

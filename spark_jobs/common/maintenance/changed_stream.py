@@ -11,13 +11,22 @@ from pyspark.sql import SparkSession
 from sluice.clients.s3.requests import connect, read_json, split
 from sluice.config.platform import Platform
 from sluice.config.stream import StreamSpec
-from sluice.core.changes.plan import ChangePlan, ChangeResult
-from sluice.core.changes.published import CHANGE, CHANGE_DOCUMENT
+from sluice.core.changes.plan import ChangePlan
+from sluice.core.changes.published import CHANGE
+from sluice.core.changes.result import ChangeResult
 from sluice.core.error_codes import ErrorCode
 from sluice.core.offsets.deduplication import LoadedRows
-from sluice.core.offsets.quarantine import MALFORMED_OUT, Rejections, malformed_out
+from sluice.core.offsets.quarantine import Rejections, malformed_out
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.rejection import BATCHES
+from sluice.core.tables.summary import (
+    CHANGE_DOCUMENT,
+    CHANGE_ID,
+    CHANGE_OFFSETS,
+    KIND,
+    MALFORMED_OUT,
+    OF_WRITER,
+)
 from spark_jobs.common.consumer import state
 from spark_jobs.common.consumer.state import StreamState
 from spark_jobs.common.kafka.offsets import Topic
@@ -29,6 +38,12 @@ class ChangeRefused(RuntimeError):
     """The change would break what it must keep; nothing was published."""
 
     code = ErrorCode.CHANGE_REFUSED
+
+
+class UnknownChange(ChangeRefused):
+    """So many changes came later that it is not known whether this one is published."""
+
+    code = ErrorCode.CHANGE_NOT_COMPARABLE
 
 
 class ChangedStream:
@@ -56,8 +71,16 @@ class ChangedStream:
     def is_published(self, now: StreamState) -> bool:
         """Raises ChangeRefused if another change was published since this one was planned: rows that are to
         come may be there by now, or be removed on purpose; or if the stream has not published all that is to
-        come or to go."""
-        if self.plan.id in now.changes.newest:
+        come or to go. Raises UnknownChange if nothing tells."""
+        found = now.changes.has(self.plan.id, self.plan.changes)
+        if found is None and not self._is_on_main():
+            raise UnknownChange(
+                f"{self.spec.table}: {now.changes.count - self.plan.changes} changes were published since "
+                f"{self.plan.id} was planned, and nothing tells any more whether it is one of them. Fix: "
+                f"trigger {self.spec.name}_reconciliation with full, which verifies the table as it is; for "
+                "what is not there, trigger a new run"
+            )
+        if found is not False:
             return True
         if now.changes.count != self.plan.changes:
             raise ChangeRefused(
@@ -66,6 +89,10 @@ class ChangedStream:
             )
         self._check_all_published(now)
         return False
+
+    def _is_on_main(self) -> bool:
+        """Whether a kept snapshot of ``main`` is the change's."""
+        return any(one.summary.get(CHANGE_ID) == self.plan.id for one in self.table.snapshots(MAIN))
 
     def _check_all_published(self, now: StreamState) -> None:
         """Raise ChangeRefused if offsets of the plan are not published: also of rows that go, since the
@@ -88,7 +115,7 @@ class ChangedStream:
 
     def removed_before(self, now: StreamState) -> ChangeResult:
         """The newest change after which rows are removed on purpose; an empty one without."""
-        return ChangeResult.at(now.changes.removed, partial(read_json, self._client))
+        return ChangeResult.at(now.changes.removed_address, partial(read_json, self._client))
 
     def record(self, result: ChangeResult, rows: LoadedRows) -> str:
         """Write the result and the rows that came beside the table; return the address.
@@ -121,9 +148,9 @@ class ChangedStream:
         the quarantine."""
         removed = address if result.removed or result.reverts else ""
         kept = [snapshot.summary for snapshot in self.table.snapshots(MAIN)]
-        newest = next(summary for summary in kept if state.KIND in summary)
+        newest = next(summary for summary in kept if KIND in summary)
         out = malformed_out(kept, malformed, BATCHES)
-        carried = {key: newest[key] for key in state.CARRIED if key in newest}
+        carried = {key: newest[key] for key in OF_WRITER if key in newest}
         # A record in quarantine alone was in no query's results.
         moves_rows = bool(result.files_removed or result.files_added)
         changes = now.changes.more(self.plan.id, removed, moves_rows=moves_rows)
@@ -131,9 +158,8 @@ class ChangedStream:
         return {
             **carried,
             **after.summary(),
-            "sluice.end-offsets": json.dumps(dict(sorted(now.ends.items()))),
-            state.KIND: CHANGE,
-            state.CHANGE_OFFSETS: self._offsets(now, result).to_json(),
+            KIND: CHANGE,
+            CHANGE_OFFSETS: self._offsets(now, result).to_json(),
             CHANGE_DOCUMENT: address,
             **({MALFORMED_OUT: json.dumps(out)} if out else {}),
         }

@@ -8,7 +8,8 @@ from dataclasses import replace
 import pyarrow
 import pyarrow.compute
 
-from sluice.core.changes.plan import ChangePlan, ChangeResult, RemovedRecord
+from sluice.core.changes.plan import ChangePlan
+from sluice.core.changes.result import ChangeResult, RemovedRecord
 from sluice.core.offsets.quarantine import ON_PURPOSE
 from sluice.core.offsets.ranges import OffsetRanges
 from spark_jobs.common.lake.read_offsets import COLUMNS, OffsetReader, by_partition, is_in

@@ -11,12 +11,12 @@ import pyarrow.compute
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
-from sluice.core.changes.published import CHANGE_ID
 from sluice.core.offsets.deduplication import Run
 from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
 from sluice.core.offsets.verify import FileStats
 from sluice.core.tables.rewrites import id_of_change
 from sluice.core.tables.storage import REWRITE_ID
+from sluice.core.tables.summary import CHANGE_ID
 from spark_jobs.common.lake.added_file import BOUNDED, AddedFile, read
 from spark_jobs.common.lake.clock import committing
 from spark_jobs.common.lake.iceberg import RACE, not_removed, with_properties

@@ -15,8 +15,8 @@ from sluice.clients.query_state import QueryState
 from sluice.config.query import Query
 from sluice.config.sections.lake import CATALOG
 from sluice.config.stream import StreamSpec
-from sluice.core.changes.published import CHANGE_ID
 from sluice.core.tables.batches import Snapshot
+from sluice.core.tables.summary import CHANGE_ID, END_OFFSETS
 from spark_jobs.common.consumer.state import changes_until
 from spark_jobs.common.kafka.heartbeat import CountingEvent
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
@@ -172,7 +172,7 @@ class StreamingQueryRun(GuardedQuery):
             source_snapshot_at=snapshot.at_ms,
             watermark=plan.watermark,
             # Another program's snapshot has none.
-            ends=json.loads(snapshot.summary.get("sluice.end-offsets", "{}")) or state.ends,
+            ends=json.loads(snapshot.summary.get(END_OFFSETS, "{}")) or state.ends,
         )
 
     def _write(self, results: DataFrame, number: int, count: int, *, is_whole: bool) -> list[str]:

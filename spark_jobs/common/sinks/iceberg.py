@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from sluice.config import query as queries
 from sluice.config.query import VERSION, WINDOW
 from sluice.config.sections.lake import CATALOG
+from sluice.core.tables.summary import BATCH_ID, EPOCH, KIND, QUERY, STREAM
 from spark_jobs.common.lake import tables
 from spark_jobs.common.lake.iceberg import MAIN
 from spark_jobs.common.lake.write import Write, on_branch
@@ -76,14 +77,14 @@ class IcebergSink(WriterLease):
         """No open resources."""
 
     def _read(self) -> None:
-        found = next((s.summary for s in self.table.snapshots(MAIN) if "sluice.kind" in s.summary), {})
-        query = (found.get("sluice.stream"), found.get("sluice.query"))
+        found = next((s.summary for s in self.table.snapshots(MAIN) if KIND in s.summary), {})
+        query = (found.get(STREAM), found.get(QUERY))
         if found and query != (self._stream, self._query_name):
             raise SinkWriteFailed(
                 f"{self.name}: holds results of query {query[1]} of {query[0]}. Fix: give query "
                 f"{self._query_name} of {self._stream} a table of its own"
             )
-        self._batch = int(found["sluice.batch-id"]) if found.get("sluice.batch-id") else None
+        self._batch = int(found[BATCH_ID]) if found.get(BATCH_ID) else None
 
     def _merge(self, results: DataFrame, windows: list[int], summary: Mapping[str, str]) -> None:
         branch = on_branch(self.table.name, self.branch)
@@ -96,11 +97,11 @@ class IcebergSink(WriterLease):
 
     def _summary(self, kind: str, batch: int | None) -> dict[str, str]:
         return {
-            "sluice.kind": kind,
-            "sluice.stream": self._stream,
-            "sluice.query": self._query_name,
-            "sluice.epoch": str(self.epoch),
-            "sluice.batch-id": "" if batch is None else str(batch),
+            KIND: kind,
+            STREAM: self._stream,
+            QUERY: self._query_name,
+            EPOCH: str(self.epoch),
+            BATCH_ID: "" if batch is None else str(batch),
         }
 
 

@@ -18,8 +18,9 @@ from sluice.changes.plan import plan_action
 from sluice.changes.quarantined import QuarantinedRecords
 from sluice.changes.stream import PlannedStream
 from sluice.config import streams
-from sluice.core.changes.plan import Action, ChangePlan, ChangeResult, RemovedRecord
+from sluice.core.changes.plan import Action, ChangePlan
 from sluice.core.changes.published import Changes
+from sluice.core.changes.result import ChangeResult, RemovedRecord
 from sluice.core.errors import Refused
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.ledger.keys import produced_key

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,9 @@ import pytest
 from sluice.changes.verify import ChangeVerification
 from sluice.clients.lake.snapshots import change_files, table_diff
 from sluice.config import streams
-from sluice.core.changes.plan import Action, ChangePlan, ChangeResult
+from sluice.core.changes.plan import Action, ChangePlan
 from sluice.core.changes.published import KEEP_IDS, Changes
+from sluice.core.changes.result import ChangeResult
 from sluice.core.error_codes import with_code
 from sluice.core.errors import ClientError
 from sluice.core.offsets.ranges import OffsetRanges
@@ -104,10 +105,10 @@ class Changed:
         self.ledger.put(run_key("r", "change"), {**plan.to_document(), **told})
         return plan
 
-    def verify(self) -> dict[str, Any]:
+    def verify(self, settle: Callable[[], object] = lambda: True) -> dict[str, Any]:
         systems: Any = self
         spec = streams.load("nyc_taxi")
-        return ChangeVerification(systems, spec, self.ledger, "r").run(lambda: True)
+        return ChangeVerification(systems, spec, self.ledger, "r").run(settle)
 
     def refused(self, *parts: str) -> None:
         with failing("SLU-421", *parts):
@@ -151,6 +152,19 @@ def test_a_replay_is_exact_and_its_proof_is_in_the_ledger(changed: Changed, repl
     assert confirmed is not None
     assert diff is not None
     assert {one.snapshot_id for one in diff.added} <= set(confirmed["snapshot_ids"])
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"), [("NoSuchKey", "SLU-213"), ("AccessDenied", "SLU-212"), ("SlowDown", "SLU-211")]
+)
+def test_a_result_that_s3_does_not_give_is_an_error_with_a_code(
+    changed: Changed, replay: ChangePlan, answer: str, code: str
+) -> None:
+    """It was botocore's, which no task knows: without a code, and an object that is gone was tried again."""
+    changed.exchange(replay, THREE, [(3, 9.0), (4, 1.0), (5, 1.0)], rows_out=3)
+    with failing(code, f"document s3://warehouse/changes/{ID}.json", answer):
+        # Right before the result is read.
+        changed.verify(lambda: changed.s3_objects.refuse_gets.append(answer))
 
 
 def test_changes_without_maintenance_between_them_stay_verified(changed: Changed, replay: ChangePlan) -> None:

@@ -33,6 +33,7 @@ from sluice.core.offsets.sources import check_rows
 from sluice.core.offsets.verify import FileStats, verify
 from sluice.core.processes import exits, heartbeat
 from sluice.core.processes.heartbeat import HeartbeatState
+from sluice.core.tables import summary
 from sluice.ledger import keys as ledger
 from sluice.supervision.lifecycle import Action, Request
 from sluice.supervision.rules.status import LEFT_ALONE, NO_ACTION, RESTARTABLE, Health
@@ -518,27 +519,9 @@ def test_the_columns_of_the_tables() -> None:
 
 
 def snapshot_keys() -> set[str]:
-    """The keys of ``StreamWriter._summary``: those that are written out, and those that its callers add."""
-    text = (REPO / "spark_jobs" / "common" / "consumer" / "writer.py").read_text()
-    added = {
-        f"sluice.{ast.literal_eval(key)}"
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "_summary"
-        for argument in node.args
-        if isinstance(argument, ast.Dict)
-        for key in argument.keys
-        if key is not None
-    }
-    assert added
-    others = (
-        "spark_jobs/common/lake/writer_lease.py",
-        "spark_jobs/common/lake/quarantine.py",
-        "spark_jobs/common/consumer/state.py",
-        "plugins/sluice/core/offsets/quarantine.py",
-        "plugins/sluice/core/changes/published.py",
-    )
-    texts = [text, *((REPO / other).read_text() for other in others)]
-    return added | {key for file in texts for key in re.findall(r'"(sluice\.[\w-]+)"', file)}
+    """The properties of the snapshots of a stream's table and of its quarantine."""
+    text = Path(summary.__file__).read_text()
+    return set(re.findall(r'"(sluice\.[\w-]+)"', text)) - {summary.QUERIES, summary.QUERY}
 
 
 def test_what_a_snapshot_and_the_ledger_say() -> None:

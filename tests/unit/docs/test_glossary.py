@@ -33,7 +33,7 @@ RENAMED = {
     "Trickle": "TrafficGenerator",
     "Unproved": "VerificationFailed",
     "Verdict": "Health",
-    "facts_of": "sluice_properties",
+    "facts_of": "summary_of",
     "refuse_if_superseded": "raise_if_fenced",
     "take_over": "acquire",
 }

@@ -18,8 +18,9 @@ from pyiceberg.table import ManifestGroupPlanner
 from sluice.clients.lake.reading import rows as held
 from sluice.clients.s3.objects import Bucket, ObjectVersion
 from sluice.config import streams
-from sluice.core.changes.plan import Action, ChangePlan, ChangeResult
+from sluice.core.changes.plan import Action, ChangePlan
 from sluice.core.changes.published import Changes
+from sluice.core.changes.result import ChangeResult
 from sluice.core.errors import Missing
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.ledger.batches import BatchLog

@@ -13,12 +13,11 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from sluice.clients.databases import postgresql as _deadline  # noqa: F401 - registers the plugin of the catalog's URL
+from sluice.clients.lake.changes import published_changes
 from sluice.clients.lake.commits import (
     MAIN,
     Head,
     ancestors,
-    published_changes,
-    sluice_properties,
     summary_of,
 )
 from sluice.clients.lake.errors import asking, missing
@@ -33,6 +32,7 @@ from sluice.core.offsets.quarantine import held_in
 from sluice.core.offsets.rejection import has_rejected
 from sluice.core.tables.known_tables import CREATED_AT, FoundTable
 from sluice.core.tables.position import Position
+from sluice.core.tables.summary import WRITER
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -150,7 +150,7 @@ class Lake:
                 found[name] = Head(
                     snapshot.snapshot_id,
                     snapshot.sequence_number or 0,
-                    sluice_properties(snapshot).get("writer", ""),
+                    summary_of(snapshot).get(WRITER, ""),
                 )
         return found
 

@@ -11,8 +11,17 @@ from dataclasses import dataclass, field
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from sluice.core.changes.published import Changes, changes_in
 from sluice.core.offsets.ranges import OffsetRanges, offsets_from_json
+from sluice.core.tables.summary import (
+    ACQUIRED_AT,
+    END_OFFSETS,
+    EPOCH,
+    KIND,
+    OFFSET_RANGES,
+    PREFIX,
+    STARTED_AT,
+    WRITER,
+)
 
 MAIN = "main"
 
@@ -38,12 +47,12 @@ class Commit:
     @property
     def is_of_stream(self) -> bool:
         """Whether it says the stream's position."""
-        return "sluice.end-offsets" in self.summary
+        return END_OFFSETS in self.summary
 
     @property
     def acquired_at(self) -> float | None:
         """When its writer acquired the lease; None for a snapshot of maintenance."""
-        found = self.summary.get("sluice.acquired-at")
+        found = self.summary.get(ACQUIRED_AT)
         return int(found) / 1000 if found else None
 
     @property
@@ -59,12 +68,6 @@ class Head:
     snapshot_id: int
     sequence_number: int
     writer: str
-
-
-def published_changes(table: Table) -> Changes:
-    """The changes that ``main`` has."""
-    summaries = (summary_of(snapshot) for snapshot in ancestors(table))
-    return changes_in(next((summary for summary in summaries if "sluice.end-offsets" in summary), {}))
 
 
 def ancestors(table: Table) -> Iterator[Snapshot]:
@@ -86,7 +89,7 @@ def sequence_since(table: Table, heads: Iterable[Head | None]) -> int:
     writer publishes on top of its own last snapshot only.
     """
     kept = {snapshot.snapshot_id for snapshot in ancestors(table)}
-    writer = next((w for s in ancestors(table) if (w := sluice_properties(s).get("writer"))), None)
+    writer = next((w for s in ancestors(table) if (w := summary_of(s).get(WRITER))), None)
     found = [
         head.sequence_number if head and (head.snapshot_id in kept or head.writer == writer) else 0
         for head in heads
@@ -94,10 +97,9 @@ def sequence_since(table: Table, heads: Iterable[Head | None]) -> int:
     return min(found, default=0)
 
 
-def sluice_properties(snapshot: Snapshot) -> dict[str, str]:
-    """The ``sluice.*`` entries of the summary, without the prefix; empty for maintenance."""
-    summary = summary_of(snapshot)
-    return {key.removeprefix("sluice."): value for key, value in summary.items() if key.startswith("sluice.")}
+def is_of_sluice(snapshot: Snapshot) -> bool:
+    """Whether the summary has a property of Sluice; that of maintenance has none."""
+    return any(key.startswith(PREFIX) for key in summary_of(snapshot))
 
 
 def summary_of(snapshot: Snapshot) -> dict[str, str]:
@@ -113,17 +115,17 @@ def commits(table: Table, since: int | None = None) -> Iterator[Commit]:
 
 
 def _commit(snapshot: Snapshot) -> Commit:
-    properties = sluice_properties(snapshot)
-    began = properties.get("started-at")
+    summary = summary_of(snapshot)
+    began = summary.get(STARTED_AT)
     return Commit(
         snapshot_id=snapshot.snapshot_id,
         at=snapshot.timestamp_ms / 1000,
-        kind=properties.get("kind", ""),
-        epoch=int(properties.get("epoch") or 0),
-        ends=offsets_from_json(properties.get("end-offsets", "{}")),
-        records=OffsetRanges.of_batch(properties.get("offset-ranges", "{}")).count,
+        kind=summary.get(KIND, ""),
+        epoch=int(summary.get(EPOCH) or 0),
+        ends=offsets_from_json(summary.get(END_OFFSETS, "{}")),
+        records=OffsetRanges.of_batch(summary.get(OFFSET_RANGES, "{}")).count,
         began=int(began) / 1000 if began else None,
-        summary=summary_of(snapshot),
+        summary=summary,
     )
 
 

@@ -8,18 +8,10 @@ from pyiceberg.table import Table
 
 from sluice.clients.lake.commits import Commit, ancestors, commits, summary_of
 from sluice.core.changes.published import changes_in
-from sluice.core.offsets.quarantine import (
-    MALFORMED,
-    NEWEST_MALFORMED,
-    NO_REJECTIONS,
-    REJECTED,
-    Rejections,
-    held_in,
-    rejected_by,
-)
-from sluice.core.offsets.ranges import offsets_from_json
+from sluice.core.offsets.quarantine import NO_REJECTIONS, Rejections, held_in, rejected_by
 from sluice.core.offsets.rejection import BATCHES, counters_of
 from sluice.core.tables.position import Position
+from sluice.core.tables.summary import MALFORMED, NEWEST_MALFORMED, REJECTED, StreamPart
 
 # Snapshots of a stream that are read for its newest batches: failovers and changes come between.
 MAX_READ = 10 * BATCHES
@@ -36,7 +28,7 @@ def has_records(table: Table) -> bool:
     newest = next((commit for commit in commits(table) if commit.is_of_stream), None)
     if newest is None:
         return True
-    starts = offsets_from_json(newest.summary["sluice.start-offsets"])
+    starts = StreamPart.of(newest.summary).starts
     return any(end > starts.get(partition, 0) for partition, end in newest.ends.items())
 
 
@@ -64,14 +56,15 @@ def position_of(newest: Sequence[Commit], quarantine: Table | None = None) -> Po
     if not newest:
         return None
     head, batches = newest[0], [commit for commit in newest if commit.kind == "batch"]
+    part = StreamPart.of(head.summary)
     malformed, newest_malformed = _malformed(newest, batches, quarantine)
     return Position(
         epoch=head.epoch,
         at=head.at,
         acquired_at=head.acquired_at,
-        starts=offsets_from_json(head.summary["sluice.start-offsets"]),
+        starts=dict(part.starts),
         ends=head.ends,
-        topic_id=head.summary.get("sluice.topic-id") or None,
+        topic_id=part.topic_id or None,
         longest_batch=max(
             (one.seconds for one in batches[:BATCHES] if one.seconds is not None), default=None
         ),

@@ -4,20 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError
 from botocore.exceptions import ClientError as S3Error
 
-from sluice.clients.s3.requests import read_json
-from sluice.core.changes.plan import ChangeResult
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing, Refused, Unreachable
-
-if TYPE_CHECKING:
-    from mypy_boto3_s3 import S3Client
-
-    from sluice.core.changes.published import Changes
 
 _MISSING = frozenset({"404", "NoSuchKey", "NoSuchBucket", "NoSuchVersion", "NotFound"})
 DENIED = frozenset({"401", "403", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch"})
@@ -48,15 +40,3 @@ def denied(what: str, code: str) -> Refused:
     """Make the error for an answer whose ``code`` is in DENIED."""
     fix = "check [s3] in the role's platform file and the user's policy"
     return Refused(f"{what}: S3 denies access ({code}). Fix: {fix}", ErrorCode.S3_PERMISSION)
-
-
-def removed_by(client: S3Client, changes: Changes) -> ChangeResult:
-    """The result of the newest of ``changes`` after which rows are removed on purpose; at most one GET.
-
-    Raises Missing, Refused or Unreachable."""
-
-    def read(address: str) -> Any:
-        with asking(f"document of a change {address}"):
-            return read_json(client, address)
-
-    return ChangeResult.at(changes.removed, read)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import boto3
 
+from sluice.clients.s3.errors import asking
 from sluice.config.sections.s3 import S3, S3_REQUESTS
 
 if TYPE_CHECKING:
@@ -61,9 +62,10 @@ def split_prefix(uri: str) -> tuple[str, str]:
 
 
 def read_json(client: S3Client, uri: str) -> Any:
-    """The JSON document at ``s3://bucket/key``. Raises botocore's errors."""
+    """The JSON document at ``s3://bucket/key``. Raises Missing, Refused or Unreachable."""
     bucket, key = split(uri)
-    return json.load(client.get_object(Bucket=bucket, Key=key)["Body"])
+    with asking(f"document {uri}"):
+        return json.load(client.get_object(Bucket=bucket, Key=key)["Body"])
 
 
 def unpacked(body: Any, buffer_size: int) -> io.BufferedReader:

@@ -9,33 +9,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-COUNT, NEWEST, REMOVED = "sluice.changes", "sluice.newest-changes", "sluice.removed-offsets"
-# How many of them exchanged files of the table.
-OF_ROWS = "sluice.row-changes"
+from sluice.core.tables.summary import CHANGES, NEWEST_CHANGES, REMOVED_OFFSETS, ROW_CHANGES
+
 # Kind of the snapshot of a change; its other one, which exchanges the files, has its id only.
 CHANGE = "change"
-CHANGE_ID = "sluice.change-id"
-# Address of its result.
-CHANGE_DOCUMENT = "sluice.change-document"
 # Ids of changes that a snapshot names: a change that was killed after its publish is tried again soon.
 KEEP_IDS = 8
 
 
 @dataclass(frozen=True)
 class Changes:
-    """``count`` changes, the ids of the ``newest`` (oldest first), and ``removed``: the address of the object
+    """``count`` changes, and the ids of the ``newest`` (oldest first). ``removed_address``: of the object
     that lists the offsets that changes removed and no later one brought back; "" if there are none.
     ``of_rows``: how many moved rows of the table; the others are of records in quarantine alone."""
 
     count: int = 0
     newest: tuple[str, ...] = ()
-    removed: str = ""
+    removed_address: str = ""
     of_rows: int = 0
 
-    def more(self, change_id: str, removed: str, *, moves_rows: bool = True) -> Changes:
-        """After this change; ``removed``: the address after it."""
+    def more(self, change_id: str, removed_address: str, *, moves_rows: bool = True) -> Changes:
+        """After this change; ``removed_address``: the one after it."""
         newest = (*self.newest, change_id)[-KEEP_IDS:]
-        return Changes(self.count + 1, newest, removed, self.of_rows + moves_rows)
+        return Changes(self.count + 1, newest, removed_address, self.of_rows + moves_rows)
 
     def after(self, place: int) -> str | None:
         """The id of the change that was published after ``place`` others; None if none was, "" if so many
@@ -45,15 +41,22 @@ class Changes:
         back = self.count - place
         return self.newest[-back] if back <= len(self.newest) else ""
 
+    def has(self, change_id: str, place: int) -> bool | None:
+        """Whether the change that was planned after ``place`` others is published. None if so many came later
+        that it is not named any more: if it is not published, another one is in its place, and it is never
+        made."""
+        found = self.after(place)
+        return None if found == "" else found == change_id
+
     def properties(self) -> dict[str, str]:
         """For a snapshot's summary; none before the first change."""
         if not self.count:
             return {}
         return {
-            COUNT: str(self.count),
-            NEWEST: ",".join(self.newest),
-            REMOVED: self.removed,
-            OF_ROWS: str(self.of_rows),
+            CHANGES: str(self.count),
+            NEWEST_CHANGES: ",".join(self.newest),
+            REMOVED_OFFSETS: self.removed_address,
+            ROW_CHANGES: str(self.of_rows),
         }
 
 
@@ -62,6 +65,7 @@ NO_CHANGES = Changes()
 
 def changes_in(summary: Mapping[str, str]) -> Changes:
     """What the summary of a stream's snapshot says."""
-    newest = summary.get(NEWEST, "")
+    newest = summary.get(NEWEST_CHANGES, "")
     ids = tuple(newest.split(",")) if newest else ()
-    return Changes(int(summary.get(COUNT, 0)), ids, summary.get(REMOVED, ""), int(summary.get(OF_ROWS, 0)))
+    of_rows = int(summary.get(ROW_CHANGES, 0))
+    return Changes(int(summary.get(CHANGES, 0)), ids, summary.get(REMOVED_OFFSETS, ""), of_rows)

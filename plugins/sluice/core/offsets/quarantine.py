@@ -16,16 +16,10 @@ from enum import StrEnum
 from itertools import islice
 
 from sluice.core.offsets.ranges import OffsetRanges
+from sluice.core.tables.summary import BATCH_ID, KIND, MALFORMED, OFFSET_RANGES, REJECTED, REJECTED_BY, WRITER
 
-# In summaries of both tables.
-REJECTED = "sluice.rejected"
-REJECTED_BY = "sluice.rejected-by"
-MALFORMED = "sluice.malformed"
-# In a change's alone, of the stream's table: batch -> how many of its malformed records it took out of the
-# quarantine, of the newest batches before it.
-MALFORMED_OUT = "sluice.malformed-out"
-# In the quarantine's alone: place and reason of a batch's newest malformed record, if it has any.
-NEWEST_MALFORMED = "sluice.newest-malformed"
+# Column `stage` of the quarantine: what rejected the record. A producer's has no offset.
+CONSUMER_STAGE, PRODUCER_STAGE = "consumer", "producer"
 # Begins the reason of a record whose row is in the table already; it counts as no row.
 DUPLICATE = "duplicate:"
 # Begins the reason of a good record of a load with `withhold`: a change publishes it.
@@ -96,15 +90,15 @@ def rejected_by(summary: Mapping[str, str]) -> Rejections:
     """
     before = held_in([summary])
     # A table from before rejections were counted has none.
-    if summary.get("sluice.kind") != "batch" or REJECTED not in summary:
+    if summary.get(KIND) != "batch" or REJECTED not in summary:
         return before
-    own = OffsetRanges.of_batch(summary["sluice.offset-ranges"]).count - int(summary.get("added-records", 0))
+    own = OffsetRanges.of_batch(summary[OFFSET_RANGES]).count - int(summary.get("added-records", 0))
     return before.more(own, batch_of(summary))
 
 
 def batch_of(summary: Mapping[str, str]) -> str:
     """The batch with this summary, as :class:`Rejections` names it."""
-    return f"{summary.get('sluice.writer')}/{summary.get('sluice.batch-id')}"
+    return f"{summary.get(WRITER)}/{summary.get(BATCH_ID)}"
 
 
 def malformed_out(summaries: Iterable[Mapping[str, str]], out: OffsetRanges, limit: int) -> dict[str, int]:
@@ -112,9 +106,9 @@ def malformed_out(summaries: Iterable[Mapping[str, str]], out: OffsetRanges, lim
 
     ``summaries``: of the stream's snapshots before it, newest first; of these the newest ``limit`` batches.
     """
-    batches = (one for one in summaries if one.get("sluice.kind") == "batch")
+    batches = (one for one in summaries if one.get(KIND) == "batch")
     found = {
-        batch_of(one): OffsetRanges.of_batch(one["sluice.offset-ranges"]).intersect(out).count
+        batch_of(one): OffsetRanges.of_batch(one[OFFSET_RANGES]).intersect(out).count
         for one in islice(batches, limit)
     }
     return {batch: count for batch, count in found.items() if count}

@@ -10,8 +10,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from sluice.core.offsets.quarantine import MALFORMED, MALFORMED_OUT, batch_of, held_in, rejected_by
-from sluice.core.offsets.ranges import OffsetRanges, offsets_from_json
+from sluice.core.offsets.quarantine import batch_of, held_in, rejected_by
+from sluice.core.offsets.ranges import OffsetRanges
+from sluice.core.tables.summary import KIND, MALFORMED, MALFORMED_OUT, OFFSET_RANGES, StreamPart
 
 # So many of a stream's newest count.
 BATCHES = 20
@@ -74,12 +75,12 @@ def counters_of(snapshots: Said, malformed: int) -> tuple[Counters, ...]:
     found, taken = list[Counters](), Counter[str]()
     for at, summary in snapshots:
         taken.update(json.loads(summary.get(MALFORMED_OUT, "{}")))
-        if summary.get("sluice.kind") != "batch":
+        if summary.get(KIND) != "batch":
             continue
         rejected, before = rejected_by(summary), int(summary.get(MALFORMED, 0))
         after = found[-1] if found else Counters(at, _records(summary) - rejected.count, malformed)
         rejected_own = rejected.count - held_in([summary]).count
-        rows = OffsetRanges.of_batch(summary["sluice.offset-ranges"]).count - rejected_own
+        rows = OffsetRanges.of_batch(summary[OFFSET_RANGES]).count - rejected_own
         own = max(malformed - before - taken[batch_of(summary)], 0)
         # Its time belongs to what was after it, too.
         found[-1:] = [replace(after, at=at), Counters(at, after.rows - rows, after.malformed - own)]
@@ -93,6 +94,5 @@ def has_rejected(snapshots: Said) -> bool:
 
 
 def _records(summary: Mapping[str, str]) -> int:
-    starts = offsets_from_json(summary["sluice.start-offsets"])
-    ends = offsets_from_json(summary["sluice.end-offsets"])
-    return sum(end - starts.get(partition, 0) for partition, end in ends.items())
+    part = StreamPart.of(summary)
+    return sum(end - part.starts.get(partition, 0) for partition, end in part.ends.items())

@@ -15,6 +15,7 @@ from typing import Any
 
 from sluice.core.offsets.ranges import OffsetRanges, offsets_from_json
 from sluice.core.tables.storage import metadata_files
+from sluice.core.tables.summary import BATCH_ID, END_OFFSETS, EPOCH, KIND, OFFSET_RANGES, STARTED_AT, WRITER
 
 BATCH = "batch"
 
@@ -72,19 +73,19 @@ class Batch:
     ) -> Batch | None:
         """None if the snapshot is no batch's. ``published_at``: when ``main`` moved to it."""
         summary = snapshot.summary
-        if summary.get("sluice.kind") != BATCH:
+        if summary.get(KIND) != BATCH:
             return None
         return cls(
             snapshot_id=snapshot.id,
-            batch_id=int(summary.get("sluice.batch-id", -1)),
-            writer=summary.get("sluice.writer", ""),
-            epoch=int(summary["sluice.epoch"]),
-            ranges=OffsetRanges.of_batch(summary["sluice.offset-ranges"]),
-            ends=offsets_from_json(summary["sluice.end-offsets"]),
+            batch_id=int(summary.get(BATCH_ID, -1)),
+            writer=summary.get(WRITER, ""),
+            epoch=int(summary[EPOCH]),
+            ranges=OffsetRanges.of_batch(summary[OFFSET_RANGES]),
+            ends=offsets_from_json(summary[END_OFFSETS]),
             # Iceberg leaves these out if they are 0.
             rows=int(summary.get("added-records", 0)),
             files=int(summary.get("added-data-files", 0)),
-            started_at=int(summary["sluice.started-at"]),
+            started_at=int(summary[STARTED_AT]),
             published_at=published_at,
             manifest_list=snapshot.manifest_list,
             metadata_files=metadata_files,

@@ -42,7 +42,7 @@ class VerifiedSources:
     @cached_property
     def reverted(self) -> frozenset[str]:
         """Ids of the sources whose rows a change took out, and none brought back. At most one GET."""
-        from sluice.clients.s3.errors import removed_by
+        from sluice.clients.lake.changes import removed_by
 
         if self.incarnation is None:
             return frozenset()

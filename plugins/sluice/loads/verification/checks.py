@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from sluice.config.reading.toml import ConfigError
-from sluice.core.offsets.quarantine import DUPLICATE, WITHHELD
+from sluice.core.offsets.quarantine import CONSUMER_STAGE, DUPLICATE, WITHHELD
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.sources import SourceCheck, check_rows
 from sluice.core.offsets.sources import check_events as check_event_counts
@@ -98,7 +98,7 @@ class LoadFiles:
         # A file may hold offsets outside the load's, and gaps there.
         near = self.expected.union(file_bounds(self.stats))
         rows = Or(
-            In(files.SOURCE, self.source_ids), And(EqualTo("stage", "consumer"), files.overlapping(near))
+            In(files.SOURCE, self.source_ids), And(EqualTo("stage", CONSUMER_STAGE), files.overlapping(near))
         )
         columns = ("stage", "reason", files.PARTITION, files.OFFSET, files.SOURCE, files.ROW)
         return files.read(self.quarantine, rows, columns, tasks=self.quarantine_tasks).read_all()
@@ -206,7 +206,7 @@ def _quarantined(load: LoadFiles) -> OffsetRanges:
 
     from sluice.clients.lake.reading import files
 
-    of_consumer = load.rejected.filter(pc.equal(load.rejected["stage"], "consumer"))
+    of_consumer = load.rejected.filter(pc.equal(load.rejected["stage"], CONSUMER_STAGE))
     return OffsetRanges.of_values(files.by_partition(of_consumer.to_batches()))
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from sluice.config.stream import StreamSpec
-    from sluice.core.changes.plan import ChangeResult
+    from sluice.core.changes.result import ChangeResult
     from sluice.core.offsets.ranges import OffsetRanges
     from sluice.ledger.documents import Ledger
     from sluice.systems import Systems
@@ -77,7 +77,7 @@ class LoadVerification:
 
     def verify(self, limit: float) -> VerifiedLoad:
         """``limit``: percent of the rows that may be in quarantine. Reads the table and the sources."""
-        from sluice.clients.s3.errors import removed_by
+        from sluice.clients.lake.changes import removed_by
 
         lake = self.systems.lake
         sent = produced.offsets_of_all(self.produced)

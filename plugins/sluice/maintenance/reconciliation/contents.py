@@ -8,11 +8,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from sluice.changes.plan import run_of
 from sluice.core.findings import Finding, FindingName
 from sluice.core.messages import summarize
 from sluice.core.tables.known_tables import TableState
 from sluice.ledger.keys import PROOF, VERIFIED_TABLE
+from sluice.ledger.run_documents import run_of_change
 from sluice.maintenance.reconciliation.on_purpose import WAITS, waiting
 from sluice.maintenance.reconciliation.report import NOTHING, ONCE, check_findings, table_findings
 from sluice.maintenance.reconciliation.table_contents import TableContents
@@ -128,7 +128,7 @@ class ContentsReconciliation:
         newest = self._lake.changes(self.spec.table).newest
         if not newest:
             return finding
-        run = run_of(self.ledger, newest[-1])
+        run = run_of_change(self.ledger, newest[-1])
         of_run = f" of run {run!r}" if run else ", of a run that the ledger does not name"
         message = f"{finding.message}; the newest change is {newest[-1]}{of_run}: clear its apply_change"
         return replace(finding, message=message, whole=finding.whole or finding.message)

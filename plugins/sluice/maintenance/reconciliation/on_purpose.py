@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from sluice.core.offsets.quarantine import ON_PURPOSE, WITHHELD
+from sluice.core.offsets.quarantine import CONSUMER_STAGE, ON_PURPOSE, WITHHELD
 from sluice.core.offsets.sources import source_id
 from sluice.ledger.keys import planned_key
 from sluice.loads.known.index import newest_contents
@@ -76,7 +76,7 @@ def _rows(table: Table, data_files: Sequence[DataFile]) -> Iterable[tuple[int, i
     from sluice.clients.lake.reading import files
     from sluice.clients.lake.snapshots import table_diff
 
-    chosen = And(EqualTo("stage", "consumer"), Or(*(StartsWith("reason", one) for one in ON_PURPOSE)))
+    chosen = And(EqualTo("stage", CONSUMER_STAGE), Or(*(StartsWith("reason", one) for one in ON_PURPOSE)))
     columns = (files.PARTITION, files.OFFSET, files.SOURCE, "reason")
     for batch in table_diff.read(table, data_files, chosen, columns):
         for partition, offset, source, reason in zip(

@@ -10,6 +10,7 @@ from sluice.core.errors import Refused
 from sluice.core.findings import Finding, FindingName
 from sluice.core.json_record import Document
 from sluice.core.messages import summarize
+from sluice.core.offsets.quarantine import CONSUMER_STAGE
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.verify import EMPTY
 from sluice.core.tables.continuity import covers
@@ -226,7 +227,7 @@ class TableContents:
         diff = table_diff.diff(table, before.quarantine_list if before else None)
         if diff is None:
             return Contents(), OnPurpose(), None, 0
-        rows = EqualTo("stage", "consumer")
+        rows = EqualTo("stage", CONSUMER_STAGE)
         added = [one.file for one in diff.added]
         gone = Contents.of([], table_diff.read_columns(table, diff.removed, rows), EMPTY)
         come = Contents.of([], table_diff.read_columns(table, added, rows), EMPTY)
@@ -240,8 +241,7 @@ class TableContents:
 
     def _removed(self, table: Table) -> OffsetRanges:
         """The offsets that changes took out on purpose; one GET if there are any."""
-        from sluice.clients.lake.commits import published_changes
-        from sluice.clients.s3.errors import removed_by
+        from sluice.clients.lake.changes import published_changes, removed_by
 
         # From the state whose files are compared: a change may be published meanwhile.
         return removed_by(self.ledger.client, published_changes(table)).removed

@@ -20,7 +20,6 @@ from sluice.config.streams import Declared
 from sluice.core.errors import ClientError
 from sluice.core.json_record import Document
 from sluice.core.messages import age
-from sluice.ledger.keys import event_details
 from sluice.supervision.observer.component import CHART_SECONDS
 from sluice.supervision.observer.component_view import LastCheck
 from sluice.supervision.rules.guide import GUIDES
@@ -164,8 +163,12 @@ def _events(spec: StreamSpec, data: Sources) -> tuple[list[dict[str, Any]], str]
 def _title(event: Document) -> str:
     """``healthy``, ``restart by schedule``, ``recovered in 8 s``."""
     kind = str(event["kind"])
-    title = str(event["health"]) if kind == "health" else kind.replace("_", " ")
-    return " ".join([title, *event_details(event)])
+    words = [str(event["health"]) if kind == "health" else kind.replace("_", " ")]
+    if kind == "recovered":
+        words.append(f"in {event['seconds']:.0f} s")
+    if event.get("who"):
+        words.append(f"by {event['who']}")
+    return " ".join(words)
 
 
 def _time(at: float, now: float) -> Markup:

@@ -107,7 +107,7 @@ def test_a_position_looks_at_few_snapshots(tmp_path: Path) -> None:
     lakes.append(lake, [], lakes.summary("epoch-start", 1, {0: 0}))
     lakes.batches(lake, range(2 * positions.BATCHES), {"acquired-at": "1500"})
     table = lake.table(lakes.TABLE)
-    with patch.object(commits, "sluice_properties", wraps=commits.sluice_properties) as looked_at:
+    with patch.object(commits, "summary_of", wraps=commits.summary_of) as looked_at:
         state = positions.position(table)
     assert state is not None
     assert looked_at.call_count == positions.BATCHES

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sluice.core.changes.published import NO_CHANGES, changes_in
+from sluice.core.changes.published import KEEP_IDS, NO_CHANGES, changes_in
 
 
 def test_changes_of_the_quarantine_alone_moved_no_row_of_the_table() -> None:
@@ -11,3 +11,13 @@ def test_changes_of_the_quarantine_alone_moved_no_row_of_the_table() -> None:
     assert (second.count, second.of_rows, second.newest) == (2, 1, ("c1", "c2"))
     assert changes_in(second.properties()) == second
     assert changes_in({}) == NO_CHANGES
+
+
+def test_a_change_is_published_as_long_as_it_is_named_in_its_place() -> None:
+    changes = NO_CHANGES.more("c1", "")
+    assert changes.has("c1", 0)
+    assert changes.has("c2", 0) is False
+    assert changes.has("c2", 1) is False
+    for number in range(KEEP_IDS):
+        changes = changes.more(f"later-{number}", "")
+    assert changes.has("c1", 0) is None

@@ -12,8 +12,9 @@ import pytest
 from sluice.clients.lake.catalog import Lake
 from sluice.clients.lake.reading import files
 from sluice.config import streams
-from sluice.core.changes.plan import Action, ChangePlan, ChangeResult, RemovedRecord
+from sluice.core.changes.plan import Action, ChangePlan
 from sluice.core.changes.published import Changes
+from sluice.core.changes.result import ChangeResult, RemovedRecord
 from sluice.core.offsets.quarantine import WITHHELD_REASON
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.ledger import keys

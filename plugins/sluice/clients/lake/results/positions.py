@@ -10,11 +10,12 @@ import pyarrow as pa
 from pyiceberg.expressions import And, BooleanExpression, EqualTo, GreaterThanOrEqual
 
 from sluice.clients import query_state
-from sluice.clients.lake.catalog import ancestors, sluice_properties
+from sluice.clients.lake.catalog import ancestors, summary_of
 from sluice.clients.lake.reading import files
 from sluice.clients.query_state import QueryState
 from sluice.config.query import WINDOW, Query
 from sluice.core.errors import Unreachable
+from sluice.core.tables.summary import QUERIES
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -45,12 +46,11 @@ class QueryPositions:
 def read_positions(table: Table, queries: Mapping[str, Query]) -> QueryPositions | None:
     """None before the queries' first writer. Raises ConfigError for a query whose declaration has changed."""
     for snapshot in ancestors(table):
-        properties = sluice_properties(snapshot)
-        if "queries" in properties:
-            summaries = [{f"sluice.{key}": value for key, value in properties.items()}]
+        summary = summary_of(snapshot)
+        if QUERIES in summary:
             return QueryPositions(
                 snapshot.snapshot_id,
-                query_state.read(summaries, queries, ".".join(table.name())),
+                query_state.read([summary], queries, ".".join(table.name())),
                 frozenset(name for name, query in queries.items() if query.aggregates),
             )
     return None

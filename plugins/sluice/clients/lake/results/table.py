@@ -18,7 +18,7 @@ from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.manifest import ManifestContent, ManifestFile
 
 from sluice.clients.lake.catalog import Lake
-from sluice.clients.lake.commits import MAIN, ancestors, sluice_properties
+from sluice.clients.lake.commits import MAIN, ancestors, summary_of
 from sluice.clients.lake.errors import asking
 from sluice.clients.lake.reading import files
 from sluice.clients.lake.results.positions import read_positions
@@ -27,6 +27,7 @@ from sluice.config.query import WINDOW, Query
 from sluice.config.reading.toml import ConfigError
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing, Refused
+from sluice.core.tables.summary import BATCH_ID, KIND
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -73,7 +74,7 @@ class Results:
 
 def last_batch(table: Table) -> int | None:
     """The newest batch in the table; None before the first."""
-    batches = (sluice_properties(snapshot).get("batch-id") for snapshot in ancestors(table))
+    batches = (summary_of(snapshot).get(BATCH_ID) for snapshot in ancestors(table))
     newest = next((batch for batch in batches if batch is not None), None)
     return int(newest) if newest else None
 
@@ -128,9 +129,7 @@ class ResultsReader:
         if positions is None or positions.states[self._query].source_snapshot_id is None:
             return Results()
         state = positions.states[self._query]
-        at = next(
-            (s.timestamp_ms for s in ancestors(table) if sluice_properties(s).get("kind") == "batch"), None
-        )
+        at = next((s.timestamp_ms for s in ancestors(table) if summary_of(s).get(KIND) == "batch"), None)
         return Results(
             at=None if at is None else at / 1000,
             source_at=state.source_snapshot_at / 1000,

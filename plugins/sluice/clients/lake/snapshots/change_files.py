@@ -9,12 +9,13 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from sluice.clients.lake.commits import ancestors, sluice_properties
+from sluice.clients.lake.commits import ancestors, summary_of
 from sluice.clients.lake.snapshots.digest import digest_of
 from sluice.clients.lake.snapshots.rewrites import exchanged, rewrite_of, without_binary
 from sluice.core.changes.published import CHANGE
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.tables.storage import FileSetDigest
+from sluice.core.tables.summary import CHANGE_DOCUMENT, CHANGE_ID, KIND
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ def find(table: Table, change_id: str) -> PublishedChange | None:
         gone, come, _ = exchanged(table, snapshot)
         removed += gone
         added += come
-    document = sluice_properties(said)["change-document"]
+    document = summary_of(said)[CHANGE_DOCUMENT]
     snapshots = [snapshot.snapshot_id for snapshot in own]
     return PublishedChange(said.snapshot_id, snapshots, rewrite_of(said), document, removed, added)
 
@@ -56,19 +57,19 @@ def snapshot_of(table: Table, change_id: str) -> int | None:
 def document_of(table: Table, change_id: str) -> str | None:
     """The address of a change's result; None if no snapshot that is kept has it."""
     said = _published(table, change_id)
-    return None if said is None else sluice_properties(said)["change-document"]
+    return None if said is None else summary_of(said)[CHANGE_DOCUMENT]
 
 
 def _published(table: Table, change_id: str) -> Snapshot | None:
     """The change's snapshot with the stream's state."""
     own = _of_change(table, change_id)
-    return next((s for s in own if sluice_properties(s).get("kind") == CHANGE), None)
+    return next((s for s in own if summary_of(s).get(KIND) == CHANGE), None)
 
 
 def _of_change(table: Table, change_id: str) -> list[Snapshot]:
     """Those of ``main``; else all, if the history between has expired. If ``main`` was moved back by hand, an
     earlier attempt's are kept beside it."""
-    own = [s for s in table.metadata.snapshots if sluice_properties(s).get("change-id") == change_id]
+    own = [s for s in table.metadata.snapshots if summary_of(s).get(CHANGE_ID) == change_id]
     on_main = {snapshot.snapshot_id for snapshot in ancestors(table)} if own else set()
     return [snapshot for snapshot in own if snapshot.snapshot_id in on_main] or own
 

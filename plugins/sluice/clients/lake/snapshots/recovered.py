@@ -10,6 +10,7 @@ from pyiceberg.table import Table
 from sluice.clients.lake.reading.arrow_sql import open_sql, quoted
 from sluice.clients.lake.reading.files import OFFSET, PARTITION, overlapping, read
 from sluice.clients.lake.snapshots.digest import IN_RANGES, ranges_of
+from sluice.core.offsets.quarantine import CONSUMER_STAGE
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.tables import records
 
@@ -36,7 +37,7 @@ def differences(before: Table, now: Table, offsets: OffsetRanges, columns: Seque
     with open_sql() as sql:
         for name, table in (("before", before), ("now", now)):
             is_quarantine = "stage" in table.schema().column_names
-            rows = And(EqualTo("stage", "consumer"), near) if is_quarantine else near
+            rows = And(EqualTo("stage", CONSUMER_STAGE), near) if is_quarantine else near
             # Only hashes are kept: the bytes may not fit into memory.
             sql.rows(
                 f"create table {name} as select {PARTITION} as partition, {OFFSET} as number, "

@@ -9,7 +9,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import BinaryType
 
-from sluice.clients.lake.commits import Head, ancestors, sequence_since, sluice_properties, summary_of
+from sluice.clients.lake.commits import Head, ancestors, is_of_sluice, sequence_since, summary_of
 from sluice.clients.lake.errors import asking
 from sluice.clients.lake.reading.files import OFFSET, PARTITION
 from sluice.clients.lake.snapshots.digest import digest_of
@@ -61,7 +61,7 @@ def since(
         if rewrite_of(snapshot) in also and snapshot.snapshot_id not in found
     ]
     newer.sort(key=lambda snapshot: snapshot.sequence_number or 0)
-    return [_rewrite(table, snapshot, columns) for snapshot in newer if not sluice_properties(snapshot)]
+    return [_rewrite(table, snapshot, columns) for snapshot in newer if not is_of_sluice(snapshot)]
 
 
 def rewrite_of(snapshot: Snapshot) -> str:

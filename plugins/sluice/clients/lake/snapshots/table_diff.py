@@ -15,7 +15,7 @@ from pyiceberg.manifest import DataFile, ManifestContent, ManifestFile, read_man
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.snapshots import Snapshot
 
-from sluice.clients.lake.commits import MAIN, ancestors, sluice_properties, summary_of
+from sluice.clients.lake.commits import MAIN, ancestors, is_of_sluice, summary_of
 from sluice.clients.lake.errors import asking
 from sluice.clients.lake.reading import files
 from sluice.core.error_codes import ErrorCode
@@ -23,6 +23,7 @@ from sluice.core.errors import Refused
 from sluice.core.offsets.verify import FileStats
 from sluice.core.tables.file_removal import MISSING_FIX
 from sluice.core.tables.storage import REWRITE_ID
+from sluice.core.tables.summary import KIND, OFFSET_RANGES
 
 ALWAYS = AlwaysTrue()
 NAMED = 3
@@ -153,7 +154,7 @@ def foreign_commits(table: Table, since: int | None) -> list[Snapshot]:
 
 def is_own(snapshot: Snapshot) -> bool:
     """Whether the stream or its maintenance made it, by its summary."""
-    return bool(sluice_properties(snapshot)) or REWRITE_ID in summary_of(snapshot)
+    return is_of_sluice(snapshot) or REWRITE_ID in summary_of(snapshot)
 
 
 def is_off_main(table: Table, snapshot_id: int) -> bool:
@@ -167,7 +168,7 @@ def batch_ranges(table: Table, ids: Sequence[int | None]) -> dict[int, str]:
     """Snapshot -> the range that its summary says, of those of ``ids`` that are kept batches."""
     wanted = {one for one in ids if one is not None}
     return {
-        snapshot.snapshot_id: sluice_properties(snapshot)["offset-ranges"]
+        snapshot.snapshot_id: summary_of(snapshot)[OFFSET_RANGES]
         for snapshot in table.metadata.snapshots
-        if snapshot.snapshot_id in wanted and sluice_properties(snapshot).get("kind") == "batch"
+        if snapshot.snapshot_id in wanted and summary_of(snapshot).get(KIND) == "batch"
     }

@@ -25,8 +25,9 @@ from sluice.changes import plan as change_plans
 from sluice.changes.approval import APPROVED as APPROVED_ANSWER
 from sluice.changes.approval import needs_approval
 from sluice.clients.lake.snapshots import change_files
-from sluice.core.changes.plan import Action, ChangePlan, ChangeResult, Reverted
+from sluice.core.changes.plan import Action, ChangePlan
 from sluice.core.changes.published import KEEP_IDS, Changes
+from sluice.core.changes.result import ChangeResult, Reverted
 from sluice.core.errors import Unreachable
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.ledger.history import History
@@ -317,6 +318,19 @@ def test_a_verified_change_with_many_later_ones_passes_when_its_run_is_cleared(w
     assert world.asked == []
     world.run(ApplyChangeOperator)
     assert world.submitted == []
+
+
+@pytest.mark.parametrize("first", [ID, "c2"])
+def test_one_that_is_not_named_any_more_goes_to_the_job_unasked(world: World, first: str) -> None:
+    """It is published, or the job does not make it: a rejection would say that nothing was changed."""
+    world.plan(Action.REVERT, reverts=("a" * 16,))
+    world.published(first)
+    for number in range(KEEP_IDS):
+        world.published(f"other-{number}", removed=result(ID))
+    world.answer = world.run(ApproveChangeOperator)
+    assert "9 changes came" in world.answer["reason"]
+    world.run(ApplyChangeOperator)
+    assert (world.asked, len(world.submitted)) == ([], 1)
 
 
 def test_a_plan_while_the_quarantine_is_behind_says_how_to_go_on(

@@ -1,0 +1,57 @@
+"""Whether the change of a job is published already."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sluice.core.changes.plan import Action, ChangePlan
+from sluice.core.changes.published import KEEP_IDS, NO_CHANGES, Changes
+from sluice.core.tables.batches import Snapshot
+from sluice.core.tables.summary import CHANGE_ID
+from spark_jobs.common.consumer.state import StreamState
+from spark_jobs.common.maintenance.changed_stream import ChangedStream, ChangeRefused, UnknownChange
+from tests.support.raising import raising
+
+PLAN = ChangePlan("c1", Action.REPLAY, "topic")
+
+
+def is_published(*ids: str, kept: str = "") -> bool:
+    """With changes of these ids on ``main``; ``kept``: id of the one whose snapshot has not expired."""
+    changes: Changes = NO_CHANGES
+    for change in ids:
+        changes = changes.more(change, "")
+    stream: Any = object.__new__(ChangedStream)
+    stream.plan, stream.spec = PLAN, SimpleNamespace(name="t", table="raw.t")
+    stream.table = SimpleNamespace(snapshots=lambda ref: iter([Snapshot(1, 0, {CHANGE_ID: kept})]))
+    return bool(stream.is_published(StreamState(changes=changes)))
+
+
+LATER = [f"later-{number}" for number in range(KEEP_IDS)]
+
+
+def test_the_table_names_it() -> None:
+    assert is_published("c1")
+    assert is_published("c1", *LATER[1:])
+    assert not is_published()
+
+
+def test_another_one_came_first() -> None:
+    with raising(ChangeRefused, "1 changes are published", "planned after 0", "nothing was changed"):
+        is_published("c2")
+
+
+def test_one_that_is_not_named_any_more_is_known_by_its_snapshot() -> None:
+    """A published change was said not to be made: "nothing was changed"."""
+    assert is_published("c1", *LATER, kept="c1")
+
+
+@pytest.mark.parametrize("first", ["c1", "c2"])
+def test_one_that_nothing_names_any_more_is_not_said_to_be_unmade(first: str) -> None:
+    with raising(
+        UnknownChange, "9 changes", "c1", "whether it is one of them", "t_reconciliation with full"
+    ) as caught:
+        is_published(first, *LATER, kept=LATER[0])
+    assert "nothing was changed" not in str(caught.value)
