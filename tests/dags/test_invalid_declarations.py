@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from sluice.config import folders
+from sluice.config import folders, overrides
 from sluice.config import streams as stream_files
-from sluice.config.sections import overrides
 from tests.dags.conftest import DAGS
 from tests.support.declarations import (
     CONFIGURATION,

@@ -7,13 +7,12 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sluice.config import folders, stream_checks
+from sluice.config import folders, overrides, stream_checks
 from sluice.config import schema as table_schema
 from sluice.config.folders import VARIABLE
 from sluice.config.reading.files import declared_text
 from sluice.config.reading.toml import ConfigError
 from sluice.config.reading.values import shown, shown_path
-from sluice.config.sections import overrides
 from sluice.config.stream import StreamSpec, parse
 
 

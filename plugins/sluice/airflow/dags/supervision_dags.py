@@ -17,7 +17,8 @@ from sluice.airflow.operators.base import InvalidDeclarationOperator
 from sluice.airflow.operators.load.provision import ProvisionSinksOperator, SinksProvisionedOperator
 from sluice.airflow.operators.supervision.supervise import SuperviseOperator, recovery_seconds
 from sluice.config.sections.notifications import INSTALLATION
-from sluice.config.stream import CONSUMER, Supervision
+from sluice.config.sections.supervision import Supervision
+from sluice.config.stream import CONSUMER
 from sluice.notify.occasions import CONFIGURATION
 
 QUERIES = "queries"

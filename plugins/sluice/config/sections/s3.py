@@ -1,4 +1,4 @@
-"""``[s3]`` of a platform file: the endpoint, and the settings of its clients."""
+"""``[s3]`` and ``[source]`` of a platform file: the endpoint, and the bucket of the objects to load."""
 
 from __future__ import annotations
 
@@ -41,3 +41,10 @@ class S3:
                 max_pool_connections=S3_REQUESTS,
             ),
         }
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the objects to load lie."""
+
+    bucket: Annotated[str, "the bucket of the objects to load"]

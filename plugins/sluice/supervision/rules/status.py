@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from sluice.config.stream import CONSUMER, Supervision
+from sluice.config.sections.supervision import Supervision
+from sluice.config.stream import CONSUMER
 from sluice.core.json_record import JsonRecord
 from sluice.core.messages import summarize
 from sluice.core.processes import exits

@@ -42,7 +42,7 @@ from sluice.supervision.rules.status import (
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from sluice.config.stream import Supervision
+    from sluice.config.sections.supervision import Supervision
     from sluice.supervision.lifecycle import ActionResult
 
 # Beyond the duration of a check: systems that answer late, a triggerer that restarts.
