@@ -283,7 +283,7 @@ def test_an_invalid_declaration_of_a_new_stream_runs_without_being_unpaused(
 
 def test_the_configuration_runs_by_itself_and_is_told_to_every_rule(streams: Path, dag_file: DagFile) -> None:
     from sluice.airflow.callbacks import task_failed
-    from sluice.config.sections.notifications import INSTALLATION, Event, Rule
+    from sluice.config.notifications import INSTALLATION, Event, Rule
 
     make(streams, "Wrong")
     dag = dag_file()[CONFIGURATION]

@@ -16,9 +16,9 @@ from pyarrow import dataset, fs
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.config import query
-from sluice.config.query import Query
+from sluice.config.sections.query import Query
 from sluice.config.sections.s3 import S3
+from sluice.config.sections.sink import Sink
 from spark_jobs.common.sinks.base import SinkWriteFailed, Target
 from spark_jobs.common.sinks.files import FilesSink
 from spark_jobs.common.sinks.parquet_folders import MarkerStore
@@ -75,7 +75,7 @@ class StreamPosition:
         self._reads = services.stack.platform("reader").s3
         self.prefix = f"files/hits_{next(_numbers)}/"
         self.query = Query(
-            sinks=[query.Sink("files", prefix=self.prefix)], group_by=["zipcode", "day"], mode="append"
+            sinks=[Sink("files", prefix=self.prefix)], group_by=["zipcode", "day"], mode="append"
         )
 
     def sink(self, epoch: int | None = None, tasks_s3: S3 | None = None) -> Interrupted:

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from sluice.config import query
+from sluice.config.sections import query
 from spark_jobs.common.kafka.keys import key_part, key_text
 
 COLUMNS = pa.schema(

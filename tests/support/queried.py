@@ -19,8 +19,9 @@ from sluice.clients.lake.catalog import Lake
 from sluice.clients.lake.results.positions import late_rows, read_positions
 from sluice.clients.query_state import QueryState, read
 from sluice.config import streams
-from sluice.config.query import Query, SinkKind
 from sluice.config.sections.lake import CATALOG
+from sluice.config.sections.query import Query
+from sluice.config.sections.sink import SinkKind
 from sluice.queries.recount import recount
 from spark_jobs.common.kafka.heartbeat import CountingEvent
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable

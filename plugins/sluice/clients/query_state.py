@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 
-from sluice.config.query import VERSION, Query
 from sluice.config.reading.toml import ConfigError
+from sluice.config.sections.query import VERSION, Query
 from sluice.core.tables.records import Headers
 
 # A crash per batch adds one; the publisher, the last, is always kept.

@@ -6,16 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-from sluice.config import folders, overrides, stream_checks
-from sluice.config import query as query_spec
+from sluice.config import folders
 from sluice.config import schema as table_schema
-from sluice.config.query import Query
 from sluice.config.reading.files import declared_text
-from sluice.config.reading.toml import ConfigError, build, toml
-from sluice.config.reading.values import problems as value_problems
+from sluice.config.reading.toml import ConfigError
 from sluice.config.schema import Partition, parse_ddl
+from sluice.config.sections import query as query_spec
 from sluice.config.sections.backfill import Backfill
 from sluice.config.sections.cluster import Cluster
 from sluice.config.sections.consumer import Budget, Consumer
@@ -23,6 +21,7 @@ from sluice.config.sections.csv import Csv
 from sluice.config.sections.feed import Feed
 from sluice.config.sections.generator import Generator
 from sluice.config.sections.maintenance import Maintenance, lake_tables, written_tables
+from sluice.config.sections.query import Query
 from sluice.config.sections.supervision import Supervision
 from sluice.config.sections.topic import Topic
 
@@ -187,20 +186,3 @@ def component(stream: str, name: str) -> Component:
     """One of COMPONENTS, whether the stream declares it or not."""
     program = f"stream-{stream}" if name == CONSUMER else f"stream-{stream}-{name}"
     return Component(name, program, ("-m", "spark_jobs", name, stream))
-
-
-def parse(text: str, where: str, overriding: Mapping[str, Any] | None = None, of: str = "") -> StreamSpec:
-    """``overriding``: other values, of the file ``of``. Raises ConfigError naming ``where`` and ``of``."""
-    declared = toml(text, where)
-    for problem in value_problems(declared):
-        raise ConfigError(f"{where}: {problem}")
-    if overriding:
-        declared, where = overrides.merge(declared, overriding), f"{where} with {of}"
-    spec = build(StreamSpec, declared, where)
-    sources = [source for source in SourceType if source in declared]
-    if len(sources) > 1:
-        raise ConfigError(
-            f"{where}: [{sources[0]}] and [{sources[1]}]: a stream has one source. Fix: keep one"
-        )
-    stream_checks.check(spec, where)
-    return spec

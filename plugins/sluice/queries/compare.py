@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from sluice.config.query import Query, key_text
+from sluice.config.sections.query import Query, key_text
 from sluice.core.messages import aligned
 
 # Key text -> aggregates, in the order of the declaration.

@@ -17,8 +17,8 @@ from pyspark.sql.streaming import StreamingQuery
 
 from sluice.config import platform as platforms
 from sluice.config import streams
-from sluice.config.query import VERSION, Query
 from sluice.config.reading.toml import ConfigError
+from sluice.config.sections.query import VERSION, Query
 from sluice.config.stream import StreamSpec
 from spark_jobs.common.queries import aggregate, first_batch
 from spark_jobs.common.spark import session

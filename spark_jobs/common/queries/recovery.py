@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import SparkSession
 
 from sluice.clients.query_state import QueryState
-from sluice.config.query import Mode, Query
+from sluice.config.sections.query import Mode, Query
 from sluice.core.error_codes import ErrorCode
 from spark_jobs.common.consumer.state import changes_until
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable

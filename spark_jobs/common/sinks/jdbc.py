@@ -23,7 +23,7 @@ from sluice.clients.databases import postgresql as _deadline  # noqa: F401 - reg
 from sluice.clients.databases.errors import TRANSIENT, DatabaseError, diagnose, server_message
 from sluice.clients.query_state import FENCE_TABLE, fence_key
 from sluice.config.connection import POSTGRESQL, Database
-from sluice.config.query import VERSION
+from sluice.config.sections.query import VERSION
 from spark_jobs.common.sinks.base import RetryPolicy, SinkWriteFailed, Target, TransientError
 from spark_jobs.common.sinks.fence import Fence
 

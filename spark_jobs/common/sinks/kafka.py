@@ -8,8 +8,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
 
-from sluice.config.query import VERSION
 from sluice.config.sections.kafka import Kafka
+from sluice.config.sections.query import VERSION
 from spark_jobs.common.kafka.keys import key_part, key_text
 from spark_jobs.common.sinks.base import Target
 from spark_jobs.common.sinks.transactions import Record, Transactions

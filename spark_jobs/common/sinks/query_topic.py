@@ -14,8 +14,8 @@ from sluice.clients import query_state as state
 from sluice.clients.kafka import consumers as kafka_io
 from sluice.clients.kafka.consumers import MISSING_RIGHT, REFUSED_LOGIN
 from sluice.clients.query_state import NO_BATCH, CommittedBatch
-from sluice.config.query import VERSION
 from sluice.config.sections.kafka import Kafka
+from sluice.config.sections.query import VERSION
 from spark_jobs.common.sinks.base import SinkWriteFailed, Target
 
 log = logging.getLogger(__name__)

@@ -10,8 +10,9 @@ import pytest
 
 from sluice.clients import query_state
 from sluice.clients.query_state import MAX_CHECKPOINTS, QueryState, definition
-from sluice.config.query import Query, Sink, TimeWindow
 from sluice.config.reading.toml import ConfigError
+from sluice.config.sections.query import Query, TimeWindow
+from sluice.config.sections.sink import Sink
 from tests.support.raising import raising
 
 QUERY = Query([Sink("console")], ["zipcode"], {"hits": "count"}, "hittime", TimeWindow(10, 5, 2), 10)

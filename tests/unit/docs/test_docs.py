@@ -25,8 +25,8 @@ from local.services import replay
 from local.status.rows import HEADERS
 from sluice.cli import app
 from sluice.clients import query_state
-from sluice.config import platform, query, streams
-from sluice.config.sections import topic
+from sluice.config import platform, streams
+from sluice.config.sections import query, sink, topic
 from sluice.core.error_codes import ErrorCode
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.sources import check_rows
@@ -288,14 +288,14 @@ def test_the_words_of_a_query() -> None:
     meanings = {names(row[0])[0]: row[4] for row in table(text, "query's key", "type", "default")}
     assert set(query.Mode) <= set(names(meanings["mode"]))
     keys = {names(row[0])[0]: row[4] for row in table(text, "sink's key", "type", "default")}
-    assert set(query.SinkKind) <= set(names(keys.pop("kind")))
-    for kind, needed in query.NEEDS.items():
+    assert set(sink.SinkKind) <= set(names(keys.pop("kind")))
+    for kind, needed in sink.NEEDS.items():
         assert {key for key, meaning in keys.items() if f"`{kind}`:" in meaning} == set(needed)
 
 
 def test_what_every_kind_of_sink_guarantees() -> None:
     rows = table(ARCHITECTURE.read_text(), "sink", "what it guarantees", "what it costs")
-    assert {name for row in rows for name in names(row[0])} == set(query.SinkKind)
+    assert {name for row in rows for name in names(row[0])} == set(sink.SinkKind)
     assert all(len(row) == 3 and all(row) for row in rows)
 
 

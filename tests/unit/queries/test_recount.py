@@ -16,7 +16,8 @@ from sluice.clients.lake.catalog import Lake
 from sluice.clients.lake.reading import files
 from sluice.clients.lake.results.positions import SnapshotExpired, late_rows, read_positions
 from sluice.clients.query_state import QueryState, definition
-from sluice.config.query import Query, Sink, TimeWindow, key_text
+from sluice.config.sections.query import Query, TimeWindow, key_text
+from sluice.config.sections.sink import Sink
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.queries.compare import by_key
 from sluice.queries.recount import event_times, recount

@@ -16,7 +16,7 @@ from sluice.clients.databases import postgresql as _deadline  # noqa: F401 - reg
 from sluice.clients.databases.errors import TRANSIENT, DatabaseError, diagnose, server_message
 from sluice.clients.query_state import FENCE_TABLE, fence_ddl, fence_key
 from sluice.config.connection import Database
-from sluice.config.query import VERSION, WINDOW, Query
+from sluice.config.sections.query import VERSION, WINDOW, Query
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import ClientError, Missing, Refused, Unreachable
 

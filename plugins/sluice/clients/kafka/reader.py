@@ -15,8 +15,8 @@ from sluice.clients.kafka import consumers as kafka_io
 from sluice.clients.kafka.admin import TIMEOUT_SECONDS, KafkaAdmin, translated
 from sluice.clients.kafka.consumers import consumer
 from sluice.clients.query_state import NO_BATCH
-from sluice.config.query import VERSION, key_text
 from sluice.config.sections.kafka import Kafka
+from sluice.config.sections.query import VERSION, key_text
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing, Refused, Unreachable
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
-from sluice.config.query import SinkKind
+from sluice.config.sections.sink import SinkKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -13,7 +13,7 @@ from sluice.clients import query_state
 from sluice.clients.lake.catalog import ancestors, sluice_properties
 from sluice.clients.lake.reading import files
 from sluice.clients.query_state import QueryState
-from sluice.config.query import WINDOW, Query
+from sluice.config.sections.query import WINDOW, Query
 from sluice.core.errors import Unreachable
 
 if TYPE_CHECKING:

@@ -16,8 +16,9 @@ from sluice.clients.lake.results import positions
 from sluice.clients.lake.results.positions import QueryPositions, SnapshotExpired
 from sluice.clients.query_state import QueryState, definition
 from sluice.config import streams
-from sluice.config.query import Query, Sink
 from sluice.config.sections.maintenance import lake_tables
+from sluice.config.sections.query import Query
+from sluice.config.sections.sink import Sink
 from sluice.core.errors import Refused, Unreachable
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.loads.verification import checks
