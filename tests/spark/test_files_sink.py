@@ -8,14 +8,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from itertools import count
-from typing import Any, cast
+from typing import Any
 
-import boto3
 import pytest
 from pyarrow import dataset, fs
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from sluice.clients.s3.requests import connect
 from sluice.config.sections.query import Query
 from sluice.config.sections.s3 import S3
 from sluice.config.sections.sink import Sink
@@ -50,7 +50,7 @@ class Interrupted(FilesSink):
     def __init__(self, *given: Any, tasks_s3: S3 | None = None) -> None:
         super().__init__(*given)
         self.then: dict[str, Callable[[], object]] = {}
-        client = boto3.client("s3", **cast("dict[str, Any]", self._s3.boto3()))
+        client = connect(self._s3)
         self._markers = ObservedComponent(client, self._bucket, f"{self._prefix}_sluice/", self._interrupt)
         self._s3 = tasks_s3 or self._s3
 
