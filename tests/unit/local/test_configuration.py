@@ -19,12 +19,12 @@ from local.replay import __main__ as replay_server
 from local.replay import server
 from local.runtime import roles, supervisord
 from local.runtime.context import Context
-from local.runtime.home import ROLES
 from local.services import airflow, kafka, minio, replay, streams
 from sluice.airflow.operators.supervision.drill import HOME_VARIABLE
 from sluice.config import platform
 from sluice.config import streams as stream_files
 from sluice.config.folders import VARIABLE
+from sluice.config.platform import ROLES
 from sluice.config.reading.toml import ConfigError, dump
 from sluice.config.sections import metrics
 from sluice.config.streams import load_all
