@@ -21,17 +21,18 @@ from pyspark.sql import DataFrame, SparkSession
 
 from local.services import kafka as broker
 from local.stack.stack import wait_until
-from sluice.clients import query_state as state
 from sluice.clients.kafka import reader as kafka_reader
 from sluice.clients.kafka.admin import KafkaAdmin
 from sluice.clients.kafka.broker_topics import BrokerTopics
 from sluice.clients.kafka.reader import Result
-from sluice.clients.query_state import CommittedBatch
 from sluice.config.sections.kafka import Kafka
-from sluice.config.sections.query import Query, TimeWindow, key_text
+from sluice.config.sections.query import Query, TimeWindow
 from sluice.config.sections.sink import Sink
 from sluice.config.sections.topic import Topic
 from sluice.core.errors import Missing, Refused, Unreachable
+from sluice.core.queries import committed_batch
+from sluice.core.queries.committed_batch import CommittedBatch
+from sluice.core.queries.result import key_text
 from spark_jobs.common.sinks import query_topic, transactions
 from spark_jobs.common.sinks.base import SinkWriteFailed, Target
 from spark_jobs.common.sinks.kafka import KafkaSink
@@ -221,7 +222,7 @@ def test_a_writer_whom_an_earlier_one_put_out_comes_back(place: StreamPosition) 
     late = Producer(
         {
             **place.writes.librdkafka(),
-            "transactional.id": state.transactional_id(STREAM, QUERY, place.topic),
+            "transactional.id": committed_batch.transactional_id(STREAM, QUERY, place.topic),
             "log_level": 0,
         }
     )
@@ -596,6 +597,6 @@ def removing(key: str, rest: Callable[[], Iterator[Record]]) -> Callable[[], Ite
 
 def forget_batch(place: StreamPosition) -> None:
     """The group's offset expires."""
-    group = state.group(STREAM, QUERY)
+    group = committed_batch.group(STREAM, QUERY)
     admin = AdminClient({**place.services.kafka, "log_level": 0})
     admin.delete_consumer_groups([group])[group].result(20)

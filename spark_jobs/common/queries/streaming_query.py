@@ -11,11 +11,11 @@ from itertools import dropwhile, takewhile
 
 from pyspark.sql import DataFrame, SparkSession
 
-from sluice.clients.query_state import QueryState
 from sluice.config.sections.lake import CATALOG
 from sluice.config.sections.query import Query
 from sluice.config.stream import StreamSpec
 from sluice.core.changes.published import CHANGE_ID
+from sluice.core.queries.progress import QueryState
 from sluice.core.tables.batches import Snapshot
 from spark_jobs.common.consumer.state import changes_until
 from spark_jobs.common.kafka.heartbeat import CountingEvent

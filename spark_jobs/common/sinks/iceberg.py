@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from sluice.config.sections import sink
 from sluice.config.sections.lake import CATALOG
-from sluice.config.sections.query import VERSION, WINDOW
+from sluice.core.queries.result import VERSION, WINDOW
 from spark_jobs.common.lake import tables
 from spark_jobs.common.lake.iceberg import MAIN
 from spark_jobs.common.lake.write import Write, on_branch

@@ -24,7 +24,6 @@ from local.runtime import ports, roles
 from local.services import replay
 from local.status.rows import HEADERS
 from sluice.cli import app
-from sluice.clients import query_state
 from sluice.config import platform, streams
 from sluice.config.sections import query, sink, topic
 from sluice.core.error_codes import ErrorCode
@@ -33,6 +32,7 @@ from sluice.core.offsets.sources import check_rows
 from sluice.core.offsets.verify import FileStats, verify
 from sluice.core.processes import exits, heartbeat
 from sluice.core.processes.heartbeat import HeartbeatState
+from sluice.core.queries import progress
 from sluice.ledger import keys as ledger
 from sluice.supervision.lifecycle import Request
 from sluice.supervision.rules import status
@@ -302,8 +302,8 @@ def test_what_every_kind_of_sink_guarantees() -> None:
 def test_what_the_queries_table_says() -> None:
     text = section(STORED.read_text(), "Table of the queries")
     words = [word for row in table(text, "query's key", "meaning") for word in names(row[0])]
-    assert words == [field.name for field in dataclasses.fields(query_state.QueryState)]
-    summary = query_state.summary("batch", "s", 1, {})
+    assert words == [field.name for field in dataclasses.fields(progress.QueryState)]
+    summary = progress.summary("batch", "s", 1, {})
     assert set(summary) <= set(spans(text))
     columns = [
         column.split()[0] for column in constant("spark_jobs/common/queries/state_table.py", "COLUMNS")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
 from enum import StrEnum
 from typing import Annotated
 
@@ -15,10 +14,8 @@ from sluice.config.reading.values import shown
 from sluice.config.sections import page as page_spec
 from sluice.config.sections.page import Page
 from sluice.config.sections.sink import DEBUG_SINKS, NEEDS, Sink, SinkKind
+from sluice.core.queries.result import VERSION, WINDOW
 
-# Columns of a result besides its groups and aggregates.
-WINDOW = "window_start"
-VERSION = "version"
 # Column of a stream's table: when the record came to Kafka.
 ARRIVAL = "_kafka_timestamp"
 
@@ -284,22 +281,3 @@ def _check_names(query: Query, sink: Sink, place: str) -> None:
             f"{place}: prefix {shown(sink.prefix)}. Fix: write folders of letters, digits, ., _, = and -, "
             "without / before and with / behind"
         )
-
-
-def key_text(values: Sequence[object]) -> str:
-    """A result's key (in the order of ``Query.keys``) as a topic has it: ISO 8601 in UTC, joined by ``|``,
-    escaped by ``\\``, null as ``\\N``."""
-    return "|".join(map(_part, values))
-
-
-def _part(value: object) -> str:
-    if value is None:
-        return "\\N"
-    return _text(value).replace("\\", "\\\\").replace("|", "\\|")
-
-
-def _text(value: object) -> str:
-    if isinstance(value, datetime):
-        moment = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
-        return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
-    return value.isoformat() if isinstance(value, date) else str(value)

@@ -11,8 +11,9 @@ import pytest
 from sluice.config import streams
 from sluice.config.reading.toml import ConfigError
 from sluice.config.sections.page import Kind, Page, Words
-from sluice.config.sections.query import Query, TimeWindow, check, key_text, result_types
+from sluice.config.sections.query import Query, TimeWindow, check, result_types
 from sluice.config.sections.sink import Sink
+from sluice.core.queries.result import key_text
 from tests.support.raising import raising
 
 TEN = TimeWindow(10, 5, 2)
