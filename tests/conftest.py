@@ -16,7 +16,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from local.runtime.ports import FREE, RANGE_VARIABLE
-from sluice.config.sections import overrides
+from sluice.config import overrides
 from tests.support import stacks
 
 # Tests of tests/spark over queries, sinks and feeds: about as long as the others, in a Spark of their own.

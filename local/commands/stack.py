@@ -16,8 +16,7 @@ from local.stack.base import BaseStack
 from local.stack.stack import Stack
 from sluice.cli.app import PASSED_ON
 from sluice.cli.installation import check_running
-from sluice.config import folders
-from sluice.config.sections import overrides
+from sluice.config import folders, overrides
 
 FreePorts = Annotated[bool, typer.Option("--free-ports", help="Take free ports, not the default ones")]
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from local.base import REPO, UsageError
 from local.containers import profiles
-from local.runtime.home import complete_secrets, write_private
+from local.runtime.home import write_private
+from local.runtime.secrets import complete_secrets
 
 FILE = REPO / ".env"
 SECRETS_LINE = re.compile(r"^SLUICE_SECRETS='(.*)'$", re.M)

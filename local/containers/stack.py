@@ -12,7 +12,7 @@ from local.base import UnhealthyService, UsageError, one_line
 from local.containers import layout, profiles
 from local.progress import ProgressDisplay
 from local.runtime.context import Context
-from local.runtime.home import complete_secrets
+from local.runtime.secrets import complete_secrets
 from local.setup.bootstrap import java_home
 from local.stack import health
 from local.stack.base import BaseStack

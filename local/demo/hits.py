@@ -27,7 +27,7 @@ from local.stack.base import BaseStack
 from sluice.cli.terminal import print_line
 from sluice.clients.kafka.consumers import topic_offsets
 from sluice.config import connection as connections
-from sluice.config.query import SinkKind
+from sluice.config.sections.sink import SinkKind
 from sluice.core.errors import ClientError
 from sluice.queries.compare import QueryComparison
 from sluice.queries.sinks import SinksCheck

@@ -10,7 +10,7 @@ import argparse
 import json
 from collections.abc import Sequence
 
-from local.runtime.home import complete_secrets
+from local.runtime.secrets import complete_secrets
 
 NAMESPACE = "sluice"
 # With the passwords of all services, for the pods that configure and provision them.

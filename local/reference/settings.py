@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from local.reference.blocks import table
+from sluice.config.notifications import Rule
 from sluice.config.platform import Platform
-from sluice.config.query import Query, Sink
 from sluice.config.reading import limits
-from sluice.config.sections.notifications import Rule
+from sluice.config.sections.query import Query
+from sluice.config.sections.sink import Sink
 from sluice.config.stream import StreamSpec
 
 TYPES = {str: "text", int: "number", bool: "true, false", list: "list", dict: "table"}

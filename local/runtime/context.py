@@ -12,8 +12,7 @@ from local.runtime.home import StackDir
 from local.runtime.ports import HOST, Network
 from local.runtime.processes import LABEL
 from local.setup.cache import pyspark
-from sluice.config import folders
-from sluice.config.sections import overrides
+from sluice.config import folders, overrides
 from sluice.core.processes.environment import machine_environment
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

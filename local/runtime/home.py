@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import os
-import secrets
-import string
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from functools import partial
@@ -15,21 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from local.base import UsageError, fail, locked
-from sluice.config.platform import ROLES
-
-_PASSWORDS = (
-    *("postgres_admin", "postgres_airflow", "supervisor", "minio_root", "kafka_broker", "kafka_admin"),
-    *(
-        "postgres_results",
-        "airflow_operator",
-        "airflow_api_secret",
-        "airflow_jwt",
-        "spark",
-        "metrics",
-        "observer",
-    ),
-    *(f"{system}_{role}" for system in ("lake", "kafka", "minio") for role in ROLES),
-)
+from local.runtime.secrets import complete_secrets
 
 
 class StackDir:
@@ -80,23 +63,6 @@ class StackDir:
         if complete != stored:
             write_private(self.secrets_file, json.dumps(complete, indent=2) + "\n")
         return complete
-
-
-def complete_secrets(stored: Mapping[str, Any]) -> dict[str, str]:
-    """The stored secrets, and a generated one for each that is missing."""
-    new = {name: _password() for name in (*_PASSWORDS, "install") if name not in stored}
-    if "airflow_fernet" not in stored:
-        new["airflow_fernet"] = base64.urlsafe_b64encode(os.urandom(32)).decode()
-    if "kafka_cluster" not in stored:
-        # A UUID in URL-safe base64; Kafka's tools would take a leading dash for an option.
-        uuid = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
-        new["kafka_cluster"] = f"S{uuid[1:-1]}A"
-    return {str(name): str(value) for name, value in {**stored, **new}.items()}
-
-
-def _password() -> str:
-    # 190 bits in letters and digits: no configuration format needs quotes for it.
-    return "".join(secrets.choice(string.ascii_letters + string.digits) for _ in range(32))
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from local.runtime.context import Context
-from sluice.config import streams
-from sluice.config.sections import notifications
+from sluice.config import notifications, streams
 
 NO_RECIPIENT = "# No person is told: SLUICE_NOTIFICATIONS is not set (docs/operating.md, Notifications).\n"
 

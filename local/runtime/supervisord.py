@@ -18,7 +18,7 @@ from local.runtime.home import StackDir, write_private
 from local.runtime.ports import HOST
 from sluice.clients.polling import wait_for
 from sluice.clients.processes.supervisord import connect
-from sluice.config import platform
+from sluice.config.sections import supervisor
 
 # The states of a program that runs or will.
 GOING = ("STARTING", "RUNNING", "BACKOFF")
@@ -159,7 +159,7 @@ class Supervisor:
 
     def proxy(self) -> Any:
         """The `supervisor` namespace of its XML-RPC API. Not to be shared between threads."""
-        address = platform.Supervisor(f"http://{HOST}:{self.port}/RPC2", "sluice", self.password)
+        address = supervisor.Supervisor(f"http://{HOST}:{self.port}/RPC2", "sluice", self.password)
         return connect(address, TIMEOUT_SECONDS)
 
     def pid(self) -> int | None:

@@ -24,9 +24,9 @@ from local.setup.bootstrap import java_home
 from local.stack import health
 from local.stack.base import BaseStack
 from sluice.clients.polling import wait_for
+from sluice.config import notifications, overrides
 from sluice.config import streams as stream_files
 from sluice.config.folders import VARIABLE
-from sluice.config.sections import notifications, overrides
 
 # Seconds until a service must be healthy: several times what it took on 2 cores with cold disks.
 DEADLINES = {"postgres": 60.0, "kafka": 90.0, "minio": 60.0, "replay": 30.0, "checks": 30.0, "observer": 30.0}

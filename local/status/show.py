@@ -18,9 +18,8 @@ from local.stack.stack import Stack
 from local.status import observe
 from local.status.rows import HEADERS, StreamRow, component_row
 from sluice.cli.terminal import new_console
-from sluice.config import streams
+from sluice.config import notifications, streams
 from sluice.config.platform import DIRECTORY_VARIABLE
-from sluice.config.sections import notifications
 from sluice.config.stream import StreamSpec
 from sluice.core.messages import age
 from sluice.supervision.observer.component_view import LastCheck, component_views

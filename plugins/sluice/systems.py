@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from sluice.clients.s3.requests import BRIEF, USUAL, Limits, connect
 from sluice.config import platform as platforms
 
 if TYPE_CHECKING:
@@ -27,31 +27,24 @@ if TYPE_CHECKING:
     from sluice.ledger.known_tables import KnownTables
 
 ROLE = "airflow"
-# Patience with S3 of what shows the values it has and asks again: pages, and the observer.
-QUICK: Mapping[str, Any] = MappingProxyType({"connect_seconds": 3, "read_seconds": 5, "attempts": 1})
-# For a process that has seconds left.
-BRIEF: Mapping[str, Any] = MappingProxyType({"connect_seconds": 2, "read_seconds": 3, "attempts": 1})
 
 
 class Systems:
-    """Clients from the platform file of ``role``, found by ``environ``; ``patience``: the limits of
-    :func:`clients.s3.requests.connect`, the usual ones or QUICK.
+    """Clients from the platform file of ``role``, found by ``environ``; ``s3_limits``: of
+    :func:`clients.s3.requests.connect`.
 
     Each is opened at its first use, and its library imported then: every task and the DAG processor import
     this module, and PyIceberg alone takes a second. Raises ConfigError for an invalid platform file.
     """
 
     role = ROLE
-    patience: Mapping[str, Any] = MappingProxyType({})
+    s3_limits: Limits = USUAL
     environ: Mapping[str, str] | None = None
 
     def __init__(
-        self,
-        role: str = ROLE,
-        patience: Mapping[str, Any] = patience,
-        environ: Mapping[str, str] | None = None,
+        self, role: str = ROLE, s3_limits: Limits = USUAL, environ: Mapping[str, str] | None = None
     ) -> None:
-        self.role, self.patience, self.environ = role, patience, environ
+        self.role, self.s3_limits, self.environ = role, s3_limits, environ
 
     def load(self, role: str) -> Platform:
         return platforms.load(role, self.environ)
@@ -87,9 +80,7 @@ class Systems:
     @cached_property
     def s3(self) -> S3Client:
         """For all threads. To make one takes 5 ms."""
-        from sluice.clients.s3.requests import connect
-
-        return connect(self.platform.s3, **self.patience)
+        return connect(self.platform.s3, self.s3_limits)
 
     @cached_property
     def source(self) -> Bucket:
@@ -104,7 +95,6 @@ class Systems:
         """Delete the objects as role ``maintenance``; no other client of a task may delete."""
         from sluice.clients.s3.remove_objects import ROLE as MAINTENANCE
         from sluice.clients.s3.remove_objects import remove
-        from sluice.clients.s3.requests import connect
 
         remove(connect(self.load(MAINTENANCE).s3), bucket, keys)
 
@@ -139,10 +129,9 @@ class Systems:
 
     def brief_history(self, name: str) -> History:
         """:meth:`history` for a callback, which Airflow ends soon: its requests end within seconds."""
-        from sluice.clients.s3.requests import connect
         from sluice.ledger.history import History
 
-        return History(connect(self.platform.s3, **BRIEF), self.platform.lake.ledger, name)
+        return History(connect(self.platform.s3, BRIEF), self.platform.lake.ledger, name)
 
     @cached_property
     def runtime(self) -> Runtime:

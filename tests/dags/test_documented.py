@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from sluice.config import streams
-from sluice.config.schema import has_closed_dates
 from sluice.config.stream import SourceType
+from sluice.config.stream_columns import has_closed_dates
 from tests.unit.docs.test_docs import DAGS, OPERATING, names, section, table
 
 KINDS = {SourceType.CSV: "CSV", SourceType.FEED: "feed", SourceType.GENERATOR: "generated"}

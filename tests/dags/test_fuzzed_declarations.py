@@ -15,9 +15,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from sluice.config import folders
+from sluice.config import folders, overrides
 from sluice.config import streams as stream_files
-from sluice.config.sections import overrides
 from tests.support import rides
 from tests.support.declarations import (
     CONFIGURATION,

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from sluice.config import folders
+from sluice.config import folders, overrides
 from sluice.config import streams as stream_files
-from sluice.config.sections import overrides
 from tests.dags.conftest import DAGS
 from tests.support.declarations import (
     CONFIGURATION,
@@ -284,7 +283,7 @@ def test_an_invalid_declaration_of_a_new_stream_runs_without_being_unpaused(
 
 def test_the_configuration_runs_by_itself_and_is_told_to_every_rule(streams: Path, dag_file: DagFile) -> None:
     from sluice.airflow.callbacks import task_failed
-    from sluice.config.sections.notifications import INSTALLATION, Event, Rule
+    from sluice.config.notifications import INSTALLATION, Event, Rule
 
     make(streams, "Wrong")
     dag = dag_file()[CONFIGURATION]

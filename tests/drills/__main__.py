@@ -18,10 +18,9 @@ from local.base import REPO, UsageError, exit_code, fail, locked, printable
 from local.progress import ProgressDisplay
 from local.stack.stack import Stack
 from sluice.cli.terminal import new_console
-from sluice.config import streams
+from sluice.config import overrides, streams
 from sluice.config.folders import VARIABLE
 from sluice.config.reading.toml import ConfigError
-from sluice.config.sections import overrides
 from tests.drills import result
 from tests.drills.drill import Drill
 from tests.drills.faults import DRILLS

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sluice.config import stream, streams
-from sluice.config.sections import overrides
+from sluice.config import overrides, stream, streams
 
 OVERRIDES = Path(__file__).with_name("overrides.toml")
 

@@ -14,8 +14,7 @@ import yaml
 from local.base import REPO
 from local.kubernetes import command
 from sluice.clients.kubernetes.pods import CONNECTIONS_SECRET
-from sluice.config import streams
-from sluice.config.sections import overrides
+from sluice.config import overrides, streams
 from tests.k8s import manifests
 from tests.k8s.control_plane import ControlPlane
 from tests.k8s.manifests import COMPONENT, K8S, OVERLAYS

@@ -16,7 +16,7 @@ from local.services.streams import archive_options
 from local.setup import cache
 from local.setup.bootstrap import java_home
 from sluice.config import streams
-from sluice.config.query import Query
+from sluice.config.sections.query import Query
 from spark_jobs.common.kafka.avro import Schemas
 from spark_jobs.common.spark.session import AVRO_SETTINGS, SETTINGS, catalog_options
 from tests.support.counting import Counting

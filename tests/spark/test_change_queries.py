@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from sluice.config.query import Query, Sink, TimeWindow
 from sluice.config.sections.lake import CATALOG
+from sluice.config.sections.query import Query, TimeWindow
+from sluice.config.sections.sink import Sink
 from sluice.core.changes.published import CHANGE
 from sluice.core.offsets.ranges import OffsetRanges
 from spark_jobs.common.consumer.state import changes_until

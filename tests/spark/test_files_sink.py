@@ -8,17 +8,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from itertools import count
-from typing import Any, cast
+from typing import Any
 
-import boto3
 import pytest
 from pyarrow import dataset, fs
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.config import query
-from sluice.config.query import Query
+from sluice.clients.s3.requests import connect
+from sluice.config.sections.query import Query
 from sluice.config.sections.s3 import S3
+from sluice.config.sections.sink import Sink
 from spark_jobs.common.sinks.base import SinkWriteFailed, Target
 from spark_jobs.common.sinks.files import FilesSink
 from spark_jobs.common.sinks.parquet_folders import MarkerStore
@@ -50,7 +50,7 @@ class Interrupted(FilesSink):
     def __init__(self, *given: Any, tasks_s3: S3 | None = None) -> None:
         super().__init__(*given)
         self.then: dict[str, Callable[[], object]] = {}
-        client = boto3.client("s3", **cast("dict[str, Any]", self._s3.boto3()))
+        client = connect(self._s3)
         self._markers = ObservedComponent(client, self._bucket, f"{self._prefix}_sluice/", self._interrupt)
         self._s3 = tasks_s3 or self._s3
 
@@ -75,7 +75,7 @@ class StreamPosition:
         self._reads = services.stack.platform("reader").s3
         self.prefix = f"files/hits_{next(_numbers)}/"
         self.query = Query(
-            sinks=[query.Sink("files", prefix=self.prefix)], group_by=["zipcode", "day"], mode="append"
+            sinks=[Sink("files", prefix=self.prefix)], group_by=["zipcode", "day"], mode="append"
         )
 
     def sink(self, epoch: int | None = None, tasks_s3: S3 | None = None) -> Interrupted:

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from sluice.config.query import Query, Sink, TimeWindow
 from sluice.config.sections.lake import CATALOG
+from sluice.config.sections.query import Query, TimeWindow
+from sluice.config.sections.sink import Sink
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit
 from spark_jobs.common.maintenance.compact import compact
 from spark_jobs.common.queries import first_batch

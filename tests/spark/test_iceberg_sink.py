@@ -15,8 +15,9 @@ from pyspark.sql import functions as F
 
 from sluice.clients.lake.catalog import Lake
 from sluice.clients.lake.results import table as results_table
-from sluice.config.query import Query, Sink, TimeWindow
 from sluice.config.sections.lake import CATALOG
+from sluice.config.sections.query import Query, TimeWindow
+from sluice.config.sections.sink import Sink
 from sluice.queries.compare import by_key
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.sinks.base import SinkWriteFailed, Target

@@ -24,7 +24,8 @@ from pyspark.sql import DataFrame, SparkSession
 from local.services import airflow
 from sluice.clients.databases import results as databases
 from sluice.config.connection import Database, from_connection
-from sluice.config.query import Query, Sink, TimeWindow
+from sluice.config.sections.query import Query, TimeWindow
+from sluice.config.sections.sink import Sink
 from sluice.core.errors import Missing, Refused, Unreachable
 from spark_jobs.common.sinks import fence, jdbc
 from spark_jobs.common.sinks.base import SinkWriteFailed, Target

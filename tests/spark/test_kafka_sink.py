@@ -21,17 +21,18 @@ from pyspark.sql import DataFrame, SparkSession
 
 from local.services import kafka as broker
 from local.stack.stack import wait_until
-from sluice.clients import query_state as state
 from sluice.clients.kafka import reader as kafka_reader
 from sluice.clients.kafka.admin import KafkaAdmin
 from sluice.clients.kafka.broker_topics import BrokerTopics
 from sluice.clients.kafka.reader import Result
-from sluice.clients.query_state import CommittedBatch
-from sluice.config import query
-from sluice.config.query import Query, TimeWindow, key_text
 from sluice.config.sections.kafka import Kafka
+from sluice.config.sections.query import Query, TimeWindow
+from sluice.config.sections.sink import Sink
 from sluice.config.sections.topic import Topic
 from sluice.core.errors import Missing, Refused, Unreachable
+from sluice.core.queries import committed_batch
+from sluice.core.queries.committed_batch import CommittedBatch
+from sluice.core.queries.result import key_text
 from spark_jobs.common.sinks import query_topic, transactions
 from spark_jobs.common.sinks.base import SinkWriteFailed, Target
 from spark_jobs.common.sinks.kafka import KafkaSink
@@ -95,7 +96,7 @@ class StreamPosition:
 
     def writer(self, epoch: int | None = None, stall_timeout_seconds: float = 30) -> Hooked:
         """Open if it has an ``epoch``."""
-        sink = query.Sink("kafka", topic=self.topic, partitions=PARTITIONS)
+        sink = Sink("kafka", topic=self.topic, partitions=PARTITIONS)
         declared = Query([sink], ["zipcode"], {"hits": "count"})
         made = Hooked(self.target(QUERY, declared, stall_timeout_seconds), self.writes)
         self._opened.append(made)
@@ -221,7 +222,7 @@ def test_a_writer_whom_an_earlier_one_put_out_comes_back(place: StreamPosition) 
     late = Producer(
         {
             **place.writes.librdkafka(),
-            "transactional.id": state.transactional_id(STREAM, QUERY, place.topic),
+            "transactional.id": committed_batch.transactional_id(STREAM, QUERY, place.topic),
             "log_level": 0,
         }
     )
@@ -253,7 +254,8 @@ def test_a_zombie_that_stands_still_in_its_transaction_is_ended(place: StreamPos
 DIES = """
 import sys, threading, time
 from sluice.config import platform
-from sluice.config.query import Query, Sink
+from sluice.config.sections.query import Query
+from sluice.config.sections.sink import Sink
 from spark_jobs.common.sinks.base import Target
 from spark_jobs.common.sinks.transactions import Transactions
 topic, when = sys.argv[1:]
@@ -504,7 +506,7 @@ def test_update_and_complete_give_a_reader_the_same_counts(
     for made, mode in ((complete, "complete"), (update, "update")):
         made.provision()
         declared = Query(
-            sinks=[query.Sink("kafka", topic=made.topic, partitions=PARTITIONS)],
+            sinks=[Sink("kafka", topic=made.topic, partitions=PARTITIONS)],
             group_by=["zipcode", "day"],
             event_time="hittime",
             window=TimeWindow(60, 60),
@@ -543,7 +545,7 @@ def test_update_and_complete_give_a_reader_the_same_counts(
 
 def test_a_whole_result_removes_all_other_keys(spark: SparkSession, place: StreamPosition) -> None:
     declared = Query(
-        [query.Sink("kafka", topic=place.topic, partitions=PARTITIONS)], ["zipcode"], {"hits": "count"}
+        [Sink("kafka", topic=place.topic, partitions=PARTITIONS)], ["zipcode"], {"hits": "count"}
     )
     zombie, written = sink(place, declared, QUERY), sink(place, declared, QUERY)
     zombie.open(1)
@@ -595,6 +597,6 @@ def removing(key: str, rest: Callable[[], Iterator[Record]]) -> Callable[[], Ite
 
 def forget_batch(place: StreamPosition) -> None:
     """The group's offset expires."""
-    group = state.group(STREAM, QUERY)
+    group = committed_batch.group(STREAM, QUERY)
     admin = AdminClient({**place.services.kafka, "log_level": 0})
     admin.delete_consumer_groups([group])[group].result(20)

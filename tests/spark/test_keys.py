@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from sluice.config import query
+from sluice.core.queries import result
 from spark_jobs.common.kafka.keys import key_part, key_text
 
 COLUMNS = pa.schema(
@@ -100,7 +100,7 @@ def test_spark_and_python_make_the_same_text(
     texts = [key_text(frame.schema, names) for names in requests]
     found = frame.select(F.to_json(F.array(*texts)).alias("texts")).toArrow()["texts"].to_pylist()
     for row, made in zip(rows, found, strict=True):
-        assert json.loads(made) == [query.key_text([row[name] for name in names]) for names in requests]
+        assert json.loads(made) == [result.key_text([row[name] for name in names]) for names in requests]
 
 
 def test_different_keys_have_different_texts(spark: SparkSession) -> None:

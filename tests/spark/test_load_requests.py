@@ -11,8 +11,7 @@ import pytest
 
 from sluice.clients.s3.csv_lines import CHUNK_BYTES
 from sluice.clients.s3.objects import Bucket
-from sluice.clients.s3.requests import at_once, connect
-from sluice.config.sections.s3 import S3_REQUESTS
+from sluice.clients.s3.requests import S3_REQUESTS, at_once, connect
 from sluice.ledger.documents import Ledger
 from sluice.loads.planning.plan import LoadPlanner
 from sluice.loads.sending import produced

@@ -13,7 +13,8 @@ from datetime import UTC, datetime
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from sluice.config.query import Query, Sink, TimeWindow
+from sluice.config.sections.query import Query, TimeWindow
+from sluice.config.sections.sink import Sink
 from spark_jobs.common.queries.preview import ROWS, ConsoleSink, MemorySink
 
 CONSOLE, MEMORY = Sink("console"), Sink("memory")

@@ -9,7 +9,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.config.query import Query, Sink, TimeWindow
+from sluice.config.sections.query import Query, TimeWindow
+from sluice.config.sections.sink import Sink
 from spark_jobs.common.queries.aggregate import early, late, results
 
 SINKS = [Sink("console")]

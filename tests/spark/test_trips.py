@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from sluice.config import streams
-from sluice.config.stream import Csv
+from sluice.config.sections.csv import Csv
 from spark_jobs.common.kafka.avro import Schemas
 from spark_jobs.common.producer import csv
 from spark_jobs.common.producer.csv import InvalidHeader

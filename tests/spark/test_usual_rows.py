@@ -20,8 +20,8 @@ from pyspark.sql.types import (
     TimestampNTZType,
 )
 
+from sluice.config.sections.csv import Csv
 from sluice.config.sending_rules import SendingRules
-from sluice.config.stream import Csv
 from spark_jobs.common.kafka.avro import AvroSchema
 from spark_jobs.common.producer import csv
 from spark_jobs.common.producer.lines import Lines

@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sluice.config import streams
-from sluice.config.query import Sink
 from sluice.config.sections.lake import CATALOG
+from sluice.config.sections.sink import Sink
 from spark_jobs.common.kafka.heartbeat import CountingEvent
 from spark_jobs.common.lake.iceberg import IcebergTable
 from spark_jobs.common.queries import recovery

@@ -9,8 +9,8 @@ from pathlib import Path
 from local.containers import layout
 from local.containers.cluster import ClusterStack
 from local.runtime.context import Context
-from local.runtime.home import complete_secrets
 from local.runtime.ports import DEFAULTS, Network
+from local.runtime.secrets import complete_secrets
 
 SECRETS = complete_secrets({})
 

@@ -21,8 +21,7 @@ from confluent_kafka.admin import AdminClient
 
 from local.base import REPO
 from local.services import postgres
-from sluice.config import streams
-from sluice.config.sections import overrides
+from sluice.config import overrides, streams
 from sluice.core.processes import exits
 from spark_jobs.common.feed.event import Source
 from spark_jobs.common.feed.lock import Lock

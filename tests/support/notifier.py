@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import pytest
 from airflow.sdk import BaseNotifier
 
+from sluice.config.notifications import Event
 from sluice.config.platform import DIRECTORY_VARIABLE
-from sluice.config.sections.notifications import Event
 from sluice.notify.texts import Notification, notification
 
 RECORDER = f"{__name__}.Recorder"

@@ -27,7 +27,7 @@ from sluice.clients.kafka.query_progress import (
     history,
 )
 from sluice.clients.lake.results.table import Group, Results, Window
-from sluice.config import stream
+from sluice.config import streams
 from sluice.config.sections.page import Page, Words
 from sluice.config.stream import StreamSpec
 from sluice.config.streams import Declared
@@ -94,7 +94,7 @@ HOSTILE = (
 
 
 def spec() -> StreamSpec:
-    return stream.parse(TOML, "a test")
+    return streams.parse(TOML, "a test")
 
 
 def page() -> Page:

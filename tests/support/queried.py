@@ -17,10 +17,12 @@ from pyspark.sql import functions as F
 
 from sluice.clients.lake.catalog import Lake
 from sluice.clients.lake.results.positions import late_rows, read_positions
-from sluice.clients.query_state import QueryState, read
 from sluice.config import streams
-from sluice.config.query import Query, SinkKind
+from sluice.config.query_definition import read
 from sluice.config.sections.lake import CATALOG
+from sluice.config.sections.query import Query
+from sluice.config.sections.sink import SinkKind
+from sluice.core.queries.progress import QueryState
 from sluice.queries.recount import recount
 from spark_jobs.common.kafka.heartbeat import CountingEvent
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable

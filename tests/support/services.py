@@ -18,11 +18,11 @@ from minio.credentials import StaticProvider
 from minio.minioadmin import MinioAdmin
 
 from local.runtime import roles
-from local.runtime.home import ROLES
 from local.runtime.ports import Network
 from local.runtime.supervisord import Program
 from local.services import kafka, minio, postgres
 from local.stack.stack import Stack, wait_until
+from sluice.config.platform import ROLES
 from tests.support.jvm import QUICK
 
 START_SECONDS = 60

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from sluice.clients.kafka.consumers import topic_offsets
 from sluice.config import streams
-from sluice.config.platform import Checkpoints
+from sluice.config.sections.checkpoints import Checkpoints
 from sluice.config.sections.lake import CATALOG
 from spark_jobs.common.consumer.batch_rows import Decode
 from spark_jobs.common.consumer.run import ConsumerRun

@@ -11,7 +11,7 @@ from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowRuntimeError
 
 from sluice.airflow.delivery import deliver
-from sluice.config.sections.notifications import Rule
+from sluice.config.notifications import Rule
 from sluice.core import addresses
 from sluice.notify.conditions import Told
 from sluice.notify.occasions import Occasion

@@ -10,8 +10,8 @@ from typing import Any
 from airflow.sdk import BaseNotifier
 from airflow.sdk.module_loading import import_string
 
+from sluice.config.notifications import FILE, Rule
 from sluice.config.reading.toml import ConfigError
-from sluice.config.sections.notifications import FILE, Rule
 from sluice.notify.telling import NoAnswer
 from sluice.notify.texts import Notification, one_line
 

@@ -8,8 +8,8 @@ from typing import Any, assert_never
 from airflow.sdk import Param
 
 from sluice.config.reading.names import KEY_CHARACTER
-from sluice.config.schema import has_closed_dates
 from sluice.config.stream import SourceType, StreamSpec
+from sluice.config.stream_columns import has_closed_dates
 from sluice.core.changes.plan import Action
 from sluice.core.offsets.topic_ranges import EXAMPLE
 from sluice.supervision.lifecycle import ALL

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     # Spark's Python workers import this module.
     from pathlib import Path
 
-    from sluice.config.stream import Csv, StreamSpec
+    from sluice.config.sections.csv import Csv
+    from sluice.config.stream import StreamSpec
 
 # To be raised with every change of code by which the producer rejects another row, or sends other bytes.
 VERSION = 1

@@ -6,22 +6,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-from sluice.config import folders, stream_checks
-from sluice.config import query as query_spec
+from sluice.config import folders
 from sluice.config import schema as table_schema
-from sluice.config.query import Query
 from sluice.config.reading.files import declared_text
-from sluice.config.reading.toml import ConfigError, build, toml
-from sluice.config.reading.values import problems as value_problems
+from sluice.config.reading.toml import ConfigError
 from sluice.config.schema import Partition, parse_ddl
-from sluice.config.sections import overrides
+from sluice.config.sections import query as query_spec
 from sluice.config.sections.backfill import Backfill
 from sluice.config.sections.cluster import Cluster
+from sluice.config.sections.consumer import Budget, Consumer
+from sluice.config.sections.csv import Csv
 from sluice.config.sections.feed import Feed
 from sluice.config.sections.generator import Generator
 from sluice.config.sections.maintenance import Maintenance
+from sluice.config.sections.query import Query
+from sluice.config.sections.supervision import Supervision
 from sluice.config.sections.topic import Topic
 from sluice.config.tables import lake_tables, written_tables
 
@@ -40,84 +41,6 @@ class SourceType(StrEnum):
     CSV = "csv"
     FEED = "feed"
     GENERATOR = "generator"
-
-
-@dataclass(frozen=True)
-class Consumer:
-    trigger_seconds: Annotated[int, "seconds between micro-batches"] = 5
-    max_offsets_per_trigger: Annotated[int, "records in one micro-batch at most"] = 3_000_000
-
-
-@dataclass(frozen=True)
-class Budget:
-    """Cost of one micro-batch in the bucket."""
-
-    versions_per_batch: Annotated[int, "`audit` fails above it"]
-    s3_calls_per_batch: Annotated[
-        int,
-        "documentation only, except in this repository's tests: S3 does not report calls to a client, so "
-        "`audit` cannot measure them",
-    ] = 0
-    delete_markers: Annotated[int, "`audit` fails if the objects written since a load began have more"] = 0
-
-
-@dataclass(frozen=True)
-class Supervision:
-    """Limits of supervision; ``sluice.supervision.rules.guide`` says what each health means."""
-
-    interval_seconds: Annotated[int, "interval of Airflow's checks"] = 120
-    stall_timeout_seconds: Annotated[
-        int,
-        "*stalled* if there is a lag and nothing was published for N seconds, and for three times the "
-        "longest of the last 20 batches",
-    ] = 60
-    startup_timeout_seconds: Annotated[
-        int,
-        "*stalled* if a started process has not acquired the lease within N seconds",
-    ] = 90
-    lag_window_seconds: Annotated[int, "*lagging* if the lag grew for N seconds"] = 300
-    retention_margin_seconds: Annotated[
-        int,
-        "*data at risk* if retention deletes unread records within N seconds",
-    ] = 21_600
-    max_restarts: Annotated[int, "after N restarts …"] = 3
-    restart_window_seconds: Annotated[int, "… within N seconds a person is asked"] = 1_800
-    shutdown_grace_seconds: Annotated[int, "how long a stop waits for the batch in flight"] = 20
-    max_rejected_percent: Annotated[
-        int,
-        "*rejecting* if more than N % of the last records are malformed; 100 sets no limit",
-    ] = 5
-
-    @property
-    def missed_seconds(self) -> int:
-        """From the end of one run to the next; more than observing, acting and verifying take."""
-        return 3 * self.interval_seconds
-
-    @property
-    def max_check_age_seconds(self) -> int:
-        """From the end of one check to the end of the next, at the most."""
-        return self.interval_seconds + self.missed_seconds
-
-
-@dataclass(frozen=True)
-class Csv:
-    time_formats: Annotated[
-        list[str],
-        "Spark's time patterns, tried in this order; [those of a fixed width are "
-        "fast](performance.md#the-producer)",
-    ] = field(default_factory=lambda: ["yyyy-MM-dd HH:mm:ss"])
-    extra_columns: Annotated[
-        str,
-        "the schema's map of strings for columns that the schema does not name; without it an object with "
-        "such a column is rejected",
-    ] = ""
-    prefix: Annotated[
-        str,
-        "folders of the source bucket, each ending in `/`, of ASCII letters, digits, `_`, `-`, `.` and `=`, "
-        "without blanks; in the default `{name}` stands for the stream's name. The only keys that loads, "
-        'backfills and changes of the stream read; `""`: the whole bucket. Who may trigger a stream\'s '
-        "DAGs can bring files of its prefix into its table, and no others",
-    ] = "{name}/"
 
 
 @dataclass(frozen=True)
@@ -264,20 +187,3 @@ def component(stream: str, name: str) -> Component:
     """One of COMPONENTS, whether the stream declares it or not."""
     program = f"stream-{stream}" if name == CONSUMER else f"stream-{stream}-{name}"
     return Component(name, program, ("-m", "spark_jobs", name, stream))
-
-
-def parse(text: str, where: str, overriding: Mapping[str, Any] | None = None, of: str = "") -> StreamSpec:
-    """``overriding``: other values, of the file ``of``. Raises ConfigError naming ``where`` and ``of``."""
-    declared = toml(text, where)
-    for problem in value_problems(declared):
-        raise ConfigError(f"{where}: {problem}")
-    if overriding:
-        declared, where = overrides.merge(declared, overriding), f"{where} with {of}"
-    spec = build(StreamSpec, declared, where)
-    sources = [source for source in SourceType if source in declared]
-    if len(sources) > 1:
-        raise ConfigError(
-            f"{where}: [{sources[0]}] and [{sources[1]}]: a stream has one source. Fix: keep one"
-        )
-    stream_checks.check(spec, where)
-    return spec

@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from sluice.config import query as query_spec
 from sluice.config import schema as table_schema
-from sluice.config.query import SinkKind
 from sluice.config.reading import limits, names
 from sluice.config.reading.toml import IDENTIFIER, IDENTIFIER_FIX, ConfigError
 from sluice.config.reading.urls import check_url
@@ -15,6 +13,8 @@ from sluice.config.reading.values import shown
 from sluice.config.sections import backfill as backfill_spec
 from sluice.config.sections import cluster as cluster_spec
 from sluice.config.sections import generator as generator_spec
+from sluice.config.sections import query as query_spec
+from sluice.config.sections.sink import SinkKind
 from sluice.config.sections.topic import (
     LOG_APPEND_TIME,
     MAX_MESSAGE,

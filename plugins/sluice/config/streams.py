@@ -6,15 +6,15 @@ import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from sluice.config import folders, stream_checks
-from sluice.config import schema as table_schema
+from sluice.config import folders, overrides, stream_checks, stream_columns
 from sluice.config.folders import VARIABLE
 from sluice.config.reading.files import declared_text
-from sluice.config.reading.toml import ConfigError
+from sluice.config.reading.toml import ConfigError, build, toml
+from sluice.config.reading.values import problems as value_problems
 from sluice.config.reading.values import shown, shown_path
-from sluice.config.sections import overrides
-from sluice.config.stream import StreamSpec, parse
+from sluice.config.stream import SourceType, StreamSpec
 
 
 def names(environ: Mapping[str, str] = os.environ) -> list[str]:
@@ -106,5 +106,22 @@ def _load(name: str, environ: Mapping[str, str]) -> StreamSpec:
             f"{shown_path(path)}: name is {shown(spec.name)}; the folder's is {name!r}. Fix: give both "
             "the same name"
         )
-    table_schema.check(spec, folder / spec.schema)
+    stream_columns.check(spec, folder / spec.schema)
+    return spec
+
+
+def parse(text: str, where: str, overriding: Mapping[str, Any] | None = None, of: str = "") -> StreamSpec:
+    """``overriding``: other values, of the file ``of``. Raises ConfigError naming ``where`` and ``of``."""
+    declared = toml(text, where)
+    for problem in value_problems(declared):
+        raise ConfigError(f"{where}: {problem}")
+    if overriding:
+        declared, where = overrides.merge(declared, overriding), f"{where} with {of}"
+    spec = build(StreamSpec, declared, where)
+    sources = [source for source in SourceType if source in declared]
+    if len(sources) > 1:
+        raise ConfigError(
+            f"{where}: [{sources[0]}] and [{sources[1]}]: a stream has one source. Fix: keep one"
+        )
+    stream_checks.check(spec, where)
     return spec

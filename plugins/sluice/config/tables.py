@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sluice.config.query import SinkKind
+from sluice.config.sections.sink import SinkKind
 
 if TYPE_CHECKING:
     from sluice.config.stream import StreamSpec

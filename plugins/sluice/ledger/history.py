@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 
-from sluice.config.stream import Supervision
+from sluice.config.sections.supervision import Supervision
 from sluice.core.json_record import Document
 from sluice.core.processes.restarts import RestartHistory
 from sluice.core.tables.file_removal import MetadataRecord

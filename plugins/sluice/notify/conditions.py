@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from sluice.config.sections.notifications import Rule
+from sluice.config.notifications import Rule
 from sluice.config.stream import CONSUMER
 from sluice.core.error_codes import ErrorCode, code_in
 from sluice.core.findings import names_in

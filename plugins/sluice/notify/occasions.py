@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from datetime import date, timedelta
 
-from sluice.config.sections.notifications import Event
+from sluice.config.notifications import Event
 from sluice.core.error_codes import ErrorCode, code_in, code_of, with_code
 from sluice.ledger.keys import history_name
 from sluice.notify.conditions import scheduled_condition

@@ -8,10 +8,9 @@ from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
-from sluice.config import streams
+from sluice.config import notifications, streams
+from sluice.config.notifications import Event, Rule
 from sluice.config.reading.toml import ConfigError
-from sluice.config.sections import notifications
-from sluice.config.sections.notifications import Event, Rule
 from sluice.core.error_codes import ErrorCode, code_of, with_code
 from sluice.core.errors import ClientError
 from sluice.core.json_record import Document

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from dataclasses import dataclass
 
-from sluice.config.sections.notifications import INSTALLATION, Event
+from sluice.config.notifications import INSTALLATION, Event
 from sluice.core import addresses
 from sluice.core.error_codes import ErrorCode, code_in
 from sluice.notify import remedies

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from sluice.config.query import Query, key_text
+from sluice.config.sections.query import Query
 from sluice.core.messages import aligned
+from sluice.core.queries.result import key_text
 
 # Key text -> aggregates, in the order of the declaration.
 Aggregates = Mapping[str, tuple[int, ...]]

@@ -10,7 +10,8 @@ from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, In
 from sluice.clients.lake.reading import files
 from sluice.clients.lake.reading.arrow_sql import open_sql, quoted
 from sluice.clients.lake.results.positions import OFFSETS, rows_at
-from sluice.config.query import ARRIVAL, WINDOW, Query, TimeWindow
+from sluice.config.sections.query import ARRIVAL, Query, TimeWindow
+from sluice.core.queries.result import WINDOW
 from sluice.queries.compare import Aggregates, by_key
 
 if TYPE_CHECKING:

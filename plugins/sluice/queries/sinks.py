@@ -12,11 +12,12 @@ from sluice.clients.kafka import reader as kafka_reader
 from sluice.clients.lake.results import positions
 from sluice.clients.lake.results import table as results_table
 from sluice.clients.lake.results.positions import QueryPositions, SnapshotExpired
-from sluice.clients.query_state import QueryState
-from sluice.config.query import Query, Sink, SinkKind
+from sluice.config.sections.query import Query
+from sluice.config.sections.sink import Sink, SinkKind
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused, Unreachable
 from sluice.core.offsets.ranges import OffsetRanges
+from sluice.core.queries.progress import QueryState
 from sluice.queries import recount
 from sluice.queries.compare import Aggregates, QueryComparison, by_key, compare
 from sluice.queries.windows import affected_windows, chosen_windows, in_windows, written_since

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from sluice.config.query import key_text
+from sluice.core.queries.result import key_text
 
 if TYPE_CHECKING:
-    from sluice.clients.query_state import QueryState
-    from sluice.config.query import Query
+    from sluice.config.sections.query import Query
+    from sluice.core.queries.progress import QueryState
     from sluice.queries.compare import Aggregates
 
 # Column -> first and last time in it, in seconds since 1970; without columns that have none.

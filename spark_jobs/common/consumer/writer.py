@@ -16,7 +16,6 @@ from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from sluice.clients import query_state as queries
 from sluice.clients.kafka.consumers import topic_offsets
 from sluice.clients.s3.requests import connect
 from sluice.config.platform import Platform
@@ -26,6 +25,7 @@ from sluice.core.error_codes import ErrorCode
 from sluice.core.offsets.deduplication import LoadedRows, loaded_from, possible_duplicates
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.verify import OffsetVerification, needs_read, verify
+from sluice.core.queries import progress
 from sluice.core.tables.batches import Batch, batches_of
 from sluice.core.tables.summary import (
     ACQUIRED_AT,
@@ -294,7 +294,7 @@ class StreamWriter(WriterLease):
             is_lost = known_tables.known(self.client, self.platform.lake.ledger, self.spec.name, table)
             return state.reader_horizon(self.table.snapshots(MAIN), 0, now) if is_lost else now
         summaries = (snapshot.summary for snapshot in IcebergTable(self.spark, table).snapshots(MAIN))
-        oldest = queries.oldest_source(summaries, self.spec.queries, now)
+        oldest = progress.oldest_source(summaries, self.spec.queries, now)
         return state.reader_horizon(self.table.snapshots(MAIN), oldest, now)
 
     def _record_rows(self, name: str) -> None:

@@ -79,7 +79,7 @@ _NULL = "\\N"
 
 
 def key_text(schema: StructType, columns: Sequence[str]) -> Column:
-    """The key of these columns as text, never null: as ``sluice.config.query.key_text`` of a row.
+    """The key of these columns as text, never null: as ``sluice.core.queries.result.key_text`` of a row.
 
     Raises TypeError for a column whose text differs in Spark and Python.
     """

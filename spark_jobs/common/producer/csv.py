@@ -22,8 +22,8 @@ from pyspark.sql.types import (
     TimestampNTZType,
 )
 
+from sluice.config.sections.csv import Csv
 from sluice.config.sending_rules import MAX_REQUEST_BYTES
-from sluice.config.stream import Csv
 from sluice.core.error_codes import ErrorCode
 from sluice.core.messages import quoted
 from spark_jobs.common.kafka.avro import AvroSchema

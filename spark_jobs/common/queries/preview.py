@@ -17,9 +17,10 @@ from pyspark.sql.streaming import StreamingQuery
 
 from sluice.config import platform as platforms
 from sluice.config import streams
-from sluice.config.query import VERSION, Query
 from sluice.config.reading.toml import ConfigError
+from sluice.config.sections.query import Query
 from sluice.config.stream import StreamSpec
+from sluice.core.queries.result import VERSION
 from spark_jobs.common.queries import aggregate, first_batch
 from spark_jobs.common.spark import session
 from spark_jobs.common.spark.checkpoint import Checkpoint

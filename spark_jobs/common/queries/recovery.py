@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import SparkSession
 
-from sluice.clients.query_state import QueryState
-from sluice.config.query import Mode, Query
+from sluice.config.sections.query import Mode, Query
 from sluice.core.error_codes import ErrorCode
+from sluice.core.queries.progress import QueryState
 from spark_jobs.common.consumer.state import changes_until
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.queries import first_batch

@@ -11,15 +11,15 @@ from typing import NoReturn
 
 from pyspark.sql import SparkSession
 
-from sluice.clients.query_state import QueryState, common_end_offsets
 from sluice.config import connection, streams
 from sluice.config import platform as platforms
 from sluice.config.platform import Platform
-from sluice.config.query import DEBUG_SINKS, SinkKind
 from sluice.config.reading.toml import ConfigError
 from sluice.config.sections.lake import CATALOG
+from sluice.config.sections.sink import DEBUG_SINKS, SinkKind
 from sluice.config.stream import StreamSpec
 from sluice.config.tables import lake_tables
+from sluice.core.queries.progress import QueryState, common_end_offsets
 from spark_jobs.common.kafka.heartbeat import CountingEvent, HeartbeatSender, HeartbeatThread, Watchdog
 from spark_jobs.common.lake import known_tables
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable

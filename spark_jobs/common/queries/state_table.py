@@ -14,9 +14,10 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.clients import query_state as states
-from sluice.clients.query_state import QueryState
+from sluice.config import query_definition
 from sluice.config.stream import StreamSpec
+from sluice.core.queries import progress
+from sluice.core.queries.progress import QueryState
 from spark_jobs.common.lake import tables
 from spark_jobs.common.lake.iceberg import MAIN
 from spark_jobs.common.lake.writer_lease import WriterLease
@@ -52,11 +53,11 @@ class QueryStateWriter(WriterLease):
 
         def read() -> None:
             summaries = (snapshot.summary for snapshot in self.table.snapshots(MAIN))
-            self.before = states.read(summaries, self.spec.queries, self.table.name)
+            self.before = query_definition.read(summaries, self.spec.queries, self.table.name)
 
         def summary() -> dict[str, str]:
             self.states = {name: state.acquired(self.branch) for name, state in self.before.items()}
-            return states.summary("epoch-start", self.spec.name, self.epoch, self.states)
+            return progress.summary("epoch-start", self.spec.name, self.epoch, self.states)
 
         self._acquire(read, summary)
 
@@ -83,7 +84,7 @@ class QueryStateWriter(WriterLease):
                 checkpoints=[self.branch],
             )
             after = {**self.states, query: state}
-            self.commit_to_branch(states.summary("query-start", self.spec.name, self.epoch, after))
+            self.commit_to_branch(progress.summary("query-start", self.spec.name, self.epoch, after))
             self._publish(KEEP_SNAPSHOTS)
             self.states = after
 
@@ -94,7 +95,7 @@ class QueryStateWriter(WriterLease):
         """
         with self._lock:
             after = {**self.states, query: replace(state, checkpoints=[self.branch])}
-            summary = states.summary("batch", self.spec.name, self.epoch, after)
+            summary = progress.summary("batch", self.spec.name, self.epoch, after)
             if late is None:
                 self.commit_to_branch(summary)
             else:

@@ -11,10 +11,10 @@ from itertools import dropwhile, takewhile
 
 from pyspark.sql import DataFrame, SparkSession
 
-from sluice.clients.query_state import QueryState
-from sluice.config.query import Query
 from sluice.config.sections.lake import CATALOG
+from sluice.config.sections.query import Query
 from sluice.config.stream import StreamSpec
+from sluice.core.queries.progress import QueryState
 from sluice.core.tables.batches import Snapshot
 from sluice.core.tables.summary import CHANGE_ID, END_OFFSETS
 from spark_jobs.common.consumer.state import changes_until

@@ -12,8 +12,8 @@ from typing import Protocol, TypeVar
 
 from pyspark.sql import DataFrame
 
-from sluice.config import query as queries
-from sluice.config.query import Query
+from sluice.config.sections import sink
+from sluice.config.sections.query import Query
 from sluice.core.error_codes import ErrorCode
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class Target:
     stream: str
     query_name: str
     query: Query
-    sink: queries.Sink
+    sink: sink.Sink
     stop: threading.Event
     stall_timeout_seconds: float = STALL_TIMEOUT_SECONDS
 

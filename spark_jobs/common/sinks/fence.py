@@ -15,7 +15,8 @@ from contextlib import contextmanager
 from sqlalchemy import Connection, Engine, inspect, text
 from sqlalchemy.exc import DBAPIError, IntegrityError, ProgrammingError
 
-from sluice.clients.query_state import FENCE_TABLE, NO_BATCH, fence_ddl
+from sluice.core.queries.committed_batch import NO_BATCH
+from sluice.core.queries.fence import FENCE_TABLE, fence_ddl
 from spark_jobs.common.spark.process import check_epoch
 
 TRIES = 3

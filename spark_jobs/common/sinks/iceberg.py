@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.config import query as queries
-from sluice.config.query import VERSION, WINDOW
+from sluice.config.sections import sink
 from sluice.config.sections.lake import CATALOG
+from sluice.core.queries.result import VERSION, WINDOW
 from sluice.core.tables.summary import BATCH_ID, EPOCH, KIND, QUERY, STREAM
 from spark_jobs.common.lake import tables
 from spark_jobs.common.lake.iceberg import MAIN
@@ -105,7 +105,7 @@ class IcebergSink(WriterLease):
         }
 
 
-def _ensure(spark: SparkSession, sink: queries.Sink, types: Mapping[str, str]) -> None:
+def _ensure(spark: SparkSession, sink: sink.Sink, types: Mapping[str, str]) -> None:
     table = f"{CATALOG}.{sink.table}"
     columns = [f"`{name}` {kind.upper()}" for name, kind in types.items()]
     tables.create(spark, sink.table, columns, PROPERTIES, [WINDOW])

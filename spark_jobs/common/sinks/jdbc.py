@@ -21,9 +21,9 @@ from sqlalchemy.exc import DBAPIError, NoSuchTableError
 
 from sluice.clients.databases import postgresql as _deadline  # noqa: F401 - registers the plugin of the engine
 from sluice.clients.databases.errors import TRANSIENT, DatabaseError, diagnose, server_message
-from sluice.clients.query_state import FENCE_TABLE, fence_key
 from sluice.config.connection import POSTGRESQL, Database
-from sluice.config.query import VERSION
+from sluice.core.queries.fence import FENCE_TABLE, fence_key
+from sluice.core.queries.result import VERSION
 from spark_jobs.common.sinks.base import RetryPolicy, SinkWriteFailed, Target, TransientError
 from spark_jobs.common.sinks.fence import Fence
 

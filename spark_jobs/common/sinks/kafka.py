@@ -8,8 +8,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
 
-from sluice.config.query import VERSION
 from sluice.config.sections.kafka import Kafka
+from sluice.core.queries.result import VERSION
 from spark_jobs.common.kafka.keys import key_part, key_text
 from spark_jobs.common.sinks.base import Target
 from spark_jobs.common.sinks.transactions import Record, Transactions
@@ -19,7 +19,7 @@ from spark_jobs.common.spark import session
 class KafkaSink(Transactions):
     """A compacted topic, exactly once for readers of committed records (``isolation.level=read_committed``).
 
-    A batch is one transaction. A record's key is ``query.key_text`` of the result's keys; its value is JSON
+    A batch is one transaction. A record's key is ``result.key_text`` of the result's keys; its value is JSON
     with the keys, the aggregates and ``version``, the batch. All results of one value of ``Query.group_by``
     are in one partition, in the order of their versions: of a key, the highest version is right, also for
     readers of duplicates or uncommitted records. A key that a whole result has not gets a tombstone, whose

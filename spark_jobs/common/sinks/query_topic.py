@@ -10,12 +10,12 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from sluice.clients import query_state as state
 from sluice.clients.kafka import consumers as kafka_io
 from sluice.clients.kafka.consumers import MISSING_RIGHT, REFUSED_LOGIN
-from sluice.clients.query_state import NO_BATCH, CommittedBatch
-from sluice.config.query import VERSION
 from sluice.config.sections.kafka import Kafka
+from sluice.core.queries import committed_batch
+from sluice.core.queries.committed_batch import NO_BATCH, CommittedBatch
+from sluice.core.queries.result import VERSION, tombstone_version
 from spark_jobs.common.sinks.base import SinkWriteFailed, Target
 
 log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ class QueryTopic:
 
     def __init__(self, label: str, target: Target, kafka: Kafka) -> None:
         self.label, self.name, self.partitions = label, target.sink.topic, target.sink.partitions
-        self.group = state.group(target.stream, target.query_name)
+        self.group = committed_batch.group(target.stream, target.query_name)
         self._kafka = kafka
         self._login_error: KafkaError | None = None
 
@@ -54,13 +54,13 @@ class QueryTopic:
 
     def committed(self, isolation: str) -> CommittedBatch | None:
         """The committed batch; None if the group has none."""
-        partition = TopicPartition(self.name, state.PARTITION)
+        partition = TopicPartition(self.name, committed_batch.PARTITION)
         with self.consumer(isolation) as consumer:
             (found,) = kafka_io.committed(consumer, [partition], REQUEST_SECONDS)
         if found.offset < 0:
             return None
         try:
-            return state.parse(found.offset, found.metadata or "")
+            return committed_batch.parse(found.offset, found.metadata or "")
         except ValueError as error:
             raise SinkWriteFailed(
                 f"{self.label}: group {self.group}: {error}; delete the group's offsets: then the topic's "
@@ -136,9 +136,7 @@ def version_of(message: Message) -> int:
     """The version of a record. Raises ValueError if it is missing."""
     value = message.value()
     try:
-        version: Any = (
-            state.tombstone_version(message.headers()) if value is None else json.loads(value)[VERSION]
-        )
+        version: Any = tombstone_version(message.headers()) if value is None else json.loads(value)[VERSION]
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(
             f"a record {value!r:.100} has no version; is the topic the query's alone?"

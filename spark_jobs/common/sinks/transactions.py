@@ -15,10 +15,11 @@ from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
-from sluice.clients import query_state as state
 from sluice.clients.kafka.consumers import MISSING_RIGHT
-from sluice.clients.query_state import NO_BATCH, CommittedBatch
 from sluice.config.sections.kafka import Kafka
+from sluice.core.queries import committed_batch
+from sluice.core.queries.committed_batch import NO_BATCH, CommittedBatch
+from sluice.core.queries.result import tombstone_headers
 from sluice.core.tables.records import Headers
 from spark_jobs.common.sinks.base import RetryPolicy, SinkWriteFailed, Target, TransientError
 from spark_jobs.common.sinks.query_topic import REQUEST_SECONDS, QueryTopic
@@ -77,7 +78,7 @@ class Transactions:
         self._topic = QueryTopic(self.label, target, kafka)
         # The committed batch has the epoch.
         self._is_writer = False
-        self._transactional_id = state.transactional_id(stream, query, topic)
+        self._transactional_id = committed_batch.transactional_id(stream, query, topic)
         self._kafka, self._servers = kafka, kafka.bootstrap_servers
         self._retry = RetryPolicy(
             self.label,
@@ -168,7 +169,7 @@ class Transactions:
         producer.begin_transaction()
         self._delivered, self._undelivered = 0, None
         for number, (partition, key, value) in enumerate(records, start=1):
-            headers = state.tombstone_headers(committed.batch) if value is None else []
+            headers = tombstone_headers(committed.batch) if value is None else []
             self._send(producer, partition, key, value, headers)
             if number % _POLL_RECORDS == 0:
                 producer.poll(0)
@@ -189,7 +190,7 @@ class Transactions:
         """
         if self._is_disconnected:
             raise KafkaException(KafkaError(KafkaError._TRANSPORT, "a broker was lost within the batch"))
-        offset = TopicPartition(self.topic, state.PARTITION, committed.offset, committed.text())
+        offset = TopicPartition(self.topic, committed_batch.PARTITION, committed.offset, committed.text())
         failures: list[Exception] = []
 
         def send(group: object) -> None:

@@ -15,7 +15,7 @@ import pytest
 from sluice.airflow import callbacks, delivery
 from sluice.airflow.channel import RunChannel
 from sluice.airflow.failures import failed
-from sluice.config.sections.notifications import Event
+from sluice.config.notifications import Event
 from sluice.core.error_codes import ErrorCode
 from sluice.ledger.history import History
 from sluice.notify import telling

@@ -17,7 +17,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from sluice.airflow import callbacks, delivery
 from sluice.airflow.channel import RunChannel
 from sluice.airflow.failures import failed, final_failures
-from sluice.config.sections.notifications import INSTALLATION, Event
+from sluice.config.notifications import INSTALLATION, Event
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused, Unreachable
 from sluice.core.findings import Finding, FindingName

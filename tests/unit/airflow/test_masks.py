@@ -11,10 +11,10 @@ import pytest
 from airflow.sdk._shared.secrets_masker import reset_secrets_masker
 from airflow.sdk.log import mask_logs
 
+from sluice import systems
 from sluice.airflow import connections
 from sluice.airflow.hook import PlatformHook
 from sluice.clients.s3 import remove_objects
-from sluice.clients.s3 import requests as s3
 from sluice.config.platform import DIRECTORY_VARIABLE
 from sluice.config.reading.toml import dump
 from tests.support.memory_s3 import MemoryS3
@@ -84,7 +84,7 @@ def test_the_role_that_deletes_is_masked_too(folder: Path, monkeypatch: pytest.M
     (folder / "maintenance.toml").write_text(
         dump({**PLATFORM, "role": "maintenance", "s3": {"access_key": "m", "secret_key": "key-that-deletes"}})
     )
-    monkeypatch.setattr(s3, "connect", lambda config: MemoryS3().as_client())
+    monkeypatch.setattr(systems, "connect", lambda config: MemoryS3().as_client())
     monkeypatch.setattr(remove_objects, "remove", lambda client, bucket, keys: None)
     PlatformHook().remove_objects("bucket", [])
     assert logged("key-that-deletes") == "***"

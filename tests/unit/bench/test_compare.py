@@ -43,7 +43,7 @@ from bench.compare.records import (
 from bench.compare.stack import idle
 from bench.compare.watch import Contender, Watch, is_beyond, latencies
 from bench.compare.workloads import FEW, OBJECTS, WORKLOADS, Size, declared
-from sluice.config import schema, streams
+from sluice.config import stream_columns, streams
 from sluice.config.folders import VARIABLE
 
 
@@ -186,7 +186,7 @@ def test_the_streams_of_a_comparison_are_valid_and_share_a_topic(
     assert len({spec.table for spec in found}) == 2
     assert all(spec.is_avro is not is_json for spec in found)
     assert found[0].consumer.max_offsets_per_trigger == 20_000
-    columns = schema.declared_types(found[0])
+    columns = stream_columns.declared_types(found[0])
     assert columns["tpep_pickup_datetime"] == "timestamp"
     assert columns["fare_amount"] == "double"
 

@@ -10,7 +10,8 @@ import pytest
 
 from sluice.config import streams
 from sluice.config.reading.toml import ConfigError
-from sluice.config.schema import OFFSET_COLUMNS, avro_iceberg_type, check, differences
+from sluice.config.schema import avro_iceberg_type
+from sluice.config.stream_columns import OFFSET_COLUMNS, check, differences
 from tests.support.raising import raising
 
 SCHEMA: dict[str, Any] = {

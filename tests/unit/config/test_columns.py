@@ -6,7 +6,8 @@ import pytest
 
 from sluice.config import streams
 from sluice.config.reading.toml import ConfigError
-from sluice.config.schema import TYPES, has_closed_dates, parse_ddl
+from sluice.config.schema import TYPES, parse_ddl
+from sluice.config.stream_columns import has_closed_dates
 from tests.support.raising import raising
 
 

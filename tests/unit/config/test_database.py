@@ -8,10 +8,10 @@ import pytest
 from sqlalchemy import create_engine
 
 from sluice.clients.databases.errors import TRANSIENT, DatabaseError, diagnose, server_message
-from sluice.clients.query_state import fence_ddl, fence_key
 from sluice.config import connection
 from sluice.config.connection import MYSQL, POSTGRESQL, Database
 from sluice.config.reading.toml import ConfigError
+from sluice.core.queries.fence import fence_ddl, fence_key
 from tests.support.raising import raising
 
 PASSWORD = "pa\"ss\\w%rd\x7f'é"

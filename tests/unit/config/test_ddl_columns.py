@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sluice.config import schema, streams
-from sluice.config.schema import OFFSET_COLUMNS, ddl_iceberg_type, differences, schema_problems
+from sluice.config.schema import ddl_iceberg_type
+from sluice.config.stream_columns import OFFSET_COLUMNS, differences, schema_problems
 from tests.support.raising import raising
 
 SPEC = streams.load("wiki_changes")

@@ -11,6 +11,7 @@ from sqlalchemy.engine import make_url
 from sluice.config import platform
 from sluice.config.reading import files
 from sluice.config.reading.toml import ConfigError
+from sluice.config.sections import metrics
 from sluice.config.sections.s3 import S3
 from tests.support.raising import raising
 
@@ -136,7 +137,7 @@ def test_of_the_metrics_alone_no_more_of_the_file_is_read(tmp_path: Path) -> Non
         with raising(ConfigError, str(file), *said):
             platform.load_metrics(environ)
     file.write_text(f'[metrics]\ntoken = "{"t" * 24}"\n[kafka]\nunknown = 1')
-    assert platform.load_metrics(environ) == platform.Metrics("t" * 24)
+    assert platform.load_metrics(environ) == metrics.Metrics("t" * 24)
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from sluice.config import streams
+from sluice.config.sections.csv import Csv
 from sluice.config.sections.topic import MAX_MESSAGE_BYTES
 from sluice.config.sending_rules import MAX_REQUEST_BYTES, VERSION, SendingRules
-from sluice.config.stream import Csv
 
 TAXI = streams.load("nyc_taxi")
 RULES = SendingRules.of(TAXI, MAX_MESSAGE_BYTES)

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import pytest
 
-from sluice.config import folders, stream
+from sluice.config import folders, streams
 from sluice.config.reading.toml import ConfigError
 from sluice.config.sections.feed import Feed
 from tests.support.raising import raising
@@ -23,7 +23,7 @@ from tests.support.raising import raising
 def test_a_wrong_stream_is_refused(change: tuple[str, str], data: str) -> None:
     text = (folders.STREAMS / "nyc_taxi" / "stream.toml").read_text()
     with raising(ConfigError, "stream.toml", data):
-        stream.parse(text.replace(*change), "stream.toml")
+        streams.parse(text.replace(*change), "stream.toml")
 
 
 SUPERVISION = {
@@ -53,33 +53,33 @@ versions_per_batch = 1
 
 
 def test_supervision_may_be_left_out_in_whole_and_in_part() -> None:
-    assert asdict(stream.parse(MINIMAL, "stream.toml").supervision) == SUPERVISION
-    component = stream.parse(f"{MINIMAL}[supervision]\nstall_timeout_seconds = 200\n", "stream.toml")
+    assert asdict(streams.parse(MINIMAL, "stream.toml").supervision) == SUPERVISION
+    component = streams.parse(f"{MINIMAL}[supervision]\nstall_timeout_seconds = 200\n", "stream.toml")
     assert asdict(component.supervision) == SUPERVISION | {"stall_timeout_seconds": 200}
 
 
 @pytest.mark.parametrize("key", SUPERVISION)
 def test_every_value_of_supervision_is_1_or_more(key: str) -> None:
-    stream.parse(f"{MINIMAL}[supervision]\n{key} = 1\n", "stream.toml")
+    streams.parse(f"{MINIMAL}[supervision]\n{key} = 1\n", "stream.toml")
     with raising(ConfigError, "stream.toml", f"supervision {key} is 0"):
-        stream.parse(f"{MINIMAL}[supervision]\n{key} = 0\n", "stream.toml")
+        streams.parse(f"{MINIMAL}[supervision]\n{key} = 0\n", "stream.toml")
 
 
 def test_a_share_is_100_percent_at_most() -> None:
     text = f"{MINIMAL}[supervision]\nmax_rejected_percent = "
-    assert stream.parse(f"{text}100\n", "stream.toml").supervision.max_rejected_percent == 100
+    assert streams.parse(f"{text}100\n", "stream.toml").supervision.max_rejected_percent == 100
     with raising(ConfigError, "stream.toml", "supervision max_rejected_percent is 101", "at most 100"):
-        stream.parse(f"{text}101\n", "stream.toml")
+        streams.parse(f"{text}101\n", "stream.toml")
 
 
 def test_maintenance_may_be_left_out_and_its_values_are_1_or_more() -> None:
     declared = {"schedule_hours": 24, "restore_horizon_days": 7, "reconciliation_hours": 1}
-    assert asdict(stream.parse(MINIMAL, "stream.toml").maintenance) == declared
+    assert asdict(streams.parse(MINIMAL, "stream.toml").maintenance) == declared
     for key in declared:
-        one = stream.parse(f"{MINIMAL}[maintenance]\n{key} = 1\n", "stream.toml").maintenance
+        one = streams.parse(f"{MINIMAL}[maintenance]\n{key} = 1\n", "stream.toml").maintenance
         assert asdict(one) == declared | {key: 1}
         with raising(ConfigError, "stream.toml", f"maintenance {key} is 0"):
-            stream.parse(f"{MINIMAL}[maintenance]\n{key} = 0\n", "stream.toml")
+            streams.parse(f"{MINIMAL}[maintenance]\n{key} = 0\n", "stream.toml")
 
 
 FEED = """
@@ -105,7 +105,7 @@ WINDOWED = QUERIES.replace(
 def test_windows_need_arrival_times_of_the_broker() -> None:
     """A sender whose clock is ahead would otherwise date the record and its arrival alike."""
     config = '[topic.config]\n"message.timestamp.type" = "{}"\n[consumer]'
-    declared = stream.parse(
+    declared = streams.parse(
         (MINIMAL + WINDOWED).replace("[consumer]", config.format("LogAppendTime")), "stream.toml"
     )
     assert declared.topic.config == {"message.timestamp.type": "LogAppendTime"}
@@ -114,12 +114,12 @@ def test_windows_need_arrival_times_of_the_broker() -> None:
         (MINIMAL.replace("[consumer]", config.format("CreateTime")), "'CreateTime'"),
     ):
         with raising(ConfigError, "stream.toml", "query riders", value, '"message.timestamp.type" = '):
-            stream.parse(text + WINDOWED, "stream.toml")
-    stream.parse(MINIMAL + QUERIES, "stream.toml")
+            streams.parse(text + WINDOWED, "stream.toml")
+    streams.parse(MINIMAL + QUERIES, "stream.toml")
 
 
 def test_a_stream_without_more_is_avro_unpartitioned_and_has_a_consumer_alone() -> None:
-    spec = stream.parse(MINIMAL, "stream.toml")
+    spec = streams.parse(MINIMAL, "stream.toml")
     assert (spec.is_avro, spec.partition_by, spec.feed, spec.queries) == (True, [], None, {})
     assert [(p.name, p.program, p.arguments) for p in spec.components.values()] == [
         ("consumer", "stream-rides", ("-m", "spark_jobs", "consumer", "rides"))
@@ -129,18 +129,18 @@ def test_a_stream_without_more_is_avro_unpartitioned_and_has_a_consumer_alone() 
 
 
 def test_a_feed_is_read_at_its_own_address_in_somebodys_name_only() -> None:
-    spec = stream.parse(MINIMAL + FEED, "stream.toml")
+    spec = streams.parse(MINIMAL + FEED, "stream.toml")
     assert spec.feed_url({"other": "http://127.0.0.1:1/"}) == "https://feed.example/stream"
-    nobodys = stream.parse(MINIMAL + FEED.replace("mail@rides.example", "you@example.org"), "stream.toml")
+    nobodys = streams.parse(MINIMAL + FEED.replace("mail@rides.example", "you@example.org"), "stream.toml")
     assert nobodys.feed_url({"rides": "http://127.0.0.1:1/"}) == "http://127.0.0.1:1/"
     with raising(ConfigError, "you@example.org", "https://feed.example/stream"):
         nobodys.feed_url({})
     with raising(ConfigError, "'rides'", "[feed]"):
-        stream.parse(MINIMAL, "stream.toml").feed_url({})
+        streams.parse(MINIMAL, "stream.toml").feed_url({})
 
 
 def test_a_feed_and_queries_are_parts_with_defaults() -> None:
-    spec = stream.parse(MINIMAL + FEED + QUERIES, "stream.toml")
+    spec = streams.parse(MINIMAL + FEED + QUERIES, "stream.toml")
     assert spec.feed == Feed(
         "https://feed.example/stream", "Sluice (mail@rides.example)", "event_id", "events:read", "", 30, 5000
     )
@@ -183,16 +183,16 @@ def test_a_wrong_feed_table_or_partition_is_refused(change: tuple[str, str], wor
     text = MINIMAL + FEED + QUERIES
     assert change[0] in text
     with pytest.raises(ConfigError) as caught:
-        stream.parse(text.replace(*change), "stream.toml")
+        streams.parse(text.replace(*change), "stream.toml")
     assert words in str(caught.value)
 
 
 def test_a_streams_objects_are_in_a_folder_of_its_name_unless_it_declares_another() -> None:
-    assert stream.parse(MINIMAL, "stream.toml").source_prefix == "rides/"
+    assert streams.parse(MINIMAL, "stream.toml").source_prefix == "rides/"
     for prefix in ("", "a/", "team-1/rides_2.0/v=1/"):
-        found = stream.parse(f'{MINIMAL}\n[csv]\nprefix = "{prefix}"', "stream.toml")
+        found = streams.parse(f'{MINIMAL}\n[csv]\nprefix = "{prefix}"', "stream.toml")
         assert found.source_prefix == prefix
-    found = stream.parse(MINIMAL + '\n[csv]\nprefix = "team/{name}/"', "stream.toml")
+    found = streams.parse(MINIMAL + '\n[csv]\nprefix = "team/{name}/"', "stream.toml")
     assert found.source_prefix == "team/rides/"
 
 
@@ -201,20 +201,20 @@ def test_a_streams_objects_are_in_a_folder_of_its_name_unless_it_declares_anothe
 )
 def test_a_prefix_that_bounds_nothing_is_refused(prefix: str) -> None:
     with raising(ConfigError, "stream.toml", "[csv] prefix", "folders", 'that end with "/"'):
-        stream.parse(f'{MINIMAL}\n[csv]\nprefix = "{prefix}"', "stream.toml")
+        streams.parse(f'{MINIMAL}\n[csv]\nprefix = "{prefix}"', "stream.toml")
 
 
 @pytest.mark.parametrize("key", ["read_timeout_seconds", "max_in_flight", "lock_seconds"])
 def test_every_number_of_a_feed_is_1_or_more(key: str) -> None:
     text = (MINIMAL + FEED).replace("[feed]", f"[feed]\n{key} = 0")
     with raising(ConfigError, "stream.toml", f"feed {key} is 0"):
-        stream.parse(text, "stream.toml")
-    stream.parse(text.replace(f"{key} = 0", f"{key} = 1"), "stream.toml")
+        streams.parse(text, "stream.toml")
+    streams.parse(text.replace(f"{key} = 0", f"{key} = 1"), "stream.toml")
 
 
 def test_columns_in_spark_ddl_are_not_avro() -> None:
     more = 'decode = "transforms:rows"\npartition_by = ["day"]\n[topic]'
     text = MINIMAL.replace("schema.avsc", "schema.ddl").replace("[topic]", more) + FEED
-    spec = stream.parse(text, "stream.toml")
+    spec = streams.parse(text, "stream.toml")
     assert not spec.is_avro
     assert spec.partition_by == ["day"]

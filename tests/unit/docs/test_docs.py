@@ -24,15 +24,15 @@ from local.runtime import ports, roles
 from local.services import replay
 from local.status.rows import HEADERS
 from sluice.cli import app
-from sluice.clients import query_state
-from sluice.config import platform, query, streams
-from sluice.config.sections import topic
+from sluice.config import platform, streams
+from sluice.config.sections import query, sink, topic
 from sluice.core.error_codes import ErrorCode
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.sources import check_rows
 from sluice.core.offsets.verify import FileStats, verify
 from sluice.core.processes import exits, heartbeat
 from sluice.core.processes.heartbeat import HeartbeatState
+from sluice.core.queries import progress
 from sluice.core.tables import summary
 from sluice.ledger import keys as ledger
 from sluice.supervision.lifecycle import Action, Request
@@ -288,22 +288,22 @@ def test_the_words_of_a_query() -> None:
     meanings = {names(row[0])[0]: row[4] for row in table(text, "query's key", "type", "default")}
     assert set(query.Mode) <= set(names(meanings["mode"]))
     keys = {names(row[0])[0]: row[4] for row in table(text, "sink's key", "type", "default")}
-    assert set(query.SinkKind) <= set(names(keys.pop("kind")))
-    for kind, needed in query.NEEDS.items():
+    assert set(sink.SinkKind) <= set(names(keys.pop("kind")))
+    for kind, needed in sink.NEEDS.items():
         assert {key for key, meaning in keys.items() if f"`{kind}`:" in meaning} == set(needed)
 
 
 def test_what_every_kind_of_sink_guarantees() -> None:
     rows = table(ARCHITECTURE.read_text(), "sink", "what it guarantees", "what it costs")
-    assert {name for row in rows for name in names(row[0])} == set(query.SinkKind)
+    assert {name for row in rows for name in names(row[0])} == set(sink.SinkKind)
     assert all(len(row) == 3 and all(row) for row in rows)
 
 
 def test_what_the_queries_table_says() -> None:
     text = section(STORED.read_text(), "Table of the queries")
     words = [word for row in table(text, "query's key", "meaning") for word in names(row[0])]
-    assert words == [field.name for field in dataclasses.fields(query_state.QueryState)]
-    summary = query_state.summary("batch", "s", 1, {})
+    assert words == [field.name for field in dataclasses.fields(progress.QueryState)]
+    summary = progress.summary("batch", "s", 1, {})
     assert set(summary) <= set(spans(text))
     columns = [
         column.split()[0] for column in constant("spark_jobs/common/queries/state_table.py", "COLUMNS")

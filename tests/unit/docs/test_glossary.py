@@ -102,7 +102,7 @@ OTHERS = {
     "tests/support/mariadb.py": {"nobody": "a Unix user"},
     "tests/unit/airflow/operators/load/test_lineage.py": {"owners": "OpenLineage"},
     "tests/unit/airflow/triggers/test_asset_event.py": {"owner": "who sends requests"},
-    "tests/unit/config/sections/test_notifications.py": {"alarm": "no event: it is refused"},
+    "tests/unit/config/test_notifications.py": {"alarm": "no event: it is refused"},
     "tests/unit/config/test_platform.py": {"owner": "Unix, of a file"},
     "tests/unit/local/containers/test_env_file.py": {"owner": "Unix, of a file"},
 }

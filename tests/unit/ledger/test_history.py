@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sluice.config.stream import Supervision
+from sluice.config.sections.supervision import Supervision
 from sluice.core.errors import Refused, Unreachable
 from sluice.core.processes.restarts import RestartHistory
 from sluice.core.tables.file_removal import MetadataRecord

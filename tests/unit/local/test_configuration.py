@@ -19,13 +19,14 @@ from local.replay import __main__ as replay_server
 from local.replay import server
 from local.runtime import roles, supervisord
 from local.runtime.context import Context
-from local.runtime.home import ROLES
 from local.services import airflow, kafka, minio, replay, streams
 from sluice.airflow.operators.supervision.drill import HOME_VARIABLE
 from sluice.config import platform
 from sluice.config import streams as stream_files
 from sluice.config.folders import VARIABLE
+from sluice.config.platform import ROLES
 from sluice.config.reading.toml import ConfigError, dump
+from sluice.config.sections import metrics
 from sluice.config.streams import load_all
 from sluice.core.processes import exits
 from tests.support.raising import raising
@@ -302,7 +303,7 @@ def test_checks_are_reported_to_the_stack_s_own_process_with_a_person_s_own_toke
         (folder / "airflow.toml").write_text(written + (f'checks_url = "{address}"\n' if address else ""))
         ours = roles.documents(context.home, context.network, context.secrets)
         roles.write(context.home.platform, roles.external(ours, folder))
-        assert platform.load_metrics(environ) == platform.Metrics("t" * 32, wanted or address)
+        assert platform.load_metrics(environ) == metrics.Metrics("t" * 32, wanted or address)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sluice.config.sections.notifications import Rule
+from sluice.config.notifications import Rule
 from sluice.notify.conditions import after, due, ends_outage, scheduled_condition
 from sluice.supervision.rules.status import Health
 from tests.support.alerting import ALERTING

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sluice.config.sections.notifications import Event
+from sluice.config.notifications import Event
 from sluice.core.addresses import answer_page, run_page, stream_page
 from sluice.core.error_codes import ErrorCode
 from sluice.notify.remedies import remedy

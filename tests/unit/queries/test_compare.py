@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from sluice.config.query import Query, Sink
+from sluice.config.sections.query import Query
+from sluice.config.sections.sink import Sink
 from sluice.queries.compare import compare
 
 QUERY = Query([Sink("console")], ["zipcode"], {"hits": "count", "users": "distinct user_id"})

@@ -11,13 +11,16 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from sluice.clients import query_state as state
 from sluice.clients.lake.catalog import Lake
 from sluice.clients.lake.reading import files
 from sluice.clients.lake.results.positions import SnapshotExpired, late_rows, read_positions
-from sluice.clients.query_state import QueryState, definition
-from sluice.config.query import Query, Sink, TimeWindow, key_text
+from sluice.config.query_definition import definition
+from sluice.config.sections.query import Query, TimeWindow
+from sluice.config.sections.sink import Sink
 from sluice.core.offsets.ranges import OffsetRanges
+from sluice.core.queries import progress
+from sluice.core.queries.progress import QueryState
+from sluice.core.queries.result import key_text
 from sluice.queries.compare import by_key
 from sluice.queries.recount import event_times, recount
 from sluice.queries.windows import affected_windows, in_windows
@@ -100,7 +103,7 @@ def say(lake: Lake, states: dict[str, QueryState], late: Sequence[tuple[int, str
         }
         for batch, start, offset in late
     ]
-    told = state.summary("batch", "hits", 4, states)
+    told = progress.summary("batch", "hits", 4, states)
     lake.catalog.load_table("queries.hits").append(pa.Table.from_pylist(rows, LATE), snapshot_properties=told)
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from sluice.config.stream import Supervision
+from sluice.config.sections.supervision import Supervision
 from sluice.ledger.history import History
 from sluice.ledger.keys import history_name
 from sluice.supervision.observation import Observation, record

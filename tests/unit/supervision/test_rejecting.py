@@ -18,8 +18,10 @@ from sluice.clients.kafka.admin import KafkaAdmin, TopicDescription
 from sluice.clients.lake import commits
 from sluice.clients.lake import position as positions
 from sluice.clients.processes.base import Runtime
+from sluice.config.sections.consumer import Budget
+from sluice.config.sections.supervision import Supervision
 from sluice.config.sections.topic import Topic
-from sluice.config.stream import CONSUMER, Budget, StreamSpec, Supervision
+from sluice.config.stream import CONSUMER, StreamSpec
 from sluice.core.processes.restarts import RestartHistory
 from sluice.core.processes.status import ProcessState, ProcessStatus
 from sluice.supervision.observer.sampler import Sampler

@@ -16,8 +16,9 @@ from sluice.airflow.dags.make_dag import make_dag
 from sluice.airflow.operators.base import InvalidDeclarationOperator
 from sluice.airflow.operators.load.provision import ProvisionSinksOperator, SinksProvisionedOperator
 from sluice.airflow.operators.supervision.supervise import SuperviseOperator
-from sluice.config.sections.notifications import INSTALLATION
-from sluice.config.stream import CONSUMER, Supervision
+from sluice.config.notifications import INSTALLATION
+from sluice.config.sections.supervision import Supervision
+from sluice.config.stream import CONSUMER
 from sluice.notify.occasions import CONFIGURATION
 from sluice.supervision.decide import recovery_seconds
 

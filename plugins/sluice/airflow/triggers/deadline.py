@@ -10,7 +10,7 @@ from typing import Any
 
 from sluice.airflow.channel import RunChannel, compose
 from sluice.airflow.hook import PlatformHook
-from sluice.config.sections.notifications import Event
+from sluice.config.notifications import Event
 from sluice.core.error_codes import ErrorCode
 from sluice.notify.occasions import Occasion
 from sluice.notify.telling import tell_anyway

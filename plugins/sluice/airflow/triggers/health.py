@@ -35,7 +35,7 @@ from sluice.supervision.rules.status import (
 
 if TYPE_CHECKING:
     from sluice.airflow.hook import StreamClients
-    from sluice.config.stream import Supervision
+    from sluice.config.sections.supervision import Supervision
 
 CHECK_SECONDS = 5.0
 POLL_SECONDS = 2.0

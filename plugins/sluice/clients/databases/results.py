@@ -14,11 +14,12 @@ from sqlalchemy.exc import DBAPIError, NoSuchTableError
 
 from sluice.clients.databases import postgresql as _deadline  # noqa: F401 - registers the plugin of the engines
 from sluice.clients.databases.errors import TRANSIENT, DatabaseError, diagnose, server_message
-from sluice.clients.query_state import FENCE_TABLE, fence_ddl, fence_key
 from sluice.config.connection import Database
-from sluice.config.query import VERSION, WINDOW, Query
+from sluice.config.sections.query import Query
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import ClientError, Missing, Refused, Unreachable
+from sluice.core.queries.fence import FENCE_TABLE, fence_ddl, fence_key
+from sluice.core.queries.result import VERSION, WINDOW
 
 READ_ROWS = 10_000
 # The longest text of a key column: MySQL allows three of these in one key.

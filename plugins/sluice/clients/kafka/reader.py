@@ -10,15 +10,15 @@ from typing import Any
 
 from confluent_kafka import KafkaException, Message
 
-from sluice.clients import query_state as state
 from sluice.clients.kafka import consumers as kafka_io
 from sluice.clients.kafka.admin import TIMEOUT_SECONDS, KafkaAdmin, translated
 from sluice.clients.kafka.consumers import consumer
-from sluice.clients.query_state import NO_BATCH
-from sluice.config.query import VERSION, key_text
 from sluice.config.sections.kafka import Kafka
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing, Refused, Unreachable
+from sluice.core.queries import committed_batch
+from sluice.core.queries.committed_batch import NO_BATCH
+from sluice.core.queries.result import VERSION, key_text, tombstone_version
 
 # librdkafka requires a group and asks for its coordinator; each role that reads has a right to this one.
 _GROUP = "sluice-reader"
@@ -70,7 +70,7 @@ class Result:
 def read(
     kafka: Kafka, topic: str, keys: Sequence[str], seconds: float = READ_SECONDS, since: float | None = None
 ) -> dict[str, Result]:
-    """Key text (``query.key_text``) -> the committed result with the highest version.
+    """Key text (``result.key_text``) -> the committed result with the highest version.
 
     ``keys``: the columns of ``Query.keys``; other fields of a record, except its version, are aggregates.
     ``since``: only records behind the first of this time or later (seconds since 1970); all by default.
@@ -99,12 +99,12 @@ def last_batch(kafka: Kafka, stream: str, query: str, topic: str) -> int | None:
     Waits for an open commit. Raises Refused if the role may not read the group or its offset has invalid
     metadata, Unreachable if Kafka does not answer.
     """
-    group = state.group(stream, query)
-    found = KafkaAdmin(kafka).committed(group, topic, state.PARTITION)
+    group = committed_batch.group(stream, query)
+    found = KafkaAdmin(kafka).committed(group, topic, committed_batch.PARTITION)
     if found is None:
         return None
     try:
-        batch = state.parse(*found).batch
+        batch = committed_batch.parse(*found).batch
     except ValueError as error:
         raise Refused(
             f"group {group!r}, topic {topic!r}: {error}. Fix: delete the group's offsets and restart the "
@@ -124,7 +124,7 @@ def newest(topic: str, keys: Sequence[str], messages: Iterable[Message]) -> dict
             key = (message.key() or b"").decode()
             value = message.value()
             if value is None:
-                result = Result({}, state.tombstone_version(message.headers()))
+                result = Result({}, tombstone_version(message.headers()))
             else:
                 result = _result(key, json.loads(value), keys, own)
         except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -1,4 +1,4 @@
-"""The S3 client of a role, its requests, and bodies of objects."""
+"""The S3 client of a role, its timeouts and retries, its requests, and bodies of objects."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ import re
 import zlib
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, TypeVar, cast
-
-import boto3
-
-from sluice.clients.s3.errors import asking
-from sluice.config.sections.s3 import S3, S3_REQUESTS
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
+
+    from sluice.config.sections.s3 import S3
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -29,9 +27,46 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _S3_URI = re.compile(r"s3a?://([^/?#]+)(?:/(.*))?", re.DOTALL)
 
 
-def connect(s3: S3, **limits: Any) -> S3Client:
-    """A client with the role's keys; nothing is sent yet. ``limits``: of :meth:`S3.boto3`."""
-    return boto3.client("s3", **cast("dict[str, Any]", s3.boto3(**limits)))
+# To S3 at once, of one client.
+S3_REQUESTS = 16
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long a client waits for a connection and for an answer, and how often it sends each request."""
+
+    connect_seconds: float = 5
+    read_seconds: float = 60
+    attempts: int = 5
+
+
+USUAL = Limits()
+# Where what is shown is older then, and asked for again: pages, and the observer.
+QUICK = Limits(connect_seconds=3, read_seconds=5, attempts=1)
+# For a process that has seconds left.
+BRIEF = Limits(connect_seconds=2, read_seconds=3, attempts=1)
+
+
+def connect(s3: S3, limits: Limits = USUAL) -> S3Client:
+    """A client with the role's keys; nothing is sent yet."""
+    # Pages and the DAG processor import this module for its limits.
+    import boto3
+    from botocore.config import Config
+
+    return boto3.client(
+        "s3",
+        endpoint_url=s3.endpoint or None,
+        region_name=s3.region,
+        aws_access_key_id=s3.access_key,
+        aws_secret_access_key=s3.secret_key,
+        config=Config(
+            s3={"addressing_style": "path" if s3.path_style else "auto"},
+            retries={"mode": "standard", "total_max_attempts": limits.attempts},
+            connect_timeout=limits.connect_seconds,
+            read_timeout=limits.read_seconds,
+            max_pool_connections=S3_REQUESTS,
+        ),
+    )
 
 
 def at_once(items: Iterable[Item], request: Callable[[Item], Answer]) -> list[Answer]:
@@ -63,6 +98,8 @@ def split_prefix(uri: str) -> tuple[str, str]:
 
 def read_json(client: S3Client, uri: str) -> Any:
     """The JSON document at ``s3://bucket/key``. Raises Missing, Refused or Unreachable."""
+    from sluice.clients.s3.errors import asking
+
     bucket, key = split(uri)
     with asking(f"document {uri}"):
         return json.load(client.get_object(Bucket=bucket, Key=key)["Body"])

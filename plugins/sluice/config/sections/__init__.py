@@ -1,1 +1,1 @@
-"""Sections of the declarations, a file each."""
+"""Sections of stream.toml and of platform files: a file each; small ones that belong together share one."""

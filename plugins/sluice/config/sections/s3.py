@@ -1,12 +1,9 @@
-"""``[s3]`` of a platform file: the endpoint, and the settings of its clients."""
+"""``[s3]`` and ``[source]`` of a platform file: the endpoint, and the bucket of the objects to load."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Annotated
-
-# To S3 at once, of one client.
-S3_REQUESTS = 16
 
 
 @dataclass(frozen=True)
@@ -22,22 +19,9 @@ class S3:
         "true: `https://host/bucket`, as for MinIO; false: `https://bucket.host`",
     ] = False
 
-    def boto3(
-        self, connect_seconds: float = 5, read_seconds: float = 60, attempts: int = 5
-    ) -> dict[str, object]:
-        """Keyword arguments for ``boto3.client("s3", …)``; ``attempts``: of each request, at most."""
-        from botocore.config import Config
 
-        return {
-            "endpoint_url": self.endpoint or None,
-            "region_name": self.region,
-            "aws_access_key_id": self.access_key,
-            "aws_secret_access_key": self.secret_key,
-            "config": Config(
-                s3={"addressing_style": "path" if self.path_style else "auto"},
-                retries={"mode": "standard", "total_max_attempts": attempts},
-                connect_timeout=connect_seconds,
-                read_timeout=read_seconds,
-                max_pool_connections=S3_REQUESTS,
-            ),
-        }
+@dataclass(frozen=True)
+class Source:
+    """Where the objects to load lie."""
+
+    bucket: Annotated[str, "the bucket of the objects to load"]

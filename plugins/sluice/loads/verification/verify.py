@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
-from sluice.config.schema import schema_problems
+from sluice.config.stream_columns import schema_problems
 from sluice.core.json_record import Document
 from sluice.core.messages import summarize
 from sluice.ledger.keys import NOT_VERIFIED, PROOF, history_key, run_key

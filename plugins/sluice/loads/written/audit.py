@@ -24,7 +24,8 @@ from sluice.loads.written import inventory
 if TYPE_CHECKING:
     from sluice.clients.lake.catalog import Lake
     from sluice.clients.s3.objects import Entry
-    from sluice.config.stream import Budget, StreamSpec
+    from sluice.config.sections.consumer import Budget
+    from sluice.config.stream import StreamSpec
     from sluice.ledger.batches import BatchLog
     from sluice.ledger.documents import Ledger
     from sluice.loads.written.inventory import BatchCosts, WrittenSince

@@ -19,7 +19,8 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from sluice.config import folders, streams
 from sluice.config import platform as platforms
-from sluice.config.stream import CONSUMER, Supervision
+from sluice.config.sections.supervision import Supervision
+from sluice.config.stream import CONSUMER
 from sluice.core.exposition import exposition
 from sluice.supervision.checks.check import Check, CheckMetrics, Checks
 from sluice.supervision.checks.report import PATH

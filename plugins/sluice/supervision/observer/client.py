@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from http.client import HTTPException
 from typing import Any, Self, TypeVar
 
-from sluice.config.platform import ObserverAccess, Platform
+from sluice.config.platform import Platform
+from sluice.config.sections.metrics import ObserverAccess
 from sluice.config.stream import StreamSpec
 from sluice.core.errors import Missing, Refused, Unreachable
 from sluice.core.json_record import Document

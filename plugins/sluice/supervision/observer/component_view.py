@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sluice.config.stream import CONSUMER, StreamSpec, Supervision
+from sluice.config.sections.supervision import Supervision
+from sluice.config.stream import CONSUMER, StreamSpec
 from sluice.core.messages import UNKNOWN, age
 from sluice.core.processes.status import ProcessState
 from sluice.supervision.observer.live import Live, seconds_behind

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from sluice.clients.s3.requests import QUICK
 from sluice.config import platform as platforms
 from sluice.config import streams
 from sluice.config.reading.toml import ConfigError
@@ -22,7 +23,7 @@ from sluice.supervision.observer import documents
 from sluice.supervision.observer.component import Clients
 from sluice.supervision.observer.streams import StreamObserver
 from sluice.supervision.serving import JSON, TokenHandler, TokenServer, new_parser, prepare_process
-from sluice.systems import QUICK, Systems
+from sluice.systems import Systems
 
 log = logging.getLogger(__name__)
 

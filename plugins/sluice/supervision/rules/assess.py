@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from sluice.config.stream import CONSUMER, Supervision
+from sluice.config.sections.supervision import Supervision
+from sluice.config.stream import CONSUMER
 from sluice.core.processes.restarts import RestartHistory
 from sluice.supervision.rules.component import assess_component
 from sluice.supervision.rules.consumer import assess_consumer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from sluice.config.stream import Supervision
+from sluice.config.sections.supervision import Supervision
 from sluice.core.processes.heartbeat import HEARTBEAT_INTERVAL, NO_INPUT, Heartbeat, HeartbeatState
 from sluice.core.processes.restarts import RestartHistory
 from sluice.core.processes.status import ProcessState

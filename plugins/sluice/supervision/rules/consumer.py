@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from sluice.config.stream import Supervision
+from sluice.config.sections.supervision import Supervision
 from sluice.core.processes import exits
 from sluice.core.processes.restarts import RestartHistory
 from sluice.supervision.rules.base import Rules, unknown, unknown_reasons

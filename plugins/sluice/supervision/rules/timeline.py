@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
-from sluice.config.stream import Supervision
+from sluice.config.sections.supervision import Supervision
 from sluice.core.offsets.rejection import Counters, Share
 from sluice.core.processes.status import ProcessState, ProcessStatus
 from sluice.supervision.rules import retention

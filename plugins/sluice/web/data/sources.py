@@ -10,6 +10,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sluice.clients.kafka.query_progress import ProgressSnapshot
+from sluice.clients.s3.requests import QUICK
 from sluice.config.stream import StreamSpec
 from sluice.config.streams import Declared, load_valid
 from sluice.core.json_record import Document
@@ -17,7 +18,7 @@ from sluice.ledger.keys import EVENTS, history_name
 from sluice.supervision.observer.client import ObserverClient
 from sluice.supervision.observer.component_view import LastCheck
 from sluice.supervision.observer.live import Live
-from sluice.systems import QUICK, Systems
+from sluice.systems import Systems
 from sluice.web.data.airflow_db import (
     LoadRun,
     OpenApproval,
@@ -67,7 +68,7 @@ class Sources:
     def __init__(self, declared: Callable[[], Declared] | None = None) -> None:
         self._caches: dict[tuple[str, str], TtlCache[Any]] = {}
         self._lock = Lock()
-        self._systems = Systems(patience=QUICK)
+        self._systems = Systems(s3_limits=QUICK)
         # Address -> event.
         self._documents: dict[str, Document] = {}
         self.declared = declared or TtlCache(load_valid, DECLARED_SECONDS).get

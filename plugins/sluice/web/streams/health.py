@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow.api_fastapi.common.db.common import SessionDep
 
-from sluice.config.stream import Supervision
+from sluice.config.sections.supervision import Supervision
 from sluice.supervision.observer.component_view import ComponentView, LastCheck, worst
 from sluice.web.data.airflow_db import last_checks
 from sluice.web.formats import public

@@ -17,7 +17,7 @@ from sluice.airflow.hook import StreamClients
 from sluice.airflow.triggers import base
 from sluice.airflow.triggers.health import MAX_SAMPLES, HealthTrigger
 from sluice.config.reading.toml import ConfigError
-from sluice.config.stream import Supervision
+from sluice.config.sections.supervision import Supervision
 from sluice.core.errors import Unreachable
 from sluice.core.processes.restarts import RestartHistory
 from sluice.core.processes.status import ProcessExit, ProcessState, ProcessStatus

@@ -10,10 +10,11 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql
 
 from sluice.clients.databases import results as database
-from sluice.clients.query_state import FENCE_TABLE
 from sluice.config.connection import MYSQL, Database
-from sluice.config.query import Query, Sink
+from sluice.config.sections.query import Query
+from sluice.config.sections.sink import Sink
 from sluice.core.errors import ClientError, Missing, Refused, Unreachable
+from sluice.core.queries.fence import FENCE_TABLE
 
 COUNTS = Database(MYSQL, "h", 1, "counts", "u", "secret")
 

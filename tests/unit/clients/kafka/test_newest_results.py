@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import Message
 
 from sluice.clients.kafka.reader import Result, newest
-from sluice.clients.query_state import tombstone_headers
 from sluice.core.errors import Refused
+from sluice.core.queries.result import tombstone_headers
 from sluice.core.tables.records import Headers
 from tests.support.kafka_records import Record
 from tests.support.raising import raising

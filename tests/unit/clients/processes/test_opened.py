@@ -10,8 +10,10 @@ from sluice.clients.processes.kubernetes import KubernetesRuntime
 from sluice.clients.processes.opened import open_runtime
 from sluice.clients.processes.spark_operator import SparkOperatorRuntime
 from sluice.clients.processes.supervisord import SupervisorRuntime
-from sluice.config.platform import Kubernetes, Platform, Supervisor, parse
+from sluice.config.platform import Platform, parse
 from sluice.config.reading.toml import ConfigError
+from sluice.config.sections.kubernetes import Kubernetes
+from sluice.config.sections.supervisor import Supervisor
 from tests.support import kubeconfig
 from tests.support.raising import raising
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from sluice.config import stream
+from sluice.config import streams
 from sluice.config.reading.toml import ConfigError
 from sluice.config.sections import backfill
 from sluice.config.sections.backfill import Backfill
@@ -58,7 +58,7 @@ def test_a_wildcard_matches_no_slash_and_a_dot_is_a_dot(key: str, is_one: bool) 
     ],
 )
 def test_a_pattern_with_the_schedules_fields_is_right(schedule: str, pattern: str) -> None:
-    spec = stream.parse(declared(schedule=schedule, pattern=pattern), "rides")
+    spec = streams.parse(declared(schedule=schedule, pattern=pattern), "rides")
     assert spec.backfill is not None
     assert (spec.backfill.pattern, spec.backfill.max_active_runs) == (pattern, 4)
 
@@ -86,7 +86,7 @@ def test_a_pattern_with_the_schedules_fields_is_right(schedule: str, pattern: st
 )
 def test_a_wrong_declaration_is_named_with_its_fix(changed: dict[str, str], words: tuple[str, ...]) -> None:
     with raising(ConfigError, "rides", "Fix: ", *words):
-        stream.parse(declared(**changed), "rides")
+        streams.parse(declared(**changed), "rides")
 
 
 def test_only_files_have_intervals_and_runs_are_one_or_more() -> None:
@@ -94,6 +94,6 @@ def test_only_files_have_intervals_and_runs_are_one_or_more() -> None:
     text = declared().replace('[csv]\ntime_formats = ["dd.MM.yyyy HH:mm"]\n', feed)
     text = text.replace('schema = "schema.avsc"', 'schema = "schema.ddl"\ndecode = "transforms:rows"')
     with raising(ConfigError, "[backfill]", "[feed]", "only files"):
-        stream.parse(text, "rides")
+        streams.parse(text, "rides")
     with raising(ConfigError, "max_active_runs is 0", "at least 1"):
-        stream.parse(declared() + "\nmax_active_runs = 0", "rides")
+        streams.parse(declared() + "\nmax_active_runs = 0", "rides")

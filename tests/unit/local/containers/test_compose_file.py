@@ -12,9 +12,9 @@ import yaml
 from local.base import REPO
 from local.containers import layout, profiles
 from local.containers.stack import NOTIFICATIONS, PROFILES_VARIABLE, SECRETS, URL_VARIABLE
-from local.runtime.home import complete_secrets
 from local.runtime.ports import DEFAULTS
-from sluice.config.sections import notifications
+from local.runtime.secrets import complete_secrets
+from sluice.config import notifications
 
 FILE = (REPO / "docker-compose.yaml").read_text()
 DOCKERFILE = (REPO / "docker" / "Dockerfile").read_text()

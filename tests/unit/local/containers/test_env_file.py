@@ -14,7 +14,7 @@ import pytest
 
 from local.base import UsageError
 from local.containers import env_file
-from local.runtime.home import complete_secrets
+from local.runtime.secrets import complete_secrets
 from tests.support.raising import raising
 
 

@@ -13,8 +13,8 @@ from local.base import UsageError
 from local.containers import layout, profiles
 from local.containers.layout import Once, Volume, script
 from local.runtime.context import Context
-from local.runtime.home import complete_secrets
 from local.runtime.ports import DEFAULTS, Network
+from local.runtime.secrets import complete_secrets
 from local.runtime.supervisord import Program
 from local.services import kafka
 from tests.support.raising import raising

@@ -16,8 +16,9 @@ from local.base import UnhealthyService, UsageError
 from local.containers import layout, provision
 from local.containers.stack import ContainerStack
 from local.runtime.context import Context
-from local.runtime.home import StackDir, complete_secrets
+from local.runtime.home import StackDir
 from local.runtime.ports import DEFAULTS, Network
+from local.runtime.secrets import complete_secrets
 from local.stack import health
 from tests.support.raising import raising
 

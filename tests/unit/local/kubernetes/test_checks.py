@@ -11,7 +11,7 @@ from local.base import REPO
 from local.containers import cluster, layout
 from local.runtime.ports import DEFAULTS
 from sluice.clients.kubernetes.pods import OVERRIDES
-from sluice.config.sections import overrides
+from sluice.config import overrides
 
 COMPONENTS = REPO / "k8s" / "components"
 POLICIES = COMPONENTS / "network-policies" / "common"

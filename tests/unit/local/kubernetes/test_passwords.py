@@ -11,7 +11,7 @@ import pytest
 
 from local.base import REPO
 from local.kubernetes import passwords
-from local.runtime.home import complete_secrets
+from local.runtime.secrets import complete_secrets
 
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, str]:

@@ -8,9 +8,9 @@ from fnmatch import fnmatchcase
 import pytest
 
 from local.runtime.roles import kafka_rules, s3_policies
-from sluice.clients import query_state as state
 from sluice.config.platform import ROLES
 from sluice.config.sections.topic import PROGRESS_TOPIC
+from sluice.core.queries import committed_batch
 
 TOPIC = "nyc-avro-topic"
 
@@ -159,7 +159,7 @@ def test_the_streams_topics_stay_the_producer_s_where_there_are_results() -> Non
 
 
 def test_only_the_consumer_may_fence_the_one_writer_of_a_topic() -> None:
-    writer = state.transactional_id("isp_hits", "zipcodes", RESULT)
+    writer = committed_batch.transactional_id("isp_hits", "zipcodes", RESULT)
     for role in ROLES:
         allowed = operations(role, "transactional_id", writer)
         assert allowed == ({"WRITE", "DESCRIBE"} if role == "consumer" else set())
@@ -167,7 +167,7 @@ def test_only_the_consumer_may_fence_the_one_writer_of_a_topic() -> None:
 
 
 def test_a_query_s_mark_is_the_consumer_s_and_only_seen_by_airflow() -> None:
-    group = state.group("isp_hits", "zipcodes")
+    group = committed_batch.group("isp_hits", "zipcodes")
     assert operations("consumer", "group", group) == {"READ", "DESCRIBE"}
     assert operations("airflow", "group", group) == {"DESCRIBE"}
     assert operations("reader", "group", group) == set()

@@ -13,8 +13,8 @@ from local.runtime.context import Context
 from local.runtime.home import StackDir
 from local.services import airflow, kafka, streams
 from local.stack.stack import Stack
+from sluice.config import notifications, overrides
 from sluice.config.reading.toml import ConfigError
-from sluice.config.sections import notifications, overrides
 from tests.support.raising import raising
 
 QUICK = "-XX:TieredStopAtLevel=1 -Xss2m"

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from sluice.clients.query_state import QueryState, definition
-from sluice.config.query import Query, Sink
+from sluice.config.query_definition import definition
+from sluice.config.sections.query import Query
+from sluice.config.sections.sink import Sink
+from sluice.core.queries.progress import QueryState
 from spark_jobs.common.queries.recovery import last_started_batch
 from spark_jobs.common.spark.offset_log import Plan, iceberg_offset, plan_of_all_files, read
 from tests.support.plans import Plans

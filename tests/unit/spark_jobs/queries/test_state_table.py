@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sluice.clients.query_state import QueryState
+from sluice.core.queries.progress import QueryState
 from spark_jobs.common.queries.state_table import QueryStateWriter
 from spark_jobs.common.queries.streaming_query import is_committed
 from spark_jobs.common.spark.checkpoint import CheckpointCorrupted

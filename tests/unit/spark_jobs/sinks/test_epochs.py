@@ -8,10 +8,11 @@ from typing import Any, TypeVar, cast
 
 import pytest
 
-from sluice.clients.query_state import CommittedBatch
-from sluice.config.query import Query, Sink
 from sluice.config.sections.kafka import Kafka
+from sluice.config.sections.query import Query
 from sluice.config.sections.s3 import S3
+from sluice.config.sections.sink import Sink
+from sluice.core.queries.committed_batch import CommittedBatch
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit
 from spark_jobs.common.queries.run import raise_above
 from spark_jobs.common.sinks import transactions

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sluice.config import streams
-from sluice.config.stream import Supervision
+from sluice.config.sections.supervision import Supervision
 from sluice.supervision.observer.component_view import CURRENT_SECONDS, LastCheck, component_views, severity
 from sluice.supervision.observer.live import Live
 from sluice.supervision.rules.status import LEFT_ALONE, RESTARTABLE, WELL, Health, no_action

@@ -11,8 +11,10 @@ import pytest
 from sluice.clients.kafka.admin import KafkaAdmin, TopicDescription
 from sluice.clients.processes.base import Runtime
 from sluice.config.reading.toml import ConfigError
+from sluice.config.sections.consumer import Budget, Consumer
+from sluice.config.sections.supervision import Supervision
 from sluice.config.sections.topic import Topic
-from sluice.config.stream import Budget, Consumer, StreamSpec, Supervision
+from sluice.config.stream import StreamSpec
 from sluice.core.errors import ClientError, Missing, Refused, Unreachable
 from sluice.core.processes.status import ProcessState, ProcessStatus
 from sluice.core.tables.position import Position

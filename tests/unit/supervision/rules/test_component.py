@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice.config.stream import Supervision
+from sluice.config.sections.supervision import Supervision
 from sluice.core.processes.heartbeat import HEARTBEAT_INTERVAL, Heartbeat
 from sluice.core.processes.heartbeat import HeartbeatState as State
 from sluice.core.processes.restarts import RestartHistory

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice.config.stream import Supervision
+from sluice.config.sections.supervision import Supervision
 from sluice.core.offsets.rejection import Counters
 from sluice.core.processes.restarts import RestartHistory
 from sluice.core.processes.status import Problem, ProcessState, ProcessStatus

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sluice.config.stream import Supervision
+from sluice.config.sections.supervision import Supervision
 from sluice.core.processes.restarts import RestartHistory
 from sluice.core.processes.status import Problem, ProcessExit, ProcessStatus
 from sluice.core.processes.status import ProcessState as S

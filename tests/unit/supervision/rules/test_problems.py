@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sluice.config.stream import Supervision
+from sluice.config.sections.supervision import Supervision
 from sluice.core.processes import exits
 from sluice.core.processes.heartbeat import Heartbeat, HeartbeatState
 from sluice.core.processes.restarts import RestartHistory

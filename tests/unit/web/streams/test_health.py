@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 
-from sluice.config.stream import Supervision
+from sluice.config.sections.supervision import Supervision
 from sluice.supervision.observer.component_view import LastCheck, component_views
 from sluice.supervision.observer.live import Live
 from sluice.supervision.rules.status import Health, HealthReport

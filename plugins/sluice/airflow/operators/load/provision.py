@@ -9,16 +9,16 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from sluice.airflow import connections
 from sluice.airflow.operators.base import StreamOperator
 from sluice.airflow.operators.load.interval import is_interval
-from sluice.clients.query_state import fence_key
-from sluice.config.query import SinkKind
+from sluice.config.sections.sink import SinkKind
 from sluice.config.sections.topic import Topic
+from sluice.core.queries.fence import fence_key
 from sluice.loads.sending import topic
 from sluice.loads.written import inventory
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from sluice.config.query import Sink
+    from sluice.config.sections.sink import Sink
 
 
 class ProvisionTopicOperator(StreamOperator):

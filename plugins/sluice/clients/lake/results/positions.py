@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyiceberg.expressions import And, BooleanExpression, EqualTo, GreaterThanOrEqual
 
-from sluice.clients import query_state
 from sluice.clients.lake.catalog import ancestors, summary_of
 from sluice.clients.lake.reading import files
-from sluice.clients.query_state import QueryState
-from sluice.config.query import WINDOW, Query
+from sluice.config import query_definition
+from sluice.config.sections.query import Query
 from sluice.core.errors import Unreachable
+from sluice.core.queries import progress
+from sluice.core.queries.progress import QueryState
+from sluice.core.queries.result import WINDOW
 from sluice.core.tables.summary import QUERIES
 
 if TYPE_CHECKING:
@@ -38,7 +40,7 @@ class QueryPositions:
     @property
     def ends(self) -> dict[int, int]:
         """Partition -> the offset up to which every measuring query has processed the topic."""
-        return query_state.common_end_offsets(
+        return progress.common_end_offsets(
             state for name, state in self.states.items() if name in self.measuring
         )
 
@@ -50,7 +52,7 @@ def read_positions(table: Table, queries: Mapping[str, Query]) -> QueryPositions
         if QUERIES in summary:
             return QueryPositions(
                 snapshot.snapshot_id,
-                query_state.read([summary], queries, ".".join(table.name())),
+                query_definition.read([summary], queries, ".".join(table.name())),
                 frozenset(name for name, query in queries.items() if query.aggregates),
             )
     return None

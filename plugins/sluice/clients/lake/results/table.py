@@ -23,10 +23,11 @@ from sluice.clients.lake.errors import asking
 from sluice.clients.lake.reading import files
 from sluice.clients.lake.results.positions import read_positions
 from sluice.clients.s3.requests import at_once
-from sluice.config.query import WINDOW, Query
 from sluice.config.reading.toml import ConfigError
+from sluice.config.sections.query import Query
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing, Refused
+from sluice.core.queries.result import WINDOW
 from sluice.core.tables.summary import BATCH_ID, KIND
 
 if TYPE_CHECKING:

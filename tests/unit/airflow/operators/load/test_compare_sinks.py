@@ -14,12 +14,14 @@ import pytest
 from sluice.airflow.operators.load.compare_sinks import CompareSinksOperator
 from sluice.clients.lake.results import positions
 from sluice.clients.lake.results.positions import QueryPositions, SnapshotExpired
-from sluice.clients.query_state import QueryState, definition
 from sluice.config import streams
-from sluice.config.query import Query, Sink
+from sluice.config.query_definition import definition
+from sluice.config.sections.query import Query
+from sluice.config.sections.sink import Sink
 from sluice.config.tables import lake_tables
 from sluice.core.errors import Refused, Unreachable
 from sluice.core.offsets.ranges import OffsetRanges
+from sluice.core.queries.progress import QueryState
 from sluice.loads.verification import checks
 from sluice.queries import recount, sinks
 from sluice.queries.compare import Aggregates, QueryComparison, compare, report

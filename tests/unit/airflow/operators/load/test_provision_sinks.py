@@ -17,8 +17,8 @@ from sluice.airflow.operators.load.provision import ProvisionSinksOperator
 from sluice.clients.databases import results as databases
 from sluice.config import connection
 from sluice.config.connection import Database
-from sluice.config.query import Query
 from sluice.config.reading.toml import ConfigError
+from sluice.config.sections.query import Query
 from sluice.config.sections.topic import Topic
 from tests.support.raising import raising
 from tests.support.steps import given

@@ -26,7 +26,7 @@ from sluice.airflow.operators.maintenance.reconciliation import (
 from sluice.changes.plan import pin
 from sluice.clients.lake.commits import ancestors
 from sluice.clients.s3.objects import Entry
-from sluice.config.stream import Supervision
+from sluice.config.sections.supervision import Supervision
 from sluice.core.changes.plan import change_id
 from sluice.core.changes.published import Changes
 from sluice.core.errors import Missing

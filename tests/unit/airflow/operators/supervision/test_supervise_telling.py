@@ -15,7 +15,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from sluice.airflow import callbacks
 from sluice.airflow.channel import RunChannel
 from sluice.airflow.triggers import health
-from sluice.config.sections.notifications import Event
+from sluice.config.notifications import Event
 from sluice.core.errors import Unreachable
 from sluice.core.processes.heartbeat import HeartbeatState
 from sluice.core.processes.status import ProcessState

@@ -19,14 +19,15 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import BooleanType, LongType, NestedField, StringType, TimestamptzType
 
-from sluice.clients import query_state
 from sluice.clients.lake.catalog import Lake
 from sluice.clients.lake.results import table as results_table
 from sluice.clients.lake.results.table import Group, Results, ResultsReader, Window
-from sluice.clients.query_state import QueryState, definition
+from sluice.config.query_definition import definition
 from sluice.config.reading.toml import ConfigError
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing, Refused, Unreachable
+from sluice.core.queries import progress
+from sluice.core.queries.progress import QueryState
 from sluice.queries.compare import by_key
 from tests.support import lake as lakes
 from tests.support import pages
@@ -79,7 +80,7 @@ def say(lake: Lake, **state: Any) -> None:
     told = QueryState(
         definition(QUERY), **{"batch": 4, "source_snapshot_id": 7, "source_snapshot_at": 1_000_000} | state
     )
-    summary = query_state.summary("batch", SPEC.name, 1, {"editors": told})
+    summary = progress.summary("batch", SPEC.name, 1, {"editors": told})
     table = lake.catalog.load_table(SPEC.queries_table)
     table.append(STATE_ROWS.empty_table(), snapshot_properties=summary)
 

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sluice.config import streams
+from sluice.config import overrides, streams
 from sluice.config.reading.toml import ConfigError
-from sluice.config.sections import overrides
 from tests.support.raising import raising
 
 

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
-from sluice.config import stream, streams
-from sluice.config.query import Query, Sink, TimeWindow, check, key_text, result_types
+from sluice.config import streams
 from sluice.config.reading.toml import ConfigError
 from sluice.config.sections.page import Kind, Page, Words
+from sluice.config.sections.query import Query, TimeWindow, check, result_types
+from sluice.config.sections.sink import Sink
+from sluice.core.queries.result import key_text
 from tests.support.raising import raising
 
 TEN = TimeWindow(10, 5, 2)
@@ -153,9 +155,9 @@ def test_a_prefix_is_a_folder(prefix: str) -> None:
 def test_two_queries_never_write_to_one_place(own: str, others: str, sink: str) -> None:
     """Each would remove what the other wrote."""
     text = (streams.load("isp_hits").folder / "stream.toml").read_text()
-    assert stream.parse(text, "stream.toml")
+    assert streams.parse(text, "stream.toml")
     with raising(ConfigError, "stream.toml", sink):
-        stream.parse(text.replace(f'"{own}"', f'"{others}"'), "stream.toml")
+        streams.parse(text.replace(f'"{own}"', f'"{others}"'), "stream.toml")
 
 
 def test_a_result_has_keys_measures_and_a_version() -> None:

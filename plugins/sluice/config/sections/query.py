@@ -1,11 +1,10 @@
-"""A continuous query of a stream.toml, and its sinks."""
+"""``[queries.<name>]`` of a ``stream.toml``: a continuous query."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
 from enum import StrEnum
 from typing import Annotated
 
@@ -14,10 +13,9 @@ from sluice.config.reading.toml import IDENTIFIER, IDENTIFIER_FIX, ConfigError
 from sluice.config.reading.values import shown
 from sluice.config.sections import page as page_spec
 from sluice.config.sections.page import Page
+from sluice.config.sections.sink import DEBUG_SINKS, NEEDS, Sink, SinkKind
+from sluice.core.queries.result import VERSION, WINDOW
 
-# Columns of a result besides its groups and aggregates.
-WINDOW = "window_start"
-VERSION = "version"
 # Column of a stream's table: when the record came to Kafka.
 ARRIVAL = "_kafka_timestamp"
 
@@ -35,30 +33,10 @@ class Mode(StrEnum):
     APPEND = "append"
 
 
-class SinkKind(StrEnum):
-    JDBC = "jdbc"
-    KAFKA = "kafka"
-    ICEBERG = "iceberg"
-    FILES = "files"
-    CONSOLE = "console"
-    MEMORY = "memory"
-
-
 # Columns in a message.
 MAX_NAMED = 30
-# For previews; they keep nothing after the process.
-DEBUG_SINKS = frozenset({SinkKind.CONSOLE, SinkKind.MEMORY})
 # Types of a result's key: each value has a unique text.
 KEY_TYPES = ("string", "int", "bigint", "date", "boolean")
-# Sink -> the keys that it needs.
-NEEDS: Mapping[SinkKind, tuple[str, ...]] = {
-    SinkKind.JDBC: ("connection", "table"),
-    SinkKind.KAFKA: ("topic", "partitions"),
-    SinkKind.ICEBERG: ("table",),
-    SinkKind.FILES: ("prefix",),
-    SinkKind.CONSOLE: (),
-    SinkKind.MEMORY: (),
-}
 
 
 @dataclass(frozen=True)
@@ -75,38 +53,6 @@ class TimeWindow:
         every, length, shift = self.slide_minutes * 60, self.size_minutes * 60, self.offset_minutes * 60
         last = at - (at - shift) % every
         return sorted(range(last, at - length, -every))
-
-
-@dataclass(frozen=True)
-class Sink:
-    """``kind``: a SinkKind, with the keys in NEEDS."""
-
-    kind: Annotated[
-        str,
-        "`jdbc`, `kafka`, `iceberg`, `files`; `console` and `memory` are for "
-        "[debugging](operating.md#preview-a-query); the stream's process refuses them",
-    ]
-    connection: Annotated[
-        str,
-        "`jdbc`: the id of an [Airflow connection](your-own-systems.md#a-database-for-results) to "
-        "PostgreSQL, MariaDB or MySQL",
-    ] = ""
-    table: Annotated[
-        str,
-        "`jdbc`: the table there; `iceberg`: `namespace.table` in the lake, created by the queries' "
-        "process. For this query alone: a rebuild removes what is not its own",
-    ] = ""
-    topic: Annotated[str, "`kafka`: a compacted topic for this query alone"] = ""
-    partitions: Annotated[int, "`kafka`: its number of partitions"] = 0
-    prefix: Annotated[
-        str,
-        "`files`: a folder in the lake's bucket, ending in `/`. The embedded stack grants rights below "
-        "`files/` only",
-    ] = ""
-
-    @property
-    def name(self) -> str:
-        return f"{self.kind} {self.table or self.topic or self.prefix}".strip()
 
 
 @dataclass(frozen=True)
@@ -335,22 +281,3 @@ def _check_names(query: Query, sink: Sink, place: str) -> None:
             f"{place}: prefix {shown(sink.prefix)}. Fix: write folders of letters, digits, ., _, = and -, "
             "without / before and with / behind"
         )
-
-
-def key_text(values: Sequence[object]) -> str:
-    """A result's key (in the order of ``Query.keys``) as a topic has it: ISO 8601 in UTC, joined by ``|``,
-    escaped by ``\\``, null as ``\\N``."""
-    return "|".join(map(_part, values))
-
-
-def _part(value: object) -> str:
-    if value is None:
-        return "\\N"
-    return _text(value).replace("\\", "\\\\").replace("|", "\\|")
-
-
-def _text(value: object) -> str:
-    if isinstance(value, datetime):
-        moment = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
-        return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
-    return value.isoformat() if isinstance(value, date) else str(value)

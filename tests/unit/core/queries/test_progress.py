@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
-from sluice.clients import query_state
-from sluice.clients.query_state import MAX_CHECKPOINTS, QueryState, definition
-from sluice.config.query import Query, Sink, TimeWindow
+from sluice.config import query_definition
+from sluice.config.query_definition import definition
 from sluice.config.reading.toml import ConfigError
+from sluice.config.sections.query import Query, TimeWindow
+from sluice.config.sections.sink import Sink
+from sluice.core.queries import progress
+from sluice.core.queries.progress import MAX_CHECKPOINTS, QueryState
 from tests.support.raising import raising
 
 QUERY = Query([Sink("console")], ["zipcode"], {"hits": "count"}, "hittime", TimeWindow(10, 5, 2), 10)
@@ -30,25 +33,27 @@ STATE = QueryState(
 
 
 def test_what_is_told_is_read_back() -> None:
-    told = query_state.summary("batch", "isp_hits", 2, {"windows": STATE})
-    assert query_state.read([{}, told, {"sluice.queries": "{}"}], {"windows": QUERY}, "queries.x") == {
+    told = progress.summary("batch", "isp_hits", 2, {"windows": STATE})
+    assert query_definition.read([{}, told, {"sluice.queries": "{}"}], {"windows": QUERY}, "queries.x") == {
         "windows": STATE
     }
     assert STATE.number == 7
 
 
 def test_a_state_of_before_early_rows_were_left_out_is_continued() -> None:
-    told = query_state.summary("batch", "isp_hits", 2, {"windows": STATE})
+    told = progress.summary("batch", "isp_hits", 2, {"windows": STATE})
     recorded = json.loads(told["sluice.queries"])
     del recorded["windows"]["early_rows"]
     before = {"sluice.queries": json.dumps(recorded)}
-    assert query_state.read([before], {"windows": QUERY}, "queries.x") == {
+    assert query_definition.read([before], {"windows": QUERY}, "queries.x") == {
         "windows": replace(STATE, early_rows=0)
     }
 
 
 def test_a_query_that_was_not_there_has_counted_nothing() -> None:
-    assert query_state.read([], {"windows": QUERY}, "queries.x") == {"windows": QueryState(definition(QUERY))}
+    assert query_definition.read([], {"windows": QUERY}, "queries.x") == {
+        "windows": QueryState(definition(QUERY))
+    }
 
 
 @pytest.mark.parametrize(
@@ -61,9 +66,9 @@ def test_a_query_that_was_not_there_has_counted_nothing() -> None:
     ],
 )
 def test_a_query_declared_otherwise_is_refused(changes: dict[str, Any]) -> None:
-    told = query_state.summary("batch", "isp_hits", 2, {"windows": STATE})
+    told = progress.summary("batch", "isp_hits", 2, {"windows": STATE})
     with raising(ConfigError, "windows"):
-        query_state.read([told], {"windows": replace(QUERY, **changes)}, "queries.x")
+        query_definition.read([told], {"windows": replace(QUERY, **changes)}, "queries.x")
 
 
 def test_another_trigger_or_sink_is_no_other_query() -> None:

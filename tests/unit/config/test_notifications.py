@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from sluice.config.notifications import FILE, Event, Notifications, load, parse
 from sluice.config.platform import DIRECTORY_VARIABLE
 from sluice.config.reading.toml import ConfigError
-from sluice.config.sections.notifications import FILE, Event, Notifications, load, parse
 from tests.support.raising import raising
 
 STREAMS = ["nyc_taxi", "wiki_changes"]

@@ -1,0 +1,116 @@
+"""A stream's columns: as its schema file declares them, and whether its table has them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sluice.config.reading.files import declared_text
+from sluice.config.reading.names import check_avro
+from sluice.config.reading.toml import ConfigError
+from sluice.config.reading.values import shown
+from sluice.config.schema import avro_iceberg_type, ddl_iceberg_type, parse_ddl
+from sluice.config.sections.query import result_types
+from sluice.config.stream import StreamSpec
+
+OFFSET_COLUMNS = {
+    "_kafka_partition": "int",
+    "_kafka_offset": "long",
+    "_kafka_timestamp": "timestamptz",
+    "_source_id": "string",
+    "_source_row": "long",
+    "_source_base_offset": "long",
+}
+# Iceberg's schema evolution may have widened a column without loss.
+_WIDER = {"int": "long", "float": "double"}
+
+
+def schema_problems(spec: StreamSpec, present: Mapping[str, str]) -> list[str]:
+    """A message per column that is missing or has another type. ``present``: the table's Iceberg types.
+
+    Raises ConfigError for a wrong declaration.
+    """
+    return differences(spec.table, declared_types(spec), present)
+
+
+def declared_types(spec: StreamSpec) -> dict[str, str]:
+    """Column -> Iceberg type, as the schema file declares. Raises ConfigError, also for a name that a later
+    step cannot carry."""
+    return _declared_types(spec, declared_text(spec.schema_file))
+
+
+def _declared_types(spec: StreamSpec, text: str) -> dict[str, str]:
+    where = f"{spec.name}/{spec.schema}"
+    if not spec.is_avro:
+        return {name: ddl_iceberg_type(kind) for name, kind in parse_ddl(text, where).items()}
+    try:
+        schema = json.loads(text)
+        check_avro(schema, where)
+        return {field["name"]: _column_type(field, where) for field in schema["fields"]}
+    except ConfigError:
+        raise
+    # RecursionError: nested too deeply.
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ConfigError(f"{where}: {shown(error)}. Fix: correct the schema file") from error
+
+
+def _column_type(field: Mapping[str, Any], where: str) -> str:
+    try:
+        return avro_iceberg_type(field["type"])
+    except ValueError as error:
+        raise ConfigError(f"{where}: column {shown(field['name'])}: {error}") from error
+
+
+def check(spec: StreamSpec, file: Path) -> None:
+    """The schema ``file``, and what the declaration says of its columns. Raises ConfigError."""
+    text, where = declared_text(file), f"{spec.name}/stream.toml"
+    types = _declared_types(spec, text)
+    named = {
+        **{f"partition_by {str(one)!r}": one.column for one in spec.partitions},
+        **({"feed event_id": spec.feed.event_id} if spec.feed else {}),
+    }
+    for key, column in named.items():
+        if column not in types:
+            raise ConfigError(
+                f"{where}: {key}: {column!r} is no column of {spec.schema}. Fix: name one of its columns"
+            )
+    for partition in spec.partitions:
+        if partition.width and partition.field in map(str.lower, types):
+            raise ConfigError(
+                f"{where}: partition_by {str(partition)!r}: Iceberg names its field {partition.field!r}, as "
+                f"a column of {spec.schema} is. Fix: rename the column"
+            )
+    rest = spec.csv.extra_columns
+    if rest and types.get(rest) != "map<":
+        raise ConfigError(
+            f"{where}: csv extra_columns {shown(rest)} is no map of {spec.schema}. Fix: name a map of strings"
+        )
+    if spec.queries and spec.is_avro:
+        raise ConfigError(
+            f"{where}: queries need a schema in DDL, and it has {spec.schema}. Fix: write its columns in a "
+            ".ddl file"
+        )
+    for name, query in spec.queries.items():
+        result_types(name, query, parse_ddl(text, f"{spec.name}/{spec.schema}"), where)
+
+
+def has_closed_dates(spec: StreamSpec) -> bool:
+    """Whether the first partition column is a DATE, whose files a past date no longer gets."""
+    types = declared_types(spec) if spec.partitions else {}
+    return any(first.width is None and types.get(first.column) == "date" for first in spec.partitions[:1])
+
+
+def differences(table: str, expected: Mapping[str, str], present: Mapping[str, str]) -> list[str]:
+    """Compare ``expected`` columns and OFFSET_COLUMNS; an older schema may have had others."""
+    problems = []
+    for name, kind in {**expected, **OFFSET_COLUMNS}.items():
+        found = present.get(name)
+        if found is None:
+            problems.append(
+                f"schema: table {table} has no column {name} ({kind}); restart the stream's consumer"
+            )
+        elif not (found in (kind, _WIDER.get(kind)) or (kind.endswith("<") and found.startswith(kind))):
+            problems.append(f"schema: column {name} of table {table} is {found}, the stream declares {kind}")
+    return problems

@@ -1,0 +1,1 @@
+"""Continuous queries as values: what sinks and tables keep of them."""
