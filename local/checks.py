@@ -104,9 +104,8 @@ def stages(command: str, arguments: Sequence[str]) -> list[Stage]:
         return _cluster(arguments)
     found = [Stage(name, command) for name, command in LINTERS]
     chosen = () if command == "test-all" else ("-m", "not exhaustive")
-    # Three on two cores: a test on real services waits for a fifth of its time. Groups keep their order: by
-    # default xdist starts with the group of the most tests.
-    spread = ("-n", "3", "--dist", "loadgroup", "--no-loadscope-reorder")
+    # Groups keep their order: by default xdist starts with the group of the most tests.
+    spread = ("-n", "2", "--dist", "loadgroup", "--no-loadscope-reorder")
     if command != "lint":
         profile = ("--hypothesis-profile=thorough",) if command == "test-all" else ()
         found += _pytest("unit", UNIT, ("-n", "2", *profile), arguments)

@@ -62,7 +62,7 @@ def test_each_health_has_one_step(health: Health) -> None:
         (H.OUT_OF_MEMORY, EXITED, "consumer", Step.RESTART),
         (H.DOWN, BACKOFF, "consumer", Step.RESTART),
         # Suspended: stopped unless it ends anyway, or its state is unknown.
-        *((H.SUSPENDED, state, "consumer", Step.NONE) for state in ENDED),
+        *((H.SUSPENDED, state, "consumer", Step.NONE) for state in sorted(ENDED)),
         (H.SUSPENDED, ProcessState.STOPPING, "consumer", Step.NONE),
         (H.SUSPENDED, ProcessState.UNKNOWN, "consumer", Step.NONE),
         (H.SUSPENDED, ProcessState.STARTING, "consumer", Step.STOP),
