@@ -1,1 +1,1 @@
-"""The machine under the stack: directories, ports, processes, rights."""
+"""The machine under the stack: directories, ports, processes, rights, passwords (``secrets``)."""

@@ -1,1 +1,1 @@
-"""`make status`: the services, and what is known of every component."""
+"""`sluice status`: ``observe`` asks the observer and Airflow, ``show`` prints. Services: ``stack/health``."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from sluice.config.stream import Supervision
+from sluice.config.sections.supervision import Supervision
 from sluice.core.processes.status import ProcessState
 from sluice.supervision.lifecycle import Action
 from sluice.supervision.observation import Observation

@@ -5,6 +5,6 @@ them by a compare-and-set. It promises that a writer that lost its lease publish
 still does.
 
 Start with ``writer_lease``. ``tables`` creates, ``iceberg`` calls Iceberg's Java API, ``write`` appends;
-``deduplicate`` and ``loaded_rows`` find duplicates; ``quarantine`` and ``source_quarantine`` keep what is
-rejected.
+``deduplicate`` and ``loaded_rows`` find duplicates; ``quarantine`` keeps records that the
+consumer rejects, ``source_quarantine`` rows that the producer rejects.
 """

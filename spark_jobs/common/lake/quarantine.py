@@ -21,7 +21,7 @@ from sluice.core.offsets.quarantine import (
     settlement,
 )
 from sluice.core.tables.records import RECORD
-from sluice.core.tables.summary import KIND, NEWEST_MALFORMED, REJECTED, WRITER
+from sluice.core.tables.summary import KIND, NEWEST_MALFORMED, PREFIX, REJECTED, WRITER
 from sluice.core.tables.writers import epoch_of
 from spark_jobs.common.lake.clock import now_ms
 from spark_jobs.common.lake.iceberg import MAIN, CommitRefused, IcebergTable, StagedSnapshot
@@ -81,7 +81,7 @@ class Quarantine:
 
     def _on_top(self, staged: int) -> StagedSnapshot:
         summary = self.table.summary(staged)
-        properties = {key: value for key, value in summary.items() if key.startswith("sluice.")}
+        properties = {key: value for key, value in summary.items() if key.startswith(PREFIX)}
         return self.table.stage(properties, files_of=staged)
 
     def _moved(self, why: str) -> ConcurrentCommit:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sluice.config.stream import Supervision
+from sluice.config.sections.supervision import Supervision
 from sluice.core.processes import exits
 from sluice.core.processes.status import ENDED, ProcessState, ProcessStatus
 from sluice.supervision.decide import Decision, Step, decide, is_enough, observe_seconds, recovery_seconds

@@ -1,1 +1,5 @@
-"""S3 by boto3: requests, objects and their versions, errors as client errors."""
+"""S3 by boto3.
+
+``requests`` makes the client of a role, with its timeouts and retries; ``objects`` knows versions,
+``csv_lines`` counts rows without Spark, ``errors`` makes every failure a client error.
+"""

@@ -1,1 +1,1 @@
-"""What is known of sources already: verified earlier, or planned under the same key."""
+"""What is known of sources already: verified earlier, or planned under the same object key."""

@@ -6,10 +6,10 @@ as it is, with what planning added to it. What differs between the kinds is a me
 To add a kind, write its class here and name it in ``KINDS``, then give ``config.stream.SourceType`` a
 member. mypy (``assert_never``) and the DAGs' tests (dicts over all kinds) then name what must decide about
 it: its form in ``airflow/forms``; the operator and timeout of its task ``produce`` in
-``airflow/dags/streams``; its text in ``airflow/dags/docs``; its job in ``spark_jobs/__main__``. By hand: its
-section of ``stream.toml`` in ``config/sections``, with the checks in ``config/stream_checks``; what a record
-of no source is called (``trace/find``); whether its producer ends by itself (``clients/kubernetes/pods``);
-``cli/new_stream``.
+``airflow/dags/streams``; its text in ``airflow/dags/docs``; its job in ``spark_jobs/__main__``. By hand:
+how ``StreamSpec.source`` tells it; its section of ``stream.toml`` in ``config/sections``, with the checks
+in ``config/stream_checks``; what a record of no source is called (``trace/find``); whether its producer
+ends by itself (``clients/kubernetes/pods``); ``cli/new_stream``.
 """
 
 from __future__ import annotations

@@ -1,1 +1,5 @@
-"""Health rules, pure: samples in, report out. Start with ``base``; ``assess`` chooses the component's."""
+"""Health rules, pure: samples in, report out. ``assess`` chooses between the rules of two kinds.
+
+``consumer`` has those of a stream's consumer, ``component`` those of all others, ``base`` what both share.
+Start with ``base``.
+"""

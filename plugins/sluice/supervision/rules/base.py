@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 
-from sluice.config.stream import Supervision
+from sluice.config.sections.supervision import Supervision
 from sluice.core.messages import summarize
 from sluice.core.processes import exits
 from sluice.core.processes.restarts import RestartHistory, new_restarts

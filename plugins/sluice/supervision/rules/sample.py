@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from sluice.config.stream import Supervision
+from sluice.config.sections.supervision import Supervision
 from sluice.core.json_record import JsonRecord
 from sluice.core.processes.heartbeat import Heartbeat
 from sluice.core.processes.status import ProcessStatus

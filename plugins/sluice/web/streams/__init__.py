@@ -1,5 +1,5 @@
 """The pages of streams: one for all, one of each.
 
 ``pages`` has the routes, ``overview`` what a stream shows; what a component shows is
-``supervision/observer``'s, its HTML the macros of ``templates/parts.html``.
+of ``supervision/observer/component_view``, its HTML the macros of ``templates/parts.html``.
 """

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from sluice.config.stream import Supervision
+from sluice.config.sections.supervision import Supervision
 from sluice.supervision.rules.sample import Sample, downsample, memory_seconds
 
 

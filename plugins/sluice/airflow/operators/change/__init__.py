@@ -1,1 +1,1 @@
-"""The steps of a change."""
+"""The steps of a change: each calls ``changes``."""

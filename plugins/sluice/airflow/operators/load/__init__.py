@@ -1,1 +1,1 @@
-"""The steps of a load."""
+"""The steps of a load: each reads its params and calls ``loads`` or ``queries``."""

@@ -1,1 +1,1 @@
-"""The steps of maintenance and of reconciliation."""
+"""The steps of maintenance and of reconciliation: each calls ``maintenance``."""
