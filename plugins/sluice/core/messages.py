@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from sluice.core.error_codes import CODE
 
@@ -30,6 +31,11 @@ def summarize(problems: Sequence[str]) -> str:
 def quoted(text: str, limit: int = MAX_QUOTED) -> str:
     """``limit`` characters of a text of others: in quotes, with what is not printable escaped."""
     return repr(text) if len(text) <= limit else f"{text[:limit]!r}…"
+
+
+def iso(at: float) -> str:
+    """ISO 8601 in UTC, to the second; ``at``: seconds since 1970."""
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
 
 
 def age(seconds: float | None) -> str:

@@ -20,11 +20,6 @@ def rate(number: float | None) -> str:
     return f"{number:,.1f}" if 0 < number < 100 else f"{number:,.0f}"
 
 
-def iso(at: float) -> str:
-    """For ``<time datetime>``; ``at``: seconds since 1970."""
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
-
-
 def moment(at: float, now: float) -> str:
     """``15:50:03 UTC``, with the day if it is not today's. A script rewrites it in the reader's zone."""
     then, today = datetime.fromtimestamp(at, UTC), datetime.fromtimestamp(now, UTC)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sluice.core.messages import iso
 from sluice.web import formats
 
 
@@ -16,7 +17,7 @@ def test_moments() -> None:
     now = 1_767_268_800.0  # 2026-01-01 12:00
     assert formats.moment(now - 3, now) == "11:59:57 UTC"
     assert formats.moment(now - 86_400, now) == "31 Dec, 12:00:00 UTC"
-    assert formats.iso(now) == "2026-01-01T12:00:00+00:00"
+    assert iso(now) == "2026-01-01T12:00:00+00:00"
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from sluice.airflow.triggers.wait import GRACE_INTERVALS
 from sluice.config.tables import written_tables
 from sluice.core.error_codes import ErrorCode, code_in
 from sluice.core.errors import ClientError
+from sluice.core.messages import iso
 from sluice.core.processes.status import ENDED
 from sluice.supervision.lifecycle import Lifecycle
 
@@ -174,7 +175,7 @@ class ComponentOperator(StreamOperator):
             return False
         restarts = self.history.restart_history(datetime.now(UTC), self.spec.supervision)
         if restarts.left_since is not None:
-            since = datetime.fromtimestamp(restarts.left_since, UTC).isoformat(timespec="seconds")
+            since = iso(restarts.left_since)
             raise failed(
                 ErrorCode.HEALTH_FLAPPING,
                 f"the {self.component} of {self.stream} kept ending, and is left as it is since {since}; "

@@ -19,7 +19,7 @@ from sluice.config.stream import CONSUMER, StreamSpec
 from sluice.config.streams import Declared
 from sluice.core.errors import ClientError
 from sluice.core.json_record import Document
-from sluice.core.messages import age
+from sluice.core.messages import age, iso
 from sluice.supervision.observer.component import CHART_SECONDS
 from sluice.supervision.observer.component_view import LastCheck
 from sluice.supervision.rules.guide import GUIDES
@@ -172,7 +172,7 @@ def _title(event: Document) -> str:
 
 
 def _time(at: float, now: float) -> Markup:
-    return Markup('<time datetime="{}">{}</time>').format(formats.iso(at), formats.moment(at, now))
+    return Markup('<time datetime="{}">{}</time>').format(iso(at), formats.moment(at, now))
 
 
 def _below(address: Callable[..., str], *arguments: str, **keywords: str) -> str:

@@ -18,7 +18,7 @@ from sluice.config.reading.toml import ConfigError
 from sluice.config.stream import CONSUMER
 from sluice.core.error_codes import ErrorCode, code_of, with_code
 from sluice.core.errors import ClientError
-from sluice.core.messages import aligned
+from sluice.core.messages import aligned, iso
 from sluice.core.processes.status import ProcessStatus
 from sluice.notify import telling
 from sluice.notify.conditions import ends_outage
@@ -57,8 +57,8 @@ class SuperviseOperator(ComponentOperator):
     The check runs in the triggerer and ends the task there if no action is needed. Else a worker restarts a
     component that is down or stalled, and fails for everything that a restart does not repair, also if the
     component cannot be observed. One that keeps ending is left to a person, who triggers an action. After a
-    restart it waits, without a worker, for the recovery, ``recovery_seconds`` at
-    most. Its return value is the health and its message.
+    restart it waits, without a worker, for the recovery, ``recovery_seconds`` at most. Its return value is
+    the health and its message.
     """
 
     fails_if = "no restart helps, it does not recover in time, or its health is unknown"
@@ -229,9 +229,5 @@ def describe(observation: Observation) -> list[str]:
 def _shown(key: str, value: Any) -> Any:
     """Format times: details named ``at``, ``…_at`` and ``restarts`` hold seconds since 1970."""
     if key == "restarts":
-        return ", ".join(_moment(at) for at in value) or "none"
-    return _moment(value) if key == "at" or key.endswith("_at") else value
-
-
-def _moment(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
+        return ", ".join(iso(at) for at in value) or "none"
+    return iso(value) if key == "at" or key.endswith("_at") else value
