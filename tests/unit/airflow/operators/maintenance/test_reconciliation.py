@@ -70,11 +70,11 @@ class World:
             ends=lambda topic: {0: self.end},
         )
 
-    def batch(self, reject: int | None = None, lie: int = 0) -> None:
+    def batch(self, reject: int | None = None, lie: int = 0, records: int = BATCH) -> None:
         """``reject``: number of its record that goes to quarantine; ``lie``: offsets that its summary leaves
         out."""
-        start, self.end = self.end, self.end + BATCH
-        rows = [(0, start + n) for n in range(BATCH) if n != reject]
+        start, self.end = self.end, self.end + records
+        rows = [(0, start + n) for n in range(records) if n != reject]
         before = {"malformed": str(self.malformed)}
         said = lakes.summary("batch", 1, {0: self.end}, {0: 0}, {0: (start, self.end - lie)}, before)
         lakes.append(self.lake, rows, said)
@@ -325,8 +325,7 @@ def test_malformed_records_of_which_no_run_has_enough_add_up(world: World) -> No
     world.rejecting(4)
     world.run()
     # Many records before do not hide a run that has enough by itself.
-    for _ in range(100):
-        world.batch()
+    world.batch(records=400)
     world.rejecting(5)
     for _ in range(3):
         world.batch()
