@@ -34,7 +34,7 @@ from sluice.clients.s3.objects import Bucket
 from sluice.config import platform as platforms
 from sluice.config import streams
 from sluice.config.folders import VARIABLE
-from sluice.config.sections.kafka import Kafka
+from sluice.config.platform_sections.kafka import Kafka
 from sluice.config.sections.topic import PROGRESS_TOPIC
 from sluice.config.stream import StreamSpec
 
@@ -210,10 +210,10 @@ class IdleStack(Stack):
 
 
 def idle(command: Sequence[str]) -> list[str]:
-    """A consumer's command with ``bench/compare/idle_consumer.py``; any other command as it is."""
+    """A consumer's command with ``bench/compare/contenders/idle_consumer.py``; any other command as it is."""
     words = list(command)
     if words[-4:-1] == ["-m", "spark_jobs", "consumer"]:
-        words[-4:-1] = ["-m", "bench.compare.idle_consumer"]
+        words[-4:-1] = ["-m", "bench.compare.contenders.idle_consumer"]
     return words
 
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from bench.compare import connect, growth, plain, supervision
-from bench.compare.changes import ChangedSluice
-from bench.compare.connect import Connect
-from bench.compare.contenders import Plain, Sluice
+from bench.compare.contenders import connect, growth, plain, supervision
+from bench.compare.contenders.changes import ChangedSluice
+from bench.compare.contenders.connect import Connect
+from bench.compare.contenders.jobs import Plain, Sluice
+from bench.compare.contenders.watch import Contender, WatchedPlain, WatchedSluice, measure
 from bench.compare.figures import CONNECT, NEW, PAUSED, PLAIN, SLUICE, TUNED, Figures, prefixed, report
 from bench.compare.records import PARTITIONS, Declared
 from bench.compare.stack import BenchStack, bench_stack
-from bench.compare.watch import Contender, WatchedPlain, WatchedSluice, measure
 from local.services.streams import spark_defaults
 from tests.support.traffic import PER_SECOND
 

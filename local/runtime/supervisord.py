@@ -18,7 +18,7 @@ from local.runtime.home import StackDir, write_private
 from local.runtime.ports import HOST
 from sluice.clients.polling import wait_for
 from sluice.clients.processes.supervisord import connect
-from sluice.config.sections import supervisor
+from sluice.config.platform_sections import supervisor
 
 # The states of a program that runs or will.
 GOING = ("STARTING", "RUNNING", "BACKOFF")

@@ -23,7 +23,7 @@ from local.runtime.home import write_files
 from local.runtime.roles import kafka_rules, kafka_user
 from local.runtime.supervisord import Program
 from sluice.config.platform import ROLES
-from sluice.config.sections.kafka import Kafka
+from sluice.config.platform_sections.kafka import Kafka
 
 BROKER, ADMIN = "sluice-broker", "sluice-admin"
 

@@ -19,7 +19,7 @@ from local.runtime.context import Context, with_parent
 from local.runtime.roles import CHECKPOINTS, SOURCE, WAREHOUSE, s3_policies
 from local.runtime.supervisord import Program
 from sluice.clients.s3.requests import connect
-from sluice.config.sections.s3 import S3
+from sluice.config.platform_sections.s3 import S3
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

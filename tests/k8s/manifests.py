@@ -15,8 +15,8 @@ from sluice.clients.kubernetes import pods as pods_model
 from sluice.clients.kubernetes.jobs import component_job
 from sluice.clients.kubernetes.pods import SPARK_JOB, PodJob, executor_template, pod_spec
 from sluice.config import streams
+from sluice.config.platform_sections.kubernetes import Kubernetes
 from sluice.config.sections.cluster import Cluster
-from sluice.config.sections.kubernetes import Kubernetes
 from tests.k8s.control_plane import ControlPlane
 
 K8S = REPO / "k8s"

@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import AirflowException
 from local.stack.stack import wait_until
 from sluice.airflow.operators.jobs.spark_job import SparkJobOperator
 from sluice.clients.kubernetes.pods import STREAM_LABEL
-from sluice.config.sections.kubernetes import Kubernetes
+from sluice.config.platform_sections.kubernetes import Kubernetes
 from tests.k8s.kubelet import LogServer
 from tests.k8s.world import NAMESPACE, World
 from tests.support.raising import raising

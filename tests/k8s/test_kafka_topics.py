@@ -19,9 +19,9 @@ from sluice.clients.kafka import strimzi
 from sluice.clients.kafka.admin import KafkaAdmin
 from sluice.clients.kafka.strimzi_topics import KafkaTopics
 from sluice.clients.kubernetes.api import FIELD_MANAGER
+from sluice.config.platform_sections.kafka import Kafka
+from sluice.config.platform_sections.kubernetes import Strimzi
 from sluice.config.reading.toml import ConfigError
-from sluice.config.sections.kafka import Kafka
-from sluice.config.sections.kubernetes import Strimzi
 from sluice.config.sections.topic import Topic
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused, Unreachable

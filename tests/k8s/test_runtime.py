@@ -17,7 +17,7 @@ from sluice.clients.kubernetes.pods import STREAM_LABEL
 from sluice.clients.processes import kubernetes as runtimes
 from sluice.config import streams
 from sluice.config.folders import VARIABLE
-from sluice.config.sections.kubernetes import Kubernetes
+from sluice.config.platform_sections.kubernetes import Kubernetes
 from sluice.core.errors import Refused, Unreachable
 from sluice.core.processes.status import ProcessState
 from tests.k8s.world import IMAGE, JOB, NAMESPACE, PROGRAM, World

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from local.stack.stack import wait_until
 from sluice.clients.processes.kubernetes import KubernetesRuntime
-from sluice.config.sections.kubernetes import Kubernetes
+from sluice.config.platform_sections.kubernetes import Kubernetes
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing, Refused, Unreachable
 from sluice.core.processes.status import ProcessState

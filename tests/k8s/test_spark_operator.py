@@ -27,8 +27,8 @@ from sluice.clients.kubernetes.spark_application import (
 )
 from sluice.clients.processes.spark_operator import SparkOperatorRuntime
 from sluice.config import streams
+from sluice.config.platform_sections.kubernetes import Kubernetes
 from sluice.config.sections.cluster import Cluster, container_mb
-from sluice.config.sections.kubernetes import Kubernetes
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused, Unreachable
 from sluice.core.processes import exits

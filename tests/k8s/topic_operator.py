@@ -11,8 +11,8 @@ from urllib3.exceptions import HTTPError
 from sluice.clients.kafka import strimzi
 from sluice.clients.kafka.admin import KafkaAdmin
 from sluice.clients.kafka.broker_topics import BrokerTopics
+from sluice.config.platform_sections.kafka import Kafka
 from sluice.config.reading.limits import BROKER_DEFAULT
-from sluice.config.sections.kafka import Kafka
 from sluice.config.sections.topic import Topic
 from tests.k8s.background import Background
 

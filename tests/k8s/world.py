@@ -10,7 +10,7 @@ from kubernetes import client
 
 from local.stack.stack import wait_until
 from sluice.clients.processes.kubernetes import KubernetesRuntime
-from sluice.config.sections.kubernetes import Kubernetes
+from sluice.config.platform_sections.kubernetes import Kubernetes
 from sluice.core.processes.status import ProcessState
 from tests.k8s.control_plane import ControlPlane
 from tests.k8s.kubelet import Kubelet

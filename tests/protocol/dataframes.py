@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.errors import PySparkException
 
-from sluice.config.sections.lake import CATALOG
+from sluice.config.platform_sections.lake import CATALOG
 from tests.protocol.catalog import File, Record
 
 

@@ -17,9 +17,9 @@ from sluice.core.changes.published import Changes
 from sluice.core.offsets.deduplication import LoadedRows
 from sluice.core.offsets.verify import FileStats
 from sluice.core.tables.batches import Batch, Snapshot
-from spark_jobs.common.lake.added_file import AddedFile
 from spark_jobs.common.lake.iceberg import MAIN, CommitRefused
 from spark_jobs.common.lake.loaded_rows import BatchRows
+from spark_jobs.common.lake.written.added_file import AddedFile
 from spark_jobs.common.spark.checkpoint import CheckpointCorrupted
 from tests.protocol.catalog import Commit, File, Metadata
 
@@ -172,7 +172,7 @@ def _added(file: File) -> AddedFile:
 
 
 class OffsetReader:
-    """In place of :class:`spark_jobs.common.lake.read_offsets.OffsetReader`."""
+    """In place of :class:`spark_jobs.common.lake.written.read_offsets.OffsetReader`."""
 
     def __init__(self, world: Any) -> None:
         self._world = world

@@ -16,7 +16,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from sluice.config.sections.checkpoints import Checkpoints
+from sluice.config.platform_sections.checkpoints import Checkpoints
 from spark_jobs.common.spark.checkpoint import CheckpointCorrupted
 from spark_jobs.common.spark.session import checkpoint_options
 from tests.support.counting import Counting, exact, published

@@ -22,8 +22,8 @@ from sluice.clients.lake.catalog import Lake
 from sluice.config import connection
 from sluice.config.connection import POSTGRESQL, Database
 from sluice.config.platform import Platform
-from sluice.config.sections import lake as lake_section
-from sluice.config.sections.lake import CATALOG
+from sluice.config.platform_sections import lake as lake_section
+from sluice.config.platform_sections.lake import CATALOG
 from sluice.core.errors import Unreachable
 from spark_jobs.common.feed import lock as locks
 from spark_jobs.common.feed.lock import Lock, Lost

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from sluice.clients.lake.catalog import Lake
 from sluice.clients.lake.snapshots import change_files, recovered, table_diff
 from sluice.clients.s3.requests import connect, read_json
-from sluice.config.sections.lake import CATALOG
+from sluice.config.platform_sections.lake import CATALOG
 from sluice.core.changes.plan import Action, ChangePlan
 from sluice.core.changes.result import ChangeResult, RemovedRecord
 from sluice.core.offsets.quarantine import WITHHELD_REASON

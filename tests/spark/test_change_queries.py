@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from sluice.config.sections.lake import CATALOG
+from sluice.config.platform_sections.lake import CATALOG
 from sluice.config.sections.query import Query, TimeWindow
 from sluice.config.sections.sink import Sink
 from sluice.core.changes.published import CHANGE
 from sluice.core.offsets.ranges import OffsetRanges
 from spark_jobs.common.consumer.state import changes_until
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
-from spark_jobs.common.lake.read_offsets import OffsetReader
+from spark_jobs.common.lake.written.read_offsets import OffsetReader
 from spark_jobs.common.maintenance.staged_change import StagedChange
 from spark_jobs.common.queries.first_batch import PartialSnapshotRead
 from spark_jobs.common.queries.streaming_query import SourceChanged, StreamingQueryRun

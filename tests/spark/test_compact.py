@@ -29,7 +29,7 @@ from local.stack.stack import wait_until
 from sluice.clients.lake.catalog import Lake
 from sluice.clients.lake.commits import Head
 from sluice.clients.lake.snapshots import rewrites as compaction
-from sluice.config.sections.lake import CATALOG
+from sluice.config.platform_sections.lake import CATALOG
 from sluice.config.stream import ENTRY_POINT
 from sluice.core.tables.batches import Snapshot
 from sluice.core.tables.rewrites import Rewrites

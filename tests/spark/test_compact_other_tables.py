@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from sluice.clients.lake.catalog import Lake
 from sluice.clients.lake.snapshots import rewrites as compaction
-from sluice.config.sections.lake import CATALOG
+from sluice.config.platform_sections.lake import CATALOG
 from sluice.core.offsets.quarantine import Rejections
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.tables.storage import KEEP_REWRITES, REWRITE_ID

@@ -16,8 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sluice.clients.s3.requests import connect
+from sluice.config.platform_sections.s3 import S3
 from sluice.config.sections.query import Query
-from sluice.config.sections.s3 import S3
 from sluice.config.sections.sink import Sink
 from spark_jobs.common.sinks.base import SinkWriteFailed, Target
 from spark_jobs.common.sinks.files import FilesSink

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from sluice.config.sections.lake import CATALOG
+from sluice.config.platform_sections.lake import CATALOG
 from sluice.config.sections.query import Query, TimeWindow
 from sluice.config.sections.sink import Sink
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit

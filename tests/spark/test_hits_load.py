@@ -19,10 +19,10 @@ from pyspark.sql import functions as F
 from local.services import streams as stream_programs
 from sluice.airflow import forms
 from sluice.clients.kafka.admin import KafkaAdmin
+from sluice.config.platform_sections.lake import CATALOG
 from sluice.config.reading.toml import ConfigError
 from sluice.config.sections import generator
 from sluice.config.sections.generator import Generated, sequences
-from sluice.config.sections.lake import CATALOG
 from sluice.config.sections.topic import MAX_MESSAGE_BYTES
 from sluice.config.sending_rules import SendingRules
 from sluice.config.stream import ENTRY_POINT

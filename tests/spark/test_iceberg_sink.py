@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from sluice.clients.lake.catalog import Lake
 from sluice.clients.lake.results import table as results_table
-from sluice.config.sections.lake import CATALOG
+from sluice.config.platform_sections.lake import CATALOG
 from sluice.config.sections.query import Query, TimeWindow
 from sluice.config.sections.sink import Sink
 from sluice.queries.compare import by_key

@@ -25,7 +25,7 @@ from sluice.clients.kafka import reader as kafka_reader
 from sluice.clients.kafka.admin import KafkaAdmin
 from sluice.clients.kafka.broker_topics import BrokerTopics
 from sluice.clients.kafka.reader import Result
-from sluice.config.sections.kafka import Kafka
+from sluice.config.platform_sections.kafka import Kafka
 from sluice.config.sections.query import Query, TimeWindow
 from sluice.config.sections.sink import Sink
 from sluice.config.sections.topic import Topic

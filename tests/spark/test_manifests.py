@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from pyspark.sql import SparkSession
 
-from sluice.config.sections.lake import CATALOG
+from sluice.config.platform_sections.lake import CATALOG
 from tests.support.lakehouse import Stream
 
 # Instead of 100 commits.

@@ -17,8 +17,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, LongType, MapType, StringType, StructField, StructType
 
 from sluice.clients.lake.catalog import Lake
+from sluice.config.platform_sections.lake import CATALOG
 from sluice.config.reading import names
-from sluice.config.sections.lake import CATALOG
 from sluice.core.changes.plan import Action, ChangePlan
 from sluice.core.offsets.ranges import OffsetRanges
 from spark_jobs.common.consumer.writer import StreamWriter

@@ -18,7 +18,7 @@ from sluice.airflow import forms
 from sluice.clients.kafka.admin import KafkaAdmin
 from sluice.clients.s3.objects import Bucket
 from sluice.config import streams
-from sluice.config.sections.lake import CATALOG
+from sluice.config.platform_sections.lake import CATALOG
 from sluice.config.sections.topic import MAX_MESSAGE_BYTES
 from sluice.config.sending_rules import SendingRules
 from sluice.config.stream import ENTRY_POINT

@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 
 from sluice.clients.kafka.query_progress import Totals, parse
 from sluice.config import streams
+from sluice.config.platform_sections.lake import CATALOG
 from sluice.config.reading.toml import ConfigError
-from sluice.config.sections.lake import CATALOG
 from sluice.config.sections.query import Query, TimeWindow
 from sluice.config.sections.sink import Sink
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable

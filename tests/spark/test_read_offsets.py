@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.common.consumer.writer import StreamWriter, VerificationFailed
-from spark_jobs.common.lake.added_file import AddedFile
+from spark_jobs.common.lake.written.added_file import AddedFile
 from tests.support.lakehouse import PARTITIONS, Stream
 from tests.support.services import Services
 

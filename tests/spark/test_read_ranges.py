@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from sluice.clients.kafka.consumers import topic_offsets
-from sluice.config.sections.kafka import Kafka
+from sluice.config.platform_sections.kafka import Kafka
 from sluice.core.error_codes import ErrorCode, code_of
 from sluice.core.offsets.ranges import IntervalSet
 from sluice.core.offsets.topic_ranges import TopicRanges

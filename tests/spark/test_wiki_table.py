@@ -18,16 +18,16 @@ from pyspark.sql import functions as F
 
 from local.services import minio
 from sluice.clients.s3 import object_file
+from sluice.config.platform_sections.lake import CATALOG
+from sluice.config.platform_sections.s3 import S3
 from sluice.config.reading.toml import ConfigError
-from sluice.config.sections.lake import CATALOG
-from sluice.config.sections.s3 import S3
 from spark_jobs.common.consumer import writer as writer_module
 from spark_jobs.common.consumer.writer import StreamWriter, VerificationFailed
 from spark_jobs.common.lake import tables
-from spark_jobs.common.lake.added_file import AddedFile
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
-from spark_jobs.common.lake.read_offsets import OffsetReader
 from spark_jobs.common.lake.tables import IncompatibleSchema
+from spark_jobs.common.lake.written.added_file import AddedFile
+from spark_jobs.common.lake.written.read_offsets import OffsetReader
 from spark_jobs.wiki_changes.transforms import MAX_SERVER_NAME, changes
 from tests.support.lakehouse import Stream
 from tests.support.services import Services

@@ -17,8 +17,8 @@ from sluice.clients.kafka.admin import KafkaAdmin
 from sluice.clients.kafka.broker_topics import BrokerTopics
 from sluice.clients.lake.catalog import Lake
 from sluice.clients.s3.requests import connect
-from sluice.config.sections.kafka import Kafka
-from sluice.config.sections.lake import CATALOG
+from sluice.config.platform_sections.kafka import Kafka
+from sluice.config.platform_sections.lake import CATALOG
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.ledger.batches import BatchLog
 from sluice.loads.sending.topic import with_timestamp_bounds

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from sluice.clients.kafka.consumers import topic_offsets
 from sluice.config import streams
-from sluice.config.sections.checkpoints import Checkpoints
+from sluice.config.platform_sections.checkpoints import Checkpoints
 from spark_jobs.common.consumer.run import ConsumerRun
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.kafka.offsets import Topic

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from local.base import UsageError
 from sluice.clients.lake.catalog import Lake
-from sluice.config.sections.lake import CATALOG
+from sluice.config.platform_sections.lake import CATALOG
 
 TABLE = "raw.nyc_taxi"
 QUARANTINE = "raw.nyc_taxi_quarantine"

@@ -18,8 +18,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 from sluice.clients.lake.catalog import Lake
 from sluice.config import streams
 from sluice.config.platform import Platform
-from sluice.config.sections.checkpoints import Checkpoints
-from sluice.config.sections.lake import CATALOG
+from sluice.config.platform_sections.checkpoints import Checkpoints
+from sluice.config.platform_sections.lake import CATALOG
 from spark_jobs.common.consumer.run import ConsumerRun
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.kafka.offsets import Topic

@@ -18,8 +18,8 @@ from pyspark.sql import functions as F
 from sluice.clients.lake.catalog import Lake
 from sluice.clients.lake.results.positions import late_rows, read_positions
 from sluice.config import streams
+from sluice.config.platform_sections.lake import CATALOG
 from sluice.config.query_definition import read
-from sluice.config.sections.lake import CATALOG
 from sluice.config.sections.query import Query
 from sluice.config.sections.sink import SinkKind
 from sluice.core.queries.progress import QueryState

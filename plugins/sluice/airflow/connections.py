@@ -18,7 +18,7 @@ from sluice.config.reading.toml import ConfigError
 from sluice.core.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from sluice.config.sections.kubernetes import Kubernetes
+    from sluice.config.platform_sections.kubernetes import Kubernetes
 
 
 def get(name: str) -> Any:

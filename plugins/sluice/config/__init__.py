@@ -4,7 +4,7 @@ In: TOML and Avro files. Out: frozen values, complete and checked, or a ConfigEr
 key, the value found and the fix; nothing is connected. An unknown key is an error.
 :mod:`~sluice.config.stream` is a stream, which :mod:`~sluice.config.streams` finds and reads;
 :mod:`~sluice.config.platform` one role's systems, :mod:`~sluice.config.schema` how columns are written.
-``sections`` has the sections of both files, ``reading`` what all of them are read with; imports go
-downwards: streams, a stream, sections, reading. Start with ``streams``, which opens the files, then
-``stream``.
+``sections`` has those of a stream, ``platform_sections`` those of a platform file, ``reading`` what all of
+them are read with; imports go downwards: streams, a stream, sections, reading. Start with ``streams``, which
+opens the files, then ``stream``.
 """

@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from sluice.config import postgresql
+from sluice.config.platform_sections import checkpoints, kubernetes, metrics
+from sluice.config.platform_sections.checkpoints import Checkpoints
+from sluice.config.platform_sections.kafka import Kafka
+from sluice.config.platform_sections.kubernetes import Kubernetes, Strimzi
+from sluice.config.platform_sections.lake import Lake
+from sluice.config.platform_sections.metrics import Metrics, ObserverAccess
+from sluice.config.platform_sections.s3 import S3, Source
+from sluice.config.platform_sections.supervisor import Supervisor
 from sluice.config.reading import files
 from sluice.config.reading import toml as config
 from sluice.config.reading.toml import ConfigError, build
 from sluice.config.reading.urls import check_url
-from sluice.config.sections import checkpoints, kubernetes, metrics
-from sluice.config.sections.checkpoints import Checkpoints
-from sluice.config.sections.kafka import Kafka
-from sluice.config.sections.kubernetes import Kubernetes, Strimzi
-from sluice.config.sections.lake import Lake
-from sluice.config.sections.metrics import Metrics, ObserverAccess
-from sluice.config.sections.s3 import S3, Source
-from sluice.config.sections.supervisor import Supervisor
 
 ROLES = ("airflow", "producer", "consumer", "reader", "maintenance", "observer")
 DIRECTORY_VARIABLE = "SLUICE_PLATFORM_DIR"

@@ -29,8 +29,8 @@ from sluice.core.tables.summary import (
 )
 from spark_jobs.common.lake.iceberg import IcebergTable
 from spark_jobs.common.lake.loaded_rows import BatchRows
-from spark_jobs.common.lake.read_offsets import OffsetReader
-from spark_jobs.common.lake.written_batch import WrittenBatch
+from spark_jobs.common.lake.written.read_offsets import OffsetReader
+from spark_jobs.common.lake.written.written_batch import WrittenBatch
 from spark_jobs.common.spark.process import Unrecoverable
 
 if TYPE_CHECKING:

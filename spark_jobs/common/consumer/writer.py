@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sluice.clients.kafka.consumers import topic_offsets
 from sluice.clients.s3.requests import connect
 from sluice.config.platform import Platform
-from sluice.config.sections.lake import CATALOG
+from sluice.config.platform_sections.lake import CATALOG
 from sluice.config.stream import StreamSpec
 from sluice.core.error_codes import ErrorCode
 from sluice.core.offsets.deduplication import LoadedRows, loaded_from, possible_duplicates
@@ -43,14 +43,14 @@ from spark_jobs.common.consumer.batch_rows import Decode, decoded_rows, is_good,
 from spark_jobs.common.consumer.state import StreamState
 from spark_jobs.common.kafka.offsets import Group, Topic
 from spark_jobs.common.lake import deduplicate, known_tables
-from spark_jobs.common.lake.added_file import AddedFile
 from spark_jobs.common.lake.clock import now_ms
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.lake.loaded_rows import BatchRows, LoadedRowsStore
 from spark_jobs.common.lake.quarantine import BatchQuarantine, malformed_in
-from spark_jobs.common.lake.read_offsets import OffsetReader
 from spark_jobs.common.lake.writer_lease import WriterLease
-from spark_jobs.common.lake.written_batch import WrittenBatch
+from spark_jobs.common.lake.written.added_file import AddedFile
+from spark_jobs.common.lake.written.read_offsets import OffsetReader
+from spark_jobs.common.lake.written.written_batch import WrittenBatch
 from spark_jobs.common.spark.checkpoint import Checkpoints
 from spark_jobs.common.spark.offset_log import planned_end_offsets
 from spark_jobs.common.spark.process import Unrecoverable

@@ -21,7 +21,7 @@ import psycopg2
 from psycopg2 import extensions
 
 from sluice.clients.polling import wait_for
-from sluice.config.sections.lake import Lake
+from sluice.config.platform_sections.lake import Lake
 from spark_jobs.common.feed.position import SavedPosition
 from spark_jobs.common.spark.process import Fenced
 

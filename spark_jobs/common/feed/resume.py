@@ -12,7 +12,7 @@ from typing import Any, cast
 from confluent_kafka import Message
 
 from sluice.clients.kafka.consumers import RANGE_SETTINGS, begin_and_end_offsets, consumer, read_range
-from sluice.config.sections.kafka import Kafka
+from sluice.config.platform_sections.kafka import Kafka
 from spark_jobs.common.feed.position import SavedPosition, StreamPosition, Tail, read_starts
 from spark_jobs.common.feed.sender import EVENT_ID, FEED, RESUME, SEQUENCE
 from spark_jobs.common.kafka.offsets import Topic

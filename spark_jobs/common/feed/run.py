@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from sluice.config import platform as platforms
 from sluice.config import streams
+from sluice.config.platform_sections.kafka import Kafka
 from sluice.config.sections.feed import LATEST, Feed
-from sluice.config.sections.kafka import Kafka
 from sluice.config.stream import StreamSpec
 from sluice.core.processes.heartbeat import HEARTBEAT_INTERVAL
 from spark_jobs.common.feed.client import Activity, Client

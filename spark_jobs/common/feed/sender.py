@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from sluice.config.sections.kafka import Kafka
+from sluice.config.platform_sections.kafka import Kafka
 from sluice.config.sections.topic import Topic
 from sluice.core.error_codes import ErrorCode
 from sluice.core.tables.records import Headers

@@ -14,7 +14,7 @@ from time import monotonic, time
 
 from confluent_kafka import TopicPartition
 
-from sluice.config.sections.kafka import Kafka
+from sluice.config.platform_sections.kafka import Kafka
 from sluice.core.processes.heartbeat import HEARTBEAT_INTERVAL, MAX_DETAIL, HeartbeatState
 from spark_jobs.common.kafka.offsets import GroupOffsets
 

@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPa
 from confluent_kafka.admin import AdminClient
 
 from sluice.clients.kafka.consumers import consumer
-from sluice.config.sections.kafka import Kafka
+from sluice.config.platform_sections.kafka import Kafka
 from sluice.core.error_codes import ErrorCode, coded
 
 log = logging.getLogger(__name__)

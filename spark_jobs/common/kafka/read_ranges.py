@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sluice.clients.kafka.consumers import topic_offsets
-from sluice.config.sections.kafka import Kafka
+from sluice.config.platform_sections.kafka import Kafka
 from sluice.core.error_codes import ErrorCode, coded
 from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
 from sluice.core.offsets.topic_ranges import TopicRanges

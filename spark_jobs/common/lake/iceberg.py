@@ -16,13 +16,13 @@ from typing import Any, cast
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from sluice.config.platform_sections.lake import CATALOG
 from sluice.config.schema import spelled
-from sluice.config.sections.lake import CATALOG
 from sluice.core.error_codes import ErrorCode
 from sluice.core.tables.batches import Snapshot
 from sluice.core.tables.storage import KEEP_REWRITES, REWRITE_ID
-from spark_jobs.common.lake.added_file import BOUNDED, AddedFile, read
 from spark_jobs.common.lake.clock import committing
+from spark_jobs.common.lake.written.added_file import BOUNDED, AddedFile, read
 
 MAIN = "main"
 HOUR_MS = 3_600_000

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sluice.config.platform import Platform
-from sluice.config.sections.lake import CATALOG
+from sluice.config.platform_sections.lake import CATALOG
 from sluice.config.stream import StreamSpec
 from sluice.core.offsets.quarantine import PRODUCER_STAGE
 from sluice.core.tables.file_removal import MAX_WRITE_AGE

@@ -21,10 +21,10 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from sluice.config.platform_sections.lake import CATALOG
 from sluice.config.reading.files import declared_text
 from sluice.config.reading.toml import ConfigError
 from sluice.config.schema import parse_ddl
-from sluice.config.sections.lake import CATALOG
 from sluice.config.stream import StreamSpec
 from sluice.core.error_codes import ErrorCode
 from sluice.core.tables.known_tables import CREATED_AT

@@ -8,7 +8,7 @@ from enum import Enum, auto
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from sluice.config.sections.lake import CATALOG
+from sluice.config.platform_sections.lake import CATALOG
 from spark_jobs.common.lake.iceberg import IcebergTable
 
 

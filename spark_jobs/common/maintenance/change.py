@@ -38,9 +38,9 @@ from spark_jobs.common.consumer.batch_rows import Decode
 from spark_jobs.common.consumer.run import decoding
 from spark_jobs.common.lake import known_tables
 from spark_jobs.common.lake.iceberg import MAIN
-from spark_jobs.common.lake.read_offsets import COLUMNS, OffsetReader
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit
-from spark_jobs.common.lake.written_batch import WrittenBatch
+from spark_jobs.common.lake.written.read_offsets import COLUMNS, OffsetReader
+from spark_jobs.common.lake.written.written_batch import WrittenBatch
 from spark_jobs.common.maintenance.change_quarantine import ChangeQuarantine
 from spark_jobs.common.maintenance.changed_stream import ChangedStream, ChangeRefused
 from spark_jobs.common.maintenance.incoming import IncomingRecords, StagedRecords

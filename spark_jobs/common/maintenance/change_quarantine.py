@@ -20,8 +20,8 @@ from sluice.core.tables.summary import WRITER
 from sluice.core.tables.writers import writer_name
 from spark_jobs.common.lake.iceberg import MAIN, CommitRefused
 from spark_jobs.common.lake.quarantine import REJECTED_COLUMNS, BatchQuarantine, of_stage
-from spark_jobs.common.lake.read_offsets import COLUMNS, OffsetReader
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit
+from spark_jobs.common.lake.written.read_offsets import COLUMNS, OffsetReader
 from spark_jobs.common.maintenance.staged_change import StagedChange, TableFile, Touched
 from spark_jobs.common.spark.columns import is_at, offset_masks
 

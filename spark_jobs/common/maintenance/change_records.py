@@ -13,8 +13,8 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.config.sections.kafka import Kafka
-from sluice.config.sections.lake import CATALOG
+from sluice.config.platform_sections.kafka import Kafka
+from sluice.config.platform_sections.lake import CATALOG
 from sluice.config.stream import StreamSpec
 from sluice.core.changes.plan import ChangePlan
 from sluice.core.offsets.quarantine import CONSUMER_STAGE
@@ -23,7 +23,7 @@ from sluice.core.offsets.topic_ranges import TopicRanges
 from sluice.core.tables.records import FROM_KAFKA
 from spark_jobs.common.consumer.batch_rows import is_good, table_rows
 from spark_jobs.common.kafka.read_ranges import read_ranges, split_deleted
-from spark_jobs.common.lake.read_offsets import COLUMNS, OffsetReader
+from spark_jobs.common.lake.written.read_offsets import COLUMNS, OffsetReader
 from spark_jobs.common.maintenance.row_diff import RowsDiffer, compare
 from spark_jobs.common.maintenance.staged_change import StagedChange, TableFile
 from spark_jobs.common.spark.columns import is_at, offset_masks

@@ -31,7 +31,7 @@ from spark_jobs.common.consumer import state
 from spark_jobs.common.consumer.state import StreamState
 from spark_jobs.common.kafka.offsets import Topic
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
-from spark_jobs.common.lake.read_offsets import OffsetReader
+from spark_jobs.common.lake.written.read_offsets import OffsetReader
 
 
 class ChangeRefused(RuntimeError):

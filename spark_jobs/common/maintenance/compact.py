@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 
 from sluice.config import platform as platforms
 from sluice.config import streams
-from sluice.config.sections.lake import CATALOG
+from sluice.config.platform_sections.lake import CATALOG
 from sluice.config.tables import compacted_tables
 from sluice.core.tables.for_each import for_each_table
 from spark_jobs.common.lake import known_tables

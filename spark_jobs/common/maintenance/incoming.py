@@ -18,8 +18,8 @@ from sluice.core.offsets.verify import needs_read, verify
 from spark_jobs.common.consumer.batch_rows import Decode, decoded_rows, is_good, table_rows, without_withheld
 from spark_jobs.common.consumer.writer import SMALL_BATCH
 from spark_jobs.common.lake import deduplicate
-from spark_jobs.common.lake.read_offsets import COLUMNS, OffsetReader, by_partition
-from spark_jobs.common.lake.written_batch import WrittenBatch
+from spark_jobs.common.lake.written.read_offsets import COLUMNS, OffsetReader, by_partition
+from spark_jobs.common.lake.written.written_batch import WrittenBatch
 from spark_jobs.common.maintenance.change_records import check_as_quarantined, records_to_load
 from spark_jobs.common.maintenance.changed_stream import ChangedStream, ChangeRefused
 from spark_jobs.common.maintenance.staged_change import StagedChange, TableFile, Touched

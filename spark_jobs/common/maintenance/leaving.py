@@ -12,7 +12,7 @@ from sluice.core.changes.plan import ChangePlan
 from sluice.core.changes.result import ChangeResult, RemovedRecord
 from sluice.core.offsets.quarantine import ON_PURPOSE
 from sluice.core.offsets.ranges import OffsetRanges
-from spark_jobs.common.lake.read_offsets import COLUMNS, OffsetReader, by_partition, is_in
+from spark_jobs.common.lake.written.read_offsets import COLUMNS, OffsetReader, by_partition, is_in
 from spark_jobs.common.maintenance.staged_change import Touched
 
 

@@ -17,11 +17,11 @@ from sluice.core.offsets.verify import FileStats
 from sluice.core.tables.rewrites import id_of_change
 from sluice.core.tables.storage import REWRITE_ID
 from sluice.core.tables.summary import CHANGE_ID
-from spark_jobs.common.lake.added_file import BOUNDED, AddedFile, read
 from spark_jobs.common.lake.clock import committing
 from spark_jobs.common.lake.iceberg import RACE, not_removed, with_properties
-from spark_jobs.common.lake.read_offsets import COLUMNS, OffsetReader, by_partition, is_in
-from spark_jobs.common.lake.written_batch import SOURCE_COLUMNS, WrittenBatch
+from spark_jobs.common.lake.written.added_file import BOUNDED, AddedFile, read
+from spark_jobs.common.lake.written.read_offsets import COLUMNS, OffsetReader, by_partition, is_in
+from spark_jobs.common.lake.written.written_batch import SOURCE_COLUMNS, WrittenBatch
 from spark_jobs.common.maintenance.staged_files import CommitConflict, StagedFiles
 from spark_jobs.common.spark.columns import is_at, offset_masks
 

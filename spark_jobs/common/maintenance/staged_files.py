@@ -17,7 +17,7 @@ from typing import Any, Self, cast
 
 from pyspark.sql import DataFrame, SparkSession
 
-from sluice.config.sections.lake import CATALOG
+from sluice.config.platform_sections.lake import CATALOG
 from sluice.core.error_codes import ErrorCode
 from sluice.core.tables.rewrites import REWRITES, Rewrites
 from spark_jobs.common.lake.clock import committing, now_ms, outdated_by

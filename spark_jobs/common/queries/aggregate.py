@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from sluice.clients.kafka.query_progress import EARLY_ROWS, LEFT_OUT
-from sluice.config.sections.lake import CATALOG
+from sluice.config.platform_sections.lake import CATALOG
 from sluice.config.sections.query import ARRIVAL, Query, TimeWindow
 from sluice.core.queries.result import WINDOW
 

@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from sluice.config import connection, streams
 from sluice.config import platform as platforms
 from sluice.config.platform import Platform
+from sluice.config.platform_sections.lake import CATALOG
 from sluice.config.reading.toml import ConfigError
-from sluice.config.sections.lake import CATALOG
 from sluice.config.sections.sink import DEBUG_SINKS, SinkKind
 from sluice.config.stream import StreamSpec
 from sluice.config.tables import lake_tables

@@ -11,7 +11,7 @@ from itertools import dropwhile, takewhile
 
 from pyspark.sql import DataFrame, SparkSession
 
-from sluice.config.sections.lake import CATALOG
+from sluice.config.platform_sections.lake import CATALOG
 from sluice.config.sections.query import Query
 from sluice.config.stream import StreamSpec
 from sluice.core.queries.progress import QueryState

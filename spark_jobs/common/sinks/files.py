@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from sluice.clients.s3.requests import connect, split
-from sluice.config.sections.s3 import S3
+from sluice.config.platform_sections.s3 import S3
 from spark_jobs.common.kafka.keys import key_part
 from spark_jobs.common.sinks.base import SinkWriteFailed, Target
 from spark_jobs.common.sinks.parquet_folders import COUNTS_SCHEMA, FOLDER, HASH, FolderWriter, MarkerStore

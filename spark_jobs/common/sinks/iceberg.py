@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from sluice.config.platform_sections.lake import CATALOG
 from sluice.config.sections import sink
-from sluice.config.sections.lake import CATALOG
 from sluice.core.queries.result import VERSION, WINDOW
 from sluice.core.tables.summary import BATCH_ID, EPOCH, KIND, QUERY, STREAM
 from spark_jobs.common.lake import tables

@@ -17,7 +17,7 @@ from botocore.exceptions import ClientError
 from pyarrow import parquet
 
 from sluice.clients.s3.requests import connect
-from sluice.config.sections.s3 import S3
+from sluice.config.platform_sections.s3 import S3
 from sluice.core.error_codes import ErrorCode
 
 # What Hive and Spark write as %XX, besides control characters.

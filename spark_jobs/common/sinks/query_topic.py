@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from sluice.clients.kafka import consumers as kafka_io
 from sluice.clients.kafka.consumers import MISSING_RIGHT, REFUSED_LOGIN
-from sluice.config.sections.kafka import Kafka
+from sluice.config.platform_sections.kafka import Kafka
 from sluice.core.queries import committed_batch
 from sluice.core.queries.committed_batch import NO_BATCH, CommittedBatch
 from sluice.core.queries.result import VERSION, tombstone_version

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from sluice.clients.kafka.consumers import MISSING_RIGHT
-from sluice.config.sections.kafka import Kafka
+from sluice.config.platform_sections.kafka import Kafka
 from sluice.core.queries import committed_batch
 from sluice.core.queries.committed_batch import NO_BATCH, CommittedBatch
 from sluice.core.queries.result import tombstone_headers

@@ -36,7 +36,7 @@ from sluice.clients.kafka.query_progress import (
     to_json,
 )
 from sluice.config.platform import Platform
-from sluice.config.sections.kafka import Kafka
+from sluice.config.platform_sections.kafka import Kafka
 from sluice.config.sections.topic import PROGRESS_TOPIC
 
 log = logging.getLogger(__name__)

@@ -12,8 +12,8 @@ from typing import Any, cast
 from pyspark.sql import SparkSession
 
 from sluice.config.platform import Platform
-from sluice.config.sections.kafka import Kafka
-from sluice.config.sections.lake import CATALOG
+from sluice.config.platform_sections.kafka import Kafka
+from sluice.config.platform_sections.lake import CATALOG
 
 log = logging.getLogger(__name__)
 

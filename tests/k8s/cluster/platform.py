@@ -23,8 +23,8 @@ from sluice.cli.airflow_api import Airflow
 from sluice.clients.lake.catalog import Lake
 from sluice.clients.s3.requests import connect
 from sluice.config import platform, streams
+from sluice.config.platform_sections import s3
 from sluice.config.reading.toml import dump
-from sluice.config.sections import s3
 from sluice.core.errors import ClientError
 from tests.k8s.cluster.node import Node
 from tests.support import airflow_calls

@@ -14,7 +14,7 @@ import pytest
 from sluice.airflow import callbacks
 from sluice.airflow.failures import failed
 from sluice.airflow.hook import PlatformHook
-from sluice.config.sections.s3 import S3
+from sluice.config.platform_sections.s3 import S3
 from sluice.core.error_codes import ErrorCode
 from tests.support import notifier
 from tests.support.notifier import Recorder, rule

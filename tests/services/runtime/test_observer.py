@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from sluice.config import streams
-from sluice.config.sections.metrics import ObserverAccess
+from sluice.config.platform_sections.metrics import ObserverAccess
 from sluice.config.stream import StreamSpec
 from sluice.core.errors import Missing, Refused, Unreachable
 from sluice.supervision.observer.client import FRESH_SECONDS, SECONDS, ObserverClient

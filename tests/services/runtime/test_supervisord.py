@@ -19,7 +19,7 @@ from local.base import REPO
 from local.runtime.supervisord import STREAM_OPTIONS, Program, render
 from local.services.streams import restarted
 from sluice.clients.processes.supervisord import SupervisorRuntime
-from sluice.config.sections.supervisor import Supervisor
+from sluice.config.platform_sections.supervisor import Supervisor
 from sluice.core.errors import Unreachable
 from sluice.core.processes.status import ENDED, ProcessState, ProcessStatus
 from tests.support.raising import raising

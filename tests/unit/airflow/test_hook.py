@@ -7,7 +7,7 @@ from typing import Any
 
 from sluice.airflow.hook import PlatformHook
 from sluice.clients.s3.requests import S3_REQUESTS
-from sluice.config.sections.s3 import S3
+from sluice.config.platform_sections.s3 import S3
 
 
 def test_a_task_makes_one_s3_client_with_a_connection_for_each_of_its_threads() -> None:

@@ -9,9 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from bench.compare import connect, growth
 from bench.compare.chart import write_chart
-from bench.compare.contenders import Event, events
+from bench.compare.contenders import connect, growth
+from bench.compare.contenders.jobs import Event, events
+from bench.compare.contenders.watch import Contender, Watch, is_beyond, latencies
 from bench.compare.figures import (
     CONNECT,
     GOALS,
@@ -41,7 +42,6 @@ from bench.compare.records import (
     schema_text,
 )
 from bench.compare.stack import idle
-from bench.compare.watch import Contender, Watch, is_beyond, latencies
 from bench.compare.workloads import FEW, OBJECTS, WORKLOADS, Size, declared
 from sluice.config import stream_columns, streams
 from sluice.config.folders import VARIABLE
@@ -248,7 +248,12 @@ verification='100 of 100 offsets' seconds=1.4
 
 def test_only_a_consumer_is_replaced_by_an_idle_one() -> None:
     parent = ["python", "-S", "-m", "sluice.clients.processes.parent", "python", "-m", "spark_jobs"]
-    assert idle([*parent, "consumer", "trips"]) == [*parent[:5], "-m", "bench.compare.idle_consumer", "trips"]
+    assert idle([*parent, "consumer", "trips"]) == [
+        *parent[:5],
+        "-m",
+        "bench.compare.contenders.idle_consumer",
+        "trips",
+    ]
     for other in ([*parent, "queries", "trips"], ["postgres"]):
         assert idle(other) == other
 
@@ -256,4 +261,4 @@ def test_only_a_consumer_is_replaced_by_an_idle_one() -> None:
 def test_the_idle_consumers_are_those_of_the_streams_of_a_stack() -> None:
     spec = streams.load("nyc_taxi")
     command = ["python", *spec.components["consumer"].arguments]
-    assert idle(command) == ["python", "-m", "bench.compare.idle_consumer", "nyc_taxi"]
+    assert idle(command) == ["python", "-m", "bench.compare.contenders.idle_consumer", "nyc_taxi"]

@@ -9,10 +9,10 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from sluice.config import platform
+from sluice.config.platform_sections import metrics
+from sluice.config.platform_sections.s3 import S3
 from sluice.config.reading import files
 from sluice.config.reading.toml import ConfigError
-from sluice.config.sections import metrics
-from sluice.config.sections.s3 import S3
 from tests.support.raising import raising
 
 NO_URLS = (

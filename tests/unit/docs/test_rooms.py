@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -69,3 +70,17 @@ def test_a_rooms_docstring_tells_its_story_and_where_to_start(room: Path) -> Non
     modules = {path.stem for path in (REPO / room).iterdir()} - {"__init__"}
     assert re.search(r"[Ss]tart|Entry", story), f"{room}/__init__.py does not say where to start"
     assert named & modules, f"{room}/__init__.py names none of its modules"
+
+
+MOST_FILES = 12
+
+
+@pytest.mark.parametrize("root", ["plugins/sluice", "spark_jobs", "local", "bench"])
+def test_no_room_has_more_files_than_a_stranger_looks_through(root: str) -> None:
+    files = Counter(path.parent for path in (REPO / root).rglob("*.py") if path.stem != "__init__")
+    crowded = {
+        str(room.relative_to(REPO)): count
+        for room, count in files.items()
+        if count > MOST_FILES and not any(room in other.parents for other in files)
+    }
+    assert not crowded, f"over {MOST_FILES} files: divide them into rooms inside"

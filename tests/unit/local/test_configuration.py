@@ -25,8 +25,8 @@ from sluice.config import platform
 from sluice.config import streams as stream_files
 from sluice.config.folders import VARIABLE
 from sluice.config.platform import ROLES
+from sluice.config.platform_sections import metrics
 from sluice.config.reading.toml import ConfigError, dump
-from sluice.config.sections import metrics
 from sluice.config.streams import load_all
 from sluice.core.processes import exits
 from tests.support.raising import raising

@@ -21,7 +21,7 @@ from sluice.clients.kafka.consumers import (
     while_moving,
 )
 from sluice.clients.polling import wait_for
-from sluice.config.sections.kafka import Kafka
+from sluice.config.platform_sections.kafka import Kafka
 from sluice.config.sections.topic import MAX_MESSAGE_BYTES
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing, Refused, Unreachable

@@ -16,7 +16,7 @@ from sluice.clients.kafka.query_progress import (
     stream_of,
 )
 from sluice.clients.kafka.reader import read_range
-from sluice.config.sections.kafka import Kafka
+from sluice.config.platform_sections.kafka import Kafka
 from sluice.config.sections.topic import PROGRESS_TOPIC
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Unreachable

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException, Message
 from sluice.clients.kafka import consumers as kafka_io
 from sluice.clients.kafka.admin import TIMEOUT_SECONDS, KafkaAdmin, translated
 from sluice.clients.kafka.consumers import consumer
-from sluice.config.sections.kafka import Kafka
+from sluice.config.platform_sections.kafka import Kafka
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing, Refused, Unreachable
 from sluice.core.queries import committed_batch

@@ -13,7 +13,7 @@ from sluice.clients.kafka.broker_topics import TopicDiff, check_not_shrinking, c
 from sluice.clients.kafka.strimzi import TopicState, TopicStatus
 from sluice.clients.kubernetes.api import REQUEST_SECONDS, KubernetesApi
 from sluice.clients.polling import wait_for
-from sluice.config.sections.kubernetes import Strimzi
+from sluice.config.platform_sections.kubernetes import Strimzi
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import ClientError, Refused, Unreachable
 

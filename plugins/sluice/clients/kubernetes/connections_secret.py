@@ -8,7 +8,7 @@ from typing import Any
 
 from sluice.clients.kubernetes.api import FIELD_MANAGER, MERGE, REQUEST_SECONDS, KubernetesApi
 from sluice.clients.kubernetes.pods import CONNECTIONS_SECRET
-from sluice.config.sections.kubernetes import Kubernetes
+from sluice.config.platform_sections.kubernetes import Kubernetes
 
 _FIXES = {
     400: "see the message",

@@ -22,8 +22,8 @@ from sluice.clients.kubernetes.observed_pod import (
     stopping,
 )
 from sluice.clients.kubernetes.pods import CONTAINER, MAX_PREFIX, PodJob, dashed, pod_spec
+from sluice.config.platform_sections.kubernetes import Kubernetes
 from sluice.config.reading.toml import ConfigError
-from sluice.config.sections.kubernetes import Kubernetes
 from sluice.config.stream import Component, StreamSpec
 from sluice.core.messages import failure_reason
 from sluice.core.processes import exits

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
+from sluice.config.platform_sections.kubernetes import Kubernetes
 from sluice.config.sections.cluster import container_mb, memory_mb
-from sluice.config.sections.kubernetes import Kubernetes
 from sluice.config.stream import SourceType, StreamSpec
 
 # Drivers run as this account: it may manage the pods of its executors.

@@ -20,7 +20,7 @@ from sluice.clients.kubernetes.pods import (
     pod_spec,
     submit_args,
 )
-from sluice.config.sections.kubernetes import Kubernetes
+from sluice.config.platform_sections.kubernetes import Kubernetes
 from sluice.config.stream import Component, StreamSpec
 from sluice.core.processes import exits
 

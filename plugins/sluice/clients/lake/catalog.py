@@ -25,7 +25,7 @@ from sluice.clients.lake.file_io import BotoFileIO
 from sluice.clients.lake.position import at_and_summary, has_records, newest_commits, position_of
 from sluice.clients.s3.requests import connect
 from sluice.config.platform import Platform
-from sluice.config.sections.lake import CATALOG
+from sluice.config.platform_sections.lake import CATALOG
 from sluice.core.changes.published import Changes
 from sluice.core.errors import Missing
 from sluice.core.offsets.quarantine import held_in

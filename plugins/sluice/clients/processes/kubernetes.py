@@ -18,8 +18,8 @@ from sluice.clients.kubernetes.pods import CONTAINER
 from sluice.clients.polling import wait_for
 from sluice.clients.processes.base import TIMEOUT_SECONDS, Runtime
 from sluice.config import streams
+from sluice.config.platform_sections.kubernetes import Kubernetes
 from sluice.config.reading.toml import ConfigError
-from sluice.config.sections.kubernetes import Kubernetes
 from sluice.config.stream import Component, StreamSpec
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import ClientError, Missing, Refused, Unreachable

@@ -23,7 +23,7 @@ from sluice.clients.kubernetes.spark_application import (
 )
 from sluice.clients.processes.base import TIMEOUT_SECONDS
 from sluice.clients.processes.kubernetes import EVENT_SECONDS, FIXES, KubernetesRuntime, declared
-from sluice.config.sections.kubernetes import Kubernetes
+from sluice.config.platform_sections.kubernetes import Kubernetes
 from sluice.config.stream import Component, StreamSpec
 from sluice.core.errors import Unreachable
 from sluice.core.processes.status import ENDED, ProcessState, ProcessStatus

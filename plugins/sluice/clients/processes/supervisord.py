@@ -22,7 +22,7 @@ from supervisor.xmlrpc import Faults
 
 from sluice.clients.polling import wait_for
 from sluice.clients.processes.base import TIMEOUT_SECONDS, Runtime
-from sluice.config.sections.supervisor import Supervisor
+from sluice.config.platform_sections.supervisor import Supervisor
 from sluice.core.errors import Missing, Refused, Unreachable
 from sluice.core.messages import failure_reason
 from sluice.core.processes.status import ALIVE, ENDED, ProcessExit, ProcessState, ProcessStatus

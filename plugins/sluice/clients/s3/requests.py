@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-    from sluice.config.sections.s3 import S3
+    from sluice.config.platform_sections.s3 import S3
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")

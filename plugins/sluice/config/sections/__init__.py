@@ -1,1 +1,1 @@
-"""Sections of stream.toml and of platform files: a file each; small ones that belong together share one."""
+"""Sections of stream.toml: a file each; small ones that belong together share one."""

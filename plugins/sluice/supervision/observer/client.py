@@ -10,7 +10,7 @@ from http.client import HTTPException
 from typing import Any, Self, TypeVar
 
 from sluice.config.platform import Platform
-from sluice.config.sections.metrics import ObserverAccess
+from sluice.config.platform_sections.metrics import ObserverAccess
 from sluice.config.stream import StreamSpec
 from sluice.core.errors import Missing, Refused, Unreachable
 from sluice.core.json_record import Document

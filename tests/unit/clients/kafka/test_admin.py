@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 
 from sluice.clients.kafka import admin as kafka_admin
 from sluice.clients.kafka.admin import KafkaAdmin, TopicDescription
-from sluice.config.sections.kafka import Kafka
+from sluice.config.platform_sections.kafka import Kafka
 from sluice.core.errors import ClientError, Missing, Refused, Unreachable
 from sluice.core.processes.heartbeat import Heartbeat, HeartbeatState
 from spark_jobs.common.kafka.heartbeat import HeartbeatSender

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from sluice.clients.kafka.admin import KafkaAdmin
-from sluice.config.sections.kafka import LIBRDKAFKA_LOG, Kafka
+from sluice.config.platform_sections.kafka import LIBRDKAFKA_LOG, Kafka
 from sluice.core.errors import Unreachable
 from spark_jobs.common.kafka.offsets import Topic
 

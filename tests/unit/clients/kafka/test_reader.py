@@ -9,7 +9,7 @@ from unittest.mock import patch
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from sluice.clients.kafka import reader as kafka_reader
-from sluice.config.sections.kafka import Kafka
+from sluice.config.platform_sections.kafka import Kafka
 from sluice.core.errors import Refused, Unreachable
 from tests.support.kafka_records import Record
 from tests.support.raising import raising

@@ -17,8 +17,8 @@ from sluice.clients.kubernetes.pods import (
     settings,
 )
 from sluice.config import streams
+from sluice.config.platform_sections.kubernetes import Kubernetes
 from sluice.config.sections.cluster import Cluster, container_mb
-from sluice.config.sections.kubernetes import Kubernetes
 from sluice.config.stream import SourceType, StreamSpec
 from sluice.core.processes import exits
 

@@ -29,8 +29,8 @@ from sluice.clients.kubernetes.spark_application import (
     job_application,
 )
 from sluice.config import overrides, streams
+from sluice.config.platform_sections.kubernetes import Kubernetes
 from sluice.config.sections.cluster import Cluster, container_mb, memory_mb
-from sluice.config.sections.kubernetes import Kubernetes
 from sluice.config.stream import ENTRY_POINT, Component, StreamSpec
 from sluice.core.processes import exits
 

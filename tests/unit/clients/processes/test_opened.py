@@ -11,9 +11,9 @@ from sluice.clients.processes.opened import open_runtime
 from sluice.clients.processes.spark_operator import SparkOperatorRuntime
 from sluice.clients.processes.supervisord import SupervisorRuntime
 from sluice.config.platform import Platform, parse
+from sluice.config.platform_sections.kubernetes import Kubernetes
+from sluice.config.platform_sections.supervisor import Supervisor
 from sluice.config.reading.toml import ConfigError
-from sluice.config.sections.kubernetes import Kubernetes
-from sluice.config.sections.supervisor import Supervisor
 from tests.support import kubeconfig
 from tests.support.raising import raising
 

@@ -15,7 +15,7 @@ from supervisor.xmlrpc import Faults
 from sluice.clients import polling as retry
 from sluice.clients.processes import supervisord
 from sluice.clients.processes.supervisord import SupervisorRuntime, parse_status
-from sluice.config.sections.supervisor import Supervisor
+from sluice.config.platform_sections.supervisor import Supervisor
 from sluice.core.errors import Missing, Refused, Unreachable
 from sluice.core.processes import exits
 from sluice.core.processes.status import ProcessExit, ProcessState, ProcessStatus

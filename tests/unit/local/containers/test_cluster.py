@@ -12,7 +12,7 @@ from local.runtime.home import write_files
 from local.runtime.ports import DEFAULTS
 from sluice.config import platform
 from sluice.config.platform import ROLES
-from sluice.config.sections.kubernetes import Kubernetes
+from sluice.config.platform_sections.kubernetes import Kubernetes
 from tests.support.cluster_stack import SECRETS, FakeArtifacts
 
 AIRFLOW = ("airflow_fernet", "airflow_api_secret", "airflow_jwt", "airflow_operator", "postgres_airflow")

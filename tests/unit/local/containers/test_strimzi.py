@@ -8,8 +8,8 @@ import pytest
 
 from local.runtime.context import Context
 from sluice.config import platform
-from sluice.config.sections.kafka import LIBRDKAFKA_LOG
-from sluice.config.sections.kubernetes import Strimzi
+from sluice.config.platform_sections.kafka import LIBRDKAFKA_LOG
+from sluice.config.platform_sections.kubernetes import Strimzi
 from tests.support.cluster_stack import FakeArtifacts
 
 PEM = "-----BEGIN CERTIFICATE-----"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from sluice.config import streams
-from sluice.config.sections.kafka import Kafka
+from sluice.config.platform_sections.kafka import Kafka
 from spark_jobs.common.feed import run, sender
 from spark_jobs.common.feed.client import Frame
 from spark_jobs.common.feed.event import Event, Source

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, TopicPartition
 
-from sluice.config.sections.kafka import Kafka
+from sluice.config.platform_sections.kafka import Kafka
 from sluice.core.processes.heartbeat import MAX_DETAIL
 from spark_jobs.common.kafka import heartbeat
 from spark_jobs.common.kafka.heartbeat import HeartbeatSender

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from sluice.config.sections.kafka import Kafka
+from sluice.config.platform_sections.kafka import Kafka
 from spark_jobs.common.kafka import offsets
 from spark_jobs.common.kafka.offsets import RENEW_SECONDS, RETRY_SECONDS, Group, GroupOffsets
 

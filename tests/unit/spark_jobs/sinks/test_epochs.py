@@ -8,9 +8,9 @@ from typing import Any, TypeVar, cast
 
 import pytest
 
-from sluice.config.sections.kafka import Kafka
+from sluice.config.platform_sections.kafka import Kafka
+from sluice.config.platform_sections.s3 import S3
 from sluice.config.sections.query import Query
-from sluice.config.sections.s3 import S3
 from sluice.config.sections.sink import Sink
 from sluice.core.queries.committed_batch import CommittedBatch
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit

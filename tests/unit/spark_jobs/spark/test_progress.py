@@ -16,7 +16,7 @@ from sluice.clients.kafka.query_progress import (
     Progress,
     Totals,
 )
-from sluice.config.sections.kafka import Kafka
+from sluice.config.platform_sections.kafka import Kafka
 from spark_jobs.common.spark import progress_listener
 from spark_jobs.common.spark.progress_listener import SETTINGS, ProgressListener, ProgressProducer
 

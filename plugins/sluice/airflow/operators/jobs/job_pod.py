@@ -15,7 +15,7 @@ from sluice.clients.kubernetes.pods import CONTAINER, MAX_PREFIX, dashed, pod_sp
 
 if TYPE_CHECKING:
     from sluice.clients.kubernetes.pods import PodJob
-    from sluice.config.sections.kubernetes import Kubernetes
+    from sluice.config.platform_sections.kubernetes import Kubernetes
 
 # The pod's name, to which the provider adds 9 characters.
 MAX_NAME = MAX_PREFIX - 9

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from sluice.clients.kubernetes.pods import PodJob
-    from sluice.config.sections.kubernetes import Kubernetes
+    from sluice.config.platform_sections.kubernetes import Kubernetes
 
 
 class JobApplication(SparkKubernetesOperator):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
     from airflow.sdk import Context
 
-    from sluice.config.sections.kubernetes import Kubernetes
+    from sluice.config.platform_sections.kubernetes import Kubernetes
 
 
 # The provider says so of a pod that found no node in time.

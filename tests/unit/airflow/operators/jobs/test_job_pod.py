@@ -19,8 +19,8 @@ from sluice.airflow.operators.jobs.job_pod import job_pod
 from sluice.airflow.operators.jobs.spark_job import SparkJobOperator
 from sluice.clients.kubernetes.pods import SPARK_JOB, PodJob, pod_spec
 from sluice.config import streams
+from sluice.config.platform_sections.kubernetes import Kubernetes
 from sluice.config.sections.cluster import Cluster
-from sluice.config.sections.kubernetes import Kubernetes
 from tests.support import kubeconfig
 from tests.support.raising import raising
 from tests.support.steps import given

@@ -18,7 +18,7 @@ from sluice.airflow.operators.jobs.spark_job import SparkJobOperator
 from sluice.clients.kubernetes.pods import SPARK_JOB, PodJob
 from sluice.clients.kubernetes.spark_application import DRIVER_CONTAINER, PLURAL, job_application
 from sluice.config import streams
-from sluice.config.sections.kubernetes import Kubernetes
+from sluice.config.platform_sections.kubernetes import Kubernetes
 from tests.support import kubeconfig
 from tests.support.raising import raising
 from tests.support.steps import given

@@ -17,8 +17,8 @@ from openlineage.client import OpenLineageClient
 
 from sluice.airflow.failures import final_failures
 from sluice.airflow.operators.load.lineage import MAX_PROBLEMS
-from sluice.config.sections.kafka import Kafka
-from sluice.config.sections.lake import Lake as LakeSettings
+from sluice.config.platform_sections.kafka import Kafka
+from sluice.config.platform_sections.lake import Lake as LakeSettings
 from tests.support.lake import TABLE
 from tests.support.loads import Loads
 from tests.support.steps import NewTables, ValidateRows, given

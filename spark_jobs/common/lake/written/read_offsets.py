@@ -15,7 +15,7 @@ from pyarrow import parquet
 
 from sluice.clients.s3.object_file import ObjectFile
 from sluice.clients.s3.requests import connect, split
-from sluice.config.sections.s3 import S3
+from sluice.config.platform_sections.s3 import S3
 from sluice.core.offsets.ranges import IntervalSet
 
 COLUMNS = ["_kafka_partition", "_kafka_offset"]

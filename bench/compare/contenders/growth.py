@@ -10,7 +10,7 @@ import signal
 import time
 from collections.abc import Sequence
 
-from bench.compare.contenders import Event, Sluice
+from bench.compare.contenders.jobs import Event, Sluice
 from bench.compare.figures import Figures, prefixed
 from bench.compare.meter import Meter, S3Calls
 from bench.compare.stack import BenchStack, phase

@@ -19,7 +19,7 @@ from botocore.exceptions import ClientError
 from confluent_kafka import TopicPartition
 from pyarrow import parquet
 
-from bench.compare.contenders import Plain, Sluice, check
+from bench.compare.contenders.jobs import Plain, Sluice, check
 from bench.compare.figures import Figures, percentile
 from bench.compare.meter import Background
 from bench.compare.stack import LIMIT_SECONDS, BenchStack, end

@@ -11,7 +11,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, IcebergType, IntegerType, NestedField, StringType, TimestampType
 
-from bench.compare.contenders import check, check_runs, total_records
+from bench.compare.contenders.jobs import check, check_runs, total_records
 from bench.compare.figures import Figures
 from bench.compare.meter import S3Calls
 from bench.compare.records import json_columns

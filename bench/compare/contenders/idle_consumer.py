@@ -1,6 +1,7 @@
 """A consumer that acquires a stream's writer lease without Spark, and sleeps.
 
-``python -m bench.compare.idle_consumer <stream>``. The lease: one snapshot with its properties, and no rows.
+``python -m bench.compare.contenders.idle_consumer <stream>``. The lease: one snapshot with its properties,
+and no rows.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from sluice.clients.databases import postgresql as _deadline  # noqa: F401 - reg
 from sluice.clients.kafka.consumers import topic_offsets
 from sluice.config import platform as platforms
 from sluice.config import streams
-from sluice.config.sections import lake
+from sluice.config.platform_sections import lake
 from sluice.core.tables.summary import EPOCH, KIND, OFFSET_RANGES, STREAM, TOPIC, StreamPart
 from spark_jobs.common.kafka.offsets import Topic
 

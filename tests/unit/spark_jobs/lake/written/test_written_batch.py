@@ -9,8 +9,8 @@ import pyarrow
 from sluice.core.offsets.deduplication import Run
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.verify import FileStats
-from spark_jobs.common.lake.added_file import AddedFile
-from spark_jobs.common.lake.written_batch import WrittenBatch, runs_of
+from spark_jobs.common.lake.written.added_file import AddedFile
+from spark_jobs.common.lake.written.written_batch import WrittenBatch, runs_of
 from tests.support.raising import raising
 
 A, B = "a" * 16, "b" * 16

@@ -1,6 +1,7 @@
-"""Task ``validate`` of a load outside Airflow: ``python -m bench.compare.validate <stream> <run id>``.
+"""Task ``validate`` of a load outside Airflow.
 
-Its last line is JSON: CPU seconds and seconds of the step alone, without imports of Airflow.
+``python -m bench.compare.contenders.validate <stream> <run id>``. Its last line is JSON: CPU seconds and
+seconds of the step alone, without imports of Airflow.
 """
 
 from __future__ import annotations

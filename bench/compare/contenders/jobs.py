@@ -15,7 +15,7 @@ from typing import Any
 
 from pyiceberg.table import Table
 
-from bench.compare import plain
+from bench.compare.contenders import plain
 from bench.compare.figures import Figures
 from bench.compare.meter import Meter, S3Calls
 from bench.compare.records import csv_columns, missing_columns, schema_text
@@ -129,7 +129,7 @@ class Sluice:
 
     def validate(self) -> Figures:
         """Task ``validate`` in a process of its own; CPU seconds without the import of Airflow."""
-        command = [sys.executable, "-m", "bench.compare.validate", self.spec.name, self.run_id]
+        command = [sys.executable, "-m", "bench.compare.contenders.validate", self.spec.name, self.run_id]
         name = f"{self.spec.name}-validate"
         whole = self.bench.run(command, name, 0)
         figures: Figures = json.loads(tail(self.bench.log(name)).splitlines()[-1])
@@ -159,7 +159,7 @@ class Sluice:
 
 
 class Plain:
-    """The plain way, ``bench/compare/plain.py``. ``name``: of its files and of its topic."""
+    """The plain way, ``bench/compare/contenders/plain.py``. ``name``: of its files and of its topic."""
 
     def __init__(
         self,

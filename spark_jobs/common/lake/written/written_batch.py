@@ -16,8 +16,8 @@ import pyarrow.compute
 
 from sluice.core.offsets.deduplication import Run
 from sluice.core.offsets.ranges import OffsetRanges
-from spark_jobs.common.lake.added_file import AddedFile
-from spark_jobs.common.lake.read_offsets import COLUMNS, OffsetReader, by_partition, is_in
+from spark_jobs.common.lake.written.added_file import AddedFile
+from spark_jobs.common.lake.written.read_offsets import COLUMNS, OffsetReader, by_partition, is_in
 
 SOURCE_COLUMNS = ["_source_id", "_source_base_offset"]
 

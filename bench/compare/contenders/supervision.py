@@ -1,7 +1,7 @@
 """What supervision costs: idle streams whose consumers hold the writer lease, on a stack with Airflow.
 
 Each stream has a topic, a table with one snapshot, and a consumer without Spark
-(``bench/compare/idle_consumer.py``), so every run of its DAG finds it healthy.
+(``bench/compare/contenders/idle_consumer.py``), so every run of its DAG finds it healthy.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from datetime import datetime
 
-from bench.compare.contenders import check
+from bench.compare.contenders.jobs import check
 from bench.compare.figures import Figures
 from bench.compare.meter import Meter, S3Calls
 from bench.compare.stack import BenchStack

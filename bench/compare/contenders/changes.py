@@ -1,7 +1,7 @@
 """What changes of a loaded stream cost: a revert of half of its sources, their redo, a replay of all.
 
-As a program, ``python -m bench.compare.changes <stream> <offsets>``: reads these offsets as one batch and
-decodes them; its line of JSON is without the start of Spark.
+As a program, ``python -m bench.compare.contenders.changes <stream> <offsets>``: reads these offsets as one
+batch and decodes them; its line of JSON is without the start of Spark.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from bench.compare.contenders import SUBMIT, Sluice, check
+from bench.compare.contenders.jobs import SUBMIT, Sluice, check
 from bench.compare.figures import Figures
 from bench.compare.stack import BenchStack
 from sluice.clients.lake.changes import removed_by
@@ -36,7 +36,7 @@ class ChangedSluice(Sluice):
     def read(self) -> Figures:
         """All records by ``read_ranges``, decoded, in a process of its own."""
         name, everything = f"{self.spec.name}-read", self.everything()
-        command = [sys.executable, "-m", "bench.compare.changes", self.spec.name]
+        command = [sys.executable, "-m", "bench.compare.contenders.changes", self.spec.name]
         whole = self.bench.run([*command, str(TopicRanges.of({self.spec.topic.name: everything}))], name, 0)
         lines = self.bench.log(name).read_text(errors="replace").splitlines()
         found: Figures = json.loads(next(line for line in reversed(lines) if line.startswith("{")))

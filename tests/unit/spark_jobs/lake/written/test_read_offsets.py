@@ -12,9 +12,9 @@ import pytest
 from pyarrow import parquet
 
 from sluice.clients.s3 import object_file
-from sluice.config.sections.s3 import S3
-from spark_jobs.common.lake import read_offsets
-from spark_jobs.common.lake.read_offsets import COLUMNS, OffsetReader, by_partition
+from sluice.config.platform_sections.s3 import S3
+from spark_jobs.common.lake.written import read_offsets
+from spark_jobs.common.lake.written.read_offsets import COLUMNS, OffsetReader, by_partition
 
 ROWS = 9_000
 Reading = Callable[..., OffsetReader]

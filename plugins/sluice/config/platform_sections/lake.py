@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from sluice.config import postgresql
-from sluice.config.sections.s3 import S3
+from sluice.config.platform_sections.s3 import S3
 
 CATALOG = "lake"
 # For a statement in the catalog, which reads or swaps one pointer; and for its answer.

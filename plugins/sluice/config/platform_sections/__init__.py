@@ -1,0 +1,1 @@
+"""Sections of platform files: a file each; small ones that belong together share one."""
