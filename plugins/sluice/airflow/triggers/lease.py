@@ -9,7 +9,7 @@ from sluice.airflow.triggers.wait import Outcome, PollTrigger, Progress
 from sluice.core.errors import ClientError
 from sluice.core.processes.status import ENDED, ProcessState, ProcessStatus
 from sluice.core.tables.position import Position
-from sluice.supervision.rules.sample import CLOCK_SLACK_SECONDS
+from sluice.supervision.rules.lease import has_acquired
 
 if TYPE_CHECKING:
     from sluice.airflow.hook import StreamClients
@@ -23,17 +23,13 @@ MAX_RESTARTS = 1
 def holds_lease(process: ProcessStatus, position: Position, before: int, now: float) -> bool:
     """Whether the running process is the active writer; ``before``: the epoch when the wait began.
 
-    It is if the lease was acquired during the wait, or after the process's start; for a process older than
-    LEASE_SECONDS if there is any epoch. RUNNING alone is not enough: it acquires the lease some ten seconds
-    after its start.
+    It is if the lease was acquired during the wait, or since the process's start. RUNNING is not enough: it
+    acquires the lease some ten seconds after its start.
     """
     if process.state is not ProcessState.RUNNING:
         return False
-    if position.epoch > before or process.since is None:
-        return position.epoch > before
-    acquired = position.acquired_at
-    is_since_start = acquired is not None and acquired >= process.since - CLOCK_SLACK_SECONDS
-    return is_since_start or now - process.since > LEASE_SECONDS
+    is_new = position.epoch > before
+    return is_new or (process.since is not None and has_acquired(position, process.since, now, LEASE_SECONDS))
 
 
 def has_failed(began: float, process: ProcessStatus) -> bool:

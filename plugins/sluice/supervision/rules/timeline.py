@@ -10,15 +10,8 @@ from sluice.config.sections.supervision import Supervision
 from sluice.core.offsets.rejection import Counters, Share
 from sluice.core.processes.status import ProcessState, ProcessStatus
 from sluice.supervision.rules import retention
-from sluice.supervision.rules.sample import (
-    CLOCK_SLACK_SECONDS,
-    Sample,
-    latest,
-    observed,
-    published,
-    rates,
-    steps,
-)
+from sluice.supervision.rules.lease import has_acquired
+from sluice.supervision.rules.sample import Sample, latest, observed, published, rates, steps
 
 # A gap of more than this many intervals was not observed.
 GAP_INTERVALS = 1.5
@@ -157,10 +150,7 @@ class Timeline:
         if known is None or since is None:
             # A process without a start time may run; one that is STARTING has not started yet.
             return known is not None and sample.process.state is not ProcessState.STARTING
-        if known.acquired_at is None:
-            # The snapshot has expired: normal for a process that runs for long.
-            return sample.at - since >= self.policy.startup_timeout_seconds
-        return known.acquired_at >= since - CLOCK_SLACK_SECONDS
+        return has_acquired(known, since, sample.at, self.policy.startup_timeout_seconds)
 
     @cached_property
     def age(self) -> float:

@@ -45,6 +45,7 @@ OWNED_CASES = {
     "the clocks differ a little": (process(S.RUNNING, since=1006.5), OWNED, 3, 1010, True),
     "only an earlier writer is there": (process(S.RUNNING, since=1100.0), OWNED, 3, 1110, False),
     "old, its epoch-start expired": (process(S.RUNNING), lease(3, None), 3, 1181, True),
+    "old, and only an earlier writer is there": (process(S.RUNNING, since=1100.0), OWNED, 3, 1300, False),
     "young, no epoch-start": (process(S.RUNNING), lease(3, None), 3, 1179, False),
     "not running yet": (process(S.STARTING), OWNED, 0, 1010, False),
     "running, start unknown": (process(S.RUNNING, since=None), OWNED, 3, 1010, False),
