@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 import httpx
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_fixed
 
 from sluice.cli.base import UnhealthyService, UsageError
 from sluice.clients.polling import wait_for
@@ -20,6 +21,12 @@ TRIES = 4
 # Time for one try.
 TIMEOUT_SECONDS = 30.0
 LOGIN = "/auth/token"
+_RETRYING = Retrying(
+    retry=retry_if_exception_type((httpx.ReadTimeout, httpx.RemoteProtocolError)),
+    stop=stop_after_attempt(TRIES),
+    wait=wait_fixed(1),
+    reraise=True,
+)
 
 
 class Airflow:
@@ -55,19 +62,14 @@ class Airflow:
         self._token = answer.json()["access_token"]
 
     def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
-        left = TRIES if method == "GET" or path == LOGIN else 1
-        while True:
-            left -= 1
-            try:
-                return self._client.request(method, path, **options)
-            except httpx.TransportError as error:
-                if left and isinstance(error, (httpx.ReadTimeout, httpx.RemoteProtocolError)):
-                    time.sleep(1)
-                    continue
-                message = f"Airflow: {method} {path}: no answer ({type(error).__name__})"
-                raise UnhealthyService(
-                    f"{message}. Fix: check that its API server runs, and read its log"
-                ) from error
+        send = partial(self._client.request, method, path, **options)
+        try:
+            return _RETRYING(send) if method == "GET" or path == LOGIN else send()
+        except httpx.TransportError as error:
+            raise UnhealthyService(
+                f"Airflow: {method} {path}: no answer ({type(error).__name__}). Fix: check that its API "
+                "server runs, and read its log"
+            ) from error
 
     def wait_for_dag(self, dag: str, seconds: float = 90) -> None:
         """Wait until the dag-processor knows a DAG. Raises UsageError with the import errors."""

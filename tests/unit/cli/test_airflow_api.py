@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 
 import httpx
 import pytest
 
-from sluice.cli import airflow_api
 from sluice.cli.airflow_api import TRIES, Airflow
 from sluice.cli.base import UnhealthyService
 from tests.support.raising import raising
@@ -17,7 +17,7 @@ RUN = "/api/v2/dags/d/dagRuns/r"
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    monkeypatch.setattr(airflow_api.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
     return Counter()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-import time
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import (
@@ -13,6 +12,7 @@ from botocore.exceptions import (
     ReadTimeoutError,
     ResponseStreamingError,
 )
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_exponential
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -21,27 +21,25 @@ if TYPE_CHECKING:
 TAIL_BYTES = 1024 * 1024
 # boto3 repeats a request only until the answer's first bytes.
 TRIES = 4
-_BROKEN_OFF = (IncompleteReadError, ReadTimeoutError, ResponseStreamingError)
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+)")
 
 
+@retry(
+    retry=retry_if_exception_type((IncompleteReadError, ReadTimeoutError, ResponseStreamingError)),
+    stop=stop_after_attempt(TRIES),
+    wait=wait_exponential(0.2),
+    reraise=True,
+)
 def get_object(client: S3Client, bucket: str, key: str, **options: Any) -> tuple[bytes, dict[str, Any]]:
     """Body and answer of a GET, which is sent again if the body breaks off. ``options``: of boto3's
     ``get_object``. Raises FileNotFoundError if the object is gone, otherwise botocore's errors."""
-    attempt = 0
-    while True:
-        attempt += 1
-        try:
-            answer: Any = client.get_object(Bucket=bucket, Key=key, **options)
-            return answer["Body"].read(), answer
-        except ClientError as error:
-            if error.response.get("Error", {}).get("Code") == "NoSuchKey":
-                raise FileNotFoundError(f"s3://{bucket}/{key}: no such object") from error
-            raise
-        except _BROKEN_OFF:
-            if attempt == TRIES:
-                raise
-            time.sleep(0.1 * 2**attempt)
+    try:
+        answer: Any = client.get_object(Bucket=bucket, Key=key, **options)
+        return answer["Body"].read(), answer
+    except ClientError as error:
+        if error.response.get("Error", {}).get("Code") == "NoSuchKey":
+            raise FileNotFoundError(f"s3://{bucket}/{key}: no such object") from error
+        raise
 
 
 class ObjectFile(io.RawIOBase):

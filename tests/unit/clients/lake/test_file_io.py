@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any, cast
@@ -102,7 +103,7 @@ def test_a_data_file_is_read_from_its_end_and_one_of_metadata_at_once(
 @pytest.mark.parametrize("tail", [64, 1024 * 1024])
 def test_an_answer_that_breaks_off_is_asked_for_again(tail: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(object_file, "TAIL_BYTES", tail)
-    monkeypatch.setattr(object_file.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
     bucket, files = file_io(list=b"x", data=parquet())
     bucket.breaks = TRIES - 1
     assert files.new_input(LIST).open().read() == b"x"
@@ -157,7 +158,7 @@ def test_a_file_that_metadata_names_and_that_is_gone_is_refused(location: str) -
 def test_what_s3_does_not_answer_is_unreachable(
     location: str, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(object_file.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
     _, files = file_io(list=error, data=error)
     with raising(Unreachable, "table t: "), asking("table t"):
         files.new_input(location).open()
