@@ -22,7 +22,6 @@ from bench.compare.figures import Figures
 from bench.compare.meter import Meter, S3Calls
 from bench.compare.records import PARTITIONS, Declared, sample_rows
 from local.base import REPO
-from local.runtime.home import write_private
 from local.runtime.roles import SOURCE, WAREHOUSE
 from local.runtime.supervisord import Program
 from local.services import kafka, minio
@@ -35,6 +34,7 @@ from sluice.config import platform as platforms
 from sluice.config import streams
 from sluice.config.folders import VARIABLE
 from sluice.config.platform_sections.kafka import Kafka
+from sluice.config.reading.files import write_private
 from sluice.config.sections.topic import PROGRESS_TOPIC
 from sluice.config.stream import StreamSpec
 

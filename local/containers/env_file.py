@@ -9,8 +9,8 @@ from pathlib import Path
 
 from local.base import REPO, UsageError
 from local.containers import profiles
-from local.runtime.home import write_private
 from local.runtime.secrets import complete_secrets
+from sluice.config.reading.files import write_private
 
 FILE = REPO / ".env"
 SECRETS_LINE = re.compile(r"^SLUICE_SECRETS='(.*)'$", re.M)

@@ -17,10 +17,11 @@ from local.containers.layout import Volume
 from local.containers.profiles import SPARK
 from local.containers.stack import ContainerStack
 from local.progress import ProgressDisplay
-from local.runtime.home import StackDir, write_files, write_private
+from local.runtime.home import StackDir, write_files
 from local.services import airflow
 from local.stack import health
 from sluice.clients.polling import wait_for
+from sluice.config.reading.files import write_private
 
 # Until a service answers: compose has waited for its health check before.
 SECONDS = 60.0

@@ -20,12 +20,12 @@ from local.demo.feed import FeedDemo
 from local.demo.hits import HitsDemo
 from local.demo.taxi import TaxiDemo
 from local.progress import ProgressDisplay
-from local.runtime.home import write_private
 from local.services import airflow as service
 from local.stack.base import BaseStack
 from sluice.cli.airflow_api import Airflow
 from sluice.cli.runs import failures, seconds, watch_run
 from sluice.cli.terminal import new_console, print_line
+from sluice.config.reading.files import write_private
 from sluice.core.addresses import run_page
 
 LIMIT_SECONDS = 900.0

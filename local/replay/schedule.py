@@ -11,7 +11,7 @@ from typing import Any
 
 from local.base import UsageError
 from local.replay.events import Feed, RateChange, burst, reached
-from local.runtime.home import write_private
+from sluice.config.reading.files import write_private
 
 _REMEMBERED = 1_000
 _ENDLESS = 1 << 62

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from functools import partial
@@ -13,6 +12,7 @@ from typing import Any
 
 from local.base import UsageError, fail, locked
 from local.runtime.secrets import complete_secrets
+from sluice.config.reading.files import write_private
 
 
 class StackDir:
@@ -72,21 +72,6 @@ def _read_json(path: Path) -> dict[str, Any]:
         return {}
     except ValueError as error:
         raise UsageError(f"{path} is not JSON ({error}). Fix: restore it, or make destroy") from error
-
-
-def write_private(path: Path, text: str) -> bool:
-    """Write a file of mode 600 atomically; whether it changed."""
-    if path.exists() and path.read_text() == text and path.stat().st_mode & 0o777 == 0o600:
-        return False
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.part")
-    part.unlink(missing_ok=True)
-    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    part.rename(path)
-    return True
 
 
 def write_files(files: Mapping[Path, str]) -> bool:

@@ -14,11 +14,12 @@ from typing import Any
 from supervisor.xmlrpc import Faults
 
 from local.base import UsageError
-from local.runtime.home import StackDir, write_private
+from local.runtime.home import StackDir
 from local.runtime.ports import HOST
 from sluice.clients.polling import wait_for
 from sluice.clients.processes.supervisord import connect
 from sluice.config.platform_sections import supervisor
+from sluice.config.reading.files import write_private
 
 # The states of a program that runs or will.
 GOING = ("STARTING", "RUNNING", "BACKOFF")

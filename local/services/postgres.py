@@ -22,6 +22,7 @@ from local.runtime.home import StackDir
 from local.runtime.supervisord import SERVICE_OPTIONS, Program
 from local.setup.cache import Artifact, discard, fingerprint, locked
 from sluice.config.platform import ROLES
+from sluice.config.reading.files import write_private
 
 # PostgreSQL refuses to run as root. Its user cannot read below root's home directory, but here.
 ROOT_BASE = Path("/var/lib/sluice")
@@ -146,9 +147,7 @@ def _initdb(target: Installation, password: str) -> None:
     part = target.base / "postgres.part"
     discard(part)
     password_file = target.base / "initdb.password"
-    password_file.unlink(missing_ok=True)
-    with os.fdopen(os.open(password_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(password)
+    write_private(password_file, password)
     if target.user is not None:
         os.chown(password_file, target.user.pw_uid, target.user.pw_gid)
     try:

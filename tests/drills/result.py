@@ -11,8 +11,8 @@ from typing import Any
 from rich.table import Table
 
 from local.base import REPO
-from local.runtime.home import write_private
 from local.stack.lake import OffsetComparison
+from sluice.config.reading.files import write_private
 
 RESULT = REPO / "build" / "drills.json"
 

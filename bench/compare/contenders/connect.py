@@ -17,13 +17,13 @@ from bench.compare.meter import S3Calls
 from bench.compare.records import json_columns
 from bench.compare.stack import LIMIT_SECONDS, BenchStack, phase
 from local.progress import ProgressDisplay
-from local.runtime.home import write_private
 from local.runtime.ports import HOST
 from local.runtime.roles import WAREHOUSE
 from local.services import minio, postgres
 from local.setup import build, cache
 from local.setup.bootstrap import java_home
 from local.stack.stack import wait_until
+from sluice.config.reading.files import write_private
 
 COMMIT_SECONDS = 5
 TASKS = 2

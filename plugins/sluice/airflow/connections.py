@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from sluice.airflow.failures import failed
 from sluice.airflow.masks import masked
 from sluice.config import connection as databases
 from sluice.config.connection import DIRECTORY_VARIABLE, Database
+from sluice.config.reading.files import write_private
 from sluice.config.reading.toml import ConfigError
 from sluice.core.error_codes import ErrorCode
 
@@ -63,12 +63,4 @@ def write_connection_file(connection: str, database: Database) -> bool:
             f"{DIRECTORY_VARIABLE} is {folder!r}, which is no folder. Fix: set it to one that Airflow's user "
             "and the streams' processes share, with mode 700"
         )
-    path, text = Path(folder) / f"{connection}.toml", database.dump()
-    if path.exists() and path.read_text() == text and not path.stat().st_mode & 0o077:
-        return False
-    # mkstemp creates it with mode 600.
-    descriptor, new = tempfile.mkstemp(dir=folder, prefix=f".{connection}-")
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
-    Path(new).replace(path)
-    return True
+    return write_private(Path(folder) / f"{connection}.toml", database.dump())

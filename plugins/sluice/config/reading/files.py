@@ -1,9 +1,10 @@
-"""Texts of declarations, and of private files."""
+"""Texts of declarations, and private files."""
 
 from __future__ import annotations
 
 import os
 import stat
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -56,6 +57,27 @@ def read(variable: str, name: str, needed: str, environ: Mapping[str, str] | Non
         return str(path), path.read_text()
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}; {needed}") from error
+
+
+def write_private(path: Path, text: str) -> bool:
+    """Write a file of mode 600 atomically, and its folder if there is none; whether it changed. Of concurrent
+    writers the last one wins."""
+    content = text.encode()
+    if path.exists() and stat.S_IMODE(path.stat().st_mode) == 0o600 and path.read_bytes() == content:
+        return False
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Of mode 600, whatever the umask.
+    descriptor, part = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(part).rename(path)
+    except BaseException:
+        Path(part).unlink(missing_ok=True)
+        raise
+    return True
 
 
 def _is_open(found: os.stat_result) -> bool:

@@ -19,6 +19,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from sluice.config import folders, streams
 from sluice.config import platform as platforms
+from sluice.config.reading.files import write_private
 from sluice.config.sections.supervision import Supervision
 from sluice.config.stream import CONSUMER
 from sluice.core.exposition import exposition
@@ -73,9 +74,7 @@ class Store:
             self._write()
 
     def _write(self) -> None:
-        part = self._file.with_suffix(".part")
-        part.write_text(self._checks.dump(), encoding="utf-8")
-        part.replace(self._file)
+        write_private(self._file, self._checks.dump())
 
     def _read(self) -> Checks:
         try:

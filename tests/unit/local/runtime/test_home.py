@@ -6,7 +6,8 @@ import base64
 from pathlib import Path
 
 from local.base import UsageError
-from local.runtime.home import StackDir, write_private
+from local.runtime.home import StackDir
+from sluice.config.reading.files import write_private
 from tests.support.raising import raising
 
 
@@ -39,15 +40,6 @@ def test_a_damaged_file_is_named_with_the_fix(tmp_path: Path) -> None:
     home.secrets_file.write_text("{half")
     with raising(UsageError, home.secrets_file, "make destroy"):
         home.secrets()
-
-
-def test_private_files_are_private_also_when_they_were_not(tmp_path: Path) -> None:
-    path = tmp_path / "x"
-    path.write_text("old")
-    path.chmod(0o644)
-    assert write_private(path, "old")
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert not write_private(path, "old")
 
 
 def test_two_at_once_on_one_home(tmp_path: Path) -> None:
