@@ -137,4 +137,12 @@ class S3Calls:
 
     def _read(self) -> dict[str, int]:
         text = minio.metrics(self._stack.context)
-        return minio.parse_requests(text) | minio.parse_traffic(text)
+        return minio.parse_requests(text) | parse_traffic(text)
+
+
+def parse_traffic(text: str) -> dict[str, int]:
+    """Bytes that MinIO `received` and `sent` for S3, summed over servers, from Prometheus' text."""
+    return {
+        way: int(sum(value for _, value in minio.s3_samples(f"minio_api_requests_traffic_{way}_bytes", text)))
+        for way in ("received", "sent")
+    }

@@ -21,9 +21,6 @@ from sluice.clients.processes.supervisord import connect
 from sluice.config.platform_sections import supervisor
 from sluice.config.reading.files import write_private
 
-# The states of a program that runs or will.
-GOING = ("STARTING", "RUNNING", "BACKOFF")
-
 
 @dataclass(frozen=True)
 class Program:

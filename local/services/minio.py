@@ -133,20 +133,13 @@ def metrics(context: Context) -> str:
 def parse_requests(text: str) -> dict[str, int]:
     """`minio_api_requests_total` of type s3 by API, summed over servers, from Prometheus' text."""
     requests: Counter[str] = Counter()
-    for labels, value in _of_s3("minio_api_requests_total", text):
+    for labels, value in s3_samples("minio_api_requests_total", text):
         requests[labels["name"]] += int(value)
     return dict(requests)
 
 
-def parse_traffic(text: str) -> dict[str, int]:
-    """Bytes that it `received` and `sent` for S3, summed over servers, from Prometheus' text."""
-    return {
-        way: int(sum(value for _, value in _of_s3(f"minio_api_requests_traffic_{way}_bytes", text)))
-        for way in ("received", "sent")
-    }
-
-
-def _of_s3(name: str, text: str) -> Iterator[tuple[dict[str, str], float]]:
+def s3_samples(name: str, text: str) -> Iterator[tuple[dict[str, str], float]]:
+    """Labels and value of each sample of a metric that is of type s3, from Prometheus' text."""
     for found, value in re.findall(rf"^{name}\{{([^}}]*)\}} (\S+)$", text, re.M):
         labels = dict(re.findall(r'(\w+)="([^"]*)"', found))
         if labels.get("type") == "s3":

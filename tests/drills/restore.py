@@ -8,11 +8,10 @@ from pathlib import Path
 import psutil
 
 from local.runtime.processes import describe, stack_processes
-from local.runtime.supervisord import GOING
 from local.stack import health
 from sluice.clients.polling import wait_for
 from tests.support.processes import process_tree, resume_all
-from tests.support.stream import StreamUnderTest
+from tests.support.stream import GOING, StreamUnderTest
 
 _ORPHANS = ("airflow worker", "airflow scheduler", "airflow triggerer")
 SERVICES_SECONDS = 180.0

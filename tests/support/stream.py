@@ -10,7 +10,6 @@ from typing import Any
 from confluent_kafka import Producer
 from pyiceberg.table import Table
 
-from local.runtime.supervisord import GOING
 from local.stack.stack import Stack, wait_until
 from sluice.cli.airflow_api import Airflow
 from sluice.clients.kafka.consumers import topic_offsets
@@ -24,6 +23,8 @@ from sluice.core.processes.status import ProcessStatus
 from sluice.core.tables.writers import epoch_of
 from sluice.ledger.history import History
 
+# supervisord's states of a program that runs or will.
+GOING = ("STARTING", "RUNNING", "BACKOFF")
 PUBLISH_SECONDS = 180.0
 SEND_SECONDS = 60.0
 

@@ -32,7 +32,7 @@ from bench.compare.figures import (
     rows,
     spread,
 )
-from bench.compare.meter import at
+from bench.compare.meter import at, parse_traffic
 from bench.compare.records import (
     PARTITIONS,
     Declared,
@@ -262,3 +262,13 @@ def test_the_idle_consumers_are_those_of_the_streams_of_a_stack() -> None:
     spec = streams.load("nyc_taxi")
     command = ["python", *spec.components["consumer"].arguments]
     assert idle(command) == ["python", "-m", "bench.compare.contenders.idle_consumer", "nyc_taxi"]
+
+
+def test_the_traffic_of_s3_is_summed_over_servers() -> None:
+    traffic = (
+        'minio_api_requests_traffic_received_bytes{server="a",type="s3"} 2.5e+03\n'
+        'minio_api_requests_traffic_received_bytes{server="b",type="s3"} 1\n'
+        'minio_api_requests_traffic_received_bytes{server="a",type="internode"} 7\n'
+        'minio_api_requests_traffic_sent_bytes{server="a",type="s3"} 30\n'
+    )
+    assert parse_traffic(traffic) == {"received": 2501, "sent": 30}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from local.base import REPO, UsageError
-from local.services.minio import parse_requests, parse_traffic
+from local.services.minio import parse_requests
 from local.setup.bootstrap import parse
 from local.setup.build import differences, go_version
 from local.setup.cache import environment, pinned_jars
@@ -97,13 +97,6 @@ def test_minio_s_metrics() -> None:
         'minio_api_requests_errors_total{name="PutObject",server="a",type="s3"} 3\n'
     )
     assert parse_requests(text) == {"PutObject": 13, "HeadObject": 1000}
-    traffic = (
-        'minio_api_requests_traffic_received_bytes{server="a",type="s3"} 2.5e+03\n'
-        'minio_api_requests_traffic_received_bytes{server="b",type="s3"} 1\n'
-        'minio_api_requests_traffic_received_bytes{server="a",type="internode"} 7\n'
-        'minio_api_requests_traffic_sent_bytes{server="a",type="s3"} 30\n'
-    )
-    assert parse_traffic(traffic) == {"received": 2501, "sent": 30}
 
 
 @pytest.mark.parametrize("verb", ["status", "down", "destroy"])
