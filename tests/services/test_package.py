@@ -31,7 +31,7 @@ from airflow.dag_processing.dagbag import DagBag
 from airflow.plugins_manager import _get_plugins
 import sluice, sluice_plugin, spark_jobs
 from sluice.config import stream
-from sluice.web.streams.pages import TEMPLATES
+from sluice.web.templating import TEMPLATES
 bag = DagBag(dag_folder=sys.argv[1])
 print(json.dumps({
     "modules": [module.__file__ for module in (sluice, sluice_plugin, spark_jobs)],

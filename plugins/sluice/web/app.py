@@ -5,14 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
 from airflow.api_fastapi.core_api.security import requires_access_view
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse
-from fastapi.templating import Jinja2Templates
 
 from sluice.config.reading.toml import ConfigError
 from sluice.config.reading.values import shown
@@ -24,6 +22,7 @@ from sluice.supervision.observer.component_view import LastCheck, component_view
 from sluice.web import documents, navigation
 from sluice.web import static_files as assets
 from sluice.web.data.sources import Sources, sources
+from sluice.web.declared import find_stream
 from sluice.web.formats import public
 from sluice.web.metrics import route as metrics
 from sluice.web.query_json import queries_view, results_view
@@ -31,6 +30,7 @@ from sluice.web.rights import Reader, may_read_stream, reader
 from sluice.web.static_files import Headers
 from sluice.web.streams import pages as streams
 from sluice.web.streams.health import last_check, stream_status
+from sluice.web.templating import TEMPLATES
 
 REFRESH_SECONDS = 10.0
 YEAR_SECONDS = 31_536_000
@@ -38,8 +38,6 @@ YEAR_SECONDS = 31_536_000
 # Who may open Airflow at all: what of a stream is shown is the stream's right. Not the right to see plugins,
 # which of FAB's roles Viewer and User do not have.
 may_read = requires_access_view(AccessView.WEBSITE)
-
-TEMPLATES = Jinja2Templates(Path(__file__).parent / "templates")
 
 
 def create(declared: Callable[[], Declared], refresh_seconds: float = REFRESH_SECONDS) -> FastAPI:
@@ -65,15 +63,10 @@ def create(declared: Callable[[], Declared], refresh_seconds: float = REFRESH_SE
     pages.include_router(streams.router(declared, refresh_seconds))
     pages.include_router(documents.router)
 
-    def known_stream(stream: str) -> str:
-        if stream not in (spec.name for spec in declared().specs):
-            raise HTTPException(404, f"no stream {stream!r}")
-        return stream
-
     def with_page(stream: str, name: str) -> tuple[StreamSpec, Page]:
-        for spec in declared().specs:
-            if spec.name == stream and name in spec.queries and (found := spec.queries[name].page):
-                return spec, found
+        spec = find_stream(declared(), stream)
+        if name in spec.queries and (found := spec.queries[name].page):
+            return spec, found
         raise HTTPException(404, f"stream {stream!r} has no query {name!r} with a page")
 
     of_stream = [Depends(may_read_stream)]
@@ -128,14 +121,15 @@ def create(declared: Callable[[], Declared], refresh_seconds: float = REFRESH_SE
 
     @pages.get("/queries/{stream}", response_class=HTMLResponse, dependencies=of_stream)
     def queries_page(request: Request, stream: str, who: Annotated[Reader, Depends(reader)]) -> HTMLResponse:
-        specs = declared().specs
+        known = declared()
+        spec = find_stream(known, stream)
         return TEMPLATES.TemplateResponse(
             request,
             "queries.html",
             {
-                "stream": known_stream(stream),
-                "streams": who.streams([spec.name for spec in specs]),
-                "pages": navigation.pages([spec for spec in specs if spec.name == stream]),
+                "stream": stream,
+                "streams": who.streams([one.name for one in known.specs]),
+                "pages": navigation.pages([spec]),
                 "refresh_seconds": refresh_seconds,
                 "plotly_version": assets.plotly_version(),
             },
@@ -143,7 +137,8 @@ def create(declared: Callable[[], Declared], refresh_seconds: float = REFRESH_SE
 
     @pages.get("/api/queries/{stream}", dependencies=of_stream)
     def queries_data(stream: str, data_sources: Annotated[Sources, Depends(sources)]) -> JSONResponse:
-        return JSONResponse(queries_view(data_sources.progress(), known_stream(stream), time.time()))
+        find_stream(declared(), stream)
+        return JSONResponse(queries_view(data_sources.progress(), stream, time.time()))
 
     @pages.get("/static/{name}")
     def static(name: str, v: str = "") -> FileResponse:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Depends, HTTPException, Request
 from fastapi.responses import HTMLResponse, JSONResponse
-from fastapi.templating import Jinja2Templates
 
 from sluice.core.json_record import Document
 from sluice.ledger import run_documents
 from sluice.web import navigation
 from sluice.web.data.sources import Sources, sources
 from sluice.web.rights import may_read_stream
+from sluice.web.templating import TEMPLATES
 
 if TYPE_CHECKING:
     from sluice.ledger.documents import Ledger
@@ -27,7 +27,6 @@ SHOWN_CHARACTERS = 2_000
 SHOWN_DOCUMENTS = 500
 _NAME = re.compile(r"[a-z0-9-]+")
 
-TEMPLATES = Jinja2Templates(Path(__file__).parent / "templates")
 router = APIRouter()
 
 

@@ -41,6 +41,7 @@ from tests.support.pages import (
 
 PAGE, DATA = f"/results/{STREAM}.{QUERY}", f"/api/results/{STREAM}.{QUERY}"
 QUERIES, PROGRESS, METRICS = f"/queries/{STREAM}", f"/api/queries/{STREAM}", "/metrics"
+LOG = "/log/consumer"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 
 
@@ -193,6 +194,20 @@ def test_a_query_without_a_page(made: Made) -> None:
     for name in (f"other.{QUERY}", f"{STREAM}.unknown", f"unknown.{QUERY}", "..%2f..%2fsecret", STREAM):
         assert client.get(f"/results/{name}").status_code == 404
         assert client.get(f"/api/results/{name}").status_code == 404
+
+
+def test_a_stream_that_is_unknown_is_404_and_one_whose_declaration_cannot_be_read_503(
+    made: Made, client: TestClient
+) -> None:
+    reason = "rides/stream.toml: unknown key 'tabel'"
+    made.declared = Declared([spec()], {"rides": reason})
+    of_stream = {path for path in paths_of(made) if STREAM in path and "/runs/" not in path}
+    assert of_stream == {PAGE, DATA, QUERIES, PROGRESS, *(f"/streams/{STREAM}{of}" for of in ("", LOG))}
+    for path in sorted(of_stream):
+        for stream, status, detail in (("rides", 503, reason), ("unknown", 404, "no stream 'unknown'")):
+            answer = client.get(path.replace(STREAM, stream))
+            assert (answer.status_code, answer.json()) == (status, {"detail": detail}), path
+    assert (made.results.reads, made.progress.reads) == (0, 0)
 
 
 # Queries.

@@ -6,12 +6,10 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, HTTPException, Request
 from fastapi.responses import HTMLResponse
-from fastapi.templating import Jinja2Templates
 from markupsafe import Markup
 
 from sluice.config.reading.toml import ConfigError
@@ -19,38 +17,25 @@ from sluice.config.stream import CONSUMER, StreamSpec
 from sluice.config.streams import Declared
 from sluice.core.errors import ClientError
 from sluice.core.json_record import Document
-from sluice.core.messages import age, iso
+from sluice.core.messages import iso
 from sluice.supervision.observer.component import CHART_SECONDS
 from sluice.supervision.observer.component_view import LastCheck
 from sluice.supervision.rules.guide import GUIDES
 from sluice.web import formats, navigation
 from sluice.web.data.sources import Sources, sources
+from sluice.web.declared import find_stream
 from sluice.web.rights import Reader, may_read_log, may_read_stream, reader
 from sluice.web.streams.overview import Overview, StreamView, points_view, stream_view
+from sluice.web.templating import TEMPLATES
 
 MAX_EVENTS = 30
 LOG_LINES = 15
 clock = time.time
 
-TEMPLATES = Jinja2Templates(Path(__file__).parents[1] / "templates")
-TEMPLATES.env.filters |= {
-    "count": formats.count, "rate": formats.rate, "age": age, "public": formats.public,
-    "short": formats.short,
-}  # fmt: skip
-
 
 def router(declared: Callable[[], Declared], refresh_seconds: float) -> APIRouter:
     """Routes below ``/streams``; each shows streams only to who may read their DAGs."""
     made = APIRouter(prefix="/streams", default_response_class=HTMLResponse)
-
-    def valid(stream: str) -> StreamSpec:
-        known = declared()
-        if reason := known.invalid.get(stream):
-            raise HTTPException(503, formats.public(reason))
-        for spec in known.specs:
-            if spec.name == stream:
-                return spec
-        raise HTTPException(404, f"no stream {stream!r}")
 
     def page(request: Request, template: str, depth: int, now: float, **values: Any) -> HTMLResponse:
         common = {
@@ -82,7 +67,7 @@ def router(declared: Callable[[], Declared], refresh_seconds: float) -> APIRoute
         who: Annotated[Reader, Depends(reader)],
         data: Annotated[Sources, Depends(sources)],
     ) -> HTMLResponse:
-        spec, now = valid(stream), clock()
+        spec, now = find_stream(declared(), stream), clock()
         (view,) = _views([spec], data, now)
         live = data.observed.live(stream, CONSUMER)
         events, events_error = _events(spec, data)
@@ -108,7 +93,7 @@ def router(declared: Callable[[], Declared], refresh_seconds: float) -> APIRoute
     def log(
         request: Request, stream: str, component: str, data: Annotated[Sources, Depends(sources)]
     ) -> HTMLResponse:
-        spec = valid(stream)
+        spec = find_stream(declared(), stream)
         if component not in spec.components:
             raise HTTPException(404, f"stream {stream!r} has no component {component!r}")
         lines = data.log(spec, component)
