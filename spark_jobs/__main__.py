@@ -16,7 +16,8 @@ from sluice.config import streams
 from sluice.config.reading.toml import ConfigError
 from sluice.config.stream import SourceType
 from sluice.core.processes import exits
-from spark_jobs.common.spark.process import exit_code, failure_line, needs_traceback
+from spark_jobs.common.spark.failures import failure_line, needs_traceback
+from spark_jobs.common.spark.process import exit_code
 
 Job = Callable[[str, Sequence[str]], int]
 

@@ -17,7 +17,7 @@ from sluice.core.offsets.ranges import offsets_from_json
 from sluice.core.tables import writers
 from spark_jobs.common.lake.iceberg import MAIN
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit
-from spark_jobs.common.spark.process import Fenced, Unrecoverable
+from spark_jobs.common.spark.failures import Fenced, Unrecoverable
 from tests.protocol.catalog import AnswerLost
 from tests.protocol.kafka import KINDS
 from tests.protocol.processes import compact, consume, reject_rows

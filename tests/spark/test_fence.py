@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from local.stack.stack import wait_until
 from spark_jobs.common.sinks import fence as fence_module
 from spark_jobs.common.sinks.fence import Fence
-from spark_jobs.common.spark.process import Fenced
+from spark_jobs.common.spark.failures import Fenced
 from tests.support.databases import Server, run
 from tests.support.raising import raising
 

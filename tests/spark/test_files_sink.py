@@ -22,7 +22,7 @@ from sluice.config.sections.sink import Sink
 from spark_jobs.common.sinks.base import SinkWriteFailed, Target
 from spark_jobs.common.sinks.files import FilesSink
 from spark_jobs.common.sinks.parquet_folders import MarkerStore
-from spark_jobs.common.spark.process import Fenced
+from spark_jobs.common.spark.failures import Fenced
 from tests.support.raising import raising
 from tests.support.services import Services
 

@@ -22,7 +22,7 @@ from sluice.queries.compare import by_key
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.sinks.base import SinkWriteFailed, Target
 from spark_jobs.common.sinks.iceberg import IcebergSink
-from spark_jobs.common.spark.process import Fenced
+from spark_jobs.common.spark.failures import Fenced
 from spark_jobs.common.spark.session import SETTINGS, catalog_options
 from tests.support.queried import Queried
 from tests.support.raising import raising

@@ -30,7 +30,7 @@ from sluice.core.errors import Missing, Refused, Unreachable
 from spark_jobs.common.sinks import fence, jdbc
 from spark_jobs.common.sinks.base import SinkWriteFailed, Target
 from spark_jobs.common.sinks.jdbc import CHUNK_ROWS, JdbcSink
-from spark_jobs.common.spark.process import Fenced
+from spark_jobs.common.spark.failures import Fenced
 from tests.support.databases import Postgres, Server, kill_within, run, while_dead
 from tests.support.raising import raising
 from tests.support.services import Services

@@ -37,7 +37,7 @@ from spark_jobs.common.sinks import query_topic, transactions
 from spark_jobs.common.sinks.base import SinkWriteFailed, Target
 from spark_jobs.common.sinks.kafka import KafkaSink
 from spark_jobs.common.sinks.transactions import Record, Transactions
-from spark_jobs.common.spark.process import Fenced
+from spark_jobs.common.spark.failures import Fenced
 from tests.support.raising import raising
 from tests.support.services import Services
 

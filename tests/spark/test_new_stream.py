@@ -12,7 +12,7 @@ from sluice.cli import new_stream
 from sluice.config import streams
 from sluice.config.folders import VARIABLE
 from sluice.config.sections.generator import Generated
-from spark_jobs.common.spark.process import function
+from spark_jobs.common.spark.functions import function
 
 ROWS = 50
 FORM = {

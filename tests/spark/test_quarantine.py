@@ -22,7 +22,7 @@ from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.lake.quarantine import BatchQuarantine, Malformed, malformed_in, of_stage
 from spark_jobs.common.lake.source_quarantine import SourceQuarantine
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit
-from spark_jobs.common.spark.process import Fenced, Unrecoverable
+from spark_jobs.common.spark.failures import Fenced, Unrecoverable
 from tests.support.lakehouse import Stream
 from tests.support.raising import raising
 

@@ -19,7 +19,7 @@ from sluice.config.sections.sink import Sink
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.queries.run import check_no_debug_sinks
 from spark_jobs.common.spark.checkpoint import CheckpointCorrupted
-from spark_jobs.common.spark.process import Fenced
+from spark_jobs.common.spark.failures import Fenced
 from tests.support.queried import Hit, Make, wait
 from tests.support.raising import raising
 

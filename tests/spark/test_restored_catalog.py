@@ -20,7 +20,7 @@ from spark_jobs.common.lake import known_tables, tables
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, StagedSnapshot
 from spark_jobs.common.lake.tables import TableLost, TableReplaced
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit, run_with_lease
-from spark_jobs.common.spark.process import Fenced
+from spark_jobs.common.spark.failures import Fenced
 from tests.support.lakehouse import Stream
 from tests.support.raising import raising
 

@@ -31,7 +31,7 @@ from spark_jobs.common.lake import clock, writer_lease
 from spark_jobs.common.lake.clock import now_ms
 from spark_jobs.common.lake.iceberg import HOUR_MS, MAIN, CommitRefused, IcebergTable, StagedSnapshot
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit
-from spark_jobs.common.spark.process import Fenced, Unrecoverable
+from spark_jobs.common.spark.failures import Fenced, Unrecoverable
 from tests.support.lakehouse import Stream
 from tests.support.services import Services
 

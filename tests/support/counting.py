@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.common.sinks.fence import Fence
 from spark_jobs.common.spark.checkpoint import Checkpoint, Checkpoints
-from spark_jobs.common.spark.process import Fenced
+from spark_jobs.common.spark.failures import Fenced
 
 TABLE = "create table if not exists counts (key bigint primary key, n bigint not null)"
 KEYS = range(5)

@@ -32,7 +32,7 @@ from spark_jobs.common.queries.state_table import QueryStateWriter
 from spark_jobs.common.queries.streaming_query import StreamingQueryRun
 from spark_jobs.common.sinks import base
 from spark_jobs.common.sinks.iceberg import IcebergSink
-from spark_jobs.common.spark.process import Fenced
+from spark_jobs.common.spark.failures import Fenced
 from tests.support.services import Services
 
 COLUMNS = (

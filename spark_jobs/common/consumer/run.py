@@ -21,8 +21,9 @@ from spark_jobs.common.kafka.offsets import Topic
 from spark_jobs.common.lake import known_tables, tables
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit, run_with_lease
 from spark_jobs.common.spark import progress_listener, session
+from spark_jobs.common.spark.functions import function
 from spark_jobs.common.spark.guarded_query import GuardedQuery
-from spark_jobs.common.spark.process import function, run_process
+from spark_jobs.common.spark.process import run_process
 
 log = logging.getLogger(__name__)
 

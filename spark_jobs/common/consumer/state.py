@@ -31,7 +31,7 @@ from spark_jobs.common.lake.iceberg import IcebergTable
 from spark_jobs.common.lake.loaded_rows import BatchRows
 from spark_jobs.common.lake.written.read_offsets import OffsetReader
 from spark_jobs.common.lake.written.written_batch import WrittenBatch
-from spark_jobs.common.spark.process import Unrecoverable
+from spark_jobs.common.spark.failures import Unrecoverable
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

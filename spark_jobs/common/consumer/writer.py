@@ -52,8 +52,8 @@ from spark_jobs.common.lake.written.added_file import AddedFile
 from spark_jobs.common.lake.written.read_offsets import OffsetReader
 from spark_jobs.common.lake.written.written_batch import WrittenBatch
 from spark_jobs.common.spark.checkpoint import Checkpoints
+from spark_jobs.common.spark.failures import Unrecoverable
 from spark_jobs.common.spark.offset_log import planned_end_offsets
-from spark_jobs.common.spark.process import Unrecoverable
 
 log = logging.getLogger(__name__)
 

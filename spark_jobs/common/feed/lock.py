@@ -23,7 +23,7 @@ from psycopg2 import extensions
 from sluice.clients.polling import wait_for
 from sluice.config.platform_sections.lake import Lake
 from spark_jobs.common.feed.position import SavedPosition
-from spark_jobs.common.spark.process import Fenced
+from spark_jobs.common.spark.failures import Fenced
 
 CONNECT_TIMEOUT_SECONDS = 10.0
 QUERY_TIMEOUT_SECONDS = 15.0

@@ -15,7 +15,7 @@ from typing import Any
 
 from sluice.config.sections.feed import LATEST, SAVED, Feed
 from sluice.core.error_codes import ErrorCode
-from spark_jobs.common.spark.process import Unrecoverable
+from spark_jobs.common.spark.failures import Unrecoverable
 
 # (partition, offset) of a record.
 Place = tuple[int, int]

@@ -25,7 +25,9 @@ from spark_jobs.common.feed.resume import read_tail
 from spark_jobs.common.feed.sender import Sender, Undelivered, feed_name
 from spark_jobs.common.feed.window import Window
 from spark_jobs.common.kafka.heartbeat import HeartbeatSender
-from spark_jobs.common.spark.process import Fenced, function, run_process
+from spark_jobs.common.spark.failures import Fenced
+from spark_jobs.common.spark.functions import function
+from spark_jobs.common.spark.process import run_process
 
 log = logging.getLogger(__name__)
 

@@ -28,7 +28,7 @@ from spark_jobs.common.lake.iceberg import MAIN, CommitRefused, IcebergTable, St
 from spark_jobs.common.lake.tables import IncompatibleSchema
 from spark_jobs.common.lake.write import on_branch, write_rows
 from spark_jobs.common.lake.writer_lease import MAX_ATTEMPTS, ConcurrentCommit
-from spark_jobs.common.spark.process import Unrecoverable
+from spark_jobs.common.spark.failures import Unrecoverable
 from spark_jobs.common.spark.texts import printable
 
 KEEP_SNAPSHOTS = 20

@@ -24,7 +24,7 @@ from sluice.core.tables.writers import epoch_of, next_epoch, writer_name
 from spark_jobs.common.lake.clock import now_ms, outdated_by
 from spark_jobs.common.lake.iceberg import MAIN, CommitRefused, IcebergTable
 from spark_jobs.common.lake.write import Write, write_rows
-from spark_jobs.common.spark.process import Fenced, check_epoch, first_line
+from spark_jobs.common.spark.failures import Fenced, check_epoch, first_line
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from sluice.config.sections import generator
 from sluice.config.sections.generator import Generated
 from spark_jobs.common.lake.source_quarantine import quarantine_rows
 from spark_jobs.common.producer.objects import oversize
-from spark_jobs.common.spark.process import function
+from spark_jobs.common.spark.functions import function
 
 if TYPE_CHECKING:
     from spark_jobs.common.producer.run import Job

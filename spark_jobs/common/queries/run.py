@@ -34,7 +34,8 @@ from spark_jobs.common.sinks.iceberg import IcebergSink
 from spark_jobs.common.sinks.jdbc import JdbcSink
 from spark_jobs.common.sinks.kafka import KafkaSink
 from spark_jobs.common.spark import progress_listener, session
-from spark_jobs.common.spark.process import Fenced, run_process
+from spark_jobs.common.spark.failures import Fenced
+from spark_jobs.common.spark.process import run_process
 
 WAIT_SECONDS = 5.0
 CHECK_SECONDS = 1.0

@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, ProgrammingError
 
 from sluice.core.queries.committed_batch import NO_BATCH
 from sluice.core.queries.fence import FENCE_TABLE, fence_ddl
-from spark_jobs.common.spark.process import check_epoch
+from spark_jobs.common.spark.failures import check_epoch
 
 TRIES = 3
 # The server ends a zombie that was suspended in its transaction and so holds the row; a successor's wait for

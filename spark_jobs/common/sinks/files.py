@@ -13,7 +13,7 @@ from sluice.config.platform_sections.s3 import S3
 from spark_jobs.common.kafka.keys import key_part
 from spark_jobs.common.sinks.base import SinkWriteFailed, Target
 from spark_jobs.common.sinks.parquet_folders import COUNTS_SCHEMA, FOLDER, HASH, FolderWriter, MarkerStore
-from spark_jobs.common.spark.process import check_epoch
+from spark_jobs.common.spark.failures import check_epoch
 
 # Readers of Hive folders ignore names with an underscore in front.
 _MARKERS = "_sluice/"

@@ -23,7 +23,7 @@ from sluice.core.queries.result import tombstone_headers
 from sluice.core.tables.records import Headers
 from spark_jobs.common.sinks.base import RetryPolicy, SinkWriteFailed, Target, TransientError
 from spark_jobs.common.sinks.query_topic import REQUEST_SECONDS, QueryTopic
-from spark_jobs.common.spark.process import check_epoch
+from spark_jobs.common.spark.failures import check_epoch
 
 log = logging.getLogger(__name__)
 

@@ -2,5 +2,5 @@
 
 In: a stream's declaration and a role. Out: a session on the lake's catalog, a query that stops between two
 batches, progress on its topic, an exit code with one line that says why. Start with ``session`` and
-``process``.
+``process``; ``failures`` has the errors that end one for good.
 """

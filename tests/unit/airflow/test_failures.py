@@ -16,7 +16,7 @@ from spark_jobs.common.maintenance.row_diff import RowsDiffer
 from spark_jobs.common.maintenance.staged_files import CommitConflict
 from spark_jobs.common.producer.csv import InvalidHeader
 from spark_jobs.common.producer.lines import CorruptObject
-from spark_jobs.common.spark.process import failure_line
+from spark_jobs.common.spark.failures import failure_line
 
 REASONS = {
     "python": (["Traceback", "  File x", "LookupError: no topic", "bye"], "LookupError: no topic"),

@@ -17,7 +17,7 @@ from sluice.core.processes import exits
 from spark_jobs import __main__ as entry_point
 from spark_jobs.__main__ import JOBS, main
 from spark_jobs.common.producer.csv import InvalidHeader
-from spark_jobs.common.spark.process import function
+from spark_jobs.common.spark.functions import function
 from tests.support.raising import raising
 
 SPEC = streams.load("wiki_changes")

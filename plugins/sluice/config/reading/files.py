@@ -66,7 +66,7 @@ def write_private(path: Path, text: str) -> bool:
     if path.exists() and stat.S_IMODE(path.stat().st_mode) == 0o600 and path.read_bytes() == content:
         return False
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Of mode 600, whatever the umask.
+    # Its mode is 600, whatever the umask.
     descriptor, part = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     try:
         with os.fdopen(descriptor, "wb") as file:

@@ -14,7 +14,7 @@ from sluice.core.tables.batches import Snapshot
 from spark_jobs.common.consumer import state
 from spark_jobs.common.consumer.state import StreamState
 from spark_jobs.common.lake.loaded_rows import BatchRows
-from spark_jobs.common.spark.process import Unrecoverable
+from spark_jobs.common.spark.failures import Unrecoverable
 from tests.support.raising import raising
 
 A = "a" * 16

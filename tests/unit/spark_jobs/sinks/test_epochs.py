@@ -20,7 +20,7 @@ from spark_jobs.common.sinks.base import SinkWriteFailed, Target
 from spark_jobs.common.sinks.files import FilesSink
 from spark_jobs.common.sinks.query_topic import QueryTopic
 from spark_jobs.common.sinks.transactions import Record, Transactions
-from spark_jobs.common.spark.process import Fenced
+from spark_jobs.common.spark.failures import Fenced
 from tests.support.raising import raising
 
 T = TypeVar("T")

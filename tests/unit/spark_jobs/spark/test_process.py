@@ -16,8 +16,8 @@ from sluice.core.processes import exits
 from sluice.core.tables.file_removal import MISSING_FIX
 from spark_jobs.__main__ import main
 from spark_jobs.common.consumer.writer import VerificationFailed
-from spark_jobs.common.spark.process import PARENT_PID, Fenced, Unrecoverable, check_epoch, run_process
-from tests.support.raising import raising
+from spark_jobs.common.spark.failures import Fenced, Unrecoverable
+from spark_jobs.common.spark.process import PARENT_PID, run_process
 
 # As Iceberg says it, of a table's file and of one of a checkpoint.
 NOT_THERE, FIX = "Location does not exist:", f"Fix: {MISSING_FIX}"
@@ -169,27 +169,3 @@ def test_a_component_whose_parent_ended_before_its_start_ends(
     assert run_process("the consumer", runs.append) == 1
     assert len(runs) == 1
     assert str(os.getpid()) in caplog.messages[-1]
-
-
-@pytest.mark.parametrize(
-    ("newest", "opening", "is_fenced"),
-    [
-        (None, True, False),
-        (4, True, False),
-        (5, False, False),
-        # A restored catalog issues an epoch again.
-        (5, True, True),
-        (6, False, True),
-        (6, True, True),
-    ],
-)
-def test_an_epoch_that_is_there_before_its_writer_is_another_one_s(
-    newest: int | None, opening: bool, is_fenced: bool
-) -> None:
-    if not is_fenced:
-        check_epoch("hits", 5, newest, "group g", opening=opening)
-        return
-    with raising(Fenced, "hits", "writer epoch 5", "group g") as caught:
-        check_epoch("hits", 5, newest, "group g", opening=opening)
-    # run.raise_above acquires the lease above it.
-    assert caught.value.epoch == newest

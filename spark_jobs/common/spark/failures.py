@@ -1,0 +1,99 @@
+"""Errors that end a process for good, and the one line that says why a process failed."""
+
+from __future__ import annotations
+
+import importlib
+import re
+
+from sluice.core.error_codes import PERMANENT, ErrorCode, code_in, code_of
+from sluice.core.tables.file_removal import missing_message
+
+# The last line of a worker's traceback: module, class and text of one of our exceptions.
+_IN_WORKER = re.compile(r"((?:spark_jobs|sluice)\.[\w.]+)\.(\w+): (.+)")
+# Text of Iceberg's S3InputStream. Other files, such as a checkpoint's, are not in these folders.
+_MISSING_FILE = re.compile(r"Location does not exist: (s3[an]?://\S+/(?:metadata|data)/\S+)")
+# Texts of Py4J and of Java's stack traces, in which the last cause is the first error.
+_FAILED_CALL, _CAUSE = "An error occurred while calling", "Caused by: "
+
+
+class Fenced(RuntimeError):
+    """A later writer, of ``epoch`` if that is known, has the lease; this process must end and not be
+    restarted."""
+
+    code = ErrorCode.FENCED
+
+    def __init__(self, message: str, epoch: int = 0) -> None:
+        super().__init__(message)
+        self.epoch = epoch
+
+
+def check_epoch(writer: str, epoch: int, newest: int | None, place: str, *, opening: bool = False) -> None:
+    """Raise Fenced if ``newest``, the epoch in ``place`` (None: none there), is above the writer's.
+
+    ``opening``: the writer has not put its epoch there yet, so the same one is another writer's: a catalog
+    that was restored issues an epoch again. Or the writer's own, if the answer to that was lost.
+    """
+    if newest is None or newest < epoch:
+        return
+    if newest > epoch:
+        raise Fenced(f"{writer}: fenced: writer epoch {epoch}, newer epoch {newest} ({place})", newest)
+    if opening:
+        raise Fenced(f"{writer}: fenced: writer epoch {epoch} is another writer's ({place})", newest)
+
+
+class Unrecoverable(RuntimeError):
+    """Table and topic no longer match: a restart finds the same, a user must decide."""
+
+    code = ErrorCode.UNRECOVERABLE
+
+
+class LakeFileMissing(Unrecoverable):
+    """The catalog names a file that is gone: it was restored to a state older than the horizon."""
+
+    code = ErrorCode.LAKE_FILE_MISSING
+
+
+def known(error: Exception) -> Exception:
+    """LakeFileMissing if Iceberg did not find a file of a table, by its text; else the error itself."""
+    found = _MISSING_FILE.search(str(error))
+    if found is None:
+        return error
+    return LakeFileMissing(missing_message(found[1]))
+
+
+def failure_line(error: Exception) -> str:
+    """``<code> <class>: <first line>``; of an error in a Python worker, known by its traceback, its own."""
+    error = known(error)
+    for line in reversed(str(error).splitlines()):
+        if match := _IN_WORKER.match(line):
+            code = getattr(getattr(importlib.import_module(match[1]), match[2], None), "code", None)
+            if isinstance(code, ErrorCode):
+                return f"{code} {match[2]}: {match[3]}"
+    if text := java_cause(error):
+        # The class of that is Py4J's.
+        return f"{code_of(error)} {text}"
+    return f"{code_of(error)} {type(error).__name__}: {first_line(error)}"
+
+
+def needs_traceback(line: str) -> bool:
+    """Whether a :func:`failure_line` says less than the traceback: not if the cause is in data or a
+    declaration, which it names."""
+    return code_in(line) not in PERMANENT
+
+
+def first_line(error: Exception) -> str:
+    """The message of a Spark or Java error without its stack."""
+    # Asked like this, a producer without Spark need not import Spark's errors.
+    condition = getattr(error, "getCondition", lambda: None)()
+    message = str(error).strip().splitlines()
+    return f"{condition or ''} {message[0] if message else ''}".strip()
+
+
+def java_cause(error: Exception) -> str:
+    """Class and message of the first Java error behind one of Py4J, whose own only says which call failed;
+    empty for another error."""
+    lines = str(error).strip().splitlines()
+    if not lines or not lines[0].startswith(_FAILED_CALL):
+        return ""
+    named = [line.removeprefix(_CAUSE) for line in lines if line.startswith(_CAUSE)]
+    return (named or [line.lstrip(": ") for line in lines[1:2]] or [lines[0]])[-1]
