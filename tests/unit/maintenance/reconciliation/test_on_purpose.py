@@ -14,7 +14,7 @@ from sluice.core.offsets.sources import source_id
 from sluice.ledger.keys import VERIFIED_TABLE, contents_key, planned_key
 from sluice.loads.known.verified import VerifiedSources
 from tests.support import lake as lakes
-from tests.unit.airflow.operators.maintenance.test_reconciliation import World
+from tests.support.reconciliation import World
 
 NEWER, SOURCE, OLDER = "c" * 16, "b" * 16, "a" * 16
 COPY = f"{DUPLICATE} this row is in the table already"
