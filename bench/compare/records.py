@@ -65,11 +65,17 @@ class Declared:
     """A stream of taxi trips for a measurement."""
 
     name: str
+    """The stream's folder, and its table in namespace `bench`."""
     topic: str
+    """Kafka's; streams whose turns come one after the other may read the same one."""
     trigger_seconds: int = 5
+    """As in `[consumer]` of stream.toml: seconds between two batches."""
     max_offsets_per_trigger: int = 3_000_000
+    """As there: records of a batch at most, over all partitions."""
     partitions: int = PARTITIONS
+    """Number of the topic's."""
     is_json: bool = False
+    """Its records are another stream's as JSON, decoded by a function; else Avro, made from CSV objects."""
 
     def write(self, folder: Path) -> None:
         values = asdict(self)

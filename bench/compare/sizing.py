@@ -42,17 +42,24 @@ class Goal:
 
 @dataclass(frozen=True)
 class Sizing:
-    """``megabytes_per_executor``: heap. ``megabytes_per_second``: from Kafka, and as much to the bucket at
-    most. ``rows_per_batch``: for max_offsets_per_trigger."""
+    """The smallest size that reaches a Goal."""
 
     rows_per_second: int
+    """The goal's, rounded up; HEADROOM comes on top of it."""
     cores: int
+    """Sum over the executors."""
     executors: int
+    """Spark's, without the driver."""
     cores_per_executor: int
+    """At most CORES_PER_EXECUTOR."""
     megabytes_per_executor: int
+    """Heap."""
     partitions: int
+    """The topic's: TASKS_PER_CORE for each core."""
     rows_per_batch: int
+    """For max_offsets_per_trigger."""
     megabytes_per_second: float
+    """Values read from Kafka (10^6 bytes), and as much to the bucket at most."""
 
 
 def plan(goal: Goal, rows_per_core_second: float) -> Sizing:

@@ -253,8 +253,8 @@ class Span:
 
 @dataclass(frozen=True)
 class Found:
-    """A span in the lake. `event_ids`: distinct ones; `gaps`: missing offsets; `missing`: expected events
-    without a row; `duplicates`: of offsets and event ids."""
+    """A span in the lake: `rows` of the table, distinct offsets `quarantined`, distinct `event_ids`. `gaps`:
+    missing offsets; `missing`: expected events without a row; `duplicates`: of offsets and event ids."""
 
     rows: int
     quarantined: int

@@ -42,8 +42,9 @@ ZIPCODES = 300
 
 @dataclass(frozen=True)
 class Counts:
-    """One query: its results, and the sums of its hits in the lake and in each sink. `late`, `early`: hits in
-    none of them; `different`: results that differ between a sink and the lake."""
+    """One `query`, by the name of its section: the number of its `results` in the lake, and the sums of its
+    hits in the `lake` and in `sinks` (as `kafka isp-hits-zipcodes` -> hits). `late`, `early`: hits in none of
+    them; `different`: results that differ between a sink and the lake."""
 
     query: str
     results: int

@@ -64,8 +64,9 @@ def put_sample(stack: BaseStack) -> None:
 
 @dataclass(frozen=True)
 class Content:
-    """Rows of the table and the quarantine. ``of_source``: of the demo's own object; ``duplicates``: of
-    offsets and source rows."""
+    """Rows of the table (`lake_rows`), and of the quarantine without duplicates (`quarantined`); of these
+    `of_source_rows` and `of_source_quarantined` are of the demo's own object. `gaps`: offsets of the topic
+    that are in neither; `duplicates`: of offsets and source rows."""
 
     lake_rows: int
     quarantined: int

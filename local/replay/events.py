@@ -97,8 +97,9 @@ class Feed:
     """The recording, stretched: event n has the shape of recorded event n modulo their number, its own id,
     and the time `start` + n / `rate`, changed by `rate_changes`.
 
-    `start`: seconds since 1970. `rate`: events per second of the events' own time. `servers`, `users`: their
-    numbers. `late_share`: share of the changes that were made `late_seconds` before their event.
+    `start`: seconds since 1970. `rate`: events per second of the events' own time. `seed`: another one draws
+    other ids, users and servers. `servers`, `users`: their numbers. `late_share`: share of the changes that
+    were made `late_seconds` before their event. `recording`: one object of the feed's JSON per event.
     """
 
     start: float

@@ -20,36 +20,48 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @dataclass(frozen=True)
 class Context:
-    """One stack: its directory, network, secrets and artifacts.
-
-    `external`: folder with the platform files of an external Kafka and S3. `feed`: the feeds that its
-    producers read (local.services.replay). `overrides`: a file with other values for the streams.
-    `notifications`: the user's file of them. `streams`: additional folders with streams. `java_options`: for
-    every JVM of the stack. `installed`: a folder with the installed package, whose code runs instead of this
-    checkout's. `airflow_settings`: additional ones, as `SECTION__KEY`. `spark_master`: where
-    Airflow submits Spark jobs to. `is_embedded`: False if its services run in containers.
-    """
+    """One stack: its directory, network, secrets and artifacts."""
 
     home: StackDir
+    """The stack directory; its id labels the stack's processes."""
     network: Network
+    """Where its services listen and are reached."""
     secrets: Mapping[str, str]
+    """Name (`kafka_consumer`, `postgres_admin`, …) -> password, key or id, made at the first start."""
     python_env: Path
+    """The environment whose Python runs Airflow, the services and the streams."""
     spark_jars: Path
+    """Folder of the jars that Spark loads besides PySpark's."""
     spark_classes: Path
+    """Folder of the class archive with which Spark's JVMs start faster."""
     kafka_jars: Path
+    """Folder of the broker's jars."""
     minio: Path
+    """Folder with the binary `minio`."""
     java_home: Path
+    """The JDK or JRE of Kafka and Spark."""
     external: str | None = None
+    """Folder with the platform files of an external Kafka and S3; None: the stack has its own."""
     dags: str = str(REPO / "dags")
+    """Airflow's DAGs folder."""
     installed: str | None = None
+    """Folder of the installed package, whose code runs instead of this checkout's; None: the checkout's."""
     feed: str = "public"
+    """The feeds that the producers read: `public` or `replay` (local.services.replay)."""
     overrides: str | None = None
+    """File with other values for the streams; None: as they declare."""
     notifications: str | None = None
+    """The user's notifications.toml; None: no person is told."""
     streams: str = ""
+    """Additional folders with streams, as in SLUICE_STREAMS; empty: none."""
     java_options: str = ""
+    """For every JVM of the stack."""
     airflow_settings: Mapping[str, str] = field(default_factory=dict)
+    """Additional ones, as `SECTION__KEY`; they replace the stack's own."""
     spark_master: str = "local[2]"
+    """Where Airflow submits Spark jobs to: `local[2]`, or a cluster's `spark://host:port`."""
     is_embedded: bool = True
+    """False if its services run in containers."""
 
     @property
     def ports(self) -> Mapping[str, int]:

@@ -36,8 +36,9 @@ RANGE_VARIABLE = "SLUICE_FREE_PORTS"
 class Network:
     """Where the services listen, and where the others reach them.
 
-    `bind`: the address they listen on. `hosts`: service → host name, where that is not HOST. `brokers`: the
-    host names of Kafka's nodes, for more than one; `node`: the one that is configured, from 1.
+    `ports`: by service, the names of DEFAULTS. `bind`: the address they listen on. `hosts`: service → host
+    name, where that is not HOST. `brokers`: the host names of Kafka's nodes, for more than one; `node`: the
+    one that is configured, from 1.
     """
 
     ports: Mapping[str, int]

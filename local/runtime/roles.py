@@ -28,7 +28,9 @@ KAFKA_PASSWORDS = "sluice-kafka-passwords"
 
 @dataclass(frozen=True)
 class Rule:
-    """One right of a Kafka user. `kind`: topic, group, transactional_id or broker (the cluster)."""
+    """One right of a Kafka `user`, as `sluice-consumer`. `kind`: topic, group, transactional_id or broker
+    (the cluster). `name`: the resource's; if `prefixed`, the right is for all whose names begin with it.
+    `operation`: Kafka's word, as DESCRIBE_CONFIGS."""
 
     user: str
     kind: str

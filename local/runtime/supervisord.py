@@ -24,18 +24,21 @@ from sluice.config.reading.files import write_private
 
 @dataclass(frozen=True)
 class Program:
-    """A supervised program; `options` are further keys of its section.
-
-    `priority`: lower starts first and stops last. supervisord starts none of them by itself: `make up` starts
-    services in the order of their dependencies, Airflow starts the streams.
-    """
+    """A supervised program. supervisord starts none of them by itself: `make up` starts services in the order
+    of their dependencies, Airflow starts the streams."""
 
     name: str
+    """Its section `[program:…]`, and its log `<name>.log`."""
     command: Sequence[str]
+    """Words, unquoted."""
     environment: Mapping[str, str]
+    """Added to that of supervisord."""
     priority: int
+    """Lower starts first and stops last."""
     directory: Path
+    """Its working directory."""
     options: Mapping[str, str] = field(default_factory=lambda: SERVICE_OPTIONS)
+    """Further keys of its section."""
 
 
 # A component of a stream: stopped gracefully through its parent process (clients.processes.parent) and its

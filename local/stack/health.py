@@ -45,7 +45,9 @@ ENDED = ("FATAL", "EXITED", "STOPPED", "UNKNOWN")
 
 @dataclass(frozen=True)
 class ServiceRow:
-    """One line of `make status`; `is_ok`: None if the service is not wanted, or not ours."""
+    """One line of `make status`. `name`, `state`: supervisord's, or `external` for a service that is not
+    ours. `address`: `host:port`, a URL or empty; of an external one the folder with its platform files.
+    `health`: its answer, or why there is none. `is_ok`: None if the service is not wanted, or not ours."""
 
     name: str
     state: str

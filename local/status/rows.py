@@ -23,20 +23,30 @@ class Cell:
 
 @dataclass(frozen=True)
 class StreamRow:
-    """The line of a component; `message` is shown below the table, `style` is of the health cell."""
+    """The line of a `component` of a `stream`."""
 
     stream: str
     component: str
     state: Cell
+    """The process's, in capitals, as the runtime or supervisord says."""
     health: Cell
+    """And how long it has lasted; if it was not observed lately, the age of the observation."""
     lag: Cell
+    """The consumer's unread records; of others not applicable."""
     rate: Cell
+    """Records per second that the consumer publishes; of other components unknown."""
     last_batch: Cell
+    """Its age; of other components that of their heartbeat."""
     restarts: Cell
+    """Number of the last 24 hours."""
     supervision: Cell
+    """Age of Airflow's last check; `paused`, or `no DAG`."""
     last_event: Cell
+    """The newer of the last restart and the last health event, with its age."""
     message: str
+    """Why it is not supervised or not healthy, shown below the table; empty without a reason."""
     style: str
+    """rich's color of the health cell."""
 
     @property
     def name(self) -> str:
