@@ -26,7 +26,9 @@ AWAITING_INPUT = "awaiting_input"
 
 @dataclass(frozen=True)
 class Request:
-    """What to trigger, and how to wait for it; `params`: as KEY=VALUE."""
+    """The run of a ``dag`` to trigger, with ``params`` as KEY=VALUE. Without ``wait`` it is not followed;
+    after ``timeout_minutes`` no longer (None: until it ends), and it goes on. ``unpause``: a DAG that is
+    paused, instead of refusing it. ``as_json``: one document on stdout, all else on stderr."""
 
     dag: str
     params: Sequence[str]

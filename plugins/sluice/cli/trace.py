@@ -28,7 +28,9 @@ class Batches:
 
 @dataclass(frozen=True)
 class Asked:
-    """Which row, by its place in the topic or in its source, or which object."""
+    """Which row of ``stream``: by ``partition`` and ``offset`` of the topic; by ``source``, an id of 16 hex
+    digits, and ``row``, from 0; or which ``object``, as s3://bucket/key, in this ``version`` (empty: the
+    current one). The first of the three that is complete is asked for."""
 
     stream: str
     partition: int | None = None

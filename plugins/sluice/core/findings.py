@@ -92,22 +92,26 @@ class Proof:
 @dataclass(frozen=True)
 class Observed:
     """Positions in the order in which they were read; partition -> offset. A partition that a position does
-    not have is at 0, or not there yet.
-
-    ``topic_id``: of the broker; ``table_topic_id``: that the table was written from, None if it does not say.
-    ``earlier``: of earlier runs. ``is_suspended``: no process commits the group's offsets then.
-    ``proof``: was read before ``ends``.
-    """
+    not have is at 0, or not there yet."""
 
     group: Offsets
+    """The next offsets, as the consumer's group has committed them."""
     broker_begins: Offsets
+    """The topic's first offsets."""
     ends: Offsets
+    """The offsets up to which the table has everything."""
     table_topic_id: str | None
+    """The topic that the table was written from; None if it does not say."""
     topic_id: str
+    """As the broker says."""
     broker_ends: Offsets
+    """The offsets behind the topic's last records."""
     earlier: tuple[Earlier, ...] = field(default=())
+    """Positions of earlier runs."""
     is_suspended: bool = False
+    """No process commits the group's offsets then."""
     proof: Proof | None = None
+    """It was read before ``ends``."""
 
 
 def findings(observed: Observed) -> list[Finding]:

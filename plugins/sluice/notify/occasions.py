@@ -22,20 +22,28 @@ SUCCEEDS, NONE = "succeeds again", "no action needed"
 
 @dataclass(frozen=True)
 class Occasion:
-    """``outage``: the history that has what was told of the outage, each ``condition`` once ("": it is over);
-    empty for a run, which is told once. ``is_urgent``: told without the history, too. ``is_repeated``: a task
-    of the run may have told. ``is_component``: a person may restart, stop or start what it is about."""
+    """An end of a task or run that a person is told of."""
 
     event: Event
+    """Rules of notifications.toml choose by it."""
     stream: str
+    """Its name, or INSTALLATION for what concerns them all."""
     about: str
+    """The component, or the DAG's kind with its task, as `load produce`."""
     message: str
+    """Has an error code, unless it is a recovery; a person gets its first line."""
     outage: str = ""
+    """History of what was told of it, as `nyc_taxi.maintenance`; empty for a run, told once."""
     condition: str = ""
+    """What is told once per outage, as its error code; "": the outage is over."""
     is_urgent: bool = False
+    """Told without the history, too."""
     is_repeated: bool = False
+    """A task of the run may have told."""
     is_component: bool = False
+    """A person may restart, stop or start what it is about."""
     remedy: str = ""
+    """Empty: that of the message's error code."""
 
 
 def kind_of(dag_id: str, stream: str) -> str:

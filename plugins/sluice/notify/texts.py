@@ -16,19 +16,26 @@ WHO_APPROVES = "every Airflow user who may update required actions (HITL details
 
 @dataclass(frozen=True)
 class Notification:
-    """``message``: one line; ``link``: the run, task or request; ``page``: of the stream; ``remedy``: the way
-    out; ``run``: that found it, as dag and run id; ``form``: where a person restarts, stops or starts the
-    component, empty if it is about none."""
+    """A message to a person, with its addresses."""
 
     event: Event
+    """Named in the subject; rules of notifications.toml choose by it."""
     stream: str
+    """Its name, or INSTALLATION for what concerns them all."""
     subject: str
+    """A mail's: 120 characters at most."""
     message: str
+    """One line, MAX_CHARACTERS and the names before it at most."""
     link: str
+    """Address of the run, task or request."""
     page: str
+    """Address of the stream's page."""
     remedy: str
+    """The way out."""
     run: tuple[str, str]
+    """The one that found it, as dag and run id."""
     form: str = ""
+    """Where a person restarts, stops or starts the component; empty if it is about none."""
 
     @property
     def text(self) -> str:

@@ -18,8 +18,9 @@ MAX_NAMED = 5
 
 @dataclass(frozen=True)
 class SinkComparison:
-    """``lake`` and ``sink``: sum of the first aggregate; ``results``: keys in the lake; ``differences``:
-    their number. The first few keys only in the lake (``missing``) or sink (``extra``), ``different``."""
+    """``sink_name``: kind and place, as `jdbc isp_hits_windows`. ``lake`` and ``sink``: sum of the first
+    aggregate; ``results``: keys in the lake; ``differences``: their number. The first few keys only in the
+    lake (``missing``) or sink (``extra``), ``different``."""
 
     sink_name: str
     results: int
@@ -52,8 +53,9 @@ class SinkComparison:
 
 @dataclass(frozen=True)
 class QueryComparison:
-    """``late``: number of rows that were too late for their windows; ``early``: of rows dated ahead;
-    ``compared``: which results, as text."""
+    """A ``query`` at one ``batch`` (the sinks' number), compared with its stream's table as of
+    ``snapshot_id``. ``late``: number of rows that were too late for their windows; ``early``: of rows dated
+    ahead; ``compared``: which results, as text; ``sinks``: those that have results by key."""
 
     query: str
     batch: int

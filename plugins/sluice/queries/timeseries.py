@@ -17,6 +17,7 @@ class TimeBucket:
 
     ``batches``, ``rows``, ``late`` and ``early``: sums; ``seconds`` and ``phases``: of the longest batch;
     ``state`` and ``watermark_lag``: of the last; ``behind``: with the largest lag of a partition.
+    ``input_rate`` and ``processed_rate``: all rows over all their time, None if no batch has one.
     """
 
     at: float

@@ -46,8 +46,8 @@ def action_for(params: Mapping[str, Any], component: str) -> Action:
 
 @dataclass(frozen=True)
 class Request:
-    """Who requests an action, why, when, and in which run. ``requested``: by a person, so it does not count
-    as an automatic restart."""
+    """A request for an action. ``who``: Airflow's user, or the schedule; ``reason``: as text; ``run``: its
+    run id, due ``at``. ``requested``: by a person, so it does not count as an automatic restart."""
 
     who: str
     reason: str

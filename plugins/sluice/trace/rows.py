@@ -63,10 +63,10 @@ class Source:
 
 @dataclass(frozen=True)
 class Place:
-    """A copy of a row: in ``table`` or ``quarantine``, in ``file``, which ``snapshot_id`` added.
+    """A copy of a row, ``where`` (TABLE or QUARANTINE), in ``file``, which ``snapshot_id`` added.
 
-    ``partition`` and ``offset`` are None for a row that was rejected before the topic. ``batch``: that
-    published it, None if that is not recorded.
+    ``partition`` and ``offset`` are None for a row that was rejected before the topic. ``reason``: of a
+    quarantined row, else empty. ``batch``: that published it, None if that is not recorded.
     """
 
     where: str
@@ -90,8 +90,8 @@ class Place:
 
 @dataclass(frozen=True)
 class RowTrace:
-    """One row: ``row`` is its 0-based number in the source, ``line`` the 1-based line of an object.
-    ``absent`` if there is no place."""
+    """One row of ``topic``, in all its ``places``: ``row`` is its 0-based number in the source, ``line`` the
+    1-based line of an object. ``source``: None if it is not known. ``absent`` if there is no place."""
 
     topic: str
     source: Source | None
@@ -124,7 +124,8 @@ class RowTrace:
 
 @dataclass(frozen=True)
 class Rejected:
-    """A quarantined row of a source; ``line`` of those that the producer rejected."""
+    """A quarantined row of a source, with the quarantine's ``reason``: its 0-based ``row``; ``line`` (from 1)
+    if the producer rejected it, else ``partition`` and ``offset`` of its record."""
 
     reason: str
     row: int | None

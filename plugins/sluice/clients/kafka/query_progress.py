@@ -51,7 +51,8 @@ class OffsetLag:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums since the start of the query's run, ``since`` (seconds since 1970)."""
+    """Sums since the start of the query's run, ``since`` (seconds since 1970): number of ``batches``;
+    ``rows``, ``late`` and ``early`` ones as of Progress."""
 
     since: float
     batches: int = 0
@@ -62,29 +63,38 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One batch of a query's ``run``: start ``at``, ``watermark``: seconds since 1970; duration ``seconds``.
-
-    ``phases``: Spark's name of a step -> seconds, which need not add up. Rates are rows per second:
-    ``input_rate`` since the start of the previous batch, ``processed_rate`` over this one's duration.
-    ``late`` rows were dropped, ``early`` rows left out. None: Spark gives none, as for a first batch, or a
-    source without offsets.
-    """
+    """One batch of a query. None: Spark gives none, as for a first batch, or a source without offsets."""
 
     query: str
+    """Its name in the declaration."""
     run: str
+    """Spark's id of the query's run, another one after each start."""
     batch: int
+    """Spark's number of the batch."""
     at: float
+    """Start, in seconds since 1970."""
     seconds: float
+    """Duration."""
     rows: int
+    """Number of rows that were read, early ones too."""
     totals: Totals
+    """Sums of the run, this batch included."""
     late: int = 0
+    """Number of rows that were dropped."""
     early: int = 0
+    """Number of rows that were left out."""
     input_rate: float | None = None
+    """Rows per second since the start of the previous batch."""
     processed_rate: float | None = None
+    """Rows per second over this batch's duration."""
     phases: dict[str, float] = field(default_factory=dict)
+    """Spark's name of a step -> seconds, which need not add up."""
     state: StateMetrics | None = None
+    """After the batch; None for a query without state."""
     watermark: float | None = None
+    """Seconds since 1970; None until the first event has come."""
     behind: OffsetLag | None = None
+    """When the batch was planned."""
 
     @property
     def ended(self) -> float:
@@ -98,7 +108,8 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class ActivityEvent:
-    """A change in a query's ``run`` other than a batch. ``detail``: reason of a failed end, else empty."""
+    """A change in a ``query``'s ``run`` other than a batch, ``at`` seconds since 1970. ``kind``: an
+    ActivityKind. ``detail``: reason of a failed end, else empty."""
 
     query: str
     run: str

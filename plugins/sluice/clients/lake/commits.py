@@ -28,21 +28,24 @@ MAIN = "main"
 
 @dataclass(frozen=True)
 class Commit:
-    """One snapshot of ``main``. ``kind``: epoch-start, batch, or "" for maintenance, which has no more.
-
-    Times in seconds since 1970; ``began`` is None unless a batch recorded it. ``records``: of the batch,
-    quarantined ones included; ``ends``: partition -> the offset up to which everything is published;
-    ``summary``: all that it says.
-    """
+    """One snapshot of ``main``."""
 
     snapshot_id: int
+    """Iceberg's."""
     at: float
+    """When it was committed, in seconds since 1970."""
     kind: str = ""
+    """epoch-start, batch or change; "" for maintenance, which has no epoch, ends and records."""
     epoch: int = 0
+    """Number of its writer's lease."""
     ends: dict[int, int] = field(default_factory=dict)
+    """Partition -> the offset up to which everything is published."""
     records: int = 0
+    """Number of the batch's, quarantined ones included."""
     began: float | None = None
+    """Seconds since 1970; None unless a batch recorded it."""
     summary: dict[str, str] = field(default_factory=dict, repr=False)
+    """All that it says."""
 
     @property
     def is_of_stream(self) -> bool:

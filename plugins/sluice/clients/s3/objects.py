@@ -39,7 +39,8 @@ def _are_equal(one: Any, other: Any) -> bool:
 
 @dataclass(frozen=True)
 class ObjectVersion:
-    """One version of one object. ``version_id`` is None if the bucket keeps no versions; size in bytes."""
+    """One version of the object ``key`` of ``bucket``. ``version_id`` is None if the bucket keeps no
+    versions; ``etag``: S3's, without quotes; ``size``: bytes."""
 
     bucket: str
     key: str
@@ -63,7 +64,9 @@ class ObjectVersion:
 
 @dataclass(frozen=True)
 class Entry:
-    """One version, or one delete marker, of a key in a listing."""
+    """One version, or one delete marker, of a ``key`` in a listing. ``is_latest``: it is what a GET without
+    version finds. A marker (``is_delete_marker``) has no ``etag`` (empty) and ``size`` 0, else bytes.
+    ``modified``: when it was put."""
 
     key: str
     is_latest: bool

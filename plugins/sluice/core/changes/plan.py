@@ -35,26 +35,30 @@ def change_id(run_id: str) -> str:
 
 @dataclass(frozen=True)
 class ChangePlan:
-    """``rows_out``: offsets of rows that go, of REMOVE also out of the quarantine; ``sources_out``: ids of
-    sources all of whose rows go. ``rows_in``: offsets of records that are read from the topic, or from the
-    quarantine if the topic has lost them, decoded and loaded. ``reverts``: ids of the sources that count as
-    reverted afterwards; ``redoes``: ids of the changes that reverted what comes back. ``closes``: of
-    ``sources_out``, those of which rows may still come: the stream publishes none of them. ``withheld``: also
-    records that were sent to be withheld are published; without it only those of sources that have rows
-    in the table. ``changes``: number of published changes that it was planned with; with more it is not made.
-    """
+    """Which rows of a stream's table go, and which records come."""
 
     id: str
+    """The :func:`change_id` of the run that planned it."""
     action: Action
+    """Param `action` of the change DAG's run."""
     topic: str
+    """Name of the stream's, whose offsets these are."""
     rows_out: OffsetRanges = field(default_factory=OffsetRanges)
+    """Offsets of rows that go; of REMOVE also out of the quarantine."""
     sources_out: tuple[str, ...] = ()
+    """Ids of sources all of whose rows go."""
     rows_in: OffsetRanges = field(default_factory=OffsetRanges)
+    """Offsets of records that are read from the topic, else the quarantine, decoded and loaded."""
     reverts: tuple[str, ...] = ()
+    """Ids of the sources that count as reverted afterwards."""
     redoes: tuple[str, ...] = ()
+    """Ids of the changes that reverted what comes back."""
     closes: tuple[str, ...] = ()
+    """Those of ``sources_out`` of which rows may still come: the stream publishes none of them."""
     withheld: bool = False
+    """Publish also records sent to be withheld; else only those of sources with rows in the table."""
     changes: int = 0
+    """Number of published changes that it was planned with; with more it is not made."""
 
     @property
     def quarantined_out(self) -> OffsetRanges:

@@ -35,26 +35,34 @@ class RemovedRecord:
 
 @dataclass(frozen=True)
 class ChangeResult:
-    """What a change did; all numbers are of rows. ``out``: offsets of the rows that went; ``published``: of
-    the records that came; ``rejected``: of the records of the plan that are in quarantine. ``removed``:
-    offsets that this change and earlier ones removed and none brought back; ``reverts``: id of a change ->
-    what it reverted and none redid; ``records``: of the removed ones those that went singly. ``kept``: rows
-    that were written again, unchanged. ``recovered``: of the records of the plan those that were read from
-    the quarantine, since the topic had lost them."""
+    """What a change did."""
 
     id: str
+    """The plan's; empty before the first change."""
     action: Action
+    """The plan's; REPLAY before the first change."""
     out: OffsetRanges
+    """Offsets of the rows that went."""
     rows_out: int
+    """Number of these rows."""
     published: OffsetRanges
+    """Offsets of the records that came."""
     rejected: OffsetRanges
+    """Offsets of the plan's records that are in quarantine."""
     removed: OffsetRanges
+    """Offsets that this change and earlier ones removed and none brought back."""
     kept: int
+    """Number of rows that were written again, unchanged."""
     files_removed: int
+    """Number of data files of the table that had rows that went."""
     files_added: int
+    """Number of data files in their place, with the rows that were kept and those that came."""
     reverts: Mapping[str, Reverted] = field(default_factory=dict)
+    """Id of a change -> what it reverted and none redid."""
     records: Sequence[RemovedRecord] = ()
+    """Those of ``removed`` that went singly."""
     recovered: OffsetRanges = field(default_factory=OffsetRanges)
+    """Offsets of records read from the quarantine, since the topic had lost them."""
 
     @classmethod
     def none(cls) -> ChangeResult:

@@ -11,7 +11,8 @@ from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
 
 @dataclass(frozen=True, order=True)
 class Run:
-    """Records of one source in one partition with the sequence numbers ``[start, until)``.
+    """Records of the source ``source_id`` in one ``partition`` of the topic, with the sequence numbers
+    ``[start, until)``.
 
     More ``records`` than sequence numbers: some are there more than once.
     """

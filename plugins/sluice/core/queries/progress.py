@@ -16,29 +16,33 @@ MAX_CHECKPOINTS = 8
 class QueryState:
     """All sinks of the query have the stream's table up to the snapshot ``source_snapshot_id``.
 
-    ``batch``: newest batch of the streaming query (-1: none); ``batch_offset`` is added to it for the sinks,
-    whose batch numbers never fall, also after a rebuild, which counts late rows again. ``late_rows``: once
-    per window; ``early_rows``: once each. ``checkpoints``: writers whose checkpoints may hold the batch, the
-    latest first, the publisher last. ``ends``: end offsets of ``source_snapshot_id``. ``definition``: of
-    ``config.query_definition``. ``source_changes``: number of changes of rows of the stream's table that it
-    knows; of these, ``uncorrected`` are not in its sinks.
-
-    The stream's snapshots since ``source_snapshot_at`` (ms since 1970) are kept for the query. Before the
-    first batch, which reads the table as of then, it is set alone.
+    The stream's snapshots since ``source_snapshot_at`` are kept for the query. Before the first batch, which
+    reads the table as of then, it is set alone.
     """
 
     definition: str
+    """The text of ``config.query_definition``: another one needs a rebuild."""
     batch_offset: int = 0
+    """Added to ``batch`` for the sinks, whose batch numbers never fall, also after a rebuild."""
     batch: int = -1
+    """The newest of the streaming query; -1: none."""
     source_snapshot_id: int | None = None
     source_snapshot_at: int = 0
+    """When that snapshot was committed, in ms since 1970."""
     watermark: int = 0
+    """The newest batch's, in ms since 1970; 0 before the first."""
     late_rows: int = 0
+    """Number, once per window; a rebuild counts them again."""
     early_rows: int = 0
+    """Number, once each."""
     checkpoints: list[str] = field(default_factory=list)
+    """Writers whose checkpoints may hold the batch, the latest first, the publisher last."""
     ends: dict[str, int] = field(default_factory=dict)
+    """Partition -> end offset of the source's snapshot."""
     source_changes: int = 0
+    """Number of changes of rows of the stream's table that it knows."""
     uncorrected: int = 0
+    """How many of these its sinks do not have."""
 
     @property
     def number(self) -> int:

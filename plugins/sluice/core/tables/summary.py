@@ -66,7 +66,9 @@ def of_stream(summaries: Iterable[Mapping[str, str]]) -> Mapping[str, str]:
 class StreamPart:
     """The stream's state in a summary, but rejections and changes, which have properties of their own.
 
-    ``loaded_rows``: JSON of a LoadedRows.
+    ``topic_id``: Kafka's, None if the summary has none; offsets ``[starts, ends)`` are published, by
+    partition. ``loaded_rows``: JSON of a LoadedRows, of the newest batch before the summary's. ``recorded``:
+    number of batches whose rows the store has; ``unrecorded``: of those after them.
     """
 
     topic_id: str | None

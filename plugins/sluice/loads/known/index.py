@@ -35,9 +35,10 @@ ETAGS = 8
 
 @dataclass(frozen=True)
 class Found:
-    """What a load makes of ``version``, and the contents ``indexed`` of its key, the oldest first, in
-    document ``number``; 0 if there is none, and they are from the bucket's versions. ``unplanned``: contents
-    of the key that have no plan, so nothing of them was sent. ``topic_id``: of the table's topic."""
+    """What a load makes of ``version``, by the ``lookup`` of its content, and the contents ``indexed`` of its
+    key, the oldest first, in document ``number``; 0 if there is none, and they are from the bucket's
+    versions. ``unplanned``: contents of the key that have no plan, so nothing of them was sent. ``topic_id``:
+    of the table's topic."""
 
     version: ObjectVersion
     lookup: Lookup
@@ -86,8 +87,9 @@ class Found:
 
 @dataclass(frozen=True)
 class ObjectContents:
-    """The index of the table that ``verified`` is of. ``is_asked``: contents whose rows a change took out
-    are to be loaded again, and other contents beside those that are loaded. ``single``: as of ``Current``."""
+    """The index in ``ledger`` of the objects of the source ``bucket``, for the table that ``verified`` is of.
+    ``is_asked``: contents whose rows a change took out are to be loaded again, and other contents beside
+    those that are loaded. ``single``: as of ``Current``."""
 
     ledger: Ledger
     bucket: Bucket

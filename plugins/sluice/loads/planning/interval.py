@@ -45,8 +45,8 @@ def require_newest(ledger: Ledger, run_id: str) -> str:
 
 @dataclass(frozen=True)
 class IntervalFiles:
-    """Plans the files of ``backfill`` in ``bucket``. ``verified``: made again for each plan; ``baseline``
-    records where the tables are before the load with this id."""
+    """Plans the files of ``backfill`` in ``bucket``; the plans are in ``ledger``. ``verified``: made again
+    for each plan; ``baseline`` records where the tables are before the load with this id."""
 
     ledger: Ledger
     bucket: Bucket

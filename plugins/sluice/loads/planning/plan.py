@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LoadPlanner:
-    """Pins plans of loads to ``topic``.
+    """Pins plans of loads to ``topic`` in ``ledger``; ``kafka`` tells the topic's offsets before the load.
 
     ``defaults``: of the params that choose the records. ``heads``: the newest snapshots of table and
     quarantine. ``rules``: by which rows become records, of the sources that are planned now; a feed has none.

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class LoadFiles:
     """The files that can hold records of a load, planned once: those that were committed since the load was
-    planned, and of these the ones that reach behind its start offsets. ``tasks`` and ``stats`` are of the
-    table; ``quarantine_tasks`` of the quarantine."""
+    planned, and of these the ones that reach behind its start offsets. ``expected``: the offsets that the
+    load sent, without those that a change removed singly; ``source_ids``: its sources, empty if only offsets
+    are asked for. ``tasks`` and ``stats`` are of ``table``; ``quarantine_tasks`` of ``quarantine``."""
 
     expected: OffsetRanges
     source_ids: list[str]

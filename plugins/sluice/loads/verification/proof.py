@@ -23,21 +23,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ValidationResult:
-    """``sources``: the plan's sources, each with its check; ``limit``: quarantined percent;
-    ``verified_before``: of the sources that an earlier load verified, from the plan; ``reverted``:
-    number of sources that a change took out, which no load brings back; ``withheld``: of the quarantined
-    rows, those that a change is to publish; ``removed``: offsets that a change took out singly;
-    ``uploaded_again``: the objects of the plan whose newest version has the content of an earlier one."""
+    """The checks of one load."""
 
     offsets: OffsetVerification
+    """The load's, compared with the table's."""
     sources: list[tuple[Source, SourceCheck]]
+    """The plan's, each with its check."""
     schema: list[str]
+    """A message per column that is not as declared."""
     limit: float
+    """Percent of the rows that may be quarantined."""
     verified_before: Document
+    """The sources that an earlier load verified, from the plan."""
     reverted: int = 0
+    """Number of sources that a change took out, which no load brings back."""
     withheld: int = 0
+    """Number of the quarantined rows that a change is to publish."""
     removed: OffsetRanges = EMPTY
+    """Offsets that a change took out singly."""
     uploaded_again: Sequence[Document] = ()
+    """The plan's objects whose newest version has the content of an earlier one."""
 
     @property
     def source_rows(self) -> int:
@@ -72,21 +77,30 @@ class ValidationResult:
 
 @dataclass(frozen=True)
 class VerifiedLoad:
-    """A load as it was compared with its table. ``check``: of its offsets; ``problems``: why it is not
-    verified; ``location``, ``table_uuid``, ``snapshot_id``: of the table that was read; ``seconds``: how long
-    it took; ``proof``: the address of the ledger's document, empty without one."""
+    """A load as it was compared with its table."""
 
     run_id: str
+    """The load's; those of a backfill's run are `<run id>#<number>`."""
     result: ValidationResult
+    """With the numbers of rows."""
     check: OffsetCheck
+    """Its offsets'."""
     problems: list[str]
+    """Why it is not verified; empty if it is."""
     expected: OffsetRanges
+    """The offsets that it sent, without those that a change removed singly."""
     table: str
+    """The name, as `raw.nyc_taxi`."""
     table_uuid: str
+    """Iceberg's: another one is another table."""
     location: str
+    """Its address."""
     snapshot_id: int | None
+    """The table's when it was read; None before its first."""
     seconds: float
+    """How long the verification took."""
     proof: str = ""
+    """Address of the ledger's document; empty without one."""
 
 
 def report(result: ValidationResult) -> str:

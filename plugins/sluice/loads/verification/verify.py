@@ -50,7 +50,9 @@ RESTORED = (
 
 @dataclass(frozen=True)
 class LoadVerification:
-    """The load ``run_id``: first :meth:`verify`, then :meth:`write_proof` or :meth:`record_failure`."""
+    """The load ``run_id`` of the stream ``spec``: first :meth:`verify`, then :meth:`write_proof` or
+    :meth:`record_failure`. ``plan``, ``produced``: its documents in ``ledger``. ``systems``: of the lake and
+    the sources. ``began``: on the monotonic clock."""
 
     systems: Systems
     spec: StreamSpec

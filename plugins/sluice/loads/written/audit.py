@@ -106,8 +106,9 @@ class AuditResult:
 
 @dataclass(frozen=True)
 class LoadAudit:
-    """Audit of the load ``run_id``. ``batch_log``: the log of the stream's table; ``entries``: versions and
-    delete markers of an address."""
+    """Audit of what the load ``run_id`` of the stream ``spec`` wrote to ``lake``, against its documents in
+    ``ledger``. ``batch_log``: the log of the stream's table; ``entries``: versions and delete markers of an
+    address."""
 
     lake: Lake
     spec: StreamSpec

@@ -49,30 +49,42 @@ class OnPurpose:
 
 @dataclass(frozen=True)
 class Verified:
-    """The state of ``table`` that a run verified: manifest lists of the tables, offsets in each.
-    ``sequence_number``, ``committed_at`` (ms since 1970): of its snapshot; ``rewrites``: number of the
-    table's until then. ``files``, ``read``, ``manifests``: what it cost. ``malformed``: number of records
-    that were rejected so far, and do not say that they are there on purpose; of those ``on_purpose`` the
-    unplanned ones are malformed too. ``base``: of the malformed records that no run has judged yet; None: the
-    run before."""
+    """The state of a table and its quarantine that a run verified."""
 
     table: str
+    """Its name, as `raw.nyc_taxi`."""
     table_uuid: str
+    """Iceberg's: another one is another table."""
     snapshot_id: int
+    """The newest of ``main``."""
     sequence_number: int
+    """Iceberg's, of that snapshot."""
     committed_at: int
+    """That snapshot's time, in ms since 1970."""
     rewrites: int
+    """Number of times that the table's files were rewritten until then."""
     manifest_list: str
+    """Address, of that snapshot: the next run reads only what differs from it."""
     quarantine_list: str | None
+    """The quarantine's; None if it has no snapshot."""
     ends: dict[int, int]
+    """Partition -> the offset up to which everything is published."""
     present: OffsetRanges
+    """Offsets in the table."""
     quarantined: OffsetRanges
+    """Offsets in the quarantine that the consumer rejected."""
     files: int = 0
+    """Number of data files that came or went since the run before."""
     read: int = 0
+    """Number of data files that were read, the quarantine's too."""
     manifests: int = 0
+    """Number of manifests that were read."""
     malformed: int = 0
+    """Number of records rejected so far that do not say that they are there on purpose."""
     on_purpose: OnPurpose = field(default_factory=OnPurpose)
+    """The unplanned ones of these records are malformed too."""
     base: Base | None = None
+    """State behind which no run has judged malformed records yet; None: the run before."""
 
     @property
     def unplanned(self) -> int:

@@ -39,7 +39,9 @@ SLOW_SECONDS = 2.0
 
 @dataclass
 class Clients:
-    """Clients of one observation at a time. ``batches``: the newest batches of a table, newest first."""
+    """Clients of one observation at a time. ``kafka``, ``runtime``: for all streams; ``tables``: of a stream,
+    as the ledger knows them; ``history``: of a stream's component; ``batches``: the newest batches of a
+    table, newest first."""
 
     kafka: KafkaAdmin
     tables: Callable[[StreamSpec], KnownTables]
@@ -50,7 +52,8 @@ class Clients:
 
 @dataclass
 class ObservedComponent:
-    """``live`` is replaced as a whole, so that it may be read from any thread."""
+    """The component ``name`` of the stream ``spec``. ``live`` is replaced as a whole, so that it may be read
+    from any thread."""
 
     spec: StreamSpec
     name: str

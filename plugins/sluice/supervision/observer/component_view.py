@@ -42,30 +42,49 @@ class LastCheck:
 
 @dataclass(frozen=True)
 class ComponentView:
-    """One line. ``severity``: of SEVERITIES; ``is_current``: False if it was not observed lately."""
+    """One line on a component, as pages and `make status` show it."""
 
     name: str
+    """One of COMPONENTS."""
     health: str
+    """A Health, OFF, or that it was not observed yet."""
     severity: str
+    """One of SEVERITIES."""
     message: str
+    """Why it has this health; may be empty."""
     since: float | None
+    """Start of the health, in seconds since 1970; None if unknown, or off."""
     guide: Guide
+    """What the health means, and the way out; empty if it is no Health."""
     at: float | None
+    """When it was observed last, in seconds since 1970; None: never."""
     is_current: bool
+    """False if it was not observed lately."""
     process: str
+    """Its state, as a sentence."""
     restarts: int
+    """Number of the last 24 hours."""
     suspended: str
+    """By whom, since when, why; empty if it is not."""
     problems: Sequence[str]
+    """Systems that could not be read, each with the reason."""
     # Supervision leaves it to a person.
     is_left_alone: bool = False
     # Known for the consumer alone.
     lag: int | None = None
+    """Number of unread records."""
     behind: str = UNKNOWN
+    """Age of the oldest unread record, as text."""
     until_loss: str = UNKNOWN
+    """Time until retention deletes the first unread record, as text."""
     rate: float | None = None
+    """Published records per second."""
     batch_at: float | None = None
+    """When the newest batch was published, in seconds since 1970."""
     batch_rows: int | None = None
+    """Number of rows that it added to the table."""
     batch_seconds: float | None = None
+    """From its start to its publication."""
 
 
 def worst(views: Sequence[ComponentView]) -> ComponentView:

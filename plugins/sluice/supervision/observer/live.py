@@ -89,8 +89,9 @@ def seconds_behind(points: Sequence[Point]) -> tuple[float, bool] | None:
 
 @dataclass(frozen=True)
 class LoadResult:
-    """A verification of a load, which ended at ``at`` and took ``seconds``; if it failed, with ``problems``
-    and without numbers of records. ``audit``: None before its audit passed."""
+    """A verification of the load ``run_id``, which ended at ``at`` (seconds since 1970) and took ``seconds``.
+    If it failed (not ``is_verified``), it has ``problems`` and no numbers: of ``records`` on the topic, and
+    of ``published`` and ``quarantined`` rows. ``audit``: None before its audit passed."""
 
     at: float
     run_id: str

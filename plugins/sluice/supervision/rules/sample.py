@@ -21,24 +21,29 @@ PROCESS, KAFKA, LAKE = "process", "kafka", "lake"
 
 @dataclass(frozen=True)
 class Sample(JsonRecord):
-    """One observation, at ``at`` (the observer's clock, seconds since 1970). None: no answer, or no value.
-
-    ``errors``: system (PROCESS, KAFKA, LAKE) that did not answer -> reason. ``begins``, ``ends``: the topic's
-    offsets. ``expiring``: partition -> first offset that retention keeps for the policy's
-    ``retention_margin_seconds``; ``expires_in``: seconds to the deletion of the first unread record, if
-    sooner. All of these are of the consumer. ``heartbeat``: of another component, by whichever process.
-    """
+    """One observation. None: no answer, or no value; the topic's and the table's are of the consumer
+    alone."""
 
     at: float
+    """The observer's clock, in seconds since 1970."""
     process: ProcessStatus | None
+    """As the runtime says."""
     topic_id: str | None = None
+    """Kafka's; another one: the topic was recreated."""
     begins: dict[int, int] | None = None
+    """Partition -> the topic's first offset."""
     ends: dict[int, int] | None = None
+    """Partition -> the offset behind the topic's last record."""
     expiring: dict[int, int] | None = None
+    """Partition -> first offset that retention keeps for the policy's ``retention_margin_seconds``."""
     published: Position | None = None
+    """The stream's state on ``main``."""
     errors: dict[str, str] = field(default_factory=dict)
+    """System (PROCESS, KAFKA, LAKE) that did not answer -> reason."""
     expires_in: float | None = None
+    """Seconds to the deletion of the first unread record, if sooner than that margin."""
     heartbeat: Heartbeat | None = None
+    """That of another component, by whichever process."""
 
     def first_unread(self, partition: int) -> int:
         """The next offset to read; of a partition that was never read the topic's first."""

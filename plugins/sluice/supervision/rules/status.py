@@ -76,16 +76,23 @@ def must_stop(health: Health, process: ProcessStatus | None) -> bool:
 
 @dataclass(frozen=True)
 class HealthReport(JsonRecord):
-    """``message``: one line. ``lag``: unpublished records of the topic; ``rate`` and ``arrivals``: records
-    per second published and arriving; each None if unknown. ``identity``: of the process. ``details``: JSON's
-    types only. ``is_final``: observing longer would not change it."""
+    """How a component is, and by which numbers."""
 
     health: Health
+    """What supervision acts on."""
     message: str
+    """One line."""
     lag: int | None = None
+    """Unpublished records of the topic; None if unknown."""
     rate: float | None = None
+    """Records per second published; None if unknown."""
     arrivals: float | None = None
+    """Records per second arriving; None if unknown."""
     epoch: int | None = None
+    """The newest writer's; None if the table was not read, as for other components."""
     identity: str | None = None
+    """The process that was observed (``ProcessStatus.identity``): another one after a restart."""
     details: dict[str, Any] = field(default_factory=dict)
+    """JSON's types only."""
     is_final: bool = False
+    """Observing longer would not change it."""

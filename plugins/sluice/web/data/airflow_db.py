@@ -39,8 +39,9 @@ class LoadRun:
 
 @dataclass(frozen=True)
 class OpenApproval:
-    """A change that waits for a person's approval. ``assigned``: who may answer; empty: all who may edit the
-    DAG and its required actions."""
+    """A change that waits for a person's approval. ``dag``, ``run``, ``task``: Airflow's ids; ``subject``:
+    the question in a line, asked ``at`` (seconds since 1970). ``assigned``: who may answer; empty: all who
+    may edit the DAG and its required actions."""
 
     dag: str
     run: str

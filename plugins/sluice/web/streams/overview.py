@@ -22,8 +22,10 @@ from sluice.web.formats import count
 
 @dataclass(frozen=True)
 class Load:
-    """A run of a load. ``state``: verified, verified with a run that failed later, not verified, or Airflow's
-    word for a run without a result; ``summary``: its proof or its problems in a line."""
+    """A ``run`` of the load ``dag``; the id of a backfill's has `#` and the load's number. ``state``:
+    verified, verified with a run that failed later, not verified, or Airflow's word for a run without a
+    result; ``at``: its end, else its start, in seconds since 1970; ``summary``: its proof or its problems in
+    a line."""
 
     dag: str
     run: str
@@ -34,8 +36,9 @@ class Load:
 
 @dataclass(frozen=True)
 class StreamView:
-    """``severity``: the worst of its components'. ``check``: supervision's; ``is_supervised``: False if that
-    is paused or late."""
+    """The stream ``name``, displayed as ``title``. ``severity``: the worst of its ``components``'. ``loads``:
+    newest first; ``approvals``: that its changes wait for. ``check``: supervision's; ``is_supervised``: False
+    if that is paused or late."""
 
     name: str
     title: str

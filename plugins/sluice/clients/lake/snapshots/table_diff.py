@@ -50,7 +50,9 @@ class AddedFile:
 
 @dataclass(frozen=True)
 class TableDiff:
-    """``manifest_list``: of the newer state; ``manifests``: number of those that were read."""
+    """``manifest_list``: address of the newer state's. Files that are in one state only: ``removed``,
+    ``added``. ``has_deletes``: whether the newer state has files of deleted rows (Iceberg's delete files).
+    ``manifests``: number of those that were read."""
 
     manifest_list: str
     removed: list[DataFile] = field(default_factory=list)
