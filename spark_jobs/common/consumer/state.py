@@ -48,10 +48,10 @@ ROWS = "rows"
 
 @dataclass
 class StreamState:
-    """Published offsets are ``[starts, ends)``.
+    """Published offsets are ``[starts, ends)``, of the topic with Kafka's ``topic_id`` (None: not recorded).
 
-    ``recorded``: number of batches whose rows are in the store; ``unrecorded``: those after them,
-    oldest first.
+    ``epoch``: of the newest writer, 0 before the first. ``rejected``, ``changes``: until now. ``recorded``:
+    number of batches whose rows are in the store; ``unrecorded``: those after them, oldest first.
     """
 
     epoch: int = 0

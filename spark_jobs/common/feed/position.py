@@ -36,7 +36,9 @@ class PositionUnknown(Unrecoverable):
 
 @dataclass(frozen=True)
 class StreamPosition:
-    """The feed headers of one record. ``resume``: the position from which to resume."""
+    """The feed headers of one record, at its ``place``. ``sequence``: its number among the feed's, from 1;
+    ``event_id``: unique per event; ``resume``: the position from which to resume, and ``feed``: the feed's
+    name, both None if the record does not say."""
 
     sequence: int
     event_id: str
@@ -72,28 +74,32 @@ class Tail:
 
 @dataclass(frozen=True)
 class SavedPosition:
-    """What a producer knew while it held the lock, never ahead of what the topic has acknowledged.
-
-    ``position``: up to it every event is acknowledged. ``acknowledged``: the highest sequence that is;
-    ``next_sequence``: of the next record; ``first_sequence``: of the first since the producer began with new
-    events. ``ends``: partition -> offset behind its last acknowledged record; ``tail_starts``: partition ->
-    offset from which on its records are needed to recognise events that come again. ``ids``: of the last
-    events up to ``ids_sequence``, for records that retention has deleted. ``read_at``: when the feed was last
-    heard, in seconds since 1970. ``decision``: a person's last.
-    """
+    """What a producer knew while it held the lock, never ahead of what the topic has acknowledged."""
 
     topic_id: str
+    """Kafka's: a topic with another one was recreated."""
     feed: str
+    """Name of the feed that was read."""
     position: str | None
+    """Up to it every event is acknowledged; None if the feed gave none."""
     acknowledged: int
+    """The highest sequence that Kafka acknowledged; some below it may be in flight."""
     next_sequence: int
+    """The next record's."""
     first_sequence: int
+    """The first since the producer began with new events."""
     ends: dict[int, int]
+    """Partition -> offset behind its last acknowledged record."""
     tail_starts: dict[int, int]
+    """Partition -> offset from which on records are needed to recognise events that come again."""
     read_at: float
+    """When the feed was last heard, in seconds since 1970."""
     ids_sequence: int = 0
+    """The sequence up to which ``ids`` are saved."""
     decision: dict[str, Any] | None = None
+    """A person's last, with the finding that it is for."""
     ids: list[str] = field(default_factory=list)
+    """Ids of the last events, for records that retention has deleted."""
 
     def dump(self) -> str:
         """Without ``ids``, which are many and change seldom."""
@@ -111,8 +117,9 @@ class SavedPosition:
 
 @dataclass(frozen=True)
 class Start:
-    """Where a producer begins. ``position``: None to begin with new events. ``ids``: of the last events,
-    oldest first; ``places``: of their records, as far as they were read. The others: as SavedPosition."""
+    """Where a producer begins. ``position``: None to begin with new events. ``topic_id``, ``ends``: the
+    topic's now. ``ids``: of the last events, oldest first; ``places``: of their records, as far as they were
+    read. ``next_sequence``, ``first_sequence``, ``read_at``, ``decision``: as of SavedPosition."""
 
     topic_id: str
     ends: dict[int, int]

@@ -29,7 +29,8 @@ MAX_LINE_BYTES = 16 << 20
 
 @dataclass(frozen=True)
 class SourceObject:
-    """One object version of a load's plan, sent to ``partition_count`` topic partitions."""
+    """One object version of a load's plan: ``key`` in ``bucket``, of the source ``source_id``. ``version_id``
+    is None if the bucket keeps no versions. Sent to ``partition_count`` topic partitions."""
 
     source_id: str
     bucket: str

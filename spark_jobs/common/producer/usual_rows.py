@@ -107,8 +107,8 @@ class TimeFormat:
 
 @dataclass(frozen=True)
 class Column:
-    """A field of the record. ``kind``: Spark's name of its type; ``position``: in the lines, or None;
-    ``symbols``: the only texts of an enum."""
+    """The field ``name`` of the record. ``kind``: Spark's name of its type; ``position``: in the lines, or
+    None; ``required``: a line without its value is rejected; ``symbols``: the only texts of an enum."""
 
     name: str
     kind: str
@@ -119,8 +119,9 @@ class Column:
 
 @dataclass(frozen=True)
 class Layout:
-    """How lines become records. ``width``: the lines' number of columns; ``rest``: the name of the record's
-    map, with the columns that go there as (name, position). ``max_value_bytes``: of a record that is sent."""
+    """How lines become records of ``columns``. ``width``: the lines' number of columns; ``rest``: the name of
+    the record's map, with the columns that go there, ``extra``, as (name, position). ``time_formats``:
+    Spark's patterns, tried in this order. ``max_value_bytes``: of a record that is sent."""
 
     width: int
     columns: tuple[Column, ...]

@@ -35,7 +35,8 @@ class SinkWriteFailed(RuntimeError):
 
 @dataclass(frozen=True)
 class Target:
-    """One sink of a stream's query. ``stop`` ends the sink's retries, and so do ``stall_timeout_seconds``."""
+    """The ``sink`` of the ``query`` that ``stream`` declares as ``query_name``. ``stop`` ends the sink's
+    retries, and so do ``stall_timeout_seconds``."""
 
     stream: str
     query_name: str

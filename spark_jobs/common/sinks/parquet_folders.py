@@ -118,7 +118,8 @@ class BatchConflict(RuntimeError):
 
 @dataclass(frozen=True)
 class FolderWriter:
-    """Writes ``<prefix><folder><name>`` in a bucket for every folder of a task's rows, for ``mapInArrow``.
+    """Writes ``<prefix><folder><name>`` in a ``bucket`` for every folder of a task's rows, for
+    ``mapInArrow``. ``by``: the columns whose values name the folders; ``s3``: opened in the task.
 
     A folder's rows must be in one task, sorted by folder. Gives one row (COUNTS_SCHEMA): files, rows, and the
     sum of the rows' hashes modulo 2^64, existing files included. Raises BatchConflict and botocore's errors.

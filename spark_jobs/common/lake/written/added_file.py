@@ -15,7 +15,9 @@ BOUNDED = ("_kafka_partition", "_kafka_offset", "_source_id", "_source_base_offs
 
 @dataclass(frozen=True)
 class AddedFile:
-    """A data file with its bounds (None: no bound). ``external``: number of records without a source."""
+    """A data file with its ``stats`` and the inclusive bounds (None: no bound) of its column `_source_id`,
+    ``source_lower`` and ``source_upper``, and of `_source_base_offset`, ``base_offset_lower`` and
+    ``base_offset_upper``. ``external``: number of records without a source."""
 
     stats: FileStats
     source_lower: str | None

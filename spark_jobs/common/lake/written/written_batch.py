@@ -24,8 +24,9 @@ SOURCE_COLUMNS = ["_source_id", "_source_base_offset"]
 
 @dataclass(frozen=True)
 class WrittenBatch:
-    """``staged``: the files of the rejected records, in the quarantine; ``malformed``: how many of them were
-    not rejected on purpose. For one thread."""
+    """``files``: the table's; ``staged``: the files of the rejected records, in the quarantine;
+    ``malformed``: how many of them were not rejected on purpose. ``reader``: for files whose bounds are not
+    conclusive. For one thread."""
 
     files: list[AddedFile]
     staged: list[str]
