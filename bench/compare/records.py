@@ -75,7 +75,7 @@ class Declared:
     partitions: int = PARTITIONS
     """Number of the topic's."""
     is_json: bool = False
-    """Its records are another stream's as JSON, decoded by a function; else Avro, made from CSV objects."""
+    """Its records are JSON, decoded by a function of the stream; else Avro with the taxi trips' schema."""
 
     def write(self, folder: Path) -> None:
         values = asdict(self)

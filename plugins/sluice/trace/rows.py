@@ -91,7 +91,8 @@ class Place:
 @dataclass(frozen=True)
 class RowTrace:
     """One row of ``topic``, in all its ``places``: ``row`` is its 0-based number in the source, ``line`` the
-    1-based line of an object. ``source``: None if it is not known. ``absent`` if there is no place."""
+    1-based line of an object. ``source``: None if no record is at the offset. ``absent`` if there is no
+    place."""
 
     topic: str
     source: Source | None

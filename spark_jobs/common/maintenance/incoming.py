@@ -30,9 +30,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class StagedRecords:
-    """What is staged to come: its ``files`` of the table, and what they ``written`` hold; offsets of the
-    ``rejected`` records, and these with their reasons (``bad``). ``recovered``: offsets of the records that
-    were read from the quarantine."""
+    """What is staged to come. ``files``: data files of the table; ``written``: the same, with the rows of
+    sources in them; ``rejected``: offsets of the rejected records; ``bad``: these records with their reasons.
+    ``recovered``: offsets of the records that were read from the quarantine."""
 
     files: list[TableFile]
     written: WrittenBatch

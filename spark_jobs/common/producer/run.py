@@ -91,8 +91,8 @@ class Plan:
 
 @dataclass(frozen=True)
 class Job:
-    """The input of :data:`Rows`: the ``plan`` of a stream's (``spec``) load. ``platform``: of the role
-    producer; ``spark``: of this process; ``sent``: the rows on the topic."""
+    """The input of :data:`Rows`: the ``plan`` of a load of the stream ``spec``. ``platform``: of the role
+    producer; ``spark``: this process's; ``sent``: the rows on the topic."""
 
     spark: SparkSession
     spec: StreamSpec
