@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from datetime import date
 from typing import Any
 
@@ -94,8 +95,10 @@ def test_a_first_batch_that_failed_runs_again_over_the_rows_that_a_sink_has(
     queried = make(**BOTH, rows=ROWS)
     five_batches(queried)
     queried.expire()
+    # All three reach it: the first error ends the process, at whatever point the others are.
+    together = threading.Barrier(len(queried.sinks), timeout=60)
     for sinks in queried.sinks.values():
-        sinks[0].fail = failing(moment)
+        sinks[0].fail = failing(moment, together)
     assert isinstance(wait(queried.own()), Broken)
     queried.stop()
     assert all(state.batch == -1 and state.source_snapshot_at for state in queried.states().values()), (
@@ -114,9 +117,11 @@ class Broken(RuntimeError):
     """What a sink raises because the test says so."""
 
 
-def failing(moment: str) -> Any:
+def failing(moment: str, together: threading.Barrier | None = None) -> Any:
     def fail(now: str, batch: int) -> None:
         if now == moment:
+            if together is not None:
+                together.wait()
             raise Broken(f"{moment} batch {batch}")
 
     return fail
