@@ -34,6 +34,22 @@ class Kafka:
             settings["ssl.ca.location"] = self.ssl_ca_location
         return settings
 
+    def kafka_python(self) -> dict[str, Any]:
+        """Configuration for kafka-python's connections."""
+        settings: dict[str, Any] = {
+            "bootstrap_servers": self.bootstrap_servers.split(","),
+            "security_protocol": self.security_protocol,
+        }
+        if self.sasl_mechanism:
+            settings |= {
+                "sasl_mechanism": self.sasl_mechanism,
+                "sasl_plain_username": self.username,
+                "sasl_plain_password": self.password,
+            }
+        if self.ssl_ca_location:
+            settings["ssl_cafile"] = self.ssl_ca_location
+        return settings
+
     def _servers(self) -> dict[str, str]:
         return {
             "bootstrap.servers": self.bootstrap_servers,

@@ -1,0 +1,298 @@
+"""Requests to Kafka's brokers over the network layer of kafka-python, whose record batches are not decoded.
+
+librdkafka hands out records only. That layer (``kafka.net``, of version 3.0.12:
+https://github.com/dpkp/kafka-python/tree/3.0.12/kafka/net) is no documented API: nothing else imports it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Self
+
+import kafka.errors as errors
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.selector import NetworkSelector
+from kafka.protocol.admin import DescribeConfigsRequest
+from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
+from kafka.protocol.metadata import MetadataRequest
+
+from sluice.config.platform_sections.kafka import Kafka
+from sluice.core.error_codes import ErrorCode
+from sluice.core.errors import Missing, Refused, Unreachable
+
+# Errors are raised here; the library logs each of them too, and every attempt to connect.
+for _name in ("kafka.net", "kafka.cluster"):
+    logging.getLogger(_name).setLevel(logging.CRITICAL)
+
+CONNECT_SECONDS = 15.0
+REQUEST_SECONDS = 30.0
+_PAUSE_SECONDS = 0.1
+# A response is never larger than what a fetch asks for, but for one batch.
+_MOST_RESPONSE_BYTES = 1 << 30
+_READ_COMMITTED = 1
+_TOPIC_RESOURCE = 2
+EARLIEST, LATEST = -2, -1
+# A new election, or a broker that is starting: metadata is asked for again, and the request repeated.
+MOVING: frozenset[int] = frozenset(
+    error.errno
+    for error in (
+        errors.NotLeaderForPartitionError,
+        errors.LeaderNotAvailableError,
+        errors.ReplicaNotAvailableError,
+        errors.UnknownTopicOrPartitionError,
+        errors.KafkaStorageError,
+        errors.FencedLeaderEpochError,
+        errors.UnknownLeaderEpochError,
+        errors.OffsetNotAvailableError,
+    )
+)
+OUT_OF_RANGE: int = errors.OffsetOutOfRangeError.errno
+_LOGIN = (
+    errors.SaslAuthenticationFailedError,
+    errors.UnsupportedSaslMechanismError,
+    errors.IllegalSaslStateError,
+)
+
+
+@dataclass(frozen=True)
+class TopicLeaders:
+    """A topic as its brokers know it now. ``id``: as Kafka writes it; a topic that is created again has
+    another. ``leaders``: partition -> (broker's number, epoch); without those that have no leader."""
+
+    id: str
+    leaders: Mapping[int, tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """The response to a fetch. ``error``: Kafka's number, 0 for none. ``records``: batches, the last one
+    perhaps cut off. ``high_watermark``: the first offset that is not on enough replicas yet;
+    ``last_stable``: the first one of an open transaction, else the same. ``aborted``: (producer id, first
+    offset) of each aborted transaction in the records. ``diverging``: (epoch, its end) if the log is not the
+    one that was read before, None if it is."""
+
+    error: int
+    records: bytes
+    high_watermark: int
+    last_stable: int
+    aborted: tuple[tuple[int, int], ...]
+    diverging: tuple[int, int] | None
+
+
+class Moving(Unreachable):
+    """The request did not arrive, or not at the partition's leader: to be repeated."""
+
+    code = ErrorCode.KAFKA_UNREACHABLE
+
+
+class Brokers:
+    """Connections of one user to a cluster, each opened when it is first used. For one thread at a time,
+    and not across a fork."""
+
+    def __init__(self, kafka: Kafka, seconds: float = CONNECT_SECONDS) -> None:
+        self._servers = kafka.bootstrap_servers
+        settings = kafka.kafka_python() | {
+            "receive_message_max_bytes": _MOST_RESPONSE_BYTES,
+            "request_timeout_ms": int(REQUEST_SECONDS * 1000),
+            "reconnect_backoff_max_ms": 1_000,
+        }
+        self._net = NetworkSelector()
+        self._manager = KafkaConnectionManager(self._net, **settings)
+        try:
+            self._connect(time.monotonic() + seconds)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._manager.close()
+        self._net.close()
+
+    def describe(self, topic: str) -> TopicLeaders:
+        """The topic's id and leaders, asked for now. Raises Missing, Refused or Moving."""
+        response = self._answer(self._any(), self._about([topic]))
+        self._manager.cluster.update_metadata(response)
+        (found,) = response.topics
+        if found.error_code == errors.UnknownTopicOrPartitionError.errno:
+            raise Missing(
+                f"topic {topic!r} does not exist. Fix: create it, or correct its name",
+                ErrorCode.TOPIC_NOT_FOUND,
+            )
+        self._check(found.error_code, f"topic {topic!r}")
+        leaders = {
+            partition.partition_index: (partition.leader_id, partition.leader_epoch)
+            for partition in found.partitions
+            if partition.leader_id >= 0
+        }
+        return TopicLeaders(urlsafe_b64encode(found.topic_id.bytes).rstrip(b"=").decode(), leaders)
+
+    def cleanup_policy(self, topic: str) -> str:
+        """The topic's `cleanup.policy`. Raises Refused without the right to see it."""
+        resource = DescribeConfigsRequest.DescribeConfigsResource(
+            resource_type=_TOPIC_RESOURCE, resource_name=topic, configuration_keys=["cleanup.policy"]
+        )
+        (found,) = self._answer(self._any(), DescribeConfigsRequest(resources=[resource])).results
+        self._check(found.error_code, f"cleanup.policy of topic {topic!r}")
+        return str(found.configs[0].value)
+
+    def bound(self, topic: str, partition: int, leader: tuple[int, int], which: int) -> int:
+        """The first offset kept (EARLIEST) or the one behind the last (LATEST)."""
+        asked = ListOffsetsRequest.ListOffsetsTopic
+        place = asked.ListOffsetsPartition(
+            partition_index=partition, current_leader_epoch=leader[1], timestamp=which
+        )
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=0,
+            topics=[asked(name=topic, partitions=[place])],
+            min_version=4,
+            max_version=6,
+        )
+        (found,) = self._answer(leader[0], request).topics[0].partitions
+        self._check(found.error_code, f"topic {topic!r}, partition {partition}")
+        return int(found.offset)
+
+    def fetch(
+        self, topic: str, partition: int, leader: tuple[int, int], offset: int, size: int, last_epoch: int
+    ) -> Callable[[], Fetched]:
+        """Ask for the batches from ``offset`` on, of about ``size`` bytes; the result waits for them.
+
+        ``last_epoch``: of the record before, -1 if it is not known; the broker compares it (KIP-320). Raises
+        Moving, at once or later.
+        """
+        asked = FetchRequest.FetchTopic
+        place = asked.FetchPartition(
+            partition=partition,
+            current_leader_epoch=leader[1],
+            fetch_offset=offset,
+            last_fetched_epoch=last_epoch,
+            log_start_offset=-1,
+            partition_max_bytes=size,
+        )
+        request = FetchRequest(
+            max_wait_ms=500,
+            min_bytes=1,
+            max_bytes=size,
+            isolation_level=_READ_COMMITTED,
+            session_id=0,
+            session_epoch=-1,
+            topics=[asked(topic=topic, partitions=[place])],
+            forgotten_topics_data=[],
+            rack_id="",
+            min_version=4,
+            # Later ones address topics by their id.
+            max_version=12,
+        )
+        sent = self._sent(leader[0], request)
+
+        def result() -> Fetched:
+            response = self._received(sent)
+            self._check(response.error_code, "fetch")
+            (found,) = response.responses[0].partitions
+            diverging = found.diverging_epoch
+            return Fetched(
+                error=found.error_code,
+                records=bytes(found.records or b""),
+                high_watermark=found.high_watermark,
+                last_stable=found.last_stable_offset,
+                aborted=tuple((t.producer_id, t.first_offset) for t in found.aborted_transactions or ()),
+                diverging=(diverging.epoch, diverging.end_offset)
+                if diverging is not None and diverging.end_offset >= 0
+                else None,
+            )
+
+        return result
+
+    def wait(self, seconds: float) -> None:
+        """Let connections work, and be repaired, for so long."""
+        self._net.poll(
+            timeout_ms=int(seconds * 1000), future=self._net.call_soon_with_future(self._net.sleep, seconds)
+        )
+
+    def _connect(self, deadline: float) -> None:
+        last: Exception | None = None
+        while time.monotonic() < deadline:
+            for broker in self._manager.cluster.bootstrap_brokers():
+                try:
+                    connection = self._manager.get_connection(broker.node_id)
+                    self._wait_for(connection.init_future, deadline)
+                    self._manager.cluster.update_metadata(self._answer(broker.node_id, self._about([])))
+                    self._manager.broker_version_data = connection.broker_version_data
+                except _LOGIN as error:
+                    raise Refused(
+                        f"Kafka at {self._servers} refuses the login: {error}. Fix: correct `username` and "
+                        "`password` of `[kafka]` in the role's platform file",
+                        ErrorCode.KAFKA_PERMISSION,
+                    ) from error
+                except (errors.KafkaError, Moving, OSError) as error:
+                    last = error
+                else:
+                    return
+            self.wait(_PAUSE_SECONDS)
+        raise Unreachable(
+            f"no broker of {self._servers} answered ({last}). Fix: start Kafka", ErrorCode.KAFKA_UNREACHABLE
+        )
+
+    def _any(self) -> int | str:
+        node = self._manager.least_loaded_node()
+        if node is None:
+            raise Moving("every broker is waited for")
+        found: int | str = node
+        return found
+
+    @staticmethod
+    def _about(topics: list[str]) -> Any:
+        return MetadataRequest(
+            topics=[MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics],
+            allow_auto_topic_creation=False,
+            include_cluster_authorized_operations=False,
+            include_topic_authorized_operations=False,
+            max_version=12,
+        )
+
+    def _answer(self, node: int | str, request: object) -> Any:
+        return self._received(self._sent(node, request))
+
+    def _sent(self, node: int | str, request: object) -> Any:
+        try:
+            return self._manager.send(request, node_id=node)
+        except errors.KafkaError as error:
+            raise Moving(f"broker {node}: {error!r}") from error
+
+    def _received(self, future: Any) -> Any:
+        try:
+            return self._wait_for(future, time.monotonic() + REQUEST_SECONDS)
+        except errors.KafkaError as error:
+            raise Moving(f"{error!r}") from error
+
+    def _wait_for(self, future: Any, deadline: float) -> Any:
+        self._net.poll(timeout_ms=max(1, int((deadline - time.monotonic()) * 1000)), future=future)
+        if not future.is_done:
+            raise errors.KafkaTimeoutError("no answer in time")
+        if future.exception is not None:
+            raise future.exception
+        return future.value
+
+    @staticmethod
+    def _check(number: int, what: str) -> None:
+        if number == 0:
+            return
+        error = errors.for_code(number)
+        if number in MOVING:
+            raise Moving(f"{what}: {error.__name__}")
+        code = ErrorCode.REQUEST_REFUSED
+        with suppress(TypeError):
+            if issubclass(error, errors.AuthorizationError) or "Authorization" in error.__name__:
+                code = ErrorCode.KAFKA_PERMISSION
+        raise Refused(f"{what}: Kafka refuses the request: {error.__name__} ({number})", code)

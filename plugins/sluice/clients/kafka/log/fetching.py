@@ -1,0 +1,167 @@
+"""Fetches of one partition, repeated while its leader moves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from sluice.clients.kafka.log.brokers import (
+    EARLIEST,
+    LATEST,
+    MOVING,
+    OUT_OF_RANGE,
+    Brokers,
+    Fetched,
+    Moving,
+    TopicLeaders,
+)
+from sluice.core.error_codes import ErrorCode
+from sluice.core.errors import Refused, Unreachable
+
+# Without any progress. An election takes seconds, a broker's restart a minute or two.
+PATIENCE_SECONDS = 120.0
+_PAUSE_SECONDS = 0.2
+
+
+class LogTruncated(Refused):
+    """Records that were read, or known to be there, are not those of the log any more."""
+
+    code = ErrorCode.LOG_TRUNCATED
+
+
+class OffsetsDeleted(Refused):
+    """The log begins behind the offset. ``first``: the first one that it keeps."""
+
+    code = ErrorCode.OFFSETS_NOT_THERE
+
+    def __init__(self, message: str, first: int) -> None:
+        super().__init__(message)
+        self.first = first
+
+
+class TransactionOpen(Unreachable):
+    """A transaction that began before the end of the range does not end."""
+
+    code = ErrorCode.TRANSACTION_OPEN
+
+
+class Fetching:
+    """Responses for ``partition``, one request ahead: ``ask`` for an offset, then ``take`` what came."""
+
+    def __init__(
+        self, brokers: Brokers, topic: str, topic_id: str, partition: int, size: int, patience: float
+    ) -> None:
+        self._brokers, self._topic, self._topic_id = brokers, topic, topic_id
+        self._partition, self._size, self._patience = partition, size, patience
+        self._where = f"topic {topic!r}, partition {partition}"
+        self._leader: tuple[int, int] | None = None
+        self._asked = (0, -1)
+        self._pending: Callable[[], Fetched] | None = None
+
+    def confirm_topic(self) -> None:
+        """Raises Refused for another topic of this name, Unreachable if no broker says in time."""
+        deadline = time.monotonic() + self._patience
+        while True:
+            try:
+                self._described()
+            except Moving:
+                if time.monotonic() > deadline:
+                    raise
+                self._brokers.wait(_PAUSE_SECONDS)
+            else:
+                return
+
+    def _described(self) -> TopicLeaders:
+        found = self._brokers.describe(self._topic)
+        if found.id != self._topic_id:
+            raise Refused(
+                f"topic {self._topic!r} was created again: its id is {found.id}, the range is of {self._topic_id}. "
+                "Fix: restore the topic, or name a new table",
+                ErrorCode.HEALTH_TOPIC_RECREATED,
+            )
+        return found
+
+    def ask(self, offset: int, last_epoch: int) -> None:
+        """``last_epoch``: of the record before ``offset``, -1 if it is not known."""
+        self._asked, self._pending = (offset, last_epoch), None
+        try:
+            self._pending = self._sent()
+        except Moving:
+            # take() repeats it.
+            self._leader = None
+
+    def take(self) -> Fetched:
+        """What came for the last ``ask``: at least one byte of records.
+
+        Raises Unreachable without progress for ``patience`` seconds, TransactionOpen, OffsetsDeleted,
+        LogTruncated, or Refused.
+        """
+        deadline = time.monotonic() + self._patience
+        while True:
+            why: Unreachable
+            try:
+                pending, self._pending = self._pending or self._sent(), None
+                found = pending()
+                if found.error == 0 and found.records and found.diverging is None:
+                    return found
+                why = self._not_yet(found)
+            except Moving as error:
+                self._leader, why = None, error
+            if time.monotonic() > deadline:
+                raise why
+            self._brokers.wait(_PAUSE_SECONDS)
+
+    def _sent(self) -> Callable[[], Fetched]:
+        if self._leader is None:
+            self._leader = self._described().leaders.get(self._partition)
+        if self._leader is None:
+            raise Moving(f"{self._where} has no leader")
+        offset, last_epoch = self._asked
+        return self._brokers.fetch(self._topic, self._partition, self._leader, offset, self._size, last_epoch)
+
+    def _not_yet(self, found: Fetched) -> Unreachable:
+        """Why nothing came, if it may still come. Raises the others."""
+        offset, last_epoch = self._asked
+        if found.error in MOVING:
+            self._leader = None
+            return Moving(f"{self._where}: its leader moves (error {found.error})")
+        if found.error == OUT_OF_RANGE:
+            self._raise_out_of_range(offset)
+        if found.error:
+            raise Refused(f"{self._where}: Kafka refuses a fetch from offset {offset}: error {found.error}")
+        if found.diverging is not None:
+            epoch, end = found.diverging
+            raise LogTruncated(
+                f"{self._where}: the log was truncated: offset {offset - 1} was read with leader epoch "
+                f"{last_epoch}, and now epoch {epoch} ends at {end}. Fix: see which broker led without the "
+                "others (unclean.leader.election.enable); what was published from there on is to be compared"
+            )
+        if found.last_stable <= offset < found.high_watermark:
+            return TransactionOpen(
+                f"{self._where}: a transaction that began at or before offset {found.last_stable} is open since "
+                f"{self._patience:g} s or more; records up to {found.high_watermark} wait behind it. Fix: see "
+                "`kafka-transactions.sh find-hanging`, and end it or its producer"
+            )
+        return Unreachable(
+            f"{self._where}: nothing came from offset {offset} on in {self._patience:g} s; enough replicas have "
+            f"offsets up to {found.high_watermark}. Fix: look for replicas that are behind",
+            ErrorCode.KAFKA_UNREACHABLE,
+        )
+
+    def _raise_out_of_range(self, offset: int) -> None:
+        assert self._leader is not None
+        first, end = (
+            self._brokers.bound(self._topic, self._partition, self._leader, which)
+            for which in (EARLIEST, LATEST)
+        )
+        if offset < first:
+            raise OffsetsDeleted(
+                f"{self._where}: offset {offset} was deleted, the log begins at {first}. Fix: read from there "
+                "on, or raise the topic's retention.ms",
+                first,
+            )
+        if offset > end:
+            raise LogTruncated(
+                f"{self._where}: offset {offset} is behind the log's end {end}: the log was truncated, or the range "
+                "is of another topic. Fix: see which broker led without the others"
+            )

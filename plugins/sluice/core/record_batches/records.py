@@ -1,0 +1,172 @@
+"""The records of batches as Arrow arrays, all of a piece at once.
+
+Message format 2: https://kafka.apache.org/41/design/message-format/ ("Record").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sluice.core.record_batches.cursor import Bytes, Cursor, Flags, Ints
+from sluice.core.record_batches.header import Batch, DamagedBatch
+
+_HEADER = pa.struct([pa.field("key", pa.binary(), nullable=False), pa.field("value", pa.binary())])
+# A record as it was on the topic, without its topic and partition. Header keys are text by Kafka's protocol;
+# no broker checks it, so they are bytes here.
+SCHEMA = pa.schema(
+    [
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("timestamp", pa.timestamp("ms", tz="UTC"), nullable=False),
+        # 0: when it was created, by its producer; 1: when it was appended, by the broker.
+        pa.field("timestamp_type", pa.int32(), nullable=False),
+        pa.field("leader_epoch", pa.int32(), nullable=False),
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("headers", pa.list_(pa.field("item", _HEADER, nullable=False)), nullable=False),
+    ]
+)
+# Of one Arrow array of bytes, whose positions are 32-bit integers.
+_MOST_BYTES = (1 << 31) - 1
+
+
+def read(pieces: Sequence[tuple[Batch, bytes | memoryview]]) -> pa.RecordBatch:
+    """The records of batches with their decompressed bodies, as SCHEMA, in their order.
+
+    Raises DamagedBatch for a body that is not exactly as many records as its header says, each with an offset
+    of the batch, in rising order.
+    """
+    pieces = [(batch, body) for batch, body in pieces if batch.count or len(body)]
+    if sum(len(body) for _, body in pieces) > _MOST_BYTES:
+        raise ValueError(f"more than {_MOST_BYTES} bytes in one piece")
+    # One byte more, which a position at the end may look at.
+    data: Bytes = np.frombuffer(b"".join((*(body for _, body in pieces), b"\0")), np.uint8)
+    starts, ends = _records(data, pieces)
+    of = np.repeat(np.arange(len(pieces)), np.array([batch.count for batch, _ in pieces], np.int64))
+    cursor = Cursor(data, starts, ends)
+    # The record's attributes: none is defined.
+    cursor.skip(1)
+    time_delta, delta = cursor.varint(), cursor.varint()
+    keys = _bytes(cursor)
+    values = _bytes(cursor)
+    headers = _headers(cursor)
+    is_bad = cursor.is_bad | (cursor.at != ends) | ~_rising(delta, of, pieces)
+    if is_bad.any():
+        raise _damaged(pieces[int(of[np.argmax(is_bad)])][0], "a record is not laid out as one")
+
+    def each(name: str, kind: type) -> NDArray[np.generic]:
+        found: NDArray[np.generic] = np.array([getattr(batch, name) for batch, _ in pieces], kind)[of]
+        return found
+
+    is_append = each("is_log_append", np.bool_)
+    with np.errstate(over="ignore"):
+        times = np.where(
+            is_append, each("max_timestamp", np.int64), each("base_timestamp", np.int64) + time_delta
+        )
+    buffer = pa.py_buffer(data)
+    columns = [
+        pa.array(each("base_offset", np.int64) + delta),
+        pa.array(times).view(pa.timestamp("ms", tz="UTC")),
+        pa.array(is_append.astype(np.int32)),
+        pa.array(each("leader_epoch", np.int32)),
+        _slices(buffer, *keys),
+        _slices(buffer, *values),
+        _header_lists(buffer, len(of), *headers),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+
+def _records(data: Bytes, pieces: Sequence[tuple[Batch, bytes | memoryview]]) -> tuple[Ints, Ints]:
+    """Where each record begins, behind its length, and where it ends."""
+    view, starts, ends = memoryview(data), [], []
+    following = 0
+    for batch, body in pieces:
+        at, following = following, following + len(body)
+        for _ in range(batch.count):
+            # Zigzag; most lengths are of one or two bytes.
+            byte = view[at] if at < following else 0x80
+            at += 1
+            size, shift = byte & 0x7F, 7
+            while byte > 0x7F:
+                if at >= following or shift > 28:
+                    raise _damaged(batch, "the length of a record has no end")
+                byte = view[at]
+                at += 1
+                size |= (byte & 0x7F) << shift
+                shift += 7
+            starts.append(at)
+            at += size >> 1
+            if size & 1 or at > following:
+                raise _damaged(batch, "a record is longer than the batch")
+            ends.append(at)
+        if at != following:
+            raise _damaged(batch, f"{following - at} bytes behind its {batch.count} records")
+    return np.array(starts, np.int64), np.array(ends, np.int64)
+
+
+def _rising(delta: Ints, of: Ints, pieces: Sequence[tuple[Batch, object]]) -> Flags:
+    """Whether a record's offset is one of its batch, behind the record before it."""
+    last = np.array([batch.last_offset - batch.base_offset for batch, _ in pieces], np.int64)
+    found: Flags = (delta >= 0) & (delta <= last[of])
+    found[1:] &= (delta[1:] > delta[:-1]) | (of[1:] != of[:-1])
+    return found
+
+
+def _bytes(cursor: Cursor, rows: Ints | None = None) -> tuple[Ints, Ints]:
+    """Where a length and as many bytes have them; the length is -1 for none."""
+    lengths = cursor.varint(rows)
+    starts = (cursor.at if rows is None else cursor.at[rows]).copy()
+    cursor.skip(np.where(lengths == -1, 0, lengths), rows)
+    return starts, lengths
+
+
+def _headers(cursor: Cursor) -> tuple[Ints, tuple[Ints, Ints], tuple[Ints, Ints]]:
+    """How many headers each record has; of all of them in their order keys and values."""
+    counts = cursor.varint()
+    # A header has two lengths at least: a lying count allocates nothing.
+    cursor.is_bad |= (counts < 0) | (counts > (cursor.ends - cursor.at) // 2)
+    counts[cursor.is_bad] = 0
+    first = np.cumsum(counts) - counts
+    places = np.zeros((4, int(counts.sum())), np.int64)
+    for number in range(int(counts.max(initial=0))):
+        rows = np.flatnonzero(counts > number)
+        key_starts, key_lengths = _bytes(cursor, rows)
+        cursor.is_bad[rows[key_lengths < 0]] = True
+        places[:, first[rows] + number] = key_starts, key_lengths, *_bytes(cursor, rows)
+    return counts, (places[0], places[1]), (places[2], places[3])
+
+
+def _header_lists(
+    buffer: pa.Buffer, rows: int, counts: Ints, keys: tuple[Ints, Ints], values: tuple[Ints, Ints]
+) -> pa.ListArray:
+    fields = [_HEADER.field("key"), _HEADER.field("value")]
+    headers = pa.StructArray.from_arrays([_slices(buffer, *keys), _slices(buffer, *values)], fields=fields)
+    offsets = np.zeros(rows + 1, np.int32)
+    np.cumsum(counts, out=offsets[1:])
+    return pa.ListArray.from_arrays(pa.array(offsets), headers, type=SCHEMA.field("headers").type)
+
+
+def _slices(buffer: pa.Buffer, starts: Ints, lengths: Ints) -> pa.BinaryArray:
+    """Parts of ``buffer``, which rise; those of length -1 are null.
+
+    Arrow's bytes of an array are one behind the other: here every second one is what lies between, and
+    ``take`` copies the others.
+    """
+    if not len(starts):
+        return pa.array([], pa.binary())
+    bounds = np.empty(2 * len(starts), np.int32)
+    bounds[0::2], bounds[1::2] = starts, starts + np.maximum(lengths, 0)
+    all_of_it = pa.Array.from_buffers(
+        pa.binary(), len(bounds) - 1, [None, pa.py_buffer(bounds), buffer], null_count=0
+    )
+    return all_of_it.take(pa.array(np.arange(0, len(bounds) - 1, 2), mask=lengths < 0))
+
+
+def _damaged(batch: Batch, what: str) -> DamagedBatch:
+    return DamagedBatch(
+        f"damaged record batch of offsets {batch.base_offset} to {batch.last_offset}: {what}. "
+        "Fix: find its producer; the topic must be read from behind it"
+    )

@@ -1,0 +1,266 @@
+"""The reader of exact ranges on three brokers: as librdkafka reads, whatever is committed, aborted, compacted,
+deleted, killed or created again meanwhile."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from sluice.clients.kafka.log.brokers import Brokers
+from sluice.clients.kafka.log.fetching import LogTruncated, OffsetsDeleted, TransactionOpen
+from sluice.clients.kafka.log.range_reader import RangeReader
+from sluice.core.error_codes import ErrorCode, code_of
+from sluice.core.errors import Missing, Refused, Unreachable
+from sluice.core.record_batches.account import Account, OffsetsMissing
+from tests.support.kafka_cluster import KafkaCluster
+from tests.support.raising import raising
+
+Row = tuple[int, int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
+    made = KafkaCluster(tmp_path_factory.mktemp("cluster"))
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def brokers(cluster: KafkaCluster) -> Iterator[Brokers]:
+    with Brokers(cluster.kafka) as made:
+        yield made
+
+
+def reader(brokers: Brokers, topic: str, **limits: Any) -> RangeReader:
+    return RangeReader(brokers, topic, brokers.describe(topic).id, **limits)
+
+
+def rows(reader: RangeReader, begin: int, end: int, partition: int = 0) -> tuple[list[Row], Account]:
+    read = reader.read(partition, begin, end)
+    found: list[Row] = []
+    for piece in read:
+        times = piece.column("timestamp").cast("int64").to_pylist()
+        for row, at in zip(piece.drop_columns("timestamp").to_pylist(), times, strict=True):
+            headers = [(header["key"].decode(), header["value"]) for header in row["headers"]]
+            found.append((row["offset"], at, row["key"], row["value"], headers))
+    return found, read.account
+
+
+def reference(cluster: KafkaCluster, topic: str, partition: int = 0) -> tuple[dict[int, Row], int]:
+    """What librdkafka reads, committed, and the log's end."""
+    settings = {"group.id": "reference", "isolation.level": "read_committed", "enable.partition.eof": True}
+    consumer = Consumer({**cluster.config, **settings, "auto.offset.reset": "earliest"})
+    begin, end = consumer.get_watermark_offsets(TopicPartition(topic, partition))
+    consumer.assign([TopicPartition(topic, partition, begin)])
+    found: dict[int, Row] = {}
+    while True:
+        for message in consumer.consume(1_000, 5):
+            if message.error():
+                consumer.close()
+                return found, end
+            at = message.offset()
+            found[at] = (
+                at,
+                message.timestamp()[1],
+                message.key(),
+                message.value(),
+                list(message.headers() or ()),
+            )
+
+
+def send(cluster: KafkaCluster, topic: str, values: list[bytes], **settings: Any) -> None:
+    producer = Producer({**cluster.config, "linger.ms": 1, **settings})
+    for value in values:
+        producer.produce(topic, value, key=value[:3])
+        producer.poll(0)
+    assert producer.flush(60) == 0
+
+
+def test_transactions_in_every_codec_are_read_as_librdkafka_reads_them(
+    cluster: KafkaCluster, brokers: Brokers
+) -> None:
+    topic, chance = "transactions", random.Random(1)
+    cluster.make_topic(topic)
+    writing = [
+        Producer(
+            {**cluster.config, "transactional.id": f"t-{codec}", "compression.type": codec, "linger.ms": 1}
+        )
+        for codec in CODECS
+    ]
+    for producer in writing:
+        producer.init_transactions()
+    plain = Producer({**cluster.config, "compression.type": "snappy"})
+    for turn in range(15):
+        live = chance.sample(writing, 3)
+        for producer in live:
+            producer.begin_transaction()
+        for number in range(chance.randrange(1, 120)):
+            producer = chance.choice([*live, plain])
+            headers = [("h", b"x" * chance.randrange(200)), ("n", None)]
+            producer.produce(
+                topic,
+                b"v%d-%d" % (turn, number) * chance.randrange(1, 9) if chance.random() > 0.05 else None,
+                key=b"k%d" % number if chance.random() > 0.1 else None,
+                headers=headers if chance.random() < 0.3 else None,
+            )
+            if chance.random() < 0.1:
+                producer.flush()
+        plain.flush()
+        for producer in live:
+            producer.flush()
+            if chance.random() < 0.5:
+                producer.commit_transaction()
+            else:
+                producer.abort_transaction()
+    wanted, end = reference(cluster, topic)
+    for size in (1 << 20, 3_000, 700):
+        cuts, found = [0, end // 3, end // 2 + 7, end], []
+        counts = {"records": 0, "control": 0, "aborted": 0}
+        for begin, until in zip(cuts, cuts[1:], strict=False):
+            part, account = rows(reader(brokers, topic, fetch_bytes=size), begin, until)
+            found += part
+            assert not account.absent
+            for name in counts:
+                counts[name] += getattr(account, name).count
+        assert {row[0]: row for row in found} == wanted
+        assert len(found) == len(wanted) == counts["records"]
+        assert sum(counts.values()) == end
+        assert min(counts.values()) > 10
+
+
+def test_an_open_transaction_is_named_and_its_end_is_waited_for(
+    cluster: KafkaCluster, brokers: Brokers
+) -> None:
+    topic = "hanging"
+    cluster.make_topic(topic)
+    send(cluster, topic, [b"before"])
+    producer = Producer({**cluster.config, "transactional.id": "hangs"})
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.produce(topic, b"within")
+    producer.flush()
+    with raising(TransactionOpen, "at or before offset 1 is open", "find-hanging"):
+        rows(reader(brokers, topic, patience=1), 0, 2)
+    producer.abort_transaction()
+    found, account = rows(reader(brokers, topic, patience=30), 0, 3)
+    assert [row[3] for row in found] == [b"before"]
+    assert (str(account.aborted), str(account.control)) == ("[1,2)", "[2,3)")
+
+
+def test_a_compacted_topic_and_one_that_is_not(cluster: KafkaCluster, brokers: Brokers) -> None:
+    topic = "compacted"
+    quick = {"segment.ms": "100", "min.cleanable.dirty.ratio": "0.01", "delete.retention.ms": "100"}
+    cluster.make_topic(topic, {"cleanup.policy": "compact", **quick, "max.compaction.lag.ms": "100"})
+    for _ in range(5):
+        send(cluster, topic, [b"a%d" % n for n in range(3)] * 20)
+        time.sleep(0.2)
+    deadline = time.monotonic() + 60
+    while len(reference(cluster, topic)[0]) >= 200 and time.monotonic() < deadline:
+        # The cleaner leaves the segment that is written to.
+        send(cluster, topic, [b"a9"])
+        time.sleep(1)
+    wanted, end = reference(cluster, topic)
+    found, account = rows(reader(brokers, topic), 0, end)
+    assert {row[0]: row for row in found}.keys() <= wanted.keys(), "the cleaner may have gone on"
+    assert account.records.count + account.absent.count == end
+    assert account.absent.count > 90
+    assert account.evidence.startswith("compacted: cleanup.policy=compact, observed ")
+    # The same log without what explains it.
+    cluster.admin.poll(0)
+    narrow = {"cleanup.policy": "delete"}
+    _set_config(cluster, topic, narrow)
+    with raising(OffsetsMissing, "are not there", "cleanup.policy=delete"):
+        rows(reader(brokers, topic), 0, end)
+
+
+def test_deleted_offsets_and_offsets_behind_the_end(cluster: KafkaCluster, brokers: Brokers) -> None:
+    topic = "shortened"
+    cluster.make_topic(topic)
+    send(cluster, topic, [b"%d" % n for n in range(20)])
+    (future,) = cluster.admin.delete_records([TopicPartition(topic, 0, 7)]).values()
+    future.result(30)
+    with raising(OffsetsDeleted, "offset 3 was deleted, the log begins at 7") as caught:
+        rows(reader(brokers, topic), 3, 20)
+    assert caught.value.first == 7
+    assert len(rows(reader(brokers, topic), 7, 20)[0]) == 13
+    with raising(LogTruncated, "offset 30 is behind the log's end 20"):
+        rows(reader(brokers, topic), 30, 31)
+    with raising(Unreachable, "nothing came from offset 20 on"):
+        rows(reader(brokers, topic, patience=1), 15, 21)
+
+
+def test_a_topic_that_is_created_again_under_the_reader(cluster: KafkaCluster, brokers: Brokers) -> None:
+    topic = "again"
+    cluster.make_topic(topic)
+    send(cluster, topic, [b"%d" % n * 500 for n in range(100)])
+    old = reader(brokers, topic, fetch_bytes=10_000)
+    read = iter(old.read(0, 0, 100))
+    next(read)
+    cluster.delete_topic(topic)
+    cluster.make_topic(topic)
+    send(cluster, topic, [b"other"] * 200)
+    with raising(Refused, "was created again") as caught:
+        list(read)
+    assert code_of(caught.value) is ErrorCode.HEALTH_TOPIC_RECREATED
+    with raising(Refused, "was created again"):
+        rows(old, 0, 1)
+    with raising(Missing, "'nowhere' does not exist"):
+        reader(brokers, "nowhere")
+
+
+def test_leaders_move_and_brokers_die_in_the_middle(cluster: KafkaCluster, brokers: Brokers) -> None:
+    topic = "moving"
+    cluster.make_topic(topic, partitions=3)
+    values = [b"%06d" % n * 40 for n in range(6_000)]
+    for partition in range(3):
+        producer = Producer({**cluster.config, "linger.ms": 1, "acks": "all"})
+        for value in values:
+            producer.produce(topic, value, partition=partition)
+            producer.poll(0)
+        assert producer.flush(60) == 0
+    victim = cluster.leaders(topic)[0]
+    reading = reader(brokers, topic, fetch_bytes=20_000, patience=90)
+    for partition in range(3):
+        read = reading.read(partition, 0, len(values))
+        found: list[bytes] = []
+        for number, piece in enumerate(read):
+            found += piece.column("value").to_pylist()
+            if partition == 0 and number == 3:
+                cluster.kill(victim)
+        assert found == values
+        assert read.account.records.count == len(values)
+    cluster.restart(victim)
+    assert len(rows(reading, 0, 100)[0]) == 100
+
+
+def test_a_wrong_login_is_said_at_once(cluster: KafkaCluster) -> None:
+    began = time.monotonic()
+    with raising(Refused, "refuses the login", "Fix: correct `username`") as caught:
+        Brokers(replace(cluster.kafka, password="wrong"))
+    assert code_of(caught.value) is ErrorCode.KAFKA_PERMISSION
+    assert time.monotonic() - began < 5
+    with raising(Unreachable, "no broker of 127.0.0.1:1 answered"):
+        Brokers(Kafka_nowhere(cluster), seconds=1)
+
+
+def Kafka_nowhere(cluster: KafkaCluster) -> Any:  # noqa: N802
+    return replace(cluster.kafka, bootstrap_servers="127.0.0.1:1")
+
+
+def _set_config(cluster: KafkaCluster, topic: str, values: dict[str, str]) -> None:
+    from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+    entries = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        for name, value in values.items()
+    ]
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+    (future,) = cluster.admin.incremental_alter_configs([resource]).values()
+    future.result(30)

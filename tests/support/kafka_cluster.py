@@ -1,0 +1,112 @@
+"""Three brokers on this machine, on an address of loopback each: what leaders, replicas and their end do."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from local.runtime.context import Context
+from local.runtime.home import StackDir
+from local.services import kafka
+from local.stack.stack import Stack, wait_until
+from sluice.config.platform_sections.kafka import Kafka
+from tests.support.jvm import QUICK
+
+HOSTS = ("127.0.0.1", "127.0.0.2", "127.0.0.3")
+START_SECONDS = 120
+
+
+class KafkaCluster:
+    """Brokers 1 to 3, which a test may kill and start again."""
+
+    def __init__(self, folder: Path) -> None:
+        stack = Stack(folder, free_ports=True, java_options=QUICK)
+        stack.home.prepare()
+        stack.home.remember(ports=stack.ports)
+        self._contexts = [self._node(stack.context, number) for number in range(1, len(HOSTS) + 1)]
+        self._running: dict[int, subprocess.Popen[bytes]] = {}
+        for number in range(1, len(HOSTS) + 1):
+            self.start(number)
+        self.admin = AdminClient({**self.config, "log_level": 0})
+        wait_until("three brokers", lambda: len(self._brokers()) == len(HOSTS), START_SECONDS, 0.2)
+
+    @property
+    def kafka(self) -> Kafka:
+        """The superuser's login."""
+        servers = self._contexts[0].network.bootstrap_servers
+        password = self._contexts[0].secrets["kafka_admin"]
+        return Kafka(servers, "SASL_PLAINTEXT", "PLAIN", kafka.ADMIN, password)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        return self.kafka.librdkafka()
+
+    def make_topic(
+        self, name: str, config: Mapping[str, str] | None = None, partitions: int = 1, replicas: int = 3
+    ) -> None:
+        topic = NewTopic(name, partitions, replicas, config=dict(config or {}))
+        self.admin.create_topics([topic])[name].result(30)
+        wait_until(f"leaders of {name}", lambda: len(self.leaders(name)) == partitions, 30, 0.1)
+
+    def delete_topic(self, name: str) -> None:
+        self.admin.delete_topics([name])[name].result(30)
+        wait_until(f"the end of {name}", lambda: not self.leaders(name), 30, 0.1)
+
+    def leaders(self, name: str) -> dict[int, int]:
+        """Partition -> the broker that leads it."""
+        found = self.admin.list_topics(name, timeout=10).topics[name]
+        return {p: partition.leader for p, partition in found.partitions.items() if partition.leader > 0}
+
+    def start(self, number: int) -> None:
+        context = self._contexts[number - 1]
+        kafka.prepare(context)
+        program = kafka.program(context)
+        with (context.home.logs / "kafka.log").open("ab") as out:
+            self._running[number] = subprocess.Popen(
+                list(program.command),
+                env=dict(program.environment),
+                cwd=program.directory,
+                stdout=out,
+                stderr=out,
+            )
+
+    def kill(self, number: int) -> None:
+        process = self._running.pop(number)
+        process.kill()
+        process.wait()
+
+    def restart(self, number: int) -> None:
+        """Start one that was killed, and wait until the others know it."""
+        self.start(number)
+        wait_until(f"broker {number}", lambda: number in self._brokers(), START_SECONDS, 0.2)
+
+    def stop(self) -> None:
+        for process in self._running.values():
+            process.terminate()
+        deadline = time.monotonic() + 20
+        for process in self._running.values():
+            try:
+                process.wait(max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def _brokers(self) -> set[int]:
+        try:
+            return set(self.admin.list_topics(timeout=5).brokers)
+        except KafkaException:
+            return set()
+
+    @staticmethod
+    def _node(context: Context, number: int) -> Context:
+        home = StackDir(context.home.root / f"node-{number}")
+        home.prepare()
+        network = replace(context.network, bind=HOSTS[number - 1], brokers=HOSTS, node=number)
+        return replace(context, home=home, network=network)

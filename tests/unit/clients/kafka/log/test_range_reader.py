@@ -1,0 +1,226 @@
+"""Every offset of a range is accounted for, or the read fails and names it. The broker is made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import cast
+
+import pytest
+
+from sluice.clients.kafka.log.brokers import MOVING, OUT_OF_RANGE, Brokers, Fetched, Moving, TopicLeaders
+from sluice.clients.kafka.log.fetching import LogTruncated, OffsetsDeleted, TransactionOpen
+from sluice.clients.kafka.log.range_reader import RangeRead, RangeReader
+from sluice.core.errors import Missing, Refused, Unreachable
+from sluice.core.record_batches.account import OffsetsMissing
+from sluice.core.record_batches.header import DamagedBatch
+from tests.support.raising import raising
+from tests.support.record_batches import ABORT, COMMIT, Made, Record, joined, marker
+
+ID = "topic-id"
+EPOCH = 3
+
+
+def made(*offsets: int, producer: int = -1) -> Made:
+    """A batch of these records; of a transaction with a ``producer``."""
+    found = tuple(Record(n, value=b"%d" % n) for n in offsets)
+    return Made(found, producer_id=producer, is_transactional=producer >= 0)
+
+
+@dataclass
+class Log:
+    """A broker with one partition of these batches, ``size`` of them in a response."""
+
+    batches: list[Made]
+    begin: int = 0
+    size: int = 2
+    policy: str = "delete"
+    aborted: tuple[tuple[int, int], ...] = ()
+    last_stable: int | None = None
+    ids: list[str] = field(default_factory=lambda: [ID])
+    # Before a fetch is answered: an error's number, or one that is raised.
+    errors: list[int | Exception] = field(default_factory=list)
+    fetches: list[tuple[int, int]] = field(default_factory=list)
+    damage: Callable[[bytes], bytes] = staticmethod(lambda data: data)
+    waited: float = 0
+
+    @property
+    def end(self) -> int:
+        last = self.batches[-1]
+        return (last.last_offset if last.last_offset is not None else last.records[-1].offset) + 1
+
+    def describe(self, topic: str) -> TopicLeaders:
+        return TopicLeaders(self.ids.pop(0) if len(self.ids) > 1 else self.ids[0], {0: (1, EPOCH)})
+
+    def cleanup_policy(self, topic: str) -> str:
+        return self.policy
+
+    def bound(self, topic: str, partition: int, leader: tuple[int, int], which: int) -> int:
+        return self.begin if which == -2 else self.end
+
+    def wait(self, seconds: float) -> None:
+        self.waited += seconds
+
+    def fetch(
+        self, topic: str, partition: int, leader: tuple[int, int], offset: int, size: int, last_epoch: int
+    ) -> Callable[[], Fetched]:
+        self.fetches.append((offset, last_epoch))
+
+        def answer() -> Fetched:
+            error = self.errors.pop(0) if self.errors else 0
+            if isinstance(error, Exception):
+                raise error
+            if not self.begin <= offset <= self.end:
+                error = OUT_OF_RANGE
+            stable = self.end if self.last_stable is None else self.last_stable
+            sent = [b for b in self.batches if self._last(b) >= offset and self._last(b) < stable]
+            data = b"" if error else self.damage(joined(sent[: self.size]))
+            return Fetched(error, data, self.end, stable, self.aborted, None)
+
+        return answer
+
+    @staticmethod
+    def _last(batch: Made) -> int:
+        return batch.last_offset if batch.last_offset is not None else batch.records[-1].offset
+
+
+def reading(log: Log, begin: int, end: int, last_epoch: int = -1) -> RangeRead:
+    reader = RangeReader(cast("Brokers", log), "t", ID, patience=0.02)
+    return reader.read(0, begin, end, last_epoch)
+
+
+def offsets(read: RangeRead) -> list[int]:
+    found = [row for piece in read for row in piece.select(["offset", "value"]).to_pylist()]
+    assert all(row["value"] == b"%d" % row["offset"] for row in found)
+    return [row["offset"] for row in found]
+
+
+@pytest.mark.parametrize(("begin", "end"), [(0, 9), (1, 8), (3, 4), (5, 9), (2, 2), (4, 8)])
+def test_exactly_the_range(begin: int, end: int) -> None:
+    log = Log([made(0, 1), made(2, 3, 4), made(5), made(6, 7, 8)])
+    read = reading(log, begin, end)
+    with raising(ValueError, "not read to its end"):
+        read.account  # noqa: B018
+    assert offsets(read) == list(range(begin, end))
+    account = read.account
+    assert account.records.count == end - begin
+    assert not account.absent
+    assert not account.control
+    assert account.leader_epoch == (EPOCH if begin < end else None)
+
+
+def test_the_epoch_of_what_was_read_goes_with_the_next_fetch() -> None:
+    log = Log([made(n) for n in range(6)])
+    list(reading(log, 0, 6, last_epoch=1))
+    assert log.fetches == [(0, 1), (2, EPOCH), (4, EPOCH)]
+
+
+def test_markers_and_aborted_transactions_are_seen() -> None:
+    log = Log(
+        [
+            made(0, producer=7),
+            made(1, producer=8),
+            made(2),
+            marker(3, 7, ABORT),
+            made(4, producer=7),
+            marker(5, 8, COMMIT),
+            marker(6, 7, COMMIT),
+        ],
+        aborted=((7, 0),),
+        size=9,
+    )
+    read = reading(log, 0, 7)
+    assert offsets(read) == [1, 2, 4]
+    account = read.account
+    assert (str(account.records), str(account.control), str(account.aborted), str(account.absent)) == (
+        "[1,3),[4,5)",
+        "[3,4),[5,7)",
+        "[0,1)",
+        "(empty)",
+    )
+
+
+def test_what_compaction_took_is_recorded_with_what_explains_it() -> None:
+    batches = [made(0, 3), Made((), base_offset=4, last_offset=5), made(9)]
+    read = reading(Log(batches, policy="compact,delete"), 0, 10)
+    assert offsets(read) == [0, 3, 9]
+    assert str(read.account.absent) == "[1,3),[4,9)"
+    assert read.account.evidence.startswith("compacted: cleanup.policy=compact,delete, observed 20")
+    read = reading(Log(batches), 0, 10)
+    with raising(OffsetsMissing, "offsets [1,3),[4,9) are not there", "cleanup.policy=delete"):
+        list(read)
+    with pytest.raises(ValueError, match="not read"):
+        read.account  # noqa: B018
+
+
+def test_a_range_may_end_where_nothing_is() -> None:
+    read = reading(Log([made(0), made(9)], policy="compact"), 0, 5)
+    assert offsets(read) == [0]
+    assert str(read.account.absent) == "[1,5)"
+
+
+@pytest.mark.parametrize("error", [min(MOVING), max(MOVING), Moving("broken connection")])
+def test_a_leader_that_moves_is_waited_for(error: int | Exception) -> None:
+    log = Log([made(n) for n in range(5)], errors=[error, error, 0, error])
+    assert offsets(reading(log, 0, 5)) == [0, 1, 2, 3, 4]
+    assert log.waited > 0
+
+
+def test_no_progress_ends_with_the_last_reason() -> None:
+    log = Log([made(0)], errors=[Moving("broken connection")] * 1_000_000)
+    with raising(Unreachable, "broken connection"):
+        list(reading(log, 0, 1))
+
+
+@pytest.mark.parametrize(
+    ("log", "kind", "words"),
+    [
+        (Log([made(5)], begin=5), OffsetsDeleted, "offset 2 was deleted, the log begins at 5"),
+        (Log([made(0)]), LogTruncated, "offset 2 is behind the log's end 1"),
+        (
+            Log([made(0, 1, 2), made(3, 4, producer=4)], last_stable=2),
+            TransactionOpen,
+            "before offset 2 is open",
+        ),
+        (Log([made(0, 1)]), Unreachable, "nothing came from offset 2 on"),
+        (Log([made(2)], errors=[87]), Refused, "error 87"),
+        (Log([made(2), made(3)], ids=["another"]), Refused, "its id is another"),
+        (Log([made(2), made(3)], ids=[ID, "another"]), Refused, "its id is another"),
+        (Log([made(2), made(3)], damage=lambda data: data[:60]), DamagedBatch, "no whole batch"),
+    ],
+    ids=lambda value: value.__name__ if isinstance(value, type) else None,
+)
+def test_what_ends_a_read(log: Log, kind: type[Exception], words: str) -> None:
+    read = reading(log, 2, 4)
+    with raising(kind, words):
+        list(read)
+    with pytest.raises(ValueError, match="not read"):
+        read.account  # noqa: B018
+
+
+def test_batches_that_end_before_the_offset_are_no_progress() -> None:
+    stale = joined([made(0), made(1)])
+    with raising(DamagedBatch, "end before offset 2"):
+        list(reading(Log([made(2), made(3)], damage=lambda _: stale), 2, 4))
+
+
+def test_a_log_that_diverged_is_named() -> None:
+    log = Log([made(2), made(3)])
+
+    def answer() -> Fetched:
+        return Fetched(0, b"", 4, 4, (), (2, 1))
+
+    log.fetch = lambda *_: answer  # type: ignore[method-assign]
+    with raising(LogTruncated, "offset 1 was read with leader epoch 3", "epoch 2 ends at 1"):
+        list(reading(log, 2, 4, last_epoch=3))
+
+
+def test_a_topic_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = Log([made(0)])
+
+    def describe(topic: str) -> TopicLeaders:
+        raise Missing(f"topic {topic!r} does not exist")
+
+    monkeypatch.setattr(log, "describe", describe)
+    with raising(Missing, "'t' does not exist"):
+        list(reading(log, 0, 1))
