@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 
 from local.runtime.context import Context
 from local.runtime.home import StackDir
@@ -54,6 +61,16 @@ class KafkaCluster:
         topic = NewTopic(name, partitions, replicas, config=dict(config or {}))
         self.admin.create_topics([topic])[name].result(30)
         wait_until(f"leaders of {name}", lambda: len(self.leaders(name)) == partitions, 30, 0.1)
+
+    def configure(self, name: str, values: Mapping[str, str]) -> None:
+        """Change configurations of a topic."""
+        entries = [
+            ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+            for key, value in values.items()
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
+        (future,) = self.admin.incremental_alter_configs([resource]).values()
+        future.result(30)
 
     def delete_topic(self, name: str) -> None:
         self.admin.delete_topics([name])[name].result(30)

@@ -1,5 +1,5 @@
-"""The reader of exact ranges on three brokers: as librdkafka reads, whatever is committed, aborted, compacted,
-deleted, killed or created again meanwhile."""
+"""The reader of exact ranges on three brokers: as librdkafka reads, whatever is committed, aborted,
+compacted, deleted, killed or created again meanwhile."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import random
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from itertools import pairwise
+from typing import Any, cast
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -21,7 +22,8 @@ from sluice.core.record_batches.account import Account, OffsetsMissing
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.raising import raising
 
-Row = tuple[int, int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
+Headers = list[tuple[str, bytes | None]]
+Row = tuple[int, int, bytes | None, bytes | None, Headers]
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -65,13 +67,13 @@ def reference(cluster: KafkaCluster, topic: str, partition: int = 0) -> tuple[di
             if message.error():
                 consumer.close()
                 return found, end
-            at = message.offset()
+            at = cast("int", message.offset())
             found[at] = (
                 at,
                 message.timestamp()[1],
                 message.key(),
                 message.value(),
-                list(message.headers() or ()),
+                list(cast("Headers", message.headers() or ())),
             )
 
 
@@ -86,7 +88,7 @@ def send(cluster: KafkaCluster, topic: str, values: list[bytes], **settings: Any
 def test_transactions_in_every_codec_are_read_as_librdkafka_reads_them(
     cluster: KafkaCluster, brokers: Brokers
 ) -> None:
-    topic, chance = "transactions", random.Random(1)
+    topic, chance = "transactions", random.Random(1)  # noqa: S311
     cluster.make_topic(topic)
     writing = [
         Producer(
@@ -103,7 +105,7 @@ def test_transactions_in_every_codec_are_read_as_librdkafka_reads_them(
             producer.begin_transaction()
         for number in range(chance.randrange(1, 120)):
             producer = chance.choice([*live, plain])
-            headers = [("h", b"x" * chance.randrange(200)), ("n", None)]
+            headers: Any = [("h", b"x" * chance.randrange(200)), ("n", None)]
             producer.produce(
                 topic,
                 b"v%d-%d" % (turn, number) * chance.randrange(1, 9) if chance.random() > 0.05 else None,
@@ -123,7 +125,7 @@ def test_transactions_in_every_codec_are_read_as_librdkafka_reads_them(
     for size in (1 << 20, 3_000, 700):
         cuts, found = [0, end // 3, end // 2 + 7, end], []
         counts = {"records": 0, "control": 0, "aborted": 0}
-        for begin, until in zip(cuts, cuts[1:], strict=False):
+        for begin, until in pairwise(cuts):
             part, account = rows(reader(brokers, topic, fetch_bytes=size), begin, until)
             found += part
             assert not account.absent
@@ -173,9 +175,7 @@ def test_a_compacted_topic_and_one_that_is_not(cluster: KafkaCluster, brokers: B
     assert account.absent.count > 90
     assert account.evidence.startswith("compacted: cleanup.policy=compact, observed ")
     # The same log without what explains it.
-    cluster.admin.poll(0)
-    narrow = {"cleanup.policy": "delete"}
-    _set_config(cluster, topic, narrow)
+    cluster.configure(topic, {"cleanup.policy": "delete"})
     with raising(OffsetsMissing, "are not there", "cleanup.policy=delete"):
         rows(reader(brokers, topic), 0, end)
 
@@ -247,20 +247,4 @@ def test_a_wrong_login_is_said_at_once(cluster: KafkaCluster) -> None:
     assert code_of(caught.value) is ErrorCode.KAFKA_PERMISSION
     assert time.monotonic() - began < 5
     with raising(Unreachable, "no broker of 127.0.0.1:1 answered"):
-        Brokers(Kafka_nowhere(cluster), seconds=1)
-
-
-def Kafka_nowhere(cluster: KafkaCluster) -> Any:  # noqa: N802
-    return replace(cluster.kafka, bootstrap_servers="127.0.0.1:1")
-
-
-def _set_config(cluster: KafkaCluster, topic: str, values: dict[str, str]) -> None:
-    from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
-
-    entries = [
-        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-        for name, value in values.items()
-    ]
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
-    (future,) = cluster.admin.incremental_alter_configs([resource]).values()
-    future.result(30)
+        Brokers(replace(cluster.kafka, bootstrap_servers="127.0.0.1:1"), seconds=1)

@@ -86,8 +86,9 @@ class Accounting:
         self.behind(batch.last_offset + 1)
 
     def closed(self) -> Account:
-        """Of a range that was read to its end."""
-        assert self.is_complete
+        """Of a range that was read to its end. Raises ValueError before."""
+        if not self.is_complete:
+            raise ValueError(f"offsets from {self.following} on are not accounted for")
         whole = IntervalSet.of([(self.begin, self.end)])
         records, control, aborted = (
             IntervalSet.of(pairs).intersect(whole) for pairs in (self._records, self._control, self._aborted)

@@ -1,6 +1,6 @@
 """The header of a record batch, and the batches of a fetch response.
 
-Message format 2, written since Kafka 0.11: https://kafka.apache.org/41/design/message-format/ ("Record Batch").
+Message format 2, written since Kafka 0.11: https://kafka.apache.org/41/design/message-format/, "Record Batch".
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def batches(data: bytes | memoryview, asked: int, *, is_continued: bool = False)
     """
     view, at, following = memoryview(data), 0, asked if is_continued else 0
     while len(view) - at >= _PREFIX.size:
-        base, length = _PREFIX.unpack_from(view, at)
+        _, length = _PREFIX.unpack_from(view, at)
         end = at + _BEFORE_LENGTH + length
         # At the same place in every format; earlier ones have shorter headers.
         if (magic := bytes(view[at + _MAGIC_AT : at + _MAGIC_AT + 1])) not in (b"", bytes([MAGIC])):

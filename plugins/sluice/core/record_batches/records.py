@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from sluice.core.record_batches.cursor import Bytes, Cursor, Flags, Ints
 from sluice.core.record_batches.header import Batch, DamagedBatch
@@ -57,21 +56,19 @@ def read(pieces: Sequence[tuple[Batch, bytes | memoryview]]) -> pa.RecordBatch:
     if is_bad.any():
         raise _damaged(pieces[int(of[np.argmax(is_bad)])][0], "a record is not laid out as one")
 
-    def each(name: str, kind: type) -> NDArray[np.generic]:
-        found: NDArray[np.generic] = np.array([getattr(batch, name) for batch, _ in pieces], kind)[of]
+    def each(name: str) -> Ints:
+        found: Ints = np.array([getattr(batch, name) for batch, _ in pieces], np.int64)[of]
         return found
 
-    is_append = each("is_log_append", np.bool_)
+    is_append = each("is_log_append")
     with np.errstate(over="ignore"):
-        times = np.where(
-            is_append, each("max_timestamp", np.int64), each("base_timestamp", np.int64) + time_delta
-        )
+        times = np.where(is_append, each("max_timestamp"), each("base_timestamp") + time_delta)
     buffer = pa.py_buffer(data)
     columns = [
-        pa.array(each("base_offset", np.int64) + delta),
+        pa.array(each("base_offset") + delta),
         pa.array(times).view(pa.timestamp("ms", tz="UTC")),
         pa.array(is_append.astype(np.int32)),
-        pa.array(each("leader_epoch", np.int32)),
+        pa.array(each("leader_epoch").astype(np.int32)),
         _slices(buffer, *keys),
         _slices(buffer, *values),
         _header_lists(buffer, len(of), *headers),
@@ -81,7 +78,7 @@ def read(pieces: Sequence[tuple[Batch, bytes | memoryview]]) -> pa.RecordBatch:
 
 def _records(data: Bytes, pieces: Sequence[tuple[Batch, bytes | memoryview]]) -> tuple[Ints, Ints]:
     """Where each record begins, behind its length, and where it ends."""
-    view, starts, ends = memoryview(data), [], []
+    view, starts, ends = memoryview(data.data), [], []
     following = 0
     for batch, body in pieces:
         at, following = following, following + len(body)

@@ -1,4 +1,4 @@
-"""Record batches into Arrow: what was written, whole; anything else is a named error and never a wrong row."""
+"""Record batches into Arrow: what was written, whole; anything else is a named error, never a wrong row."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_a_lying_length_reads_nothing_beyond(shown: bytes, place: str) -> None:
 
 def test_bytes_that_were_damaged_anyhow_are_an_error_or_the_same_records() -> None:
     """The broker's own fields, before the checksum, are beyond it: base offset, length, epoch."""
-    chance = random.Random(1)
+    chance = random.Random(1)  # noqa: S311
     made = [
         Made(
             tuple(

@@ -10,7 +10,6 @@ import logging
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -291,8 +290,6 @@ class Brokers:
         error = errors.for_code(number)
         if number in MOVING:
             raise Moving(f"{what}: {error.__name__}")
-        code = ErrorCode.REQUEST_REFUSED
-        with suppress(TypeError):
-            if issubclass(error, errors.AuthorizationError) or "Authorization" in error.__name__:
-                code = ErrorCode.KAFKA_PERMISSION
+        is_right = issubclass(error, errors.AuthorizationError)
+        code = ErrorCode.KAFKA_PERMISSION if is_right else ErrorCode.REQUEST_REFUSED
         raise Refused(f"{what}: Kafka refuses the request: {error.__name__} ({number})", code)

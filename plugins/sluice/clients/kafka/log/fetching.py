@@ -75,8 +75,8 @@ class Fetching:
         found = self._brokers.describe(self._topic)
         if found.id != self._topic_id:
             raise Refused(
-                f"topic {self._topic!r} was created again: its id is {found.id}, the range is of {self._topic_id}. "
-                "Fix: restore the topic, or name a new table",
+                f"topic {self._topic!r} was created again: its id is {found.id}, the range is of "
+                f"{self._topic_id}. Fix: restore the topic, or name a new table",
                 ErrorCode.HEALTH_TOPIC_RECREATED,
             )
         return found
@@ -125,8 +125,10 @@ class Fetching:
         if found.error in MOVING:
             self._leader = None
             return Moving(f"{self._where}: its leader moves (error {found.error})")
-        if found.error == OUT_OF_RANGE:
-            self._raise_out_of_range(offset)
+        if found.error == OUT_OF_RANGE and self._leader is not None:
+            # Unless the log has moved meanwhile: then the fetch is repeated.
+            self._raise_out_of_range(offset, self._leader)
+            return Moving(f"{self._where}: offset {offset} was out of range")
         if found.error:
             raise Refused(f"{self._where}: Kafka refuses a fetch from offset {offset}: error {found.error}")
         if found.diverging is not None:
@@ -138,30 +140,27 @@ class Fetching:
             )
         if found.last_stable <= offset < found.high_watermark:
             return TransactionOpen(
-                f"{self._where}: a transaction that began at or before offset {found.last_stable} is open since "
-                f"{self._patience:g} s or more; records up to {found.high_watermark} wait behind it. Fix: see "
-                "`kafka-transactions.sh find-hanging`, and end it or its producer"
+                f"{self._where}: a transaction that began at or before offset {found.last_stable} is open "
+                f"for {self._patience:g} s or longer; records up to {found.high_watermark} wait behind it. Fix: "
+                "see `kafka-transactions.sh find-hanging`, and end it or its producer"
             )
         return Unreachable(
-            f"{self._where}: nothing came from offset {offset} on in {self._patience:g} s; enough replicas have "
-            f"offsets up to {found.high_watermark}. Fix: look for replicas that are behind",
+            f"{self._where}: nothing came from offset {offset} on in {self._patience:g} s; enough replicas "
+            f"have offsets up to {found.high_watermark}. Fix: look for replicas that are behind",
             ErrorCode.KAFKA_UNREACHABLE,
         )
 
-    def _raise_out_of_range(self, offset: int) -> None:
-        assert self._leader is not None
-        first, end = (
-            self._brokers.bound(self._topic, self._partition, self._leader, which)
-            for which in (EARLIEST, LATEST)
-        )
+    def _raise_out_of_range(self, offset: int, leader: tuple[int, int]) -> None:
+        first = self._brokers.bound(self._topic, self._partition, leader, EARLIEST)
+        end = self._brokers.bound(self._topic, self._partition, leader, LATEST)
         if offset < first:
             raise OffsetsDeleted(
-                f"{self._where}: offset {offset} was deleted, the log begins at {first}. Fix: read from there "
-                "on, or raise the topic's retention.ms",
+                f"{self._where}: offset {offset} was deleted, the log begins at {first}. Fix: read from "
+                "there on, or raise the topic's retention.ms",
                 first,
             )
         if offset > end:
             raise LogTruncated(
-                f"{self._where}: offset {offset} is behind the log's end {end}: the log was truncated, or the range "
-                "is of another topic. Fix: see which broker led without the others"
+                f"{self._where}: offset {offset} is behind the log's end {end}: the log was truncated, or "
+                "the range is of another topic. Fix: see which broker led without the others"
             )

@@ -85,8 +85,8 @@ class RangeRead:
             found = list(batches(fetched.records, done.following, is_continued=is_continued))
             if not found:
                 raise DamagedBatch(
-                    f"damaged response: topic {self._topic!r}, partition {self._partition}: its batches end before "
-                    f"offset {done.following}, which was asked for. Fix: compare the partition's replicas"
+                    f"damaged response: topic {self._topic!r}, partition {self._partition}: its batches end "
+                    f"before offset {done.following}, which was asked for. Fix: compare its replicas"
                 )
             following, is_continued = found[-1].last_offset + 1, True
             if following < done.end:

@@ -41,7 +41,7 @@ class Log:
     # Before a fetch is answered: an error's number, or one that is raised.
     errors: list[int | Exception] = field(default_factory=list)
     fetches: list[tuple[int, int]] = field(default_factory=list)
-    damage: Callable[[bytes], bytes] = staticmethod(lambda data: data)
+    damage: Callable[[bytes], bytes] = bytes
     waited: float = 0
 
     @property
