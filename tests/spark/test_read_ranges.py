@@ -12,15 +12,8 @@ from pyspark.sql import SparkSession
 from sluice.clients.kafka.consumers import topic_offsets
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.core.error_codes import ErrorCode, code_of
-from sluice.core.offsets.ranges import IntervalSet
 from sluice.core.offsets.topic_ranges import TopicRanges
-from spark_jobs.common.kafka.read_ranges import (
-    MAX_SCANS,
-    SKIPPED_RECORDS,
-    _nearest_joined,
-    read_ranges,
-    split_deleted,
-)
+from spark_jobs.common.kafka.read_ranges import read_ranges, split_deleted
 from tests.support.raising import raising
 from tests.support.services import Services
 
@@ -64,8 +57,8 @@ def expected(ranges: TopicRanges) -> Counter[bytes]:
         f"{A}: 0=[110,220) 1=[10,31)",
         f"{A}: 0=[0,1),[399,400) 1=[0,60)",
         f"{A}: 1=[3,9); {B}: 0=[50,60),[70,80) 1=[59,60)",
-        # More ranges than scans: what is between the nearest ones is read and left out.
-        f"{A}: 0=" + ",".join(f"[{n * n},{n * n + 1})" for n in range(2, MAX_SCANS * 2)),
+        # What is between near ones is read and left out.
+        f"{A}: 0=" + ",".join(f"[{n * n},{n * n + 1})" for n in range(2, 20)),
         "",
     ],
 )
@@ -106,16 +99,3 @@ def test_what_retention_deleted_is_named_and_may_be_left_out(
 def test_what_is_not_on_the_topic_is_named(spark: SparkSession, kafka: Kafka, text: str, reason: str) -> None:
     with raising(LookupError, reason):
         read_ranges(spark, kafka, TopicRanges.parse(text))
-
-
-def test_of_many_ranges_those_near_to_each_other_are_one_scan() -> None:
-    # Each scan keeps Kafka consumers with their buffers: a redo of scattered records took all memory.
-    near = IntervalSet.of((n, n + 300) for n in range(0, 60_000, 600))
-    assert _nearest_joined(near).pairs() == ((0, 59_700),)
-    step = SKIPPED_RECORDS + 300
-    far = IntervalSet.of((n, n + 100) for n in range(0, 4 * step, step))
-    assert _nearest_joined(far) == far
-    mixed = near.union(IntervalSet.of([(10 * step, 10 * step + 1)]))
-    assert _nearest_joined(mixed).pairs() == ((0, 59_700), (10 * step, 10 * step + 1))
-    many = IntervalSet.of((n, n + 100) for n in range(0, 20 * step, step))
-    assert len(_nearest_joined(many).pairs()) == MAX_SCANS

@@ -1,59 +1,72 @@
-"""Any offset ranges of any topics, as one batch: each record in them once, and no other."""
+"""Any offset ranges of any topics as one frame: each record in them once, and no other. The Direct API.
+
+Each task reads its ranges itself, as record batches (``sluice.clients.kafka.log``), and accounts for every
+offset: Spark's own source reads record by record, and says of none why it is not there.
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from functools import reduce
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
 
 from sluice.clients.kafka.consumers import topic_offsets
+from sluice.clients.kafka.log.brokers import Brokers
+from sluice.clients.kafka.log.range_reader import RangeReader
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.core.error_codes import ErrorCode, coded
-from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
+from sluice.core.offsets.ranges import IntervalSet, OffsetRanges, Pair
 from sluice.core.offsets.topic_ranges import TopicRanges
 from spark_jobs.common.spark import session
-from spark_jobs.common.spark.columns import in_ranges, is_at, offset_masks
 
 # A partition with more is several tasks, so a skewed one is not the last to end.
 RECORDS_PER_TASK = 500_000
-# Ranges of a partition that are fetched on their own. If there are more, those nearest to each other are
-# fetched with the records between them: each is a scan of its own in Spark's plan, with a Kafka consumer of
-# its own per partition, whose buffers are kept for minutes.
-MAX_SCANS = 8
-# So of many ranges only those are fetched on their own that have more records than this before them.
-SKIPPED_RECORDS = 100_000
-# Ranges in one expression.
-MAX_EXPRESSED = 200
+# Ranges that are nearer to each other are read with what lies between them: a request each costs more.
+JOINED_OFFSETS = 5_000
+_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+@dataclass(frozen=True)
+class _Task:
+    """What one task reads: ``offsets`` of a partition of the topic with this id."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    offsets: IntervalSet
 
 
 def read_ranges(
     spark: SparkSession, kafka: Kafka, ranges: TopicRanges, records_per_task: int = RECORDS_PER_TASK
 ) -> DataFrame:
-    """The records of ``ranges``, with the columns of Spark's Kafka source and ``headers``.
+    """The committed records of ``ranges``, with the columns of Spark's Kafka source and ``headers``.
 
     Checked before anything is read: raises LookupError for a topic or partition that does not exist, for an
-    end beyond the topic's, and for offsets that retention has deleted. What it deletes later fails the query.
+    end beyond the topic's, and for offsets that retention has deleted. What it deletes later fails the query,
+    as offsets do that are missing without a reason, and a topic that is created again.
     """
     kept, deleted = split_deleted(kafka, ranges)
     if deleted:
         raise _not_there(
             f"retention has deleted {deleted}", "read the rest, or raise the topic's retention.ms"
         )
-    options = session.kafka_source_options(kafka) | {"maxRecordsPerPartition": str(records_per_task)}
-    frames = [
-        spark.read.format("kafka").options(**options | _bounds(scan)).load() for scan in _scans(kept)
-    ] or [spark.createDataFrame([], session.KAFKA_RECORD)]
-    records = reduce(DataFrame.unionAll, frames)
-    if sum(len(offsets.pairs()) for t in kept for offsets in kept[t].partitions.values()) <= MAX_EXPRESSED:
-        return records.where(_is_wanted(kept))
-    # As one expression they would be more than Spark's analyzer and Java's compiler take.
-    masks = (offset_masks(spark, kept[topic]).withColumn("at_topic", F.lit(topic)) for topic in kept)
-    wanted = F.broadcast(reduce(DataFrame.unionAll, masks))
-    is_wanted = is_at("partition", "offset") & (F.col("at_topic") == F.col("topic"))
-    return records.join(wanted, is_wanted, "left_semi")
+    if not kept:
+        return spark.createDataFrame([], session.KAFKA_RECORD)
+    with Brokers(kafka) as brokers:
+        ids = {topic: brokers.describe(topic).id for topic in kept}
+    tasks = [
+        _Task(topic, ids[topic], partition, part)
+        for topic in kept
+        for partition, offsets in kept[topic].partitions.items()
+        for part in _parts(offsets, records_per_task)
+    ]
+    numbers = spark.range(0, len(tasks), 1, len(tasks))
+    return numbers.mapInArrow(_reading(kafka, tasks), session.KAFKA_RECORD)
 
 
 def split_deleted(kafka: Kafka, ranges: TopicRanges) -> tuple[TopicRanges, TopicRanges]:
@@ -86,49 +99,88 @@ def _not_there(message: str, fix: str) -> LookupError:
     return coded(ErrorCode.OFFSETS_NOT_THERE, LookupError(f"offset ranges: {message}. Fix: {fix}"))
 
 
-def _scans(ranges: TopicRanges) -> Iterator[dict[str, dict[int, tuple[int, int]]]]:
-    """Topic -> partition -> one range, so often that every range is in one of them."""
-    fetched = {
-        (topic, partition): _nearest_joined(offsets).pairs()
-        for topic in ranges
-        for partition, offsets in ranges[topic].partitions.items()
-    }
-    for number in range(max(map(len, fetched.values()), default=0)):
-        scan: dict[str, dict[int, tuple[int, int]]] = {}
-        for (topic, partition), pairs in fetched.items():
-            if number < len(pairs):
-                scan.setdefault(topic, {})[partition] = pairs[number]
-        yield scan
+def _parts(offsets: IntervalSet, size: int) -> Iterator[IntervalSet]:
+    """``offsets`` in parts of ``size``, the last one perhaps smaller."""
+    part: list[Pair] = []
+    left = size
+    for start, until in offsets:
+        while start < until:
+            end = min(until, start + left)
+            part.append((start, end))
+            left -= end - start
+            start = end
+            if not left:
+                yield IntervalSet.of(part)
+                part, left = [], size
+    if part:
+        yield IntervalSet.of(part)
 
 
-def _nearest_joined(offsets: IntervalSet) -> IntervalSet:
-    """At most MAX_SCANS ranges with all of these; of more, with what is between those near to each other."""
-    narrowest = sorted(offsets.gaps(), key=lambda gap: gap[1] - gap[0])
-    if len(narrowest) < MAX_SCANS:
-        return offsets
-    joined = narrowest[: len(narrowest) + 1 - MAX_SCANS]
-    joined += [gap for gap in narrowest[len(joined) :] if gap[1] - gap[0] <= SKIPPED_RECORDS]
-    return offsets.union(IntervalSet.of(joined))
+def _reading(
+    kafka: Kafka, tasks: list[_Task]
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """For ``mapInArrow`` over the tasks' numbers."""
+
+    def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                yield from _records(_connected(kafka), tasks[number])
+
+    return read
 
 
-def _bounds(scan: dict[str, dict[int, tuple[int, int]]]) -> dict[str, str]:
-    starts, ends = (
-        {topic: {partition: pair[side] for partition, pair in found.items()} for topic, found in scan.items()}
-        for side in (0, 1)
+@cache
+def _connected(kafka: Kafka) -> Brokers:
+    """One set of connections in each of Spark's Python processes, which run one task after the other."""
+    return Brokers(kafka)
+
+
+def _records(brokers: Brokers, task: _Task) -> Iterator[pa.RecordBatch]:
+    reader = RangeReader(brokers, task.topic, task.topic_id)
+    near = IntervalSet.of((start, until + JOINED_OFFSETS) for start, until in task.offsets)
+    for start, until in near:
+        wanted = task.offsets.intersect(IntervalSet.of([(start, until)]))
+        for piece in reader.read(task.partition, start, until - JOINED_OFFSETS):
+            yield _as_spark_does(_chosen(piece, wanted), task)
+
+
+def _chosen(piece: pa.RecordBatch, wanted: IntervalSet) -> pa.RecordBatch:
+    if len(wanted.pairs()) == 1:
+        return piece
+    offsets = piece.column("offset").to_numpy()
+    bounds = np.array(wanted.pairs())
+    place = np.searchsorted(bounds[:, 0], offsets, side="right") - 1
+    return piece.filter(pa.array((place >= 0) & (offsets < bounds[place, 1])))
+
+
+def _as_spark_does(piece: pa.RecordBatch, task: _Task) -> pa.RecordBatch:
+    """With the columns of Spark's Kafka source, where a record without headers has null in their place."""
+    rows = len(piece)
+    headers = piece.column("headers")
+    lengths = pc.list_value_length(headers)
+    fields = headers.flatten()
+    items = pa.StructArray.from_arrays(
+        [_text(fields.field("key")), fields.field("value")], fields=list(_HEADERS.value_type)
     )
-    return {
-        "assign": json.dumps({topic: list(found) for topic, found in scan.items()}),
-        "startingOffsets": json.dumps(starts),
-        "endingOffsets": json.dumps(ends),
+    starts = np.concatenate([[0], np.cumsum(lengths.to_numpy(zero_copy_only=False))]).astype(np.int32)
+    columns = {
+        "key": piece.column("key"),
+        "value": piece.column("value"),
+        "topic": pa.array([task.topic] * rows, pa.string()),
+        "partition": pa.array(np.full(rows, task.partition, np.int32)),
+        "offset": piece.column("offset"),
+        "timestamp": piece.column("timestamp").cast(pa.timestamp("us", tz="UTC")),
+        "timestampType": piece.column("timestamp_type"),
+        "headers": pa.ListArray.from_arrays(
+            pa.array(starts), items, type=_HEADERS, mask=pc.equal(lengths, 0)
+        ),
     }
+    return pa.RecordBatch.from_pydict(columns)
 
 
-def _is_wanted(ranges: TopicRanges) -> Column:
-    """Whether a record of a partition with more than MAX_SCANS ranges is in one of them."""
-    unwanted = (
-        (F.col("topic") == topic) & (F.col("partition") == partition) & ~in_ranges(F.col("offset"), offsets)
-        for topic in ranges
-        for partition, offsets in ranges[topic].partitions.items()
-        if len(offsets.pairs()) > MAX_SCANS
-    )
-    return reduce(lambda wanted, other: wanted & ~other, unwanted, F.lit(True))
+def _text(keys: pa.BinaryArray) -> pa.StringArray:
+    """Header keys as Java reads them: what is no UTF-8 becomes U+FFFD."""
+    try:
+        return keys.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([key.decode(errors="replace") for key in keys.to_pylist()], pa.string())

@@ -1,6 +1,6 @@
 """The header of a record batch, and the batches of a fetch response.
 
-Message format 2, written since Kafka 0.11: https://kafka.apache.org/41/design/message-format/, "Record Batch".
+Message format 2, since Kafka 0.11: https://kafka.apache.org/41/design/message-format/ ("Record Batch").
 """
 
 from __future__ import annotations

@@ -141,8 +141,8 @@ class Fetching:
         if found.last_stable <= offset < found.high_watermark:
             return TransactionOpen(
                 f"{self._where}: a transaction that began at or before offset {found.last_stable} is open "
-                f"for {self._patience:g} s or longer; records up to {found.high_watermark} wait behind it. Fix: "
-                "see `kafka-transactions.sh find-hanging`, and end it or its producer"
+                f"for {self._patience:g} s or longer; records up to {found.high_watermark} wait behind it. "
+                "Fix: see `kafka-transactions.sh find-hanging`, and end it or its producer"
             )
         return Unreachable(
             f"{self._where}: nothing came from offset {offset} on in {self._patience:g} s; enough replicas "
