@@ -69,6 +69,30 @@ ERRORS = {
         fix="what the text names; else see the topic operator's log ([topics through "
         "Strimzi](kubernetes.md#topics-through-strimzi))",
     ),
+    ErrorCode.DAMAGED_BATCH: ErrorGuide(
+        cause="A broker sent bytes that are no record batch, or a batch whose checksum, lengths or counts "
+        "are wrong. Nothing of it was read. Retried, since another replica may lead by then",
+        fix="compare the partition's replicas with `kafka-dump-log.sh --deep-iteration` on each broker, and "
+        "let a sound one lead",
+    ),
+    ErrorCode.OFFSETS_MISSING: ErrorGuide(
+        cause="Offsets between others are in no record batch, and the topic's `cleanup.policy` does not "
+        "explain it: it does not compact. The text has the offsets",
+        fix="compare the partition's replicas with `kafka-dump-log.sh` on each broker. If the topic was "
+        "compacted before, set `cleanup.policy` back for the read",
+    ),
+    ErrorCode.LOG_TRUNCATED: ErrorGuide(
+        cause="The log ends before offsets that were there, or its leader epochs are not those that were "
+        "read: a broker led that did not have all records (`unclean.leader.election.enable`), or a disk was "
+        "restored",
+        fix="find which broker led without the others, and bring back its log; else compare what was "
+        "published from the offset on with the topic",
+    ),
+    ErrorCode.TRANSACTION_OPEN: ErrorGuide(
+        cause="A transaction that began before the end of the range has not ended in two minutes, so its "
+        "records and all behind them cannot be read. Retried",
+        fix="find it with `kafka-transactions.sh find-hanging`; end its producer, or abort it there",
+    ),
     ErrorCode.S3_UNREACHABLE: ErrorGuide(
         cause="S3, or a conditional put to the ledger, did not succeed in time. Retried",
         fix="start S3, then clear the task",

@@ -21,7 +21,7 @@ class OffsetsMissing(Refused):
 
 @dataclass(frozen=True)
 class Account:
-    """Of the offsets ``[begin, end)`` of a partition: each is in exactly one of the four sets.
+    """What the offsets ``[begin, end)`` of a partition are: each is in exactly one of the four sets.
 
     ``records``: read. ``control``: a marker of a transaction. ``aborted``: of an aborted transaction, also if
     the log's cleaner took the record out. ``absent``: no batch has it, or its batch no longer does;
@@ -86,7 +86,7 @@ class Accounting:
         self.behind(batch.last_offset + 1)
 
     def closed(self) -> Account:
-        """Of a range that was read to its end. Raises ValueError before."""
+        """The account of a range that was read to its end. Raises ValueError before."""
         if not self.is_complete:
             raise ValueError(f"offsets from {self.following} on are not accounted for")
         whole = IntervalSet.of([(self.begin, self.end)])

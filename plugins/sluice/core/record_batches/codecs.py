@@ -15,7 +15,7 @@ _STREAMS = {1: "gzip", 3: "lz4", 4: "zstd"}
 # Java's writer frames blocks (org.xerial.snappy.SnappyOutputStream), librdkafka's writes one bare block.
 _XERIAL = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = 16
-# Of a bare block, before its bytes: how many they are, 7 bits to a byte.
+# A bare block begins with how many bytes it has, 7 bits to a byte.
 _MOST_LENGTH_BYTES = 5
 
 

@@ -28,7 +28,7 @@ SCHEMA = pa.schema(
         pa.field("headers", pa.list_(pa.field("item", _HEADER, nullable=False)), nullable=False),
     ]
 )
-# Of one Arrow array of bytes, whose positions are 32-bit integers.
+# An Arrow array of bytes has positions of 32 bits.
 _MOST_BYTES = (1 << 31) - 1
 
 

@@ -34,7 +34,7 @@ class AbortedTransactions:
 
 
 def _type_of(batch: Batch) -> int | None:
-    """Of the marker that the batch has; None if the log's cleaner took it out."""
+    """The type of its marker; None if the log's cleaner took it out."""
     # One record, never compressed. Its length, attributes, deltas of time and offset: a byte each, as the
     # length of its key, 4.
     body = bytes(batch.body[:9])

@@ -191,5 +191,5 @@ def test_bytes_that_were_damaged_anyhow_are_an_error_or_the_same_records() -> No
             refused += 1
             continue
         shifted = {replace(record, offset=0) for record in found} - {replace(r, offset=0) for r in right}
-        assert not shifted, "a value that nobody wrote"
+        assert not shifted, "a value that was never written"
     assert refused > 2_000

@@ -16,9 +16,9 @@ from sluice.core.record_batches.account import Account, Accounting, missing, why
 from sluice.core.record_batches.header import Batch, DamagedBatch, batches
 from sluice.core.record_batches.transactions import AbortedTransactions
 
-# Of a response, compressed: a piece is what came in one, decompressed.
+# A response has about so many bytes, compressed: what came in one, decompressed, is a piece.
 FETCH_BYTES = 2 << 20
-# Decompressed: a response that has more is several pieces.
+# A response that has more, decompressed, is several pieces.
 PIECE_BYTES = 32 << 20
 
 
