@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
@@ -13,11 +16,14 @@ from sluice.clients.kafka.consumers import topic_offsets
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.core.error_codes import ErrorCode, code_of
 from sluice.core.offsets.topic_ranges import TopicRanges
-from spark_jobs.common.kafka.read_ranges import read_ranges, split_deleted
+from spark_jobs.common.kafka.read_ranges import Times, ranges_of, read_ranges, split_deleted
+from spark_jobs.common.spark import session
 from tests.support.raising import raising
 from tests.support.services import Services
+from tests.unit.docs.test_docs import fenced
 
-A, B = "ranges-a", "ranges-b"
+PAGE = Path(__file__).parents[2] / "docs" / "reading-ranges.md"
+A, B, MIXED = "ranges-a", "ranges-b", "ranges-mixed"
 RECORDS = {0: 400, 1: 60, 2: 0}
 
 
@@ -68,6 +74,39 @@ def test_these_records_and_no_other(spark: SparkSession, kafka: Kafka, text: str
     assert Counter(bytes(row.value) for row in rows) == expected(ranges)
 
 
+def test_they_are_as_sparks_own_source_reads_them(
+    spark: SparkSession, services: Services, kafka: Kafka
+) -> None:
+    services.make_topic(MIXED, 1)
+    settings: dict[str, Any] = {**services.kafka, "compression.type": "zstd", "log_level": 0}
+    producer = Producer(settings | {"transactional.id": MIXED})
+    producer.init_transactions()
+    for is_kept in (True, False, True):
+        producer.begin_transaction()
+        for n in range(40):
+            headers: Any = [("h", b"x" * n), ("\u00e9", None), ("h", b"")][: n % 4]
+            key, value = b"k%d" % n if n % 3 else None, b"v%d" % n if n % 5 else None
+            producer.produce(MIXED, value, key, headers=headers, timestamp=1_500_000_000_000 + n)
+        producer.flush(30)
+        (producer.commit_transaction if is_kept else producer.abort_transaction)()
+    (end,) = (after for _, after in topic_offsets(kafka, MIXED).values())
+    options = session.kafka_source_options(kafka)
+    theirs = spark.read.format("kafka").options(**options, subscribe=MIXED).load()
+    ours = read_ranges(spark, kafka, TopicRanges.parse(f"{MIXED}: 0=[0,{end})"))
+    # What Spark calls them, and of which types.
+    assert [(f.name, f.dataType) for f in ours.schema] == [(f.name, f.dataType) for f in theirs.schema]
+    rows = [frame.orderBy("offset").collect() for frame in (ours, theirs)]
+    assert rows[0] == rows[1]
+    assert len(rows[0]) == 80
+    # By time: records of every transaction have these times; that aborted ones do, changes no offset.
+    times = [datetime.fromtimestamp(1_500_000_000 + ms / 1000, UTC) for ms in (10, 20)]
+    chosen = ranges_of(kafka, Times(MIXED, *times))
+    assert str(chosen) == f"{MIXED}: 0=[10,20)"
+    assert read_ranges(spark, kafka, Times(MIXED, *times)).count() == 10
+    with pytest.raises(ValueError, match="a later end"):
+        ranges_of(kafka, Times(MIXED, times[1], times[0]))
+
+
 def test_a_partition_with_many_records_is_read_by_several_tasks(spark: SparkSession, kafka: Kafka) -> None:
     frame = read_ranges(spark, kafka, TopicRanges.parse(f"{A}: 0=[0,400) 1=[0,60)"), records_per_task=100)
     sizes = sorted(frame.rdd.mapPartitions(lambda rows: [sum(1 for _ in rows)]).collect())
@@ -99,3 +138,22 @@ def test_what_retention_deleted_is_named_and_may_be_left_out(
 def test_what_is_not_on_the_topic_is_named(spark: SparkSession, kafka: Kafka, text: str, reason: str) -> None:
     with raising(LookupError, reason):
         read_ranges(spark, kafka, TopicRanges.parse(text))
+
+
+def test_the_example_of_the_docs(
+    spark: SparkSession,
+    services: Services,
+    kafka: Kafka,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    services.make_topic("rides", 2)
+    services.send("rides", {0: [b"a"] * 220, 1: [b"b"] * 410})
+    monkeypatch.setenv("SLUICE_PLATFORM_DIR", str(services.stack.home.platform))
+    (example,) = fenced(PAGE.read_text())
+    names: dict[str, Any] = {"spark": spark}
+    exec(compile(example, "docs/reading-ranges.md", "exec"), names)  # noqa: S102
+    shown = capsys.readouterr().out
+    assert "|        0|  110|" in shown
+    assert "|        1|  223|" in shown
+    assert names["records"].count() == 0, "none was sent at that hour"

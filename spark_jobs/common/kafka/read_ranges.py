@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cache
 
 import numpy as np
@@ -15,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
-from sluice.clients.kafka.consumers import topic_offsets
+from sluice.clients.kafka.consumers import offsets_at, topic_offsets
 from sluice.clients.kafka.log.brokers import Brokers
 from sluice.clients.kafka.log.range_reader import RangeReader
 from sluice.config.platform_sections.kafka import Kafka
@@ -32,6 +33,20 @@ _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
 @dataclass(frozen=True)
+class Times:
+    """A part of a topic by its records' times, ``[begin, end)``; both with a time zone.
+
+    In each partition from the first record with ``begin`` or a later time to before the first one with
+    ``end`` or a later one, as Kafka's own tools count: where producers set the times, some between may be
+    earlier or later.
+    """
+
+    topic: str
+    begin: datetime
+    end: datetime
+
+
+@dataclass(frozen=True)
 class _Task:
     """What one task reads: ``offsets`` of a partition of the topic with this id."""
 
@@ -41,15 +56,32 @@ class _Task:
     offsets: IntervalSet
 
 
+def ranges_of(kafka: Kafka, times: Times) -> TopicRanges:
+    """The offsets of ``times`` now: the same frame may be read from them again, whatever comes later.
+
+    Raises ValueError for a time without a zone or an end before its begin, LookupError for an unknown topic.
+    """
+    if times.begin.tzinfo is None or times.end.tzinfo is None or times.end < times.begin:
+        raise ValueError(f"{times}: give a begin and a later end, both with a time zone")
+    begins, ends = (
+        offsets_at(kafka, times.topic, int(at.timestamp() * 1000)) for at in (times.begin, times.end)
+    )
+    rising = {partition: max(end, begins.get(partition, 0)) for partition, end in ends.items()}
+    return TopicRanges.of({times.topic: OffsetRanges.from_ends(begins, rising)})
+
+
 def read_ranges(
-    spark: SparkSession, kafka: Kafka, ranges: TopicRanges, records_per_task: int = RECORDS_PER_TASK
+    spark: SparkSession, kafka: Kafka, ranges: TopicRanges | Times, records_per_task: int = RECORDS_PER_TASK
 ) -> DataFrame:
     """The committed records of ``ranges``, with the columns of Spark's Kafka source and ``headers``.
 
-    Checked before anything is read: raises LookupError for a topic or partition that does not exist, for an
-    end beyond the topic's, and for offsets that retention has deleted. What it deletes later fails the query,
-    as offsets do that are missing without a reason, and a topic that is created again.
+    A partition with more than ``records_per_task`` offsets is read by several tasks. Checked before anything
+    is read: raises LookupError for a topic or partition that does not exist, for an end beyond the topic's,
+    and for offsets that retention has deleted. What it deletes later fails the query, as offsets do that are
+    missing without a reason, and a topic that is created again.
     """
+    if isinstance(ranges, Times):
+        ranges = ranges_of(kafka, ranges)
     kept, deleted = split_deleted(kafka, ranges)
     if deleted:
         raise _not_there(

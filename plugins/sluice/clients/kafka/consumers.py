@@ -85,6 +85,19 @@ def topic_offsets(kafka: Kafka, topic: str) -> dict[int, tuple[int, int]]:
         return begin_and_end_offsets(asked, topic)
 
 
+def offsets_at(kafka: Kafka, topic: str, at_ms: int) -> dict[int, int]:
+    """Partition -> the first offset whose record has this time (ms since 1970) or a later one, else its end.
+
+    Raises as :func:`begin_and_end_offsets`.
+    """
+    with closing(consumer(kafka, f"sluice-{topic}-times")) as asked:
+        ends = {p: end for p, (_, end) in begin_and_end_offsets(asked, topic).items()}
+        # A moment before 1970 would be the protocol's constant: -1 latest, -2 earliest.
+        wanted = [TopicPartition(topic, partition, max(at_ms, 0)) for partition in ends]
+        found = while_moving(TIMEOUT_SECONDS)(asked.offsets_for_times, wanted, timeout=TIMEOUT_SECONDS)
+    return {place.partition: ends[place.partition] if place.offset < 0 else place.offset for place in found}
+
+
 def read_range(
     reader: Consumer, topic: str, starts: Mapping[int, int], ends: Mapping[int, int], seconds: float
 ) -> Iterator[Message]:
