@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from signal import Signals
 from typing import Any
 
 from confluent_kafka import KafkaException
@@ -18,11 +19,13 @@ from confluent_kafka.admin import (
     NewTopic,
     ResourceType,
 )
+from kafka.protocol.admin import AlterClientQuotasRequest
 
 from local.runtime.context import Context
 from local.runtime.home import StackDir
 from local.services import kafka
 from local.stack.stack import Stack, wait_until
+from sluice.clients.kafka.log.brokers import Brokers
 from sluice.config.platform_sections.kafka import Kafka
 from tests.support.jvm import QUICK
 
@@ -56,9 +59,17 @@ class KafkaCluster:
         return self.kafka.librdkafka()
 
     def make_topic(
-        self, name: str, config: Mapping[str, str] | None = None, partitions: int = 1, replicas: int = 3
+        self,
+        name: str,
+        config: Mapping[str, str] | None = None,
+        partitions: int = 1,
+        assignment: list[list[int]] | None = None,
     ) -> None:
-        topic = NewTopic(name, partitions, replicas, config=dict(config or {}))
+        """``assignment``: the brokers of each partition; by default all three."""
+        placed: dict[str, Any] = (
+            {"replica_assignment": assignment} if assignment else {"replication_factor": 3}
+        )
+        topic = NewTopic(name, partitions, config=dict(config or {}), **placed)
         self.admin.create_topics([topic])[name].result(30)
         wait_until(f"leaders of {name}", lambda: len(self.leaders(name)) == partitions, 30, 0.1)
 
@@ -80,6 +91,32 @@ class KafkaCluster:
         """Partition -> the broker that leads it."""
         found = self.admin.list_topics(name, timeout=10).topics[name]
         return {p: partition.leader for p, partition in found.partitions.items() if partition.leader > 0}
+
+    def in_sync(self, name: str) -> set[int]:
+        """The brokers that have all records of partition 0."""
+        return set(self.admin.list_topics(name, timeout=10).topics[name].partitions[0].isrs)
+
+    def limit_reading(self, bytes_per_second: float | None) -> None:
+        """Set the superuser's quota for fetches, or remove it."""
+        asked = AlterClientQuotasRequest.EntryData
+        entry = asked(
+            entity=[asked.EntityData(entity_type="user", entity_name=kafka.ADMIN)],
+            ops=[
+                asked.OpData(
+                    key="consumer_byte_rate",
+                    value=bytes_per_second or 0.0,
+                    remove=bytes_per_second is None,
+                )
+            ],
+        )
+        with Brokers(self.kafka) as brokers:
+            answer = brokers._answer(
+                brokers._any(), AlterClientQuotasRequest(entries=[entry], validate_only=False)
+            )
+        assert [found.error_code for found in answer.entries] == [0]
+
+    def signal(self, number: int, what: Signals) -> None:
+        self._running[number].send_signal(what)
 
     def start(self, number: int) -> None:
         context = self._contexts[number - 1]

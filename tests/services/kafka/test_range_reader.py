@@ -4,6 +4,7 @@ compacted, deleted, killed or created again meanwhile."""
 from __future__ import annotations
 
 import random
+import signal
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,6 +14,7 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from local.stack.stack import wait_until
 from sluice.clients.kafka.log.brokers import Brokers
 from sluice.clients.kafka.log.fetching import LogTruncated, OffsetsDeleted, TransactionOpen
 from sluice.clients.kafka.log.range_reader import RangeReader
@@ -238,6 +240,80 @@ def test_leaders_move_and_brokers_die_in_the_middle(cluster: KafkaCluster, broke
         assert read.account.records.count == len(values)
     cluster.restart(victim)
     assert len(rows(reading, 0, 100)[0]) == 100
+
+
+def test_a_leader_that_hangs_is_given_up_for_the_next(cluster: KafkaCluster) -> None:
+    topic = "hung"
+    cluster.make_topic(topic)
+    values = [b"%06d" % n * 40 for n in range(2_000)]
+    send(cluster, topic, values, acks="all")
+    leader = cluster.leaders(topic)[0]
+    with Brokers(cluster.kafka, request_seconds=3) as brokers:
+        read = iter(reader(brokers, topic, fetch_bytes=20_000).read(0, 0, len(values)))
+        found: list[bytes] = next(read).column("value").to_pylist()
+        cluster.signal(leader, signal.SIGSTOP)
+        try:
+            for piece in read:
+                found += piece.column("value").to_pylist()
+        finally:
+            cluster.signal(leader, signal.SIGCONT)
+    assert found == values
+
+
+def test_a_reader_over_its_quota_is_slowed_and_not_failed(cluster: KafkaCluster, brokers: Brokers) -> None:
+    topic = "throttled"
+    cluster.make_topic(topic)
+    values = [chance.randbytes(1_000) for chance in [random.Random(1)] for _ in range(600)]  # noqa: S311
+    # A batch that is larger than what the quota allows in its window never passes.
+    send(cluster, topic, values, **{"batch.size": 20_000})
+    cluster.limit_reading(40_000)
+    try:
+        began = time.monotonic()
+        found, _ = rows(reader(brokers, topic, fetch_bytes=50_000), 0, len(values))
+        assert time.monotonic() - began > 1.5, "it was throttled"
+    finally:
+        cluster.limit_reading(None)
+    assert [row[3] for row in found] == values
+
+
+def test_a_log_that_was_truncated_under_the_same_id(cluster: KafkaCluster) -> None:
+    """A broker that had not all records was elected: offsets are there again, with others' records."""
+    topic = "truncated"
+    config = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
+    cluster.make_topic(topic, config, assignment=[[1, 2]])
+    leader = cluster.leaders(topic)[0]
+    behind = 3 - leader
+    send(cluster, topic, [b"both %d" % n for n in range(10)], acks="all")
+    cluster.kill(behind)
+    wait_until("the leader alone", lambda: cluster.in_sync(topic) == {leader}, 60, 0.2)
+    send(cluster, topic, [b"lost %d" % n for n in range(10)], acks="1")
+    with Brokers(cluster.kafka) as brokers:
+        _, before = rows(reader(brokers, topic), 0, 20)
+    cluster.kill(leader)
+    cluster.restart(behind)
+    wait_until("the other to lead", lambda: cluster.leaders(topic).get(0) == behind, 90, 0.2)
+    send(cluster, topic, [b"other %d" % n for n in range(15)], acks="1")
+    with Brokers(cluster.kafka) as brokers:
+        reading = reader(brokers, topic)
+        # By its offsets alone nothing is wrong.
+        assert len(rows(reading, 20, 25)[0]) == 5
+        assert before.leader_epoch is not None
+        with raising(LogTruncated, f"epoch {before.leader_epoch}", "ends at 10"):
+            list(reading.read(0, 20, 25, last_epoch=before.leader_epoch))
+    cluster.restart(leader)
+
+
+def test_the_brokers_time_of_append(cluster: KafkaCluster, brokers: Brokers) -> None:
+    topic = "appended"
+    cluster.make_topic(topic, {"message.timestamp.type": "LogAppendTime"})
+    began = int(time.time() * 1000)
+    producer = Producer(cluster.config)
+    producer.produce(topic, b"v", timestamp=1_000)
+    assert producer.flush(30) == 0
+    (piece,) = reader(brokers, topic).read(0, 0, 1)
+    (at,) = piece.column("timestamp").cast("int64").to_pylist()
+    assert began - 5_000 <= at <= time.time() * 1000
+    assert piece.column("timestamp_type").to_pylist() == [1]
 
 
 def test_a_wrong_login_is_said_at_once(cluster: KafkaCluster) -> None:

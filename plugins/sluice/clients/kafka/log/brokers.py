@@ -91,13 +91,19 @@ class Moving(Unreachable):
 
 class Brokers:
     """Connections of one user to a cluster, each opened when it is first used. For one thread at a time,
-    and not across a fork."""
+    and not across a fork.
 
-    def __init__(self, kafka: Kafka, seconds: float = CONNECT_SECONDS) -> None:
-        self._servers = kafka.bootstrap_servers
+    ``seconds``: for the first connection. ``request_seconds``: after which a broker that does not answer is
+    given up.
+    """
+
+    def __init__(
+        self, kafka: Kafka, seconds: float = CONNECT_SECONDS, request_seconds: float = REQUEST_SECONDS
+    ) -> None:
+        self._servers, self._request_seconds = kafka.bootstrap_servers, request_seconds
         settings = kafka.kafka_python() | {
             "receive_message_max_bytes": _MOST_RESPONSE_BYTES,
-            "request_timeout_ms": int(REQUEST_SECONDS * 1000),
+            "request_timeout_ms": int(request_seconds * 1000),
             "reconnect_backoff_max_ms": 1_000,
         }
         self._net = NetworkSelector()
@@ -198,6 +204,9 @@ class Brokers:
         def result() -> Fetched:
             response = self._received(sent)
             self._check(response.error_code, "fetch")
+            if not response.responses:
+                # Without any topic, and the connection's next requests wait for so long.
+                raise Moving(f"broker {leader[0]} slows this user's reads by {response.throttle_time_ms} ms")
             (found,) = response.responses[0].partitions
             diverging = found.diverging_epoch
             return Fetched(
@@ -271,7 +280,7 @@ class Brokers:
 
     def _received(self, future: Any) -> Any:
         try:
-            return self._wait_for(future, time.monotonic() + REQUEST_SECONDS)
+            return self._wait_for(future, time.monotonic() + self._request_seconds + 1)
         except errors.KafkaError as error:
             raise Moving(f"{error!r}") from error
 
