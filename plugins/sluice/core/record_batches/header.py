@@ -37,11 +37,12 @@ class DamagedBatch(Refused):
 class Batch:
     """One record batch.
 
-    ``base_offset``, ``last_offset``: the offsets that it stands for, both included, though the log's cleaner
-    may have taken records out. ``leader_epoch``: of the leader that appended it. ``codec``: Kafka's number of
-    the compression. ``count``: its records. ``base_timestamp``, ``max_timestamp``: ms since 1970, -1 for
-    none; with ``is_log_append`` every record has the latter. ``producer_id``: -1 without idempotence.
-    ``body``: its records, compressed.
+    ``base_offset``, ``last_offset``: the offsets that it stands for, both included, though the log's
+    cleaner may have taken records out. ``leader_epoch``: of the leader that appended it. ``codec``:
+    Kafka's number of the compression. ``count``: its records. ``base_timestamp``, ``max_timestamp``: ms
+    since 1970, -1 for none; with ``is_log_append`` every record has the latter. ``producer_id``: -1
+    without idempotence. ``is_transactional``: of a transaction, which may be aborted; ``is_control``: a
+    marker that ends one. ``body``: its records, compressed.
     """
 
     base_offset: int
