@@ -34,6 +34,7 @@ GROUPS = {
     **{f"tests/spark/test_{name}.py": "queries" for name in QUERIES},
     "tests/spark": "spark",
     "tests/browser": "browser",
+    "tests/services/kafka": "brokers",
 }
 
 
