@@ -23,6 +23,12 @@ PATIENCE_SECONDS = 120.0
 _PAUSE_SECONDS = 0.2
 
 
+class TopicRecreated(Refused):
+    """A topic of this name, and not the one that the range is of."""
+
+    code = ErrorCode.HEALTH_TOPIC_RECREATED
+
+
 class LogTruncated(Refused):
     """Records that were read, or known to be there, are not those of the log any more."""
 
@@ -59,7 +65,7 @@ class Fetching:
         self._pending: Callable[[], Fetched] | None = None
 
     def confirm_topic(self) -> None:
-        """Raises Refused for another topic of this name, Unreachable if no broker says in time."""
+        """Raises TopicRecreated, or Unreachable if no broker says in time."""
         deadline = time.monotonic() + self._patience
         while True:
             try:
@@ -74,10 +80,9 @@ class Fetching:
     def _described(self) -> TopicLeaders:
         found = self._brokers.describe(self._topic)
         if found.id != self._topic_id:
-            raise Refused(
+            raise TopicRecreated(
                 f"topic {self._topic!r} was created again: its id is {found.id}, the range is of "
-                f"{self._topic_id}. Fix: restore the topic, or name a new table",
-                ErrorCode.HEALTH_TOPIC_RECREATED,
+                f"{self._topic_id}. Fix: restore the topic, or name a new table"
             )
         return found
 

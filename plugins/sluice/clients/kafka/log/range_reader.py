@@ -52,7 +52,8 @@ class RangeRead:
     """One range while it is read: iterate once, then ask for its account.
 
     What was yielded counts only when the iteration has ended without an error. It raises DamagedBatch,
-    OffsetsMissing, OffsetsDeleted, LogTruncated, TransactionOpen, Unreachable, Missing or Refused.
+    OffsetsMissing, OffsetsDeleted, LogTruncated, TopicRecreated, TransactionOpen, Unreachable, Missing or
+    Refused.
     """
 
     def __init__(

@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from sluice.clients.kafka.log.brokers import MOVING, OUT_OF_RANGE, Brokers, Fetched, Moving, TopicLeaders
-from sluice.clients.kafka.log.fetching import LogTruncated, OffsetsDeleted, TransactionOpen
+from sluice.clients.kafka.log.fetching import LogTruncated, OffsetsDeleted, TopicRecreated, TransactionOpen
 from sluice.clients.kafka.log.range_reader import RangeRead, RangeReader
 from sluice.core.errors import Missing, Refused, Unreachable
 from sluice.core.record_batches.account import OffsetsMissing
@@ -184,8 +184,8 @@ def test_no_progress_ends_with_the_last_reason() -> None:
         ),
         (Log([made(0, 1)]), Unreachable, "nothing came from offset 2 on"),
         (Log([made(2)], errors=[87]), Refused, "error 87"),
-        (Log([made(2), made(3)], ids=["another"]), Refused, "its id is another"),
-        (Log([made(2), made(3)], ids=[ID, "another"]), Refused, "its id is another"),
+        (Log([made(2), made(3)], ids=["another"]), TopicRecreated, "its id is another"),
+        (Log([made(2), made(3)], ids=[ID, "another"]), TopicRecreated, "its id is another"),
         (Log([made(2), made(3)], damage=lambda data: data[:60]), DamagedBatch, "no whole batch"),
     ],
     ids=lambda value: value.__name__ if isinstance(value, type) else None,
