@@ -45,6 +45,9 @@ class Changes:
         """Whether the change that was planned after ``place`` others is published. None if so many came later
         that it is not named any more: if it is not published, another one is in its place, and it is never
         made."""
+        # Also before its place: of a run whose plan the ledger lost, a new one has the same id.
+        if change_id in self.newest:
+            return True
         found = self.after(place)
         return None if found == "" else found == change_id
 

@@ -21,3 +21,10 @@ def test_a_change_is_published_as_long_as_it_is_named_in_its_place() -> None:
     for number in range(KEEP_IDS):
         changes = changes.more(f"later-{number}", "")
     assert changes.has("c1", 0) is None
+
+
+def test_a_change_that_is_named_is_published_whatever_it_was_planned_after() -> None:
+    """The ledger was restored to before its plan, and a new plan of the same run counts the change itself:
+    it was made twice."""
+    changes = NO_CHANGES.more("c0", "").more("c1", "")
+    assert changes.has("c1", 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,13 +19,13 @@ from tests.support.raising import raising
 PLAN = ChangePlan("c1", Action.REPLAY, "topic")
 
 
-def is_published(*ids: str, kept: str = "") -> bool:
+def is_published(*ids: str, kept: str = "", planned_after: int = 0) -> bool:
     """With changes of these ids on ``main``; ``kept``: id of the one whose snapshot has not expired."""
     changes: Changes = NO_CHANGES
     for change in ids:
         changes = changes.more(change, "")
     stream: Any = object.__new__(ChangedStream)
-    stream.plan, stream.spec = PLAN, SimpleNamespace(name="t", table="raw.t")
+    stream.plan, stream.spec = replace(PLAN, changes=planned_after), SimpleNamespace(name="t", table="raw.t")
     stream.table = SimpleNamespace(snapshots=lambda ref: iter([Snapshot(1, 0, {CHANGE_ID: kept})]))
     return bool(stream.is_published(StreamState(changes=changes)))
 
@@ -36,6 +37,11 @@ def test_the_table_names_it() -> None:
     assert is_published("c1")
     assert is_published("c1", *LATER[1:])
     assert not is_published()
+
+
+def test_one_that_was_planned_again_after_it_was_published_is_not_made_twice() -> None:
+    """Its ledger was restored: the new plan of its run has the same id."""
+    assert is_published("c0", "c1", planned_after=2)
 
 
 def test_another_one_came_first() -> None:
