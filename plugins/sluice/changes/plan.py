@@ -43,7 +43,7 @@ def plan_change(
 
     ``settle`` waits until the quarantine has what the stream rejected, and says whether it does. Raises
     Refused or Missing with the reason and the fix, Unreachable without such a quarantine; also Refused if the
-    change was published, and undone since.
+    change was published, and undone since, or its plan lost.
     """
     is_pinned = ledger.get(run_key(run_id, "change")) is not None
 
@@ -56,6 +56,14 @@ def plan_change(
                 f"is not known what is withheld. Fix: start the consumer ({spec.name}_stream, action "
                 "start), then clear this task",
                 ErrorCode.SYSTEM_UNREACHABLE,
+            )
+        if change_id(run_id) in stream.changes.newest:
+            # A plan of what is left to do is another one than that which was published, and verified.
+            raise Refused(
+                f"run id {run_id!r} has a published change, {change_id(run_id)} of {spec.table}, and the "
+                "ledger has lost its plan; nothing was changed. Fix: trigger a new run; the ledger: "
+                "docs/operating.md, Ledger lost",
+                ErrorCode.RUN_ID_REUSED,
             )
         plan = plan_action(stream, params)
         counted = _count(systems.lake, spec, plan)

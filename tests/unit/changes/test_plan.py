@@ -23,7 +23,7 @@ from sluice.core.changes.published import Changes
 from sluice.core.changes.result import ChangeResult, RemovedRecord
 from sluice.core.errors import Refused
 from sluice.core.offsets.ranges import OffsetRanges
-from sluice.ledger.keys import produced_key
+from sluice.ledger.keys import produced_key, run_key
 from sluice.loads.known.verified import VerifiedSources
 from tests.support import lake as lakes
 from tests.support.loads import Loads
@@ -121,6 +121,19 @@ def test_a_range_goes_and_comes(world: World) -> None:
 )
 def test_a_range_that_is_not_there_is_refused(world: World, text: str, parts: list[str]) -> None:
     world.refused(*parts, ranges=text)
+
+
+def test_a_run_whose_change_is_published_is_not_planned_again_when_the_ledger_lost_its_plan(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is left to do is another plan: its verification would find that records of it did not come."""
+    world.reverted("a")
+    monkeypatch.setattr(change_plans, "change_id", lambda run: "c1")
+    asked = {"action": "replay", "ranges": "0=[3,6)"}
+    with raising(Refused, "'r'", "c1", "has lost its plan", "Fix: trigger a new run") as caught:
+        change_plans.plan_change(world.hook, world.spec, world.loads.ledger, "r", asked, lambda: True)
+    assert caught.value.code == "SLU-306"
+    assert world.loads.ledger.get(run_key("r", "change")) is None
 
 
 def test_a_topic_that_was_recreated_has_other_records(world: World) -> None:

@@ -31,9 +31,10 @@ ERRORS = {
     ),
     ErrorCode.RUN_ID_REUSED: ErrorGuide(
         cause="A run was deleted and triggered again under its run id with other values of the form; or a "
-        "run of a change was cleared, and a later change has undone what it did. A run id keeps its plan, "
-        "so the new values would not be loaded; nothing was sent. The text has each param with both "
-        "values. Limits (`max_quarantined_percent`, `publish_timeout_minutes`) are not compared",
+        "run of a change was cleared, and a later change has undone what it did, or its change is "
+        "published and the ledger has lost its plan. A run id keeps its plan, so the new values would not "
+        "be loaded; nothing was sent. The text has each param with both values. Limits "
+        "(`max_quarantined_percent`, `publish_timeout_minutes`) are not compared",
         fix="trigger a run with another run id; to repeat the old load, trigger it with the values of the "
         "plan",
     ),
