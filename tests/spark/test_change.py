@@ -38,6 +38,7 @@ from spark_jobs.common.lake import quarantine, writer_lease
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.maintenance import change, leaving
 from spark_jobs.common.maintenance.change import Change
+from spark_jobs.common.maintenance.change_quarantine import ChangeQuarantine
 from spark_jobs.common.maintenance.changed_stream import ChangeRefused
 from spark_jobs.common.maintenance.compact import compact
 from spark_jobs.common.maintenance.row_diff import RowsDiffer
@@ -866,6 +867,28 @@ def test_killed_before_or_after_its_commit_it_is_made_once(
     assert not stream.quarantined()
     assert stream.state().changes.newest == ("r1",)
     assert not stream.state().rejected.count
+
+
+def test_an_attempt_that_was_suspended_before_its_publish_does_not_alter_the_result(
+    stream: Changing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It finds the quarantine without the records that its other attempt took out, and publishes nothing."""
+    stream.send_rows(A, 0, ["a0", "bad1", "a2"])
+    stream.publish()
+    plan = stream.plan("r1", Action.REMOVE, rows_out=offsets({0: (0, 2)}))
+    stage = ChangeQuarantine.stage_change
+
+    def suspended(quarantine: ChangeQuarantine, *parts: Any) -> Any:
+        monkeypatch.setattr(ChangeQuarantine, "stage_change", stage)
+        stream.change(plan)
+        return stage(quarantine, *parts)
+
+    monkeypatch.setattr(ChangeQuarantine, "stage_change", suspended)
+    stream.change(plan)
+    assert stream.texts() == {(0, 2): "a2"}
+    assert not stream.quarantined()
+    assert stream.state().changes.newest == ("r1",)
+    assert stream.result("r1").removed == plan.rows_out
 
 
 def test_of_a_source_that_was_sent_in_part_and_replaced_no_later_row_is_published(stream: Changing) -> None:

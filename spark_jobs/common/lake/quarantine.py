@@ -219,13 +219,17 @@ class BatchQuarantine(Quarantine):
                 return snapshot.id if before == self._held() else None
         return None
 
+    def check_holds(self, rejected: Rejections) -> None:
+        """Raise ConcurrentCommit if the quarantine, as of its last refresh, does not hold ``rejected``."""
+        if (held := self._held()) != rejected:
+            raise self._moved(f"it has {held}, the stream has {rejected}")
+
     def _branch(self, writer: str, rejected: Rejections) -> int:
         """Begin the writer's branch at ``main``, which holds ``rejected``, and whose first snapshot may have
         to be made."""
         for _ in range(MAX_ATTEMPTS):
             # In every attempt: the writer may have been suspended, and its stream restored to its state.
-            if (held := self._held()) != rejected:
-                raise self._moved(f"it has {held}, the stream has {rejected}")
+            self.check_holds(rejected)
             main = self.table.head(MAIN)
             start = self.table.stage({KIND: "init"}) if main is None else main
             try:

@@ -66,6 +66,9 @@ class ChangeQuarantine(BatchQuarantine):
             # Also a record that is there comes again, with the reason that it has now.
             left, coming = staged.touched(leaving.union(rejected)), rejected
             if not left.rows and not coming:
+                # Another attempt may have published the change, and what left: as of the files, or later.
+                self.table.refresh()
+                self.check_holds(before)
                 return before, left
             branch = writer_name(epoch)
             start = self._branch(branch, before)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from functools import partial
+from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
@@ -120,11 +121,14 @@ class ChangedStream:
     def record(self, result: ChangeResult, rows: LoadedRows) -> str:
         """Write the result and the rows that came beside the table; return the address.
 
-        The change's snapshot names the one that counts: an attempt that publishes nothing leaves an object
-        that nothing names."""
+        The change's snapshot names the one that counts, and no other attempt writes to it: one that publishes
+        nothing leaves an object that nothing names."""
         document = {**result.to_document(), state.ROWS: rows.to_json()}
         body = json.dumps(document, separators=(",", ":")).encode()
-        address = f"{self.table.location()}/changes/{result.id}-{self.table.head(MAIN)}.json"
+        # Two attempts may have the same head, of which one was suspended before it published. No conditional
+        # put: the client sends a request whose answer was lost again, and would be refused by its own object.
+        name = f"{result.id}-{self.table.head(MAIN)}-{uuid4().hex}"
+        address = f"{self.table.location()}/changes/{name}.json"
         bucket, key = split(address)
         self._client.put_object(Bucket=bucket, Key=key, Body=body, ContentType="application/json")
         return address

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from sluice.clients.s3.requests import split
 from sluice.core.changes.plan import Action, ChangePlan
 from sluice.core.changes.published import KEEP_IDS, NO_CHANGES, Changes
+from sluice.core.changes.result import ChangeResult
+from sluice.core.offsets.deduplication import LoadedRows
 from sluice.core.tables.batches import Snapshot
 from sluice.core.tables.summary import CHANGE_ID
 from spark_jobs.common.consumer.state import StreamState
@@ -42,6 +46,22 @@ def test_the_table_names_it() -> None:
 def test_one_that_was_planned_again_after_it_was_published_is_not_made_twice() -> None:
     """Its ledger was restored: the new plan of its run has the same id."""
     assert is_published("c0", "c1", planned_after=2)
+
+
+def test_two_attempts_at_the_same_head_have_documents_of_their_own() -> None:
+    """One that was suspended before it published overwrote the document of the one that did."""
+    objects: dict[tuple[str, str], bytes] = {}
+
+    def put_object(**given: Any) -> None:
+        objects[given["Bucket"], given["Key"]] = given["Body"]
+
+    stream: Any = object.__new__(ChangedStream)
+    stream._client = SimpleNamespace(put_object=put_object)
+    stream.table = SimpleNamespace(location=lambda: "s3://lake/raw/t", head=lambda ref: 7)
+    published = stream.record(replace(ChangeResult.none(), id="c1", rows_out=3), LoadedRows())
+    stream.record(replace(ChangeResult.none(), id="c1"), LoadedRows())
+    assert len(objects) == 2
+    assert json.loads(objects[split(published)])["rows_out"] == 3
 
 
 def test_another_one_came_first() -> None:
