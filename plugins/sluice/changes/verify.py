@@ -151,9 +151,9 @@ class ChangeVerification:
         rewrites.unverified(Rewrites.of(table.properties))
 
     def _result(self, address: str) -> ChangeResult:
-        from sluice.clients.s3.requests import read_json
+        from sluice.clients.s3.requests import read_change
 
-        return ChangeResult.from_document(read_json(self._s3, address))
+        return ChangeResult.from_document(read_change(self._s3, address))
 
     def _too_late(self, why: str) -> Refused:
         return Refused(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import chain, dropwhile, islice
 from typing import TYPE_CHECKING
 
-from sluice.clients.s3.requests import read_json
+from sluice.clients.s3.requests import read_change
 from sluice.core.changes.published import CHANGE, NO_CHANGES, Changes, changes_in
 from sluice.core.offsets.deduplication import LoadedRows, loaded_from
 from sluice.core.offsets.quarantine import NO_REJECTIONS, Rejections, rejected_by
@@ -118,10 +118,11 @@ def changes_until(snapshots: Iterable[Snapshot], snapshot_id: int | None) -> Cha
 
 def rows_of(table: IcebergTable, reader: OffsetReader, client: S3Client, snapshot_id: int) -> LoadedRows:
     """The loaded rows that a batch or a change brought. A batch's are read from its files: rejected rows
-    are gaps here, so one that comes again is rejected again."""
+    are gaps here, so one that comes again is rejected again.
+    Raises Refused with LAKE_FILE_MISSING if a change's document is gone."""
     document = table.summary(snapshot_id).get(CHANGE_DOCUMENT)
     if document:
-        return LoadedRows.from_json(read_json(client, document)[ROWS])
+        return LoadedRows.from_json(read_change(client, document)[ROWS])
     return loaded_from(WrittenBatch(table.added_files(snapshot_id), [], reader).runs)
 
 

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
-from sluice.clients.s3.requests import connect, read_json, split
+from sluice.clients.s3.requests import connect, read_change, split
 from sluice.config.platform import Platform
 from sluice.config.stream import StreamSpec
 from sluice.core.changes.plan import ChangePlan
@@ -116,7 +116,7 @@ class ChangedStream:
 
     def removed_before(self, now: StreamState) -> ChangeResult:
         """The newest change after which rows are removed on purpose; an empty one without."""
-        return ChangeResult.at(now.changes.removed_address, partial(read_json, self._client))
+        return ChangeResult.at(now.changes.removed_address, partial(read_change, self._client))
 
     def record(self, result: ChangeResult, rows: LoadedRows) -> str:
         """Write the result and the rows that came beside the table; return the address.

@@ -54,7 +54,10 @@ class LakeFileMissing(Unrecoverable):
 
 
 def known(error: Exception) -> Exception:
-    """LakeFileMissing if Iceberg did not find a file of a table, by its text; else the error itself."""
+    """LakeFileMissing if a file of a table is gone, by the error's code, or if Iceberg did not find one, by
+    its text; else the error itself."""
+    if code_of(error) is ErrorCode.LAKE_FILE_MISSING:
+        return LakeFileMissing(str(error))
     found = _MISSING_FILE.search(str(error))
     if found is None:
         return error

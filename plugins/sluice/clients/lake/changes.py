@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyiceberg.table import Table
 
 from sluice.clients.lake.commits import ancestors, summary_of
-from sluice.clients.s3.requests import read_json
+from sluice.clients.s3.requests import read_change
 from sluice.core.changes.published import Changes, changes_in
 from sluice.core.changes.result import ChangeResult
 from sluice.core.tables.summary import of_stream
@@ -25,5 +25,5 @@ def published_changes(table: Table) -> Changes:
 def removed_by(client: S3Client, changes: Changes) -> ChangeResult:
     """The result of the newest of ``changes`` after which rows are removed on purpose; at most one GET.
 
-    Raises Missing, Refused or Unreachable."""
-    return ChangeResult.at(changes.removed_address, partial(read_json, client))
+    Raises Refused (also if it is gone) or Unreachable."""
+    return ChangeResult.at(changes.removed_address, partial(read_change, client))

@@ -105,6 +105,20 @@ def read_json(client: S3Client, uri: str) -> Any:
         return json.load(client.get_object(Bucket=bucket, Key=key)["Body"])
 
 
+def read_change(client: S3Client, uri: str) -> Any:
+    """The document of a change's result, which a snapshot of the table names. Raises Refused, also if it is
+    gone (LAKE_FILE_MISSING), or Unreachable."""
+    from sluice.core.error_codes import ErrorCode
+    from sluice.core.errors import Missing, Refused
+    from sluice.core.tables.file_removal import missing_message
+
+    try:
+        return read_json(client, uri)
+    except Missing as error:
+        message = f"result of a change: {missing_message(uri)}"
+        raise Refused(message, ErrorCode.LAKE_FILE_MISSING) from error
+
+
 def unpacked(body: Any, buffer_size: int) -> io.BufferedReader:
     """A reader of the body, which is unpacked if it begins as gzip. Reading it raises GZIP_ERRORS."""
     reader = io.BufferedReader(body, buffer_size)

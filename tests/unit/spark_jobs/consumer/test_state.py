@@ -4,20 +4,37 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from sluice.core.error_codes import ErrorCode
+from sluice.core.errors import Refused
 from sluice.core.offsets.deduplication import LoadedRows
 from sluice.core.offsets.quarantine import Rejections
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.tables.batches import Snapshot
+from sluice.core.tables.summary import CHANGE_DOCUMENT
 from spark_jobs.common.consumer import state
 from spark_jobs.common.consumer.state import StreamState
 from spark_jobs.common.lake.loaded_rows import BatchRows
 from spark_jobs.common.spark.failures import Unrecoverable
+from tests.support.memory_s3 import MemoryS3
 from tests.support.raising import raising
 
 A = "a" * 16
+
+
+def test_rows_of_a_change_whose_document_is_gone() -> None:
+    """The bucket was restored to before it: the consumer said that a source's object is missing, and was
+    restarted for ever."""
+    address = "s3://lake/raw/t/changes/c1-7.json"
+    table: Any = SimpleNamespace(summary=lambda snapshot: {CHANGE_DOCUMENT: address})
+    reader: Any = None
+    with raising(Refused, address, "it is gone", "Fix: ") as caught:
+        state.rows_of(table, reader, MemoryS3().as_client(), 1)
+    assert caught.value.code is ErrorCode.LAKE_FILE_MISSING
 
 
 def rows(start: int, until: int) -> LoadedRows:

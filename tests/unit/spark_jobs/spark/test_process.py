@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from sluice.config.reading.toml import ConfigError
+from sluice.core.error_codes import ErrorCode
+from sluice.core.errors import Refused
 from sluice.core.processes import exits
-from sluice.core.tables.file_removal import MISSING_FIX
+from sluice.core.tables.file_removal import MISSING_FIX, missing_message
 from spark_jobs.__main__ import main
 from spark_jobs.common.consumer.writer import VerificationFailed
 from spark_jobs.common.spark.failures import Fenced, Unrecoverable
@@ -44,6 +46,12 @@ def signals() -> Iterator[None]:
             RuntimeError(f"error while calling o1.load.\n: x.NotFoundException: {NOT_THERE} {GONE}\n\tat y"),
             exits.CONFIGURATION,
             f"SLU-224 LakeFileMissing: {GONE}: the catalog's metadata names it, and it is gone. {FIX}",
+        ),
+        # As a read of a change's result that is gone.
+        (
+            Refused(missing_message("s3://w/c.json"), ErrorCode.LAKE_FILE_MISSING),
+            exits.CONFIGURATION,
+            f"SLU-224 LakeFileMissing: s3://w/c.json: the catalog's metadata names it, and it is gone. {FIX}",
         ),
         (RuntimeError(f"{NOT_THERE} {OTHER}"), 1, f"SLU-500 RuntimeError: {NOT_THERE} {OTHER}"),
         (LookupError("no topic"), 1, "SLU-500 LookupError: no topic"),

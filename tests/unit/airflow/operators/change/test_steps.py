@@ -268,6 +268,14 @@ def test_a_cleared_revert_that_is_published_passes(world: World) -> None:
     assert world.run(PlanChangeOperator)["change_id"] == ID
 
 
+def test_what_is_removed_cannot_be_told_if_the_document_is_gone(world: World) -> None:
+    world.plan(Action.REVERT, reverts=("a" * 16,))
+    world.published(ID, removed=result(ID))
+    del world.memory.objects["warehouse", ADDRESS]
+    with raising(AirflowFailException, "SLU-224", f"s3://warehouse/{ADDRESS}", "it is gone", "Fix: restore"):
+        world.run(PlanChangeOperator)
+
+
 def test_a_cleared_revert_that_was_redone_is_refused(world: World) -> None:
     world.plan(Action.REVERT, reverts=("a" * 16,))
     world.published(ID, removed=result(ID))
