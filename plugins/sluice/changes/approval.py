@@ -45,14 +45,21 @@ def _ask_above(document: Document) -> int:
     return int(document["params"].get("ask_above", 0))
 
 
-def why_unasked(ledger: Ledger, run_id: str, document: Document, published: Changes) -> str | None:
-    """Why no person is asked about a change; None if one is."""
+def why_undecidable(ledger: Ledger, run_id: str, document: Document, published: Changes) -> str | None:
+    """Why no answer of a person decides about a change; None if one does: a rejection, or none in time, would
+    say that nothing was changed."""
     plan = ChangePlan.from_document(document)
-    # Asked again, a rejection would say that nothing was changed.
     if is_made(ledger, run_id, plan, published):
         return f"change {plan.id} is published already"
     if published.has(plan.id, plan.changes) is None:
         return f"{published.count - plan.changes} changes came since it was planned: it is not made any more"
+    return None
+
+
+def why_unasked(ledger: Ledger, run_id: str, document: Document, published: Changes) -> str | None:
+    """Why no person is asked about a change; None if one is."""
+    if reason := why_undecidable(ledger, run_id, document, published):
+        return reason
     if not needs_approval(document):
         return f"{changed_rows(document)} rows, asked above {_ask_above(document)}"
     return None

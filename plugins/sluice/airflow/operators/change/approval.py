@@ -12,10 +12,9 @@ from sluice.airflow.channel import RunChannel, base_url
 from sluice.airflow.failures import failed, final_failures
 from sluice.airflow.hook import StreamMixin
 from sluice.airflow.operators.base import WaitMixin
-from sluice.changes.approval import APPROVE, changed_rows, record_answer, why_unasked
-from sluice.changes.plan import is_made, pinned, preview
+from sluice.changes.approval import APPROVE, changed_rows, record_answer, why_unasked, why_undecidable
+from sluice.changes.plan import pinned, preview
 from sluice.config.reading.toml import ConfigError
-from sluice.core.changes.plan import ChangePlan
 from sluice.core.error_codes import ErrorCode, with_code
 from sluice.ledger.keys import run_key
 from sluice.notify.telling import NotDelivered, tell_of_run
@@ -24,7 +23,7 @@ from sluice.notify.texts import WHO_APPROVES, approval_request
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from sluice.core.json_record import Document
+    from sluice.core.changes.published import Changes
 
 RESPONSE_TIMEOUT = timedelta(hours=24)
 NO_USER = "no user"
@@ -49,8 +48,7 @@ class ApproveChangeOperator(WaitMixin, StreamMixin, ApprovalOperator):
     def execute(self, context: Context) -> Any:
         with final_failures():
             document = pinned(self.ledger, context["run_id"])
-            changes = self.platform_hook.lake.changes(self.spec.table)
-            reason = why_unasked(self.ledger, context["run_id"], document, changes)
+            reason = why_unasked(self.ledger, context["run_id"], document, self._published())
         if reason:
             return self._unasked(reason)
         self.subject = f"{document['action']}: change {changed_rows(document)} rows of {self.spec.table}?"
@@ -79,8 +77,9 @@ class ApproveChangeOperator(WaitMixin, StreamMixin, ApprovalOperator):
         with final_failures():
             document = pinned(self.ledger, context["run_id"])
             # It was asked again before, or its job outlived its task.
-            if self._is_made(context, document):
-                return self._unasked(f"change {document['change_id']} was published meanwhile")
+            reason = why_undecidable(self.ledger, context["run_id"], document, self._published())
+        if reason:
+            return self._unasked(reason)
         if event.get("error_type") == "timeout":
             hours = RESPONSE_TIMEOUT // timedelta(hours=1)
             raise failed(
@@ -102,9 +101,8 @@ class ApproveChangeOperator(WaitMixin, StreamMixin, ApprovalOperator):
             "at": answer["responded_at"].isoformat(),
         }
 
-    def _is_made(self, context: Context, document: Document) -> bool:
-        changes = self.platform_hook.lake.changes(self.spec.table)
-        return is_made(self.ledger, context["run_id"], ChangePlan.from_document(document), changes)
+    def _published(self) -> Changes:
+        return self.platform_hook.lake.changes(self.spec.table)
 
     def _unasked(self, reason: str) -> dict[str, Any]:
         self.log.info("no person is asked: %s", reason)

@@ -300,11 +300,27 @@ def test_a_cleared_replay_of_which_a_later_change_removed_some_records_passes(wo
     assert world.run(PlanChangeOperator)["change_id"] == ID
 
 
-@pytest.mark.parametrize("event", [
+LATE_ANSWERS = [
     {"error": "The response timeout has passed", "error_type": "timeout"},
     {"chosen_options": ["Reject"], "params_input": {}, "responded_at": AT, "timedout": False,
      "responded_by_user": {"id": "1", "name": "ann"}},
-])  # fmt: skip
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("event", LATE_ANSWERS)
+def test_an_answer_after_which_nothing_tells_whether_the_change_is_published_stops_nothing(
+    world: World, event: dict[str, Any]
+) -> None:
+    """It was asked again, and published; then so many came that the table names it no more."""
+    world.plan(Action.REVERT)
+    world.published(ID, *(f"other-{number}" for number in range(KEEP_IDS)))
+    step, context = world.do(ApproveChangeOperator)
+    answer = step.execute_complete(context, event)
+    assert answer["chosen_options"] == [ApproveChangeOperator.APPROVE]
+    assert "9 changes came" in answer["reason"]
+
+
+@pytest.mark.parametrize("event", LATE_ANSWERS)
 def test_an_answer_that_comes_after_the_change_was_published_stops_nothing(
     world: World, event: dict[str, Any]
 ) -> None:
