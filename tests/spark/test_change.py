@@ -20,6 +20,7 @@ from sluice.clients.lake.catalog import Lake
 from sluice.clients.lake.snapshots import change_files, recovered, table_diff
 from sluice.clients.s3.requests import connect, read_json
 from sluice.config.platform_sections.lake import CATALOG
+from sluice.core.changes import published
 from sluice.core.changes.plan import Action, ChangePlan
 from sluice.core.changes.result import ChangeResult, RemovedRecord
 from sluice.core.offsets.quarantine import WITHHELD_REASON
@@ -98,6 +99,9 @@ class Changing(Stream):
 
     def change(self, plan: ChangePlan, kind: type[Change] = Change) -> None:
         kind(self.spark, self.platform, self.spec, self.decode, plan).run()
+
+    def change_of(self, run: str) -> Change:
+        return Change(self.spark, self.platform, self.spec, self.decode, self.plan(run, Action.REVERT))
 
     def texts(self) -> dict[tuple[int, int], str]:
         rows = self.spark.table(f"{CATALOG}.{self.spec.table}").collect()
@@ -240,7 +244,7 @@ def test_a_source_is_reverted_and_redone(stream: Changing) -> None:
 
 
 def changing_removed(stream: Changing) -> OffsetRanges:
-    change = Change(stream.spark, stream.platform, stream.spec, stream.decode, stream.plan("", Action.REVERT))
+    change = stream.change_of("")
     return change.stream.removed_before(change.stream.now()).removed
 
 
@@ -752,6 +756,25 @@ def test_a_change_that_never_comes_first_says_to_stop_the_stream(
     monkeypatch.setattr(StagedChange, "publish", lambda *_: False)
     with raising(CommitConflict, f"{stream.spec.name}_stream with action stop", "clear apply_change"):
         stream.change(stream.plan("r1", Action.REPLAY, **again({0: (0, 1)})))
+
+
+def test_a_published_change_that_neither_a_snapshot_nor_the_newest_names_is_not_made_again(
+    stream: Changing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a running stream the snapshots expire that are between it and the newest."""
+    monkeypatch.setattr(published, "KEEP_IDS", 1)
+    stream.send_rows(A, 0, ["a0", "a1"])
+    stream.publish()
+    first = stream.plan("r1", Action.REPLAY, **again({0: (0, 1)}))
+    stream.change(first)
+    stream.change(stream.plan("r2", Action.REPLAY, **again({0: (1, 2)})))
+    table = IcebergTable(stream.spark, stream.spec.table)
+    head = table.head(MAIN)
+    # Also those before it, with which the walk from the newest one ends.
+    table.change_refs({MAIN: head}, {}, [one.id for one in table.snapshots(MAIN) if one.id != head])
+    stream.change(first)
+    found = stream.change_of("r1").stream.now().changes
+    assert (found.count, found.newest) == (2, ("r2",))
 
 
 def test_of_two_changes_at_once_one_is_made(stream: Changing) -> None:

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from sluice.changes.plan import is_made
 from sluice.core.changes.plan import Action, ChangePlan
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
 from sluice.core.json_record import Document
 from sluice.ledger import run_documents
+from sluice.ledger.keys import run_key
 
 if TYPE_CHECKING:
     from sluice.core.changes.published import Changes
@@ -45,20 +45,23 @@ def _ask_above(document: Document) -> int:
     return int(document["params"].get("ask_above", 0))
 
 
-def why_undecidable(ledger: Ledger, run_id: str, document: Document, published: Changes) -> str | None:
+def why_undecidable(document: Document, published: Changes) -> str | None:
     """Why no answer of a person decides about a change; None if one does: a rejection, or none in time, would
     say that nothing was changed."""
     plan = ChangePlan.from_document(document)
-    if is_made(ledger, run_id, plan, published):
-        return f"change {plan.id} is published already"
-    if published.has(plan.id, plan.changes) is None:
-        return f"{published.count - plan.changes} changes came since it was planned: it is not made any more"
-    return None
+    match published.has(plan.id, plan.changes):
+        case True:
+            return f"change {plan.id} is published already"
+        case None:
+            later = published.count - plan.changes
+            return f"{later} changes came since it was planned: it is not made any more"
+        case False:
+            return None
 
 
-def why_unasked(ledger: Ledger, run_id: str, document: Document, published: Changes) -> str | None:
+def why_unasked(document: Document, published: Changes) -> str | None:
     """Why no person is asked about a change; None if one is."""
-    if reason := why_undecidable(ledger, run_id, document, published):
+    if reason := why_undecidable(document, published):
         return reason
     if not needs_approval(document):
         return f"{changed_rows(document)} rows, asked above {_ask_above(document)}"
@@ -103,8 +106,9 @@ def is_to_apply(ledger: Ledger, run_id: str, document: Document, published: Chan
     """Whether the job has to make the change, or to end what it began. Raises Refused if it is not
     approved."""
     plan = ChangePlan.from_document(document)
-    # One that the table names goes to the job, which completes its part of the quarantine.
-    if is_made(ledger, run_id, plan, published) and not published.has(plan.id, plan.changes):
+    # One of the newest goes to the job, which completes its part of the quarantine.
+    is_older = plan.id not in published.newest and published.has(plan.id, plan.changes)
+    if is_older and ledger.get(run_key(run_id, "change-proof")) is not None:
         log.info("change %s is published and verified: nothing is done again", plan.id)
         return False
     check_approved(ledger, run_id, document, published)

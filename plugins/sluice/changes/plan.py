@@ -21,7 +21,6 @@ from sluice.loads.verification.checks import LoadFiles, check_offsets
 if TYPE_CHECKING:
     from sluice.clients.lake.catalog import Lake
     from sluice.config.stream import StreamSpec
-    from sluice.core.changes.published import Changes
     from sluice.ledger.documents import Ledger
     from sluice.systems import Systems
 
@@ -71,7 +70,7 @@ def plan_change(
 
     document = pin(ledger, run_id, params, create)
     if is_pinned:
-        _check_not_undone(systems, spec, ledger, run_id, ChangePlan.from_document(document))
+        _check_not_undone(systems, spec, run_id, ChangePlan.from_document(document))
     return document
 
 
@@ -116,22 +115,13 @@ def pinned(ledger: Ledger, run_id: str) -> Document:
     return ledger.require(run_key(run_id, "change"), PLAN)
 
 
-def is_made(ledger: Ledger, run_id: str, plan: ChangePlan, changes: Changes) -> bool:
-    """Whether a run's change is published: the table names it, or it was verified and so many came later that
-    it is not named any more."""
-    found = changes.has(plan.id, plan.changes)
-    return ledger.get(run_key(run_id, "change-proof")) is not None if found is None else found
-
-
-def _check_not_undone(
-    systems: Systems, spec: StreamSpec, ledger: Ledger, run_id: str, plan: ChangePlan
-) -> None:
+def _check_not_undone(systems: Systems, spec: StreamSpec, run_id: str, plan: ChangePlan) -> None:
     """Raise Refused if the change of a run that is cleared was published, and undone since: the run would
     be green without it."""
     from sluice.clients.lake.changes import removed_by
 
     changes = systems.lake.changes(spec.table)
-    if not is_made(ledger, run_id, plan, changes):
+    if not changes.has(plan.id, plan.changes):
         return
     removed = removed_by(systems.s3, changes)
     # Not for some of its records: the rest of them can still be verified.

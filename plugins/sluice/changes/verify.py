@@ -80,11 +80,22 @@ class ChangeVerification:
             # The catalog was restored to before it, and it was made again: that one is not verified.
             key = run_key(self.run_id, f"change-proof-{made}")
             verified = self.ledger.get(key)
+        if verified and made is None and not self._is_of(changes, verified):
+            # Verified in a history that is lost; nothing that is kept tells of another.
+            return key, None
         if verified and changes.count < verified.get("left_out_for", 0):
             # Restored to before the later changes, whose offsets were not compared.
             key = run_key(self.run_id, f"change-proof-{made}-{changes.count}")
             verified = self.ledger.get(key)
         return key, verified
+
+    def _is_of(self, changes: Changes, proof: Document) -> bool:
+        """Whether a proof is of the history of ``main``, by the rewrites that the table names."""
+        rewrites = changes.rewrites
+        if len(rewrites.newest) < rewrites.count and self.plan.id in changes.newest:
+            # The table has more of them than it names, and few changes.
+            return True
+        return proof["rewrite"] in rewrites.newest
 
     def _check_published(self, changes: Changes) -> None:
         plan = self.plan
@@ -105,7 +116,8 @@ class ChangeVerification:
         changes = published_changes(table)
         change = change_files.find(table, plan.id)
         if change is None:
-            raise self._too_late(f"its snapshots have expired: they are kept for {KEEP_REWRITES}")
+            lost = "" if changes.has(plan.id, plan.changes) else ", or the catalog was restored to before it"
+            raise self._too_late(f"its snapshots have expired{lost}: they are kept for {KEEP_REWRITES}")
         result = self._result(change.document)
         if (len(change.removed), len(change.added)) != (result.files_removed, result.files_added):
             raise self._too_late("the snapshot that exchanged its files has expired")

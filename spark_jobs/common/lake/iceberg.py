@@ -86,6 +86,10 @@ class IcebergTable:
         """The address of the table's folder, ``s3://…``."""
         return str(self._table.location())
 
+    def properties(self) -> Mapping[str, str]:
+        """The table's properties. No I/O."""
+        return cast("Mapping[str, str]", self._table.properties())
+
     def snapshots(self, ref: str) -> Iterator[Snapshot]:
         """Snapshots from the head of ``ref`` back to the oldest that is not expired. No I/O."""
         snapshot_id = self.head(ref)
@@ -93,9 +97,8 @@ class IcebergTable:
             found = self._snapshot(snapshot_id)
             if found is None:
                 return
-            yield Snapshot(
-                snapshot_id, found["timestamp-ms"], found["summary"], found.get("manifest-list", "")
-            )
+            at, summary, manifests = found["timestamp-ms"], found["summary"], found.get("manifest-list", "")
+            yield Snapshot(snapshot_id, at, summary, manifests)
             snapshot_id = found.get("parent-snapshot-id")
 
     def published_at(self) -> dict[int, int]:
@@ -103,17 +106,14 @@ class IcebergTable:
         return {int(entry.snapshotId()): int(entry.timestampMillis()) for entry in self._table.history()}
 
     def metadata_log(self) -> list[int]:
-        """When the table's metadata files were written, in ms since 1970, oldest first, as far as logged.
-        No I/O."""
+        """When the table's metadata files were written, in ms since 1970, oldest first, if logged. No I/O."""
         metadata = self._table.operations().current()
         logged = [int(entry.timestampMillis()) for entry in metadata.previousFiles()]
         return [*logged, int(metadata.lastUpdatedMillis())]
 
     def on_main(self, snapshot_id: int) -> bool:
-        """Whether ``main`` is at this snapshot or descends from it; False if it has expired. No I/O.
-
-        In one call: as :meth:`snapshots` it would take several for each snapshot that is kept.
-        """
+        """Whether ``main`` is at this snapshot or descends from it; False if it has expired. No I/O, and one
+        call: as :meth:`snapshots` it would take several for each snapshot that is kept."""
         head = self.head(MAIN)
         kept = self._table.snapshot(snapshot_id) is not None
         return kept and head is not None and bool(self._is_ancestor(self._table, head, snapshot_id))

@@ -20,9 +20,9 @@ from sluice.core.offsets.deduplication import LoadedRows
 from sluice.core.offsets.quarantine import Rejections, malformed_out
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.rejection import BATCHES
+from sluice.core.tables.rewrites import Rewrites
 from sluice.core.tables.summary import (
     CHANGE_DOCUMENT,
-    CHANGE_ID,
     CHANGE_OFFSETS,
     KIND,
     MALFORMED_OUT,
@@ -67,21 +67,23 @@ class ChangedStream:
         """As of ``main`` now."""
         self.table.refresh()
         rows_of = partial(state.rows_of, self.table, self._reader, self._client)
-        return state.read(self.table.snapshots(MAIN), rows_of, self.spec.table)
+        found = state.read(self.table.snapshots(MAIN), rows_of, self.spec.table)
+        named = replace(found.changes, rewrites=Rewrites.of(self.table.properties()))
+        return replace(found, changes=named)
 
     def is_published(self, now: StreamState) -> bool:
         """Raises ChangeRefused if another change was published since this one was planned: rows that are to
         come may be there by now, or be removed on purpose; or if the stream has not published all that is to
         come or to go. Raises UnknownChange if nothing tells."""
         found = now.changes.has(self.plan.id, self.plan.changes)
-        if found is None and not self._is_on_main():
+        if found is None:
             raise UnknownChange(
                 f"{self.spec.table}: {now.changes.count - self.plan.changes} changes were published since "
                 f"{self.plan.id} was planned, and nothing tells any more whether it is one of them. Fix: "
                 f"trigger {self.spec.name}_reconciliation with full, which verifies the table as it is; for "
                 "what is not there, trigger a new run"
             )
-        if found is not False:
+        if found:
             return True
         if now.changes.count != self.plan.changes:
             raise ChangeRefused(
@@ -90,10 +92,6 @@ class ChangedStream:
             )
         self._check_all_published(now)
         return False
-
-    def _is_on_main(self) -> bool:
-        """Whether a kept snapshot of ``main`` is the change's."""
-        return any(one.summary.get(CHANGE_ID) == self.plan.id for one in self.table.snapshots(MAIN))
 
     def _check_all_published(self, now: StreamState) -> None:
         """Raise ChangeRefused if offsets of the plan are not published: also of rows that go, since the

@@ -340,12 +340,7 @@ def test_so_many_later_changes_that_it_cannot_be_compared_alone(changed: Changed
 
 def test_a_change_whose_snapshots_have_expired(changed: Changed, replay: ChangePlan) -> None:
     changed.exchange(replay, THREE, usual(3, 6), rows_out=3)
-    own = changed.lake.table(lakes.TABLE).snapshots()[-2:]
-    # A batch says what the change said.
-    said = lakes.summary("batch", 1, {0: 11}) | changed.changes.properties()
-    lakes.append(changed.lake, [(0, 10)], said)
-    table = changed.lake.catalog.load_table(lakes.TABLE)
-    table.maintenance.expire_snapshots().by_ids([one.snapshot_id for one in own]).commit()
+    expired(changed)
     with failing("SLU-422", ID, "have expired", "nyc_taxi_reconciliation", "full"):
         changed.verify()
 
@@ -360,6 +355,63 @@ def test_a_catalog_that_was_restored_to_before_the_change(changed: Changed, repl
     revert(changed, "c2")
     with failing("change c1 is not published"):
         changed.verify()
+
+
+def test_a_proof_of_a_lost_history_counts_no_more_when_many_changes_came_after_the_restore(
+    changed: Changed, replay: ChangePlan
+) -> None:
+    """The table named it no more, so the run was green without its change."""
+    changed.exchange(replay, THREE, usual(3, 6), rows_out=3)
+    changed.verify()
+    restored(changed)
+    for number in range(KEEP_IDS + 1):
+        revert(changed, f"other-{number}")
+    with failing("SLU-422", "have expired, or the catalog was restored to before it", "full"):
+        changed.verify()
+
+
+@pytest.mark.parametrize("later", [0, 1, MAX_NAMED])
+def test_a_verified_change_whose_snapshots_have_expired_stays_verified(
+    changed: Changed, replay: ChangePlan, later: int
+) -> None:
+    """Also if more rewrites came than the table names, all of them compactions."""
+    changed.exchange(replay, THREE, usual(3, 6), rows_out=3)
+    first = changed.verify()
+    named(changed, changed.rewrite, *(f"compaction-{number}" for number in range(later)))
+    expired(changed)
+    assert changed.verify() == first
+
+
+def test_the_proof_of_one_make_of_a_change_does_not_count_for_another(
+    changed: Changed, replay: ChangePlan
+) -> None:
+    """Made again after a restore, and not verified until its snapshots expired."""
+    changed.exchange(replay, THREE, usual(3, 6), rows_out=3)
+    changed.verify()
+    restored(changed)
+    changed.exchange(replay, THREE, usual(3, 6), rows_out=3)
+    named(changed, "change-c1-2")
+    expired(changed)
+    with failing("SLU-422", "have expired: they are kept"):
+        changed.verify()
+
+
+def named(changed: Changed, *rewrites: str) -> None:
+    """The table names these rewrites, as far as it does."""
+    found = Rewrites()
+    for rewrite in rewrites:
+        found = found.more(rewrite)
+    with changed.lake.catalog.load_table(lakes.TABLE).transaction() as transaction:
+        transaction.set_properties({REWRITES: found.to_json()})
+
+
+def expired(changed: Changed) -> None:
+    """The snapshots of the change; a batch says what it said."""
+    own = changed.lake.table(lakes.TABLE).snapshots()[-2:]
+    said = lakes.summary("batch", 1, {0: 11}) | changed.changes.properties()
+    lakes.append(changed.lake, [(0, 10)], said)
+    table = changed.lake.catalog.load_table(lakes.TABLE)
+    table.maintenance.expire_snapshots().by_ids([one.snapshot_id for one in own]).commit()
 
 
 def test_a_change_that_was_made_again_after_a_restore_is_verified_again(

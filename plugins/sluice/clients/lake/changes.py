@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from sluice.clients.lake.commits import ancestors, summary_of
 from sluice.clients.s3.requests import read_change
 from sluice.core.changes.published import Changes, changes_in
 from sluice.core.changes.result import ChangeResult
+from sluice.core.tables.rewrites import Rewrites
 from sluice.core.tables.summary import of_stream
 
 if TYPE_CHECKING:
@@ -19,7 +21,8 @@ if TYPE_CHECKING:
 
 def published_changes(table: Table) -> Changes:
     """The changes that ``main`` has."""
-    return changes_in(of_stream(summary_of(snapshot) for snapshot in ancestors(table)))
+    found = changes_in(of_stream(summary_of(snapshot) for snapshot in ancestors(table)))
+    return replace(found, rewrites=Rewrites.of(table.properties))
 
 
 def removed_by(client: S3Client, changes: Changes) -> ChangeResult:

@@ -7,8 +7,9 @@ published is on ``main``, however many snapshots came after it or have expired.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from sluice.core.tables.rewrites import Rewrites
 from sluice.core.tables.summary import CHANGES, NEWEST_CHANGES, REMOVED_OFFSETS, ROW_CHANGES
 
 # Kind of the snapshot of a change; its other one, which exchanges the files, has its id only.
@@ -21,12 +22,14 @@ KEEP_IDS = 8
 class Changes:
     """``count`` changes, and the ids of the ``newest`` (oldest first). ``removed_address``: of the object
     that lists the offsets that changes removed and no later one brought back; "" if there are none.
-    ``of_rows``: how many moved rows of the table; the others are of records in quarantine alone."""
+    ``of_rows``: how many moved rows of the table; the others are of records in quarantine alone.
+    ``rewrites``: of the table, if they were asked for: they name more changes, and are restored with it."""
 
     count: int = 0
     newest: tuple[str, ...] = ()
     removed_address: str = ""
     of_rows: int = 0
+    rewrites: Rewrites = field(default=Rewrites(), compare=False)
 
     def more(self, change_id: str, removed_address: str, *, moves_rows: bool = True) -> Changes:
         """After this change; ``removed_address``: the one after it."""
@@ -43,13 +46,14 @@ class Changes:
 
     def has(self, change_id: str, place: int) -> bool | None:
         """Whether the change that was planned after ``place`` others is published. None if so many came later
-        that it is not named any more: if it is not published, another one is in its place, and it is never
-        made."""
+        that neither these nor the rewrites name it any more: if it is not published, another one is in its
+        place, and it is never made."""
         # Also before its place: of a run whose plan the ledger lost, a new one has the same id.
         if change_id in self.newest:
             return True
-        found = self.after(place)
-        return None if found == "" else found == change_id
+        if self.after(place) != "":
+            return False
+        return True if self.rewrites.names_change(change_id) else None
 
     def properties(self) -> dict[str, str]:
         """For a snapshot's summary; none before the first change."""

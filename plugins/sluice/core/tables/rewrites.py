@@ -48,6 +48,10 @@ class Rewrites:
     def more(self, rewrite: str) -> Rewrites:
         return Rewrites(self.count + 1, (*self.newest, rewrite)[-MAX_NAMED:])
 
+    def names_change(self, change: str) -> bool:
+        """Whether a rewrite by this change is named."""
+        return any(rewrite.startswith(id_of_change(change, "")) for rewrite in self.newest)
+
     def after(self, count: int) -> tuple[str, ...]:
         """Those behind the first ``count``, as far as they are named."""
         later = max(self.count - count, 0)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sluice.core.changes.published import KEEP_IDS, NO_CHANGES, changes_in
+from sluice.core.tables.rewrites import Rewrites, id_of_change
 
 
 def test_changes_of_the_quarantine_alone_moved_no_row_of_the_table() -> None:
@@ -21,6 +24,10 @@ def test_a_change_is_published_as_long_as_it_is_named_in_its_place() -> None:
     for number in range(KEEP_IDS):
         changes = changes.more(f"later-{number}", "")
     assert changes.has("c1", 0) is None
+    # The table names more rewrites than changes.
+    rewrites = Rewrites().more(id_of_change("c1", "key")).more("compaction")
+    assert replace(changes, rewrites=rewrites).has("c1", 0)
+    assert replace(changes, rewrites=rewrites).has("c2", 0) is None
 
 
 def test_a_change_that_is_named_is_published_whatever_it_was_planned_after() -> None:

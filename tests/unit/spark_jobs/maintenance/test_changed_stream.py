@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -11,11 +12,10 @@ import pytest
 
 from sluice.clients.s3.requests import split
 from sluice.core.changes.plan import Action, ChangePlan
-from sluice.core.changes.published import KEEP_IDS, NO_CHANGES, Changes
+from sluice.core.changes.published import KEEP_IDS, NO_CHANGES
 from sluice.core.changes.result import ChangeResult
 from sluice.core.offsets.deduplication import LoadedRows
-from sluice.core.tables.batches import Snapshot
-from sluice.core.tables.summary import CHANGE_ID
+from sluice.core.tables.rewrites import Rewrites, id_of_change
 from spark_jobs.common.consumer.state import StreamState
 from spark_jobs.common.maintenance.changed_stream import ChangedStream, ChangeRefused, UnknownChange
 from tests.support.raising import raising
@@ -23,14 +23,14 @@ from tests.support.raising import raising
 PLAN = ChangePlan("c1", Action.REPLAY, "topic")
 
 
-def is_published(*ids: str, kept: str = "", planned_after: int = 0) -> bool:
-    """With changes of these ids on ``main``; ``kept``: id of the one whose snapshot has not expired."""
-    changes: Changes = NO_CHANGES
+def is_published(*ids: str, rewrites: Sequence[str] = (), planned_after: int = 0) -> bool:
+    """With changes of these ids on ``main``; ``rewrites``: those that the table names."""
+    changes = NO_CHANGES
     for change in ids:
         changes = changes.more(change, "")
+    changes = replace(changes, rewrites=Rewrites(len(rewrites), tuple(rewrites)))
     stream: Any = object.__new__(ChangedStream)
     stream.plan, stream.spec = replace(PLAN, changes=planned_after), SimpleNamespace(name="t", table="raw.t")
-    stream.table = SimpleNamespace(snapshots=lambda ref: iter([Snapshot(1, 0, {CHANGE_ID: kept})]))
     return bool(stream.is_published(StreamState(changes=changes)))
 
 
@@ -69,9 +69,9 @@ def test_another_one_came_first() -> None:
         is_published("c2")
 
 
-def test_one_that_is_not_named_any_more_is_known_by_its_snapshot() -> None:
-    """A published change was said not to be made: "nothing was changed"."""
-    assert is_published("c1", *LATER, kept="c1")
+def test_one_that_the_changes_do_not_name_any_more_is_known_by_its_rewrite() -> None:
+    """Whatever snapshots are kept: between it and the newest of a running stream those of batches expire."""
+    assert is_published("c1", *LATER, rewrites=["compaction", id_of_change("c1", "key")])
 
 
 @pytest.mark.parametrize("first", ["c1", "c2"])
@@ -79,5 +79,5 @@ def test_one_that_nothing_names_any_more_is_not_said_to_be_unmade(first: str) ->
     with raising(
         UnknownChange, "9 changes", "c1", "whether it is one of them", "t_reconciliation with full"
     ) as caught:
-        is_published(first, *LATER, kept=LATER[0])
+        is_published(first, *LATER, rewrites=[id_of_change(LATER[0], "key")])
     assert "nothing was changed" not in str(caught.value)

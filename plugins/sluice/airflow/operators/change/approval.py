@@ -48,7 +48,7 @@ class ApproveChangeOperator(WaitMixin, StreamMixin, ApprovalOperator):
     def execute(self, context: Context) -> Any:
         with final_failures():
             document = pinned(self.ledger, context["run_id"])
-            reason = why_unasked(self.ledger, context["run_id"], document, self._published())
+            reason = why_unasked(document, self._published())
         if reason:
             return self._unasked(reason)
         self.subject = f"{document['action']}: change {changed_rows(document)} rows of {self.spec.table}?"
@@ -77,7 +77,7 @@ class ApproveChangeOperator(WaitMixin, StreamMixin, ApprovalOperator):
         with final_failures():
             document = pinned(self.ledger, context["run_id"])
             # It was asked again before, or its job outlived its task.
-            reason = why_undecidable(self.ledger, context["run_id"], document, self._published())
+            reason = why_undecidable(document, self._published())
         if reason:
             return self._unasked(reason)
         if event.get("error_type") == "timeout":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,6 +31,7 @@ from sluice.core.changes.published import KEEP_IDS, Changes
 from sluice.core.changes.result import ChangeResult, Reverted
 from sluice.core.errors import Unreachable
 from sluice.core.offsets.ranges import OffsetRanges
+from sluice.core.tables.rewrites import Rewrites, id_of_change
 from sluice.ledger.history import History
 from sluice.ledger.keys import run_key
 from sluice.notify import telling
@@ -336,12 +338,36 @@ def test_a_verified_change_with_many_later_ones_passes_when_its_run_is_cleared(w
     world.published(ID)
     for number in range(KEEP_IDS + 1):
         world.published(f"other-{number}", removed=result(ID))
+    world.changes = replace(world.changes, rewrites=Rewrites().more(id_of_change(ID, "key")))
     world.ledger.put(run_key("r", "change-proof"), {"snapshot_id": 1})
     assert world.run(PlanChangeOperator)["change_id"] == ID
     world.answer = world.run(ApproveChangeOperator)
     assert world.asked == []
     world.run(ApplyChangeOperator)
     assert world.submitted == []
+
+
+def test_a_proof_does_not_stand_for_a_change_that_a_restored_catalog_lost(world: World) -> None:
+    """Then as many came that the table named it no more: it was said to be published and verified."""
+    world.plan(Action.REVERT, reverts=("a" * 16,))
+    for number in range(KEEP_IDS + 1):
+        world.published(f"other-{number}", removed=result())
+    world.ledger.put(run_key("r", "change-proof"), {"snapshot_id": 1})
+    assert world.run(PlanChangeOperator)["change_id"] == ID
+    assert "published already" not in world.run(ApproveChangeOperator)["reason"]
+    world.run(ApplyChangeOperator)
+    assert len(world.submitted) == 1, "the job says that nothing tells"
+
+
+def test_a_change_that_only_the_rewrites_name_is_completed_by_the_job_unless_it_is_verified(
+    world: World,
+) -> None:
+    world.plan(Action.REVERT, reverts=("a" * 16,))
+    world.published(ID, *(f"other-{number}" for number in range(KEEP_IDS)), removed=result(ID))
+    world.changes = replace(world.changes, rewrites=Rewrites().more(id_of_change(ID, "key")))
+    assert "published already" in world.run(ApproveChangeOperator)["reason"]
+    world.run(ApplyChangeOperator)
+    assert len(world.submitted) == 1
 
 
 @pytest.mark.parametrize("first", [ID, "c2"])
