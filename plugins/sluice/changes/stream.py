@@ -109,5 +109,7 @@ class PlannedStream:
 
     def planned(self, action: Action, **parts: Any) -> ChangePlan:
         """A plan with these ``parts``, of this run and as of the changes now."""
-        topic, changes = self.spec.topic.name, self.changes.count
-        return ChangePlan(change_id(self.run_id), action, topic, **parts, changes=changes)
+        topic, published = self.spec.topic.name, self.changes
+        return ChangePlan(
+            change_id(self.run_id), action, topic, **parts, changes=published.count, newest=published.last
+        )

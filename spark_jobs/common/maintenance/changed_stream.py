@@ -85,11 +85,8 @@ class ChangedStream:
             )
         if found:
             return True
-        if now.changes.count != self.plan.changes:
-            raise ChangeRefused(
-                f"{self.spec.table}: {now.changes.count} changes are published, and this one was planned "
-                f"after {self.plan.changes}; nothing was changed. Fix: trigger a new run"
-            )
+        if reason := self.plan.outdated_by(now.changes):
+            raise ChangeRefused(f"{self.spec.table}: {reason}; nothing was changed. Fix: trigger a new run")
         self._check_all_published(now)
         return False
 

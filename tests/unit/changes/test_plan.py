@@ -123,6 +123,18 @@ def test_a_range_that_is_not_there_is_refused(world: World, text: str, parts: li
     world.refused(*parts, ranges=text)
 
 
+def test_a_plan_names_the_changes_that_it_was_made_after(world: World) -> None:
+    first = world.plan(ranges="0=[3,6)")
+    assert (first.changes, first.newest) == (0, "")
+    world.reverted("a")
+    plan = world.plan(ranges="0=[3,6)")
+    assert (plan.changes, plan.newest) == (1, "c1")
+    document = json.loads(json.dumps(plan.to_document()))
+    assert ChangePlan.from_document(document) == plan
+    del document["newest"]
+    assert ChangePlan.from_document(document) == replace(plan, newest=None), "a plan of 0.1.0"
+
+
 def test_a_run_whose_change_is_published_is_not_planned_again_when_the_ledger_lost_its_plan(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

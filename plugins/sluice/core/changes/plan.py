@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from sluice.core.changes.published import Changes
 from sluice.core.offsets.ranges import OffsetRanges
 
 # Offsets that one change may remove singly: its result names each.
@@ -58,7 +59,18 @@ class ChangePlan:
     withheld: bool = False
     """Publish also records sent to be withheld; else only those of sources with rows in the table."""
     changes: int = 0
-    """Number of published changes that it was planned with; with more it is not made."""
+    """Number of published changes that it was planned with; with others it is not made."""
+    newest: str | None = None
+    """Id of the last of these, "" without any; None: 0.1.0 made the plan, without that id."""
+
+    def outdated_by(self, published: Changes) -> str | None:
+        """Why it is not made any more; None if the changes are those that it was planned with."""
+        if published.count != self.changes:
+            return f"{published.count} changes are published, and this one was planned after {self.changes}"
+        if self.newest not in (None, published.last):
+            # The catalog was restored since, and as many others were made.
+            return f"{published.last} is the newest change, and this one was planned after {self.newest}"
+        return None
 
     @property
     def quarantined_out(self) -> OffsetRanges:
@@ -78,6 +90,7 @@ class ChangePlan:
             "closes": list(self.closes),
             "withheld": self.withheld,
             "changes": self.changes,
+            "newest": self.newest,
         }
 
     @classmethod
@@ -94,4 +107,5 @@ class ChangePlan:
             tuple(document["closes"]),
             document["withheld"],
             document["changes"],
+            document.get("newest"),
         )

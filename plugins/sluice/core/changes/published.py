@@ -31,6 +31,11 @@ class Changes:
     of_rows: int = 0
     rewrites: Rewrites = field(default=Rewrites(), compare=False)
 
+    @property
+    def last(self) -> str:
+        """The id of the newest; "" without any."""
+        return self.newest[-1] if self.newest else ""
+
     def more(self, change_id: str, removed_address: str, *, moves_rows: bool = True) -> Changes:
         """After this change; ``removed_address``: the one after it."""
         newest = (*self.newest, change_id)[-KEEP_IDS:]

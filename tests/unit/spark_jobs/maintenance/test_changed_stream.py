@@ -23,14 +23,20 @@ from tests.support.raising import raising
 PLAN = ChangePlan("c1", Action.REPLAY, "topic")
 
 
-def is_published(*ids: str, rewrites: Sequence[str] = (), planned_after: int = 0) -> bool:
-    """With changes of these ids on ``main``; ``rewrites``: those that the table names."""
+def is_published(
+    *ids: str, rewrites: Sequence[str] = (), planned_after: int = 0, newest: str | None = None
+) -> bool:
+    """With changes of these ids on ``main``; ``rewrites``: those that the table names. ``planned_after``: of
+    the plan, and the ``newest`` of these."""
     changes = NO_CHANGES
     for change in ids:
         changes = changes.more(change, "")
     changes = replace(changes, rewrites=Rewrites(len(rewrites), tuple(rewrites)))
     stream: Any = object.__new__(ChangedStream)
-    stream.plan, stream.spec = replace(PLAN, changes=planned_after), SimpleNamespace(name="t", table="raw.t")
+    stream.plan, stream.spec = (
+        replace(PLAN, changes=planned_after, newest=newest),
+        SimpleNamespace(name="t", table="raw.t"),
+    )
     return bool(stream.is_published(StreamState(changes=changes)))
 
 
@@ -67,6 +73,14 @@ def test_two_attempts_at_the_same_head_have_documents_of_their_own() -> None:
 def test_another_one_came_first() -> None:
     with raising(ChangeRefused, "1 changes are published", "planned after 0", "nothing was changed"):
         is_published("c2")
+
+
+def test_as_many_others_after_a_restore_are_not_those_that_it_was_planned_after() -> None:
+    with raising(ChangeRefused, "d1 is the newest", "planned after c0", "nothing was changed", "a new run"):
+        is_published("d1", planned_after=1, newest="c0")
+    # A plan of 0.1.0 has their number alone.
+    for newest in ("d1", None):
+        assert not is_published("d1", planned_after=1, newest=newest)
 
 
 def test_one_that_the_changes_do_not_name_any_more_is_known_by_its_rewrite() -> None:
