@@ -116,8 +116,10 @@ class ChangeVerification:
         changes = published_changes(table)
         change = change_files.find(table, plan.id)
         if change is None:
-            lost = "" if changes.has(plan.id, plan.changes) else ", or the catalog was restored to before it"
-            raise self._too_late(f"its snapshots have expired{lost}: they are kept for {KEEP_REWRITES}")
+            if changes.has(plan.id, plan.changes) is None:
+                message = f"{self.spec.table}: {plan.unknown_among(changes)}"
+                raise Refused(message, ErrorCode.CHANGE_NOT_COMPARABLE)
+            raise self._too_late(f"its snapshots have expired: they are kept for {KEEP_REWRITES.days} days")
         result = self._result(change.document)
         if (len(change.removed), len(change.added)) != (result.files_removed, result.files_added):
             raise self._too_late("the snapshot that exchanged its files has expired")

@@ -77,12 +77,7 @@ class ChangedStream:
         come or to go. Raises UnknownChange if nothing tells."""
         found = now.changes.has(self.plan.id, self.plan.changes)
         if found is None:
-            raise UnknownChange(
-                f"{self.spec.table}: {now.changes.count - self.plan.changes} changes were published since "
-                f"{self.plan.id} was planned, and nothing tells any more whether it is one of them. Fix: "
-                f"trigger {self.spec.name}_reconciliation with full, which verifies the table as it is; for "
-                "what is not there, trigger a new run"
-            )
+            raise UnknownChange(f"{self.spec.table}: {self.plan.unknown_among(now.changes)}")
         if found:
             return True
         if reason := self.plan.outdated_by(now.changes):

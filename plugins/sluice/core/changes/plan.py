@@ -72,6 +72,15 @@ class ChangePlan:
             return f"{published.last} is the newest change, and this one was planned after {self.newest}"
         return None
 
+    def unknown_among(self, published: Changes) -> str:
+        """What is said if nothing tells whether it is published, with the fix: reconciliation passes both
+        with it and without."""
+        return (
+            f"{published.count - self.changes} changes were published since {self.id} was planned, and "
+            "nothing tells any more whether it is one of them, or was never made. Fix: if it is still "
+            "wanted, trigger a new run with the same values: its plan is refused if nothing is left to do"
+        )
+
     @property
     def quarantined_out(self) -> OffsetRanges:
         """Offsets of records that go out of the quarantine, too."""

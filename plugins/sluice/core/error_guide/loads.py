@@ -140,10 +140,13 @@ ERRORS = {
         "go back from, clear `apply_change`",
     ),
     ErrorCode.CHANGE_NOT_COMPARABLE: ErrorGuide(
-        cause="A change that was published and never verified: its snapshots expired after a day, or so "
-        "many changes came after it that main names no more of them. Nothing says that rows are wrong",
-        fix="trigger `<stream>_reconciliation` with `full`: it [verifies every "
-        "offset](operating.md#change-cannot-be-compared-any-more) of the table as it is",
+        cause="A change that was published and not verified before its snapshots expired, after three "
+        "days; nothing says that rows are wrong. Or so many changes came after it that nothing tells "
+        "whether it is published, or was never made. The text says which",
+        fix="[published](operating.md#change-cannot-be-compared-any-more): trigger "
+        "`<stream>_reconciliation` with `full`, which verifies every offset of the table as it is; "
+        "published or never made: trigger a new run with the same values, whose plan is refused if nothing "
+        "is left to do",
     ),
     ErrorCode.RECONCILIATION_FINDING: ErrorGuide(
         cause="Positions, contents or files of a stream disagree; each finding has a name. Some are "

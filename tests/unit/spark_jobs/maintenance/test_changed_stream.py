@@ -91,7 +91,8 @@ def test_one_that_the_changes_do_not_name_any_more_is_known_by_its_rewrite() -> 
 @pytest.mark.parametrize("first", ["c1", "c2"])
 def test_one_that_nothing_names_any_more_is_not_said_to_be_unmade(first: str) -> None:
     with raising(
-        UnknownChange, "9 changes", "c1", "whether it is one of them", "t_reconciliation with full"
+        UnknownChange, "9 changes", "c1", "whether it is one of them", "never made", "Fix: ", "a new run"
     ) as caught:
         is_published(first, *LATER, rewrites=[id_of_change(LATER[0], "key")])
-    assert "nothing was changed" not in str(caught.value)
+    # Reconciliation passes, too, if rows are there that were to go.
+    assert not [text for text in ("nothing was changed", "reconciliation") if text in str(caught.value)]
