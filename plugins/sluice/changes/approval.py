@@ -63,6 +63,8 @@ def why_unasked(document: Document, published: Changes) -> str | None:
     """Why no person is asked about a change; None if one is."""
     if reason := why_undecidable(document, published):
         return reason
+    if outdated := ChangePlan.from_document(document).outdated_by(published):
+        return f"{outdated}: it is not made any more"
     if not needs_approval(document):
         return f"{changed_rows(document)} rows, asked above {_ask_above(document)}"
     return None
@@ -104,12 +106,18 @@ def check_approved(ledger: Ledger, run_id: str, document: Document, published: C
 
 def is_to_apply(ledger: Ledger, run_id: str, document: Document, published: Changes) -> bool:
     """Whether the job has to make the change, or to end what it began. Raises Refused if it is not
-    approved."""
+    approved, or not made any more."""
     plan = ChangePlan.from_document(document)
     # One of the newest goes to the job, which completes its part of the quarantine.
     is_older = plan.id not in published.newest and published.has(plan.id, plan.changes)
     if is_older and ledger.get(run_key(run_id, "change-proof")) is not None:
         log.info("change %s is published and verified: nothing is done again", plan.id)
         return False
+    if published.has(plan.id, plan.changes) is False and (reason := plan.outdated_by(published)):
+        # As the job does; here before it is said that a person has to approve it.
+        raise Refused(
+            f"change {plan.id}: {reason}; nothing was changed. Fix: trigger a new run",
+            ErrorCode.CHANGE_REFUSED,
+        )
     check_approved(ledger, run_id, document, published)
     return True

@@ -101,9 +101,17 @@ class ChangeVerification:
         plan = self.plan
         if changes.has(plan.id, plan.changes) is False:
             # Not made, or the catalog was restored to before it.
+            reason, fix = (
+                plan.outdated_by(changes),
+                "trigger a new run: this one's change is not made any more",
+            )
+            if reason is None:
+                reason, fix = (
+                    f"it has {changes.count} changes, as when this was planned",
+                    "clear apply_change",
+                )
             raise Missing(
-                f"change {plan.id} is not published: {self.spec.table} has {changes.count} changes, and it "
-                f"was planned after {plan.changes}. Fix: clear apply_change",
+                f"change {plan.id} is not published in {self.spec.table}: {reason}. Fix: {fix}",
                 ErrorCode.CHANGE_NOT_VERIFIED,
             )
 
@@ -135,7 +143,7 @@ class ChangeVerification:
             raise Unreachable(
                 f"{self.spec.table}: another change was published while {plan.id} was compared. Fix: "
                 "clear this task, if Airflow does not try it again",
-                ErrorCode.CHANGE_NOT_COMPARABLE,
+                ErrorCode.CONCURRENT_COMMIT,
             )
         before_it = ", ".join(self.document["metadata"].values())
         fix = f". Fix: docs/operating.md, Change verification failed; metadata before it: {before_it}"

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from sluice.changes import verify
 from sluice.changes.verify import ChangeVerification
 from sluice.clients.lake.snapshots import change_files, table_diff
 from sluice.config import streams
@@ -284,8 +285,29 @@ def test_rows_that_went_and_are_there(changed: Changed) -> None:
 
 
 def test_a_change_that_is_not_published(changed: Changed, replay: ChangePlan) -> None:
-    with failing("SLU-421", "change c1 is not published", "has 0 changes", "clear apply_change"):
+    with failing("SLU-421", "change c1 is not published", "has 0 changes", "Fix: clear apply_change"):
         changed.verify()
+    revert(changed, "c2")
+    with failing("SLU-421", "c1 is not published", "1 changes", "planned after 0", "Fix: trigger a new run"):
+        changed.verify()
+
+
+def test_a_change_that_comes_while_it_is_compared_is_no_difference(
+    changed: Changed, replay: ChangePlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its code was that of a change that it is too late to compare, with another fix than to try again."""
+    changed.exchange(replay, THREE, usual(3, 6), rows_out=3)
+    check = verify.check_offsets
+
+    def meanwhile(files: Any) -> Any:
+        monkeypatch.setattr(verify, "check_offsets", check)
+        revert(changed, "c2")
+        return check(verify.LoadFiles.at(changed.lake, streams.load("nyc_taxi"), replay.rows_in))
+
+    monkeypatch.setattr(verify, "check_offsets", meanwhile)
+    with failing("SLU-508", "another change was published while c1", "clear this task"):
+        changed.verify()
+    assert changed.verify()["published"] == 3
 
 
 def revert(changed: Changed, name: str, **result: Any) -> None:

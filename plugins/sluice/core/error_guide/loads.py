@@ -137,7 +137,7 @@ ERRORS = {
     ErrorCode.CHANGE_NOT_VERIFIED: ErrorGuide(
         cause="A published change lost, doubled or changed a row",
         fix="[go back](operating.md#change-verification-failed) at once; *is not published*: nothing to "
-        "go back from, clear `apply_change`",
+        "go back from, clear `apply_change`, or trigger a new run, as the text says",
     ),
     ErrorCode.CHANGE_NOT_COMPARABLE: ErrorGuide(
         cause="A change that was published and not verified before its snapshots expired, after three "

@@ -24,12 +24,12 @@ from sluice.airflow.operators.change.steps import (
 )
 from sluice.changes import plan as change_plans
 from sluice.changes.approval import APPROVED as APPROVED_ANSWER
-from sluice.changes.approval import needs_approval
+from sluice.changes.approval import is_to_apply, needs_approval, why_unasked
 from sluice.clients.lake.snapshots import change_files
 from sluice.core.changes.plan import Action, ChangePlan
 from sluice.core.changes.published import KEEP_IDS, Changes
 from sluice.core.changes.result import ChangeResult, Reverted
-from sluice.core.errors import Unreachable
+from sluice.core.errors import Refused, Unreachable
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.tables.rewrites import Rewrites, id_of_change
 from sluice.ledger.history import History
@@ -345,6 +345,22 @@ def test_a_verified_change_with_many_later_ones_passes_when_its_run_is_cleared(w
     assert world.asked == []
     world.run(ApplyChangeOperator)
     assert world.submitted == []
+
+
+@pytest.mark.parametrize("others", [("c2",), ("c2", "c3")])
+def test_no_person_is_asked_about_a_change_that_is_not_made_any_more(
+    world: World, others: tuple[str, ...]
+) -> None:
+    """Its answer would be for nothing: the job refuses a change with others than it was planned with."""
+    plan = world.plan(Action.REVERT)
+    document = world.ledger.require(run_key("r", "change"), "x")
+    world.published(*others)
+    if len(others) == 2:
+        # As many after a restore.
+        document |= {"changes": len(others), "newest": "c1"}
+    assert "not made any more" in str(why_unasked(document, world.changes))
+    with raising(Refused, plan.id, "planned after", "nothing was changed", "Fix: trigger a new run"):
+        is_to_apply(world.ledger, "r", document, world.changes)
 
 
 def test_a_proof_does_not_stand_for_a_change_that_a_restored_catalog_lost(world: World) -> None:
