@@ -101,17 +101,11 @@ class ChangeVerification:
         plan = self.plan
         if changes.has(plan.id, plan.changes) is False:
             # Not made, or the catalog was restored to before it.
-            reason, fix = (
-                plan.outdated_by(changes),
-                "trigger a new run: this one's change is not made any more",
-            )
-            if reason is None:
-                reason, fix = (
-                    f"it has {changes.count} changes, as when this was planned",
-                    "clear apply_change",
-                )
+            outdated = plan.outdated_by(changes)
+            why = outdated or f"it has {changes.count} changes, as when this one was planned"
+            fix = "trigger a new run, as a cleared one is refused" if outdated else "clear apply_change"
             raise Missing(
-                f"change {plan.id} is not published in {self.spec.table}: {reason}. Fix: {fix}",
+                f"change {plan.id} is not published in {self.spec.table}: {why}. Fix: {fix}",
                 ErrorCode.CHANGE_NOT_VERIFIED,
             )
 

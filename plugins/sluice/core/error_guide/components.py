@@ -40,8 +40,8 @@ ERRORS = {
     ),
     ErrorCode.CONCURRENT_COMMIT: ErrorGuide(
         cause="Maintenance or another program changed `main` during each of six tries, or during a "
-        "compaction or the comparison of a change (then retried); or a write lasted more than 12 hours, so its files may have been "
-        "[deleted](architecture.md#files-are-deleted-late)",
+        "compaction or the comparison of a change (then retried); or a write lasted more than 12 hours, "
+        "so its files may have been [deleted](architecture.md#files-are-deleted-late)",
         fix="end the program that commits; the consumer continues from `main`",
     ),
     ErrorCode.UNDELIVERED: ErrorGuide(
