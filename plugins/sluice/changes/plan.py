@@ -56,7 +56,7 @@ def plan_change(
                 "start), then clear this task",
                 ErrorCode.SYSTEM_UNREACHABLE,
             )
-        if change_id(run_id) in stream.changes.newest:
+        if stream.changes.names(change_id(run_id)):
             # A plan of what is left to do is another one than that which was published, and verified.
             raise Refused(
                 f"run id {run_id!r} has a published change, {change_id(run_id)} of {spec.table}, and the "

@@ -36,6 +36,10 @@ class Changes:
         """The id of the newest; "" without any."""
         return self.newest[-1] if self.newest else ""
 
+    def names(self, change_id: str) -> bool:
+        """Whether a change with this id was published, whatever it was planned after."""
+        return change_id in self.newest or self.rewrites.names_change(change_id)
+
     def more(self, change_id: str, removed_address: str, *, moves_rows: bool = True) -> Changes:
         """After this change; ``removed_address``: the one after it."""
         newest = (*self.newest, change_id)[-KEEP_IDS:]

@@ -28,6 +28,11 @@ def test_a_change_is_published_as_long_as_it_is_named_in_its_place() -> None:
     rewrites = Rewrites().more(id_of_change("c1", "key")).more("compaction")
     assert replace(changes, rewrites=rewrites).has("c1", 0)
     assert replace(changes, rewrites=rewrites).has("c2", 0) is None
+    assert [replace(changes, rewrites=rewrites).names(name) for name in ("c1", "c2", "later-7")] == [
+        True,
+        False,
+        True,
+    ]
 
 
 def test_a_change_that_is_named_is_published_whatever_it_was_planned_after() -> None:
