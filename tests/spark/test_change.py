@@ -20,7 +20,7 @@ from sluice.clients.lake.catalog import Lake
 from sluice.clients.lake.snapshots import change_files, recovered, table_diff
 from sluice.clients.s3.requests import connect, read_json
 from sluice.config.platform_sections.lake import CATALOG
-from sluice.core.changes import published
+from sluice.core.changes import published as named_changes
 from sluice.core.changes.plan import Action, ChangePlan
 from sluice.core.changes.result import ChangeResult, RemovedRecord
 from sluice.core.offsets.quarantine import WITHHELD_REASON
@@ -762,7 +762,7 @@ def test_a_published_change_that_neither_a_snapshot_nor_the_newest_names_is_not_
     stream: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a running stream the snapshots expire that are between it and the newest."""
-    monkeypatch.setattr(published, "KEEP_IDS", 1)
+    monkeypatch.setattr(named_changes, "KEEP_IDS", 1)
     stream.send_rows(A, 0, ["a0", "a1"])
     stream.publish()
     first = stream.plan("r1", Action.REPLAY, **again({0: (0, 1)}))
