@@ -28,6 +28,7 @@ from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.rejection import Share
 from sluice.core.offsets.sources import WITHHELD_MARK
 from sluice.core.tables.rewrites import Rewrites
+from sluice.core.tables.summary import CHANGE_ID
 from sluice.ledger.batches import BatchLog
 from sluice.ledger.documents import Ledger
 from sluice.maintenance.reconciliation.foreign_files import ForeignFiles
@@ -763,15 +764,30 @@ def test_a_published_change_that_neither_a_snapshot_nor_the_newest_names_is_not_
 ) -> None:
     """In a running stream the snapshots expire that are between it and the newest."""
     monkeypatch.setattr(named_changes, "KEEP_IDS", 1)
-    stream.send_rows(A, 0, ["a0", "a1"])
-    stream.publish()
+    monkeypatch.setattr(writer_module, "RECORD_INTERVAL", 1)
+
+    def publish(number: int) -> None:
+        stream.send_rows(A, 0, [f"a{number}"], first=number)
+        stream.publish()
+
+    publish(0)
     first = stream.plan("r1", Action.REPLAY, **again({0: (0, 1)}))
     stream.change(first)
-    stream.change(stream.plan("r2", Action.REPLAY, **again({0: (1, 2)})))
+    publish(1)
+    stream.change(stream.plan("r2", Action.REPLAY, **again({0: (0, 1)})))
+    # Rows of a batch are recorded with a later one, and do not need its snapshot then.
+    running = stream.run(stream.writer())
+    for number in range(2, 5):
+        stream.send_rows(A, 0, [f"a{number}"], first=number)
+        running.query.processAllAvailable()
+    running.stop()
     table = IcebergTable(stream.spark, stream.spec.table)
-    head = table.head(MAIN)
-    # Also those before it, with which the walk from the newest one ends.
-    table.change_refs({MAIN: head}, {}, [one.id for one in table.snapshots(MAIN) if one.id != head])
+    kept = list(table.snapshots(MAIN))
+    changes = [one.summary.get(CHANGE_ID) for one in kept]
+    gap = kept[len(changes) - changes[::-1].index("r2") : changes.index("r1")]
+    table.change_refs({MAIN: table.head(MAIN)}, {}, [one.id for one in gap])
+    table.refresh()
+    assert "r1" not in [one.summary.get(CHANGE_ID) for one in table.snapshots(MAIN)]
     stream.change(first)
     found = stream.change_of("r1").stream.now().changes
     assert (found.count, found.newest) == (2, ("r2",))
