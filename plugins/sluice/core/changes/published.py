@@ -20,16 +20,18 @@ KEEP_IDS = 8
 
 @dataclass(frozen=True)
 class Changes:
-    """``count`` changes, and the ids of the ``newest`` (oldest first). ``removed_address``: of the object
-    that lists the offsets that changes removed and no later one brought back; "" if there are none.
-    ``of_rows``: how many moved rows of the table; the others are of records in quarantine alone.
-    ``rewrites``: of the table, if they were asked for: they name more changes, and are restored with it."""
+    """The published changes of a table, as its ``main`` says."""
 
     count: int = 0
+    """Number of all of them."""
     newest: tuple[str, ...] = ()
+    """Ids of the newest KEEP_IDS, the oldest first."""
     removed_address: str = ""
+    """Address of the list of offsets that changes removed and no later one brought back; "" if none are."""
     of_rows: int = 0
+    """How many moved rows of the table; the others are of records in quarantine alone."""
     rewrites: Rewrites = field(default=Rewrites(), compare=False)
+    """The table's, if they were asked for: they name more changes, and are restored with it."""
 
     @property
     def last(self) -> str:
