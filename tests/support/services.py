@@ -62,7 +62,9 @@ class Services:
         if partitions_now():
             admin.delete_topics([name])[name].result(20)
             wait_until(f"the end of topic {name}", lambda: partitions_now() == 0, 20, 0.05)
-        admin.create_topics([NewTopic(name, partitions, 1)])[name].result(20)
+        # Records of tests may be years old: retention would delete them at its next check.
+        topic = NewTopic(name, partitions, 1, config={"retention.ms": "-1"})
+        admin.create_topics([topic])[name].result(20)
         wait_until(f"topic {name}", lambda: partitions_now() == partitions, 20, 0.05)
 
     def spark_kafka(self) -> dict[str, str]:
