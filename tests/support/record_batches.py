@@ -40,12 +40,15 @@ class Made:
     is_transactional: bool = False
     is_control: bool = False
     append_time: int | None = None
+    first_time: int | None = None
     lie: dict[str, int] = field(default_factory=dict)
 
     def bytes(self) -> bytes:
         first = self.base_offset if self.base_offset is not None else self.records[0].offset
         last = self.last_offset if self.last_offset is not None else self.records[-1].offset
         base_time = self.records[0].timestamp if self.records else -1
+        if self.first_time is not None:
+            base_time = self.first_time
         body = b"".join(_record(record, first, base_time) for record in self.records)
         attributes = (
             CODECS[self.codec]

@@ -18,9 +18,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sluice.clients.kafka.consumers import offsets_at, topic_offsets
 from sluice.clients.kafka.log.brokers import Brokers
-from sluice.clients.kafka.log.range_reader import RangeReader
+from sluice.clients.kafka.log.fetching import PATIENCE_SECONDS, patiently
+from sluice.clients.kafka.log.range_reader import Epochs, RangeReader
+from sluice.clients.kafka.log.responses import Moving, TopicLeaders
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.core.error_codes import ErrorCode, coded
+from sluice.core.errors import Refused
 from sluice.core.offsets.ranges import IntervalSet, OffsetRanges, Pair
 from sluice.core.offsets.topic_ranges import TopicRanges
 from spark_jobs.common.spark import session
@@ -48,12 +51,14 @@ class Times:
 
 @dataclass(frozen=True)
 class _Task:
-    """What one task reads: ``offsets`` of a partition of the topic with this id."""
+    """What one task reads: ``offsets`` of a partition of the topic with this id. ``epoch``: its leader's
+    when the ranges were planned."""
 
     topic: str
     topic_id: str
     partition: int
     offsets: IntervalSet
+    epoch: int
 
 
 def ranges_of(kafka: Kafka, times: Times) -> TopicRanges:
@@ -89,16 +94,29 @@ def read_ranges(
         )
     if not kept:
         return spark.createDataFrame([], session.KAFKA_RECORD)
-    with Brokers(kafka) as brokers:
-        ids = {topic: brokers.describe(topic).id for topic in kept}
+    if records_per_task < 1:
+        raise ValueError(f"records_per_task is {records_per_task}: give 1 or more")
+    with Brokers(kafka, PATIENCE_SECONDS) as brokers:
+        # Behind the look at the topics' ends: what is before them has no higher epoch.
+        found = {topic: _described(brokers, topic, kept[topic]) for topic in kept}
     tasks = [
-        _Task(topic, ids[topic], partition, part)
+        _Task(topic, found[topic].id, partition, part, found[topic].leaders[partition][1])
         for topic in kept
         for partition, offsets in kept[topic].partitions.items()
         for part in _parts(offsets, records_per_task)
     ]
     numbers = spark.range(0, len(tasks), 1, len(tasks))
     return numbers.mapInArrow(_reading(kafka, tasks), session.KAFKA_RECORD)
+
+
+def _described(brokers: Brokers, topic: str, offsets: OffsetRanges) -> TopicLeaders:
+    def ask() -> TopicLeaders:
+        found = brokers.describe(topic)
+        if without := sorted(set(offsets.partitions) - set(found.leaders)):
+            raise Moving(f"topic {topic!r}: partition {without[0]} has no leader")
+        return found
+
+    return patiently(brokers, PATIENCE_SECONDS, ask)
 
 
 def split_deleted(kafka: Kafka, ranges: TopicRanges) -> tuple[TopicRanges, TopicRanges]:
@@ -132,18 +150,22 @@ def _not_there(message: str, fix: str) -> LookupError:
 
 
 def _parts(offsets: IntervalSet, size: int) -> Iterator[IntervalSet]:
-    """``offsets`` in parts of ``size``, the last one perhaps smaller."""
+    """``offsets`` in parts, of which each reads about ``size`` offsets: those between near ones count."""
     part: list[Pair] = []
-    left = size
+    first = 0
     for start, until in offsets:
+        if part and start - part[-1][1] > JOINED_OFFSETS:
+            # What lies between is not read.
+            first += start - part[-1][1]
         while start < until:
-            end = min(until, start + left)
+            if not part:
+                first = start
+            end = min(until, max(first + size, start + 1))
             part.append((start, end))
-            left -= end - start
             start = end
-            if not left:
+            if end - first >= size:
                 yield IntervalSet.of(part)
-                part, left = [], size
+                part = []
     if part:
         yield IntervalSet.of(part)
 
@@ -164,25 +186,25 @@ def _reading(
 @cache
 def _connected(kafka: Kafka) -> Brokers:
     """One set of connections in each of Spark's Python processes, which run one task after the other."""
-    return Brokers(kafka)
+    return Brokers(kafka, PATIENCE_SECONDS)
 
 
 def _records(brokers: Brokers, task: _Task) -> Iterator[pa.RecordBatch]:
     reader = RangeReader(brokers, task.topic, task.topic_id)
-    near = IntervalSet.of((start, until + JOINED_OFFSETS) for start, until in task.offsets)
-    for start, until in near:
-        wanted = task.offsets.intersect(IntervalSet.of([(start, until)]))
-        for piece in reader.read(task.partition, start, until - JOINED_OFFSETS):
-            yield _as_spark_does(_chosen(piece, wanted), task)
+    for wanted in _near(task.offsets):
+        for piece in reader.read(task.partition, wanted, Epochs(highest=task.epoch)):
+            yield _as_spark_does(piece, task)
 
 
-def _chosen(piece: pa.RecordBatch, wanted: IntervalSet) -> pa.RecordBatch:
-    if len(wanted.pairs()) == 1:
-        return piece
-    offsets = piece.column("offset").to_numpy()
-    bounds = np.array(wanted.pairs())
-    place = np.searchsorted(bounds[:, 0], offsets, side="right") - 1
-    return piece.filter(pa.array((place >= 0) & (offsets < bounds[place, 1])))
+def _near(offsets: IntervalSet) -> Iterator[IntervalSet]:
+    """Parts of ``offsets`` without a wide gap."""
+    part: list[Pair] = []
+    for start, until in offsets:
+        if part and start - part[-1][1] > JOINED_OFFSETS:
+            yield IntervalSet.of(part)
+            part = []
+        part.append((start, until))
+    yield IntervalSet.of(part)
 
 
 def _as_spark_does(piece: pa.RecordBatch, task: _Task) -> pa.RecordBatch:
@@ -201,13 +223,27 @@ def _as_spark_does(piece: pa.RecordBatch, task: _Task) -> pa.RecordBatch:
         "topic": pa.array([task.topic] * rows, pa.string()),
         "partition": pa.array(np.full(rows, task.partition, np.int32)),
         "offset": piece.column("offset"),
-        "timestamp": piece.column("timestamp").cast(pa.timestamp("us", tz="UTC")),
+        "timestamp": _in_microseconds(piece, task),
         "timestampType": piece.column("timestamp_type"),
         "headers": pa.ListArray.from_arrays(
             pa.array(starts), items, type=_HEADERS, mask=pc.equal(lengths, 0)
         ),
     }
     return pa.RecordBatch.from_pydict(columns)
+
+
+def _in_microseconds(piece: pa.RecordBatch, task: _Task) -> pa.TimestampArray:
+    times = piece.column("timestamp")
+    try:
+        return times.cast(pa.timestamp("us", tz="UTC"))
+    except pa.ArrowInvalid as error:
+        ms = times.cast(pa.int64()).to_numpy()
+        place = int(np.flatnonzero(np.abs(ms) > (1 << 63) // 1000)[0])
+        raise Refused(
+            f"topic {task.topic!r}, partition {task.partition}: the record at offset "
+            f"{piece.column('offset')[place]} has the time {ms[place]} ms, which Spark cannot hold. Fix: read "
+            "the ranges around it; its producer gives another unit"
+        ) from error
 
 
 def _text(keys: pa.BinaryArray) -> pa.StringArray:

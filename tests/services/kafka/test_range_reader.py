@@ -17,9 +17,10 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from local.stack.stack import wait_until
 from sluice.clients.kafka.log.brokers import Brokers
 from sluice.clients.kafka.log.fetching import LogTruncated, OffsetsDeleted, TransactionOpen
-from sluice.clients.kafka.log.range_reader import RangeReader
+from sluice.clients.kafka.log.range_reader import Epochs, RangeReader
 from sluice.core.error_codes import ErrorCode, code_of
 from sluice.core.errors import Missing, Refused, Unreachable
+from sluice.core.offsets.ranges import IntervalSet
 from sluice.core.record_batches.account import Account, OffsetsMissing
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.raising import raising
@@ -42,12 +43,16 @@ def brokers(cluster: KafkaCluster) -> Iterator[Brokers]:
         yield made
 
 
+def span(begin: int, end: int) -> IntervalSet:
+    return IntervalSet.of([(begin, end)])
+
+
 def reader(brokers: Brokers, topic: str, **limits: Any) -> RangeReader:
     return RangeReader(brokers, topic, brokers.describe(topic).id, **limits)
 
 
 def rows(reader: RangeReader, begin: int, end: int, partition: int = 0) -> tuple[list[Row], Account]:
-    read = reader.read(partition, begin, end)
+    read = reader.read(partition, span(begin, end))
     found: list[Row] = []
     for piece in read:
         times = piece.column("timestamp").cast("int64").to_pylist()
@@ -203,7 +208,7 @@ def test_a_topic_that_is_created_again_under_the_reader(cluster: KafkaCluster, b
     cluster.make_topic(topic)
     send(cluster, topic, [b"%d" % n * 500 for n in range(100)])
     old = reader(brokers, topic, fetch_bytes=10_000)
-    read = iter(old.read(0, 0, 100))
+    read = iter(old.read(0, span(0, 100)))
     next(read)
     cluster.delete_topic(topic)
     cluster.make_topic(topic)
@@ -230,7 +235,7 @@ def test_leaders_move_and_brokers_die_in_the_middle(cluster: KafkaCluster, broke
     victim = cluster.leaders(topic)[0]
     reading = reader(brokers, topic, fetch_bytes=20_000, patience=90)
     for partition in range(3):
-        read = reading.read(partition, 0, len(values))
+        read = reading.read(partition, span(0, len(values)))
         found: list[bytes] = []
         for number, piece in enumerate(read):
             found += piece.column("value").to_pylist()
@@ -249,7 +254,7 @@ def test_a_leader_that_hangs_is_given_up_for_the_next(cluster: KafkaCluster) -> 
     send(cluster, topic, values, acks="all")
     leader = cluster.leaders(topic)[0]
     with Brokers(cluster.kafka, request_seconds=3) as brokers:
-        read = iter(reader(brokers, topic, fetch_bytes=20_000).read(0, 0, len(values)))
+        read = iter(reader(brokers, topic, fetch_bytes=20_000).read(0, span(0, len(values))))
         found: list[bytes] = next(read).column("value").to_pylist()
         cluster.signal(leader, signal.SIGSTOP)
         try:
@@ -285,21 +290,24 @@ def test_a_log_that_was_truncated_under_the_same_id(cluster: KafkaCluster) -> No
     behind = 3 - leader
     send(cluster, topic, [b"both %d" % n for n in range(10)], acks="all")
     cluster.kill(behind)
-    wait_until("the leader alone", lambda: cluster.in_sync(topic) == {leader}, 60, 0.2)
+    wait_until("the leader alone", lambda: cluster.in_sync(topic) == {leader}, 120, 0.2)
     send(cluster, topic, [b"lost %d" % n for n in range(10)], acks="1")
     with Brokers(cluster.kafka) as brokers:
         _, before = rows(reader(brokers, topic), 0, 20)
     cluster.kill(leader)
     cluster.restart(behind)
-    wait_until("the other to lead", lambda: cluster.leaders(topic).get(0) == behind, 90, 0.2)
+    wait_until("the other to lead", lambda: cluster.leaders(topic).get(0) == behind, 120, 0.2)
     send(cluster, topic, [b"other %d" % n for n in range(15)], acks="1")
     with Brokers(cluster.kafka) as brokers:
         reading = reader(brokers, topic)
         # By its offsets alone nothing is wrong.
         assert len(rows(reading, 20, 25)[0]) == 5
         assert before.leader_epoch is not None
+        planned = Epochs(highest=before.leader_epoch)
+        with raising(LogTruncated, "offset 10 was there under leader epoch"):
+            list(reading.read(0, span(5, 20), planned))
         with raising(LogTruncated, f"epoch {before.leader_epoch}", "ends at 10"):
-            list(reading.read(0, 20, 25, last_epoch=before.leader_epoch))
+            list(reading.read(0, span(20, 25), Epochs(before.leader_epoch)))
     cluster.restart(leader)
 
 
@@ -310,7 +318,7 @@ def test_the_brokers_time_of_append(cluster: KafkaCluster, brokers: Brokers) -> 
     producer = Producer(cluster.config)
     producer.produce(topic, b"v", timestamp=1_000)
     assert producer.flush(30) == 0
-    (piece,) = reader(brokers, topic).read(0, 0, 1)
+    (piece,) = reader(brokers, topic).read(0, span(0, 1))
     (at,) = piece.column("timestamp").cast("int64").to_pylist()
     assert began - 5_000 <= at <= time.time() * 1000
     assert piece.column("timestamp_type").to_pylist() == [1]

@@ -79,7 +79,7 @@ ERRORS = {
         cause="Offsets between others are in no record batch, and the topic's `cleanup.policy` does not "
         "explain it: it does not compact. The text has the offsets",
         fix="compare the partition's replicas with `kafka-dump-log.sh` on each broker. If the topic was "
-        "compacted before, set `cleanup.policy` back for the read",
+        "compacted before, nothing is lost: read the ranges around them",
     ),
     ErrorCode.LOG_TRUNCATED: ErrorGuide(
         cause="The log ends before offsets that were there, or its leader epochs are not those that were "

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
+import pyarrow as pa
+
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
 from sluice.core.offsets.ranges import SHOWN, IntervalSet, Pair, cut
@@ -21,7 +24,7 @@ class OffsetsMissing(Refused):
 
 @dataclass(frozen=True)
 class Account:
-    """What the offsets ``[begin, end)`` of a partition are: each is in exactly one of the four sets.
+    """What the ``wanted`` offsets of a partition are: each is in exactly one of the four sets.
 
     ``records``: read. ``control``: a marker of a transaction. ``aborted``: of an aborted transaction, also if
     the log's cleaner took the record out. ``absent``: no batch has it, or its batch no longer does;
@@ -29,8 +32,7 @@ class Account:
     KIP-320 compares; None for a range without one.
     """
 
-    begin: int
-    end: int
+    wanted: IntervalSet
     records: IntervalSet
     control: IntervalSet
     aborted: IntervalSet
@@ -46,8 +48,9 @@ class Accounting:
     ``following``: the next offset that no batch has said anything about.
     """
 
-    begin: int
-    end: int
+    wanted: IntervalSet
+    begin: int = field(init=False)
+    end: int = field(init=False)
     following: int = field(init=False)
     leader_epoch: int | None = field(init=False, default=None)
     _records: list[Pair] = field(init=False, default_factory=list)
@@ -55,11 +58,30 @@ class Accounting:
     _aborted: list[Pair] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
+        pairs = self.wanted.pairs()
+        self.begin, self.end = (pairs[0][0], pairs[-1][1]) if pairs else (0, 0)
         self.following = self.begin
+        self._starts = np.array([start for start, _ in pairs], np.int64)
+        self._untils = np.array([until for _, until in pairs], np.int64)
 
     @property
     def is_complete(self) -> bool:
         return self.following >= self.end
+
+    def wants(self, batch: Batch) -> bool:
+        """Whether it stands for a wanted offset."""
+        place = int(self._untils.searchsorted(batch.base_offset, side="right"))
+        return place < len(self._starts) and bool(self._starts[place] <= batch.last_offset)
+
+    def chosen(self, records: pa.RecordBatch) -> pa.RecordBatch:
+        """Those of the wanted offsets."""
+        if len(self._starts) == 1:
+            return records
+        offsets = records.column("offset").to_numpy()
+        place = self._untils.searchsorted(offsets, side="right")
+        inside = place < len(self._starts)
+        inside[inside] = self._starts[place[inside]] <= offsets[inside]
+        return records if inside.all() else records.filter(pa.array(inside))
 
     def control(self, batch: Batch) -> None:
         self._add(self._control, batch, batch.count > 0)
@@ -80,21 +102,23 @@ class Accounting:
 
     def _add(self, those: list[Pair], batch: Batch, is_whole: bool) -> None:
         if batch.base_offset < self.end:
-            self.leader_epoch = batch.leader_epoch
+            self.leader_epoch = max(batch.leader_epoch, self.leader_epoch or 0)
         if is_whole:
-            those.append((batch.base_offset, batch.last_offset + 1))
+            # A range of many batches is a few pairs.
+            begin = those.pop()[0] if those and those[-1][1] == batch.base_offset else batch.base_offset
+            those.append((begin, batch.last_offset + 1))
         self.behind(batch.last_offset + 1)
 
     def closed(self) -> Account:
         """The account of a range that was read to its end. Raises ValueError before."""
         if not self.is_complete:
             raise ValueError(f"offsets from {self.following} on are not accounted for")
-        whole = IntervalSet.of([(self.begin, self.end)])
         records, control, aborted = (
-            IntervalSet.of(pairs).intersect(whole) for pairs in (self._records, self._control, self._aborted)
+            IntervalSet.of(pairs).intersect(self.wanted)
+            for pairs in (self._records, self._control, self._aborted)
         )
-        absent = whole.minus(records).minus(control).minus(aborted)
-        return Account(self.begin, self.end, records, control, aborted, absent, self.leader_epoch)
+        absent = self.wanted.minus(records).minus(control).minus(aborted)
+        return Account(self.wanted, records, control, aborted, absent, self.leader_epoch)
 
 
 def why_absent(policy: str, observed: str) -> str:
@@ -112,5 +136,5 @@ def missing(topic: str, partition: int, absent: IntervalSet, policy: str) -> Off
     return OffsetsMissing(
         f"topic {topic!r}, partition {partition}: offsets {cut(str(absent), SHOWN)} are not there, and "
         f"cleanup.policy={policy} does not explain it. Fix: compare the partition's replicas "
-        "(kafka-dump-log.sh on each broker); if the topic was compacted before, say so"
+        "(kafka-dump-log.sh on each broker); if the topic was compacted before, read around them"
     )

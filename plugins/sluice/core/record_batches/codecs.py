@@ -9,7 +9,8 @@ import pyarrow as pa
 from sluice.core.record_batches.header import Batch, DamagedBatch
 
 # A batch is limited by `max.message.bytes`, by default 1 MiB, when it is compressed.
-MAX_BYTES = 256 << 20
+MAX_BYTES = 64 << 20
+_CHUNK_BYTES = 1 << 20
 _NONE, _SNAPPY = 0, 2
 _STREAMS = {1: "gzip", 3: "lz4", 4: "zstd"}
 # Java's writer frames blocks (org.xerial.snappy.SnappyOutputStream), librdkafka's writes one bare block.
@@ -39,14 +40,14 @@ def decompressed(batch: Batch, limit: int = MAX_BYTES) -> bytes | memoryview:
     return found
 
 
-def _stream(body: memoryview, codec: str, limit: int) -> bytes:
+def _stream(body: memoryview, codec: str, limit: int) -> memoryview:
     found = bytearray()
     with pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(body)), codec) as stream:
-        while chunk := stream.read(limit + 1 - len(found)):
+        while chunk := stream.read(_CHUNK_BYTES):
             found += chunk
             if len(found) > limit:
                 raise _too_large(limit)
-    return bytes(found)
+    return memoryview(found)
 
 
 def _blocks(body: memoryview, limit: int) -> Iterator[bytes]:

@@ -13,6 +13,20 @@ Bytes = NDArray[np.uint8]
 _MOST_BYTES = 10
 
 
+def varint_at(data: memoryview, at: int, end: int) -> tuple[int, int]:
+    """The zigzag-encoded integer at ``at``, and the position behind it; (-2, ``end``) if it has no end."""
+    value = 0
+    for number in range(_MOST_BYTES):
+        if at >= end:
+            break
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << 7 * number
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), at
+    return -2, end
+
+
 class Cursor:
     """A position per row within ``data``, which ends with at least one byte behind the last ``ends``.
 

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from sluice.core.record_batches.cursor import Bytes, Cursor, Flags, Ints
+from sluice.core.record_batches.cursor import Bytes, Cursor, Flags, Ints, varint_at
 from sluice.core.record_batches.header import Batch, DamagedBatch
 
 _HEADER = pa.struct([pa.field("key", pa.binary(), nullable=False), pa.field("value", pa.binary())])
@@ -30,6 +31,8 @@ SCHEMA = pa.schema(
 )
 # An Arrow array of bytes has positions of 32 bits.
 _MOST_BYTES = (1 << 31) - 1
+# Headers of all records at once, the first of each, then the second: a record with more is read by itself.
+_MOST_ROUNDS = 16
 
 
 def read(pieces: Sequence[tuple[Batch, bytes | memoryview]]) -> pa.RecordBatch:
@@ -128,12 +131,28 @@ def _headers(cursor: Cursor) -> tuple[Ints, tuple[Ints, Ints], tuple[Ints, Ints]
     counts[cursor.is_bad] = 0
     first = np.cumsum(counts) - counts
     places = np.zeros((4, int(counts.sum())), np.int64)
-    for number in range(int(counts.max(initial=0))):
+    for number in range(min(int(counts.max(initial=0)), _MOST_ROUNDS)):
         rows = np.flatnonzero(counts > number)
         key_starts, key_lengths = _bytes(cursor, rows)
         cursor.is_bad[rows[key_lengths < 0]] = True
         places[:, first[rows] + number] = key_starts, key_lengths, *_bytes(cursor, rows)
+    for row in np.flatnonzero((counts > _MOST_ROUNDS) & ~cursor.is_bad):
+        _many_headers(cursor, int(row), places[:, first[row] + _MOST_ROUNDS : first[row] + counts[row]])
     return counts, (places[0], places[1]), (places[2], places[3])
+
+
+def _many_headers(cursor: Cursor, row: int, places: NDArray[np.int64]) -> None:
+    """The rest of one record's headers, one after the other, into ``places``."""
+    view, at, end = memoryview(cursor.data.data), int(cursor.at[row]), int(cursor.ends[row])
+    for number in range(places.shape[1]):
+        for part, least in ((0, 0), (2, -1)):
+            length, at = varint_at(view, at, end)
+            if length < least or max(length, 0) > end - at:
+                cursor.is_bad[row] = True
+                return
+            places[part : part + 2, number] = at, length
+            at += max(length, 0)
+    cursor.at[row] = at
 
 
 def _header_lists(

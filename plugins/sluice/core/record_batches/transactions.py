@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from sluice.core.record_batches.cursor import varint_at
 from sluice.core.record_batches.header import Batch
 
 # Type of a control record (KIP-98), the second short integer of its key: 0 abort, 1 commit.
@@ -35,7 +36,12 @@ class AbortedTransactions:
 
 def _type_of(batch: Batch) -> int | None:
     """The type of its marker; None if the log's cleaner took it out."""
-    # One record, never compressed. Its length, attributes, deltas of time and offset: a byte each, as the
-    # length of its key, 4.
-    body = bytes(batch.body[:9])
-    return int.from_bytes(body[7:9], "big") if batch.count and len(body) == 9 else None
+    if not batch.count:
+        return None
+    # One record, never compressed: its length, attributes, deltas of time and offset, the length of its key.
+    body, at = batch.body, 0
+    _, at = varint_at(body, at, len(body))
+    at += 1
+    for _ in range(3):
+        _, at = varint_at(body, at, len(body))
+    return int.from_bytes(body[at + 2 : at + 4], "big")

@@ -193,3 +193,23 @@ def test_bytes_that_were_damaged_anyhow_are_an_error_or_the_same_records() -> No
         shifted = {replace(record, offset=0) for record in found} - {replace(r, offset=0) for r in right}
         assert not shifted, "a value that was never written"
     assert refused > 2_000
+
+
+@pytest.mark.parametrize("count", [15, 16, 17, 3_000])
+def test_a_record_with_many_headers(count: int) -> None:
+    headers = tuple((b"k%d" % n, None if n % 3 else b"v%d" % n) for n in range(count))
+    made = Made((Record(1, headers=headers), Record(2), Record(3, headers=headers[:20])))
+    assert read(made.bytes()) == list(made.records)
+
+
+def test_a_record_whose_many_headers_lie() -> None:
+    made = Made((Record(1, headers=((b"k", b"v"),) * 40),))
+    (batch,) = batches(made.bytes(), 0)
+    for place in range(20, len(batch.body)):
+        body = bytearray(batch.body)
+        body[place] ^= 0x40
+        try:
+            found = records.read([(batch, bytes(body))])
+        except DamagedBatch:
+            continue
+        assert len(found.column("headers")[0]) == 40

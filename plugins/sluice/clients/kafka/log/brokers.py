@@ -9,8 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any, Self
 
 import kafka.errors as errors
@@ -20,6 +19,7 @@ from kafka.protocol.admin import DescribeConfigsRequest
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
 
+from sluice.clients.kafka.log.responses import Fetched, Moving, TopicLeaders
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing, Refused, Unreachable
@@ -36,57 +36,16 @@ _MOST_RESPONSE_BYTES = 1 << 30
 _READ_COMMITTED = 1
 _TOPIC_RESOURCE = 2
 EARLIEST, LATEST = -2, -1
-# A new election, or a broker that is starting: metadata is asked for again, and the request repeated.
-MOVING: frozenset[int] = frozenset(
-    error.errno
-    for error in (
-        errors.NotLeaderForPartitionError,
-        errors.LeaderNotAvailableError,
-        errors.ReplicaNotAvailableError,
-        errors.UnknownTopicOrPartitionError,
-        errors.KafkaStorageError,
-        errors.FencedLeaderEpochError,
-        errors.UnknownLeaderEpochError,
-        errors.OffsetNotAvailableError,
-    )
-)
+_UNKNOWN_TOPIC: int = errors.UnknownTopicOrPartitionError.errno
 OUT_OF_RANGE: int = errors.OffsetOutOfRangeError.errno
 _LOGIN = (
     errors.SaslAuthenticationFailedError,
     errors.UnsupportedSaslMechanismError,
     errors.IllegalSaslStateError,
 )
-
-
-@dataclass(frozen=True)
-class TopicLeaders:
-    """A topic as its brokers know it now. ``id``: as Kafka writes it; a topic that is created again has
-    another. ``leaders``: partition -> (broker's number, epoch); without those that have no leader."""
-
-    id: str
-    leaders: Mapping[int, tuple[int, int]]
-
-
-@dataclass(frozen=True)
-class Fetched:
-    """The response to a fetch. ``error``: Kafka's number, 0 for none. ``records``: batches, the last one
-    perhaps cut off. ``high_watermark``: the first offset that is not on enough replicas yet;
-    ``last_stable``: the first one of an open transaction, else the same. ``aborted``: (producer id, first
-    offset) of each aborted transaction in the records. ``diverging``: (epoch, its end) if the log is not the
-    one that was read before, None if it is."""
-
-    error: int
-    records: bytes
-    high_watermark: int
-    last_stable: int
-    aborted: tuple[tuple[int, int], ...]
-    diverging: tuple[int, int] | None
-
-
-class Moving(Unreachable):
-    """The request did not arrive, or not at the partition's leader: to be repeated."""
-
-    code = ErrorCode.KAFKA_UNREACHABLE
+# Time-outs are kept here, from when an answer is waited for: the library's own count from when it was asked,
+# and would end the connection of a reader that is slow to take what came.
+_NEVER_SECONDS = 24 * 3600
 
 
 class Brokers:
@@ -103,7 +62,7 @@ class Brokers:
         self._servers, self._request_seconds = kafka.bootstrap_servers, request_seconds
         settings = kafka.kafka_python() | {
             "receive_message_max_bytes": _MOST_RESPONSE_BYTES,
-            "request_timeout_ms": int(request_seconds * 1000),
+            "request_timeout_ms": _NEVER_SECONDS * 1000,
             "reconnect_backoff_max_ms": 1_000,
         }
         self._net = NetworkSelector()
@@ -124,17 +83,25 @@ class Brokers:
         self._manager.close()
         self._net.close()
 
-    def describe(self, topic: str) -> TopicLeaders:
-        """The topic's id and leaders, asked for now. Raises Missing, Refused or Moving."""
-        response = self._answer(self._any(), self._about([topic]))
+    def describe(self, topic: str, node: int | None = None) -> TopicLeaders:
+        """The topic's id and leaders, as the broker ``node``, or any, knows them now.
+
+        Raises Missing, Refused or Moving. A broker that was cut off may say what is not true any more.
+        """
+        response = self._answer(self._any() if node is None else node, self._about([topic]))
         self._manager.cluster.update_metadata(response)
         (found,) = response.topics
-        if found.error_code == errors.UnknownTopicOrPartitionError.errno:
+        if found.error_code == _UNKNOWN_TOPIC:
             raise Missing(
                 f"topic {topic!r} does not exist. Fix: create it, or correct its name",
                 ErrorCode.TOPIC_NOT_FOUND,
             )
-        self._check(found.error_code, f"topic {topic!r}")
+        self.check(found.error_code, f"topic {topic!r}")
+        if not found.topic_id or not found.topic_id.int:
+            raise Refused(
+                f"topic {topic!r} has no id, so one that is created again is not seen. Fix: read from "
+                "brokers of Kafka 2.8 or later"
+            )
         leaders = {
             partition.partition_index: (partition.leader_id, partition.leader_epoch)
             for partition in found.partitions
@@ -148,7 +115,7 @@ class Brokers:
             resource_type=_TOPIC_RESOURCE, resource_name=topic, configuration_keys=["cleanup.policy"]
         )
         (found,) = self._answer(self._any(), DescribeConfigsRequest(resources=[resource])).results
-        self._check(found.error_code, f"cleanup.policy of topic {topic!r}")
+        self.check(found.error_code, f"cleanup.policy of topic {topic!r}")
         return str(found.configs[0].value)
 
     def bound(self, topic: str, partition: int, leader: tuple[int, int], which: int) -> int:
@@ -165,7 +132,7 @@ class Brokers:
             max_version=6,
         )
         (found,) = self._answer(leader[0], request).topics[0].partitions
-        self._check(found.error_code, f"topic {topic!r}, partition {partition}")
+        self.check(found.error_code, f"topic {topic!r}, partition {partition}")
         return int(found.offset)
 
     def fetch(
@@ -203,7 +170,7 @@ class Brokers:
 
         def result() -> Fetched:
             response = self._received(sent)
-            self._check(response.error_code, "fetch")
+            self.check(response.error_code, "fetch")
             if not response.responses:
                 # Without any topic, and the connection's next requests wait for so long.
                 raise Moving(f"broker {leader[0]} slows this user's reads by {response.throttle_time_ms} ms")
@@ -238,11 +205,7 @@ class Brokers:
                     self._manager.cluster.update_metadata(self._answer(broker.node_id, self._about([])))
                     self._manager.broker_version_data = connection.broker_version_data
                 except _LOGIN as error:
-                    raise Refused(
-                        f"Kafka at {self._servers} refuses the login: {error}. Fix: correct `username` and "
-                        "`password` of `[kafka]` in the role's platform file",
-                        ErrorCode.KAFKA_PERMISSION,
-                    ) from error
+                    raise self._refused_login(error) from error
                 except (errors.KafkaError, Moving, OSError) as error:
                     last = error
                 else:
@@ -253,11 +216,9 @@ class Brokers:
         )
 
     def _any(self) -> int | str:
-        node = self._manager.least_loaded_node()
-        if node is None:
-            raise Moving("every broker is waited for")
-        found: int | str = node
-        return found
+        found: int | str | None = self._manager.least_loaded_node()
+        # All that were known may have been replaced.
+        return self._manager.cluster.bootstrap_brokers()[0].node_id if found is None else found
 
     @staticmethod
     def _about(topics: list[str]) -> Any:
@@ -266,23 +227,48 @@ class Brokers:
             allow_auto_topic_creation=False,
             include_cluster_authorized_operations=False,
             include_topic_authorized_operations=False,
+            # From 10 on with the topic's id.
+            min_version=10,
             max_version=12,
         )
 
     def _answer(self, node: int | str, request: object) -> Any:
         return self._received(self._sent(node, request))
 
-    def _sent(self, node: int | str, request: object) -> Any:
+    def _sent(self, node: int | str, request: object) -> tuple[int | str, Any]:
         try:
-            return self._manager.send(request, node_id=node)
-        except errors.KafkaError as error:
-            raise Moving(f"broker {node}: {error!r}") from error
+            future = self._manager.send(request, node_id=node)
+            # Sending queues; the first of these connects, the second writes.
+            for _ in range(2):
+                self._net.poll(timeout_ms=0)
+        except (errors.KafkaError, RuntimeError) as error:
+            raise self._meaning(error, node) from error
+        return node, future
 
-    def _received(self, future: Any) -> Any:
+    def _received(self, sent: tuple[int | str, Any]) -> Any:
+        node, future = sent
         try:
-            return self._wait_for(future, time.monotonic() + self._request_seconds + 1)
-        except errors.KafkaError as error:
-            raise Moving(f"{error!r}") from error
+            return self._wait_for(future, time.monotonic() + self._request_seconds)
+        except errors.KafkaTimeoutError as error:
+            # Also those behind it would wait.
+            self._manager.close(node_id=node)
+            raise self._meaning(error, node) from error
+        except (errors.KafkaError, RuntimeError) as error:
+            raise self._meaning(error, node) from error
+
+    def _meaning(self, error: Exception, node: int | str) -> Moving | Refused:
+        if isinstance(error, _LOGIN):
+            return self._refused_login(error)
+        if isinstance(error, errors.IncompatibleBrokerVersion):
+            return Refused(f"broker {node}: {error}. Fix: read from brokers of Kafka 2.8 or later")
+        return Moving(f"broker {node}: {error!r}")
+
+    def _refused_login(self, error: Exception) -> Refused:
+        return Refused(
+            f"Kafka at {self._servers} refuses the login: {error}. Fix: correct `username` and `password` of "
+            "`[kafka]` in the role's platform file",
+            ErrorCode.KAFKA_PERMISSION,
+        )
 
     def _wait_for(self, future: Any, deadline: float) -> Any:
         self._net.poll(timeout_ms=max(1, int((deadline - time.monotonic()) * 1000)), future=future)
@@ -293,11 +279,14 @@ class Brokers:
         return future.value
 
     @staticmethod
-    def _check(number: int, what: str) -> None:
+    def check(number: int, what: str) -> None:
+        """Raises what Kafka's error ``number`` means: Moving, if the same request may succeed later, else
+        Refused; nothing for 0."""
         if number == 0:
             return
         error = errors.for_code(number)
-        if number in MOVING:
+        # A new election, a broker that starts, a disk that fails: as Kafka's own clients judge.
+        if number < 0 or error.retriable:
             raise Moving(f"{what}: {error.__name__}")
         is_right = issubclass(error, errors.AuthorizationError)
         code = ErrorCode.KAFKA_PERMISSION if is_right else ErrorCode.REQUEST_REFUSED

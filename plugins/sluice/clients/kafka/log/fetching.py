@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
-from sluice.clients.kafka.log.brokers import (
-    EARLIEST,
-    LATEST,
-    MOVING,
-    OUT_OF_RANGE,
-    Brokers,
-    Fetched,
-    Moving,
-    TopicLeaders,
-)
+from sluice.clients.kafka.log.brokers import EARLIEST, LATEST, OUT_OF_RANGE, Brokers
+from sluice.clients.kafka.log.responses import Fetched, Moving, TopicLeaders
 from sluice.core.error_codes import ErrorCode
-from sluice.core.errors import Refused, Unreachable
+from sluice.core.errors import Missing, Refused, Unreachable
 
 # Without any progress. An election takes seconds, a broker's restart a minute or two.
 PATIENCE_SECONDS = 120.0
+MISSING_SECONDS = 5.0
 _PAUSE_SECONDS = 0.2
+T = TypeVar("T")
 
 
 class TopicRecreated(Refused):
@@ -51,34 +46,45 @@ class TransactionOpen(Unreachable):
     code = ErrorCode.TRANSACTION_OPEN
 
 
+def patiently(brokers: Brokers, patience: float, ask: Callable[[], T]) -> T:
+    """What ``ask`` returns, repeated while brokers move, ``patience`` seconds long.
+
+    Missing is believed after MISSING_SECONDS: a broker may not know yet what was created just now.
+    """
+    began = time.monotonic()
+    while True:
+        try:
+            return ask()
+        except (Moving, Missing) as error:
+            longest = min(patience, MISSING_SECONDS) if isinstance(error, Missing) else patience
+            if time.monotonic() - began > longest:
+                raise
+            brokers.wait(_PAUSE_SECONDS)
+
+
 class Fetching:
     """Responses for ``partition``, one request ahead: ``ask`` for an offset, then ``take`` what came."""
 
-    def __init__(
-        self, brokers: Brokers, topic: str, topic_id: str, partition: int, size: int, patience: float
-    ) -> None:
+    def __init__(self, brokers: Brokers, topic: str, topic_id: str, partition: int, patience: float) -> None:
         self._brokers, self._topic, self._topic_id = brokers, topic, topic_id
-        self._partition, self._size, self._patience = partition, size, patience
+        self._partition, self._size, self._patience = partition, 0, patience
         self._where = f"topic {topic!r}, partition {partition}"
         self._leader: tuple[int, int] | None = None
         self._asked = (0, -1)
         self._pending: Callable[[], Fetched] | None = None
 
     def confirm_topic(self) -> None:
-        """Raises TopicRecreated, or Unreachable if no broker says in time."""
-        deadline = time.monotonic() + self._patience
-        while True:
-            try:
-                self._described()
-            except Moving:
-                if time.monotonic() > deadline:
-                    raise
-                self._brokers.wait(_PAUSE_SECONDS)
-            else:
-                return
+        """Raises TopicRecreated, or Unreachable if no broker says in time.
 
-    def _described(self) -> TopicLeaders:
-        found = self._brokers.describe(self._topic)
+        The leader is asked first: another broker, one that is cut off, may not know what was created again.
+        """
+        try:
+            self._described(self._leader[0] if self._leader else None)
+        except Moving:
+            patiently(self._brokers, self._patience, self._described)
+
+    def _described(self, node: int | None = None) -> TopicLeaders:
+        found = self._brokers.describe(self._topic, node)
         if found.id != self._topic_id:
             raise TopicRecreated(
                 f"topic {self._topic!r} was created again: its id is {found.id}, the range is of "
@@ -86,9 +92,10 @@ class Fetching:
             )
         return found
 
-    def ask(self, offset: int, last_epoch: int) -> None:
-        """``last_epoch``: of the record before ``offset``, -1 if it is not known."""
-        self._asked, self._pending = (offset, last_epoch), None
+    def ask(self, offset: int, last_epoch: int, size: int) -> None:
+        """``last_epoch``: of the record before ``offset``, -1 if it is not known. ``size``: about so many
+        bytes."""
+        self._asked, self._pending, self._size = (offset, last_epoch), None, size
         try:
             self._pending = self._sent()
         except Moving:
@@ -118,7 +125,8 @@ class Fetching:
 
     def _sent(self) -> Callable[[], Fetched]:
         if self._leader is None:
-            self._leader = self._described().leaders.get(self._partition)
+            found = patiently(self._brokers, MISSING_SECONDS, self._described)
+            self._leader = found.leaders.get(self._partition)
         if self._leader is None:
             raise Moving(f"{self._where} has no leader")
         offset, last_epoch = self._asked
@@ -127,15 +135,11 @@ class Fetching:
     def _not_yet(self, found: Fetched) -> Unreachable:
         """Why nothing came, if it may still come. Raises the others."""
         offset, last_epoch = self._asked
-        if found.error in MOVING:
-            self._leader = None
-            return Moving(f"{self._where}: its leader moves (error {found.error})")
         if found.error == OUT_OF_RANGE and self._leader is not None:
             # Unless the log has moved meanwhile: then the fetch is repeated.
             self._raise_out_of_range(offset, self._leader)
             return Moving(f"{self._where}: offset {offset} was out of range")
-        if found.error:
-            raise Refused(f"{self._where}: Kafka refuses a fetch from offset {offset}: error {found.error}")
+        self._brokers.check(found.error, f"{self._where}: fetch from offset {offset}")
         if found.diverging is not None:
             epoch, end = found.diverging
             raise LogTruncated(
@@ -156,6 +160,7 @@ class Fetching:
         )
 
     def _raise_out_of_range(self, offset: int, leader: tuple[int, int]) -> None:
+        self._described(leader[0])
         first = self._brokers.bound(self._topic, self._partition, leader, EARLIEST)
         end = self._brokers.bound(self._topic, self._partition, leader, LATEST)
         if offset < first:

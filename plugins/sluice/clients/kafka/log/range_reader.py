@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from time import time
 
 import pyarrow as pa
 
-from sluice.clients.kafka.log.brokers import Brokers, Fetched
-from sluice.clients.kafka.log.fetching import PATIENCE_SECONDS, Fetching
+from sluice.clients.kafka.log.brokers import Brokers
+from sluice.clients.kafka.log.fetching import PATIENCE_SECONDS, Fetching, LogTruncated, patiently
+from sluice.clients.kafka.log.responses import Fetched
 from sluice.core.messages import iso
+from sluice.core.offsets.ranges import IntervalSet
 from sluice.core.record_batches import codecs, records
 from sluice.core.record_batches.account import Account, Accounting, missing, why_absent
 from sluice.core.record_batches.header import Batch, DamagedBatch, batches
@@ -18,8 +20,26 @@ from sluice.core.record_batches.transactions import AbortedTransactions
 
 # A response has about so many bytes, compressed: what came in one, decompressed, is a piece.
 FETCH_BYTES = 2 << 20
+# A small range need not fetch so much of what is behind it.
+_FEW_OFFSETS, _FEW_BYTES = 1_000, 256 << 10
 # A response that has more, decompressed, is several pieces.
 PIECE_BYTES = 32 << 20
+
+
+@dataclass(frozen=True)
+class Epochs:
+    """What is known of a range's leader epochs (KIP-320): a log that was truncated has other ones.
+
+    ``before``: of the record before the range, as an earlier account has it; -1 if it is not known.
+    ``highest``: the leader's when the log's end was behind the range already; None if that is not known.
+    Records of the range were written by then, so none has a higher one.
+    """
+
+    before: int = -1
+    highest: int | None = None
+
+
+ANY = Epochs()
 
 
 class RangeReader:
@@ -37,15 +57,17 @@ class RangeReader:
         patience: float = PATIENCE_SECONDS,
     ) -> None:
         self.brokers, self.topic, self.topic_id = brokers, topic, topic_id
-        self._fetch_bytes, self._patience = fetch_bytes, patience
+        self.fetch_bytes, self.patience = fetch_bytes, patience
+        # A partition's leader stays known from one range to the next.
+        self._fetching: dict[int, Fetching] = {}
 
-    def read(self, partition: int, begin: int, end: int, last_epoch: int = -1) -> RangeRead:
-        """``[begin, end)`` of a partition. ``last_epoch``: the leader epoch of the record before ``begin``,
-        as an earlier account has it; -1 if it is not known."""
-        fetching = Fetching(
-            self.brokers, self.topic, self.topic_id, partition, self._fetch_bytes, self._patience
+    def read(self, partition: int, wanted: IntervalSet, epochs: Epochs = ANY) -> RangeRead:
+        """These offsets of a partition. What lies between them is fetched, too, and neither decoded nor
+        accounted for."""
+        fetching = self._fetching.setdefault(
+            partition, Fetching(self.brokers, self.topic, self.topic_id, partition, self.patience)
         )
-        return RangeRead(self.brokers, self.topic, partition, fetching, Accounting(begin, end), last_epoch)
+        return RangeRead(self, partition, fetching, Accounting(wanted), epochs)
 
 
 class RangeRead:
@@ -57,16 +79,12 @@ class RangeRead:
     """
 
     def __init__(
-        self,
-        brokers: Brokers,
-        topic: str,
-        partition: int,
-        fetching: Fetching,
-        accounting: Accounting,
-        last_epoch: int,
+        self, reader: RangeReader, partition: int, fetching: Fetching, accounting: Accounting, epochs: Epochs
     ) -> None:
-        self._brokers, self._topic, self._partition = brokers, topic, partition
-        self._fetching, self._accounting, self._last_epoch = fetching, accounting, last_epoch
+        self._reader, self._topic, self._partition = reader, reader.topic, partition
+        self._fetching, self._accounting, self._epochs = fetching, accounting, epochs
+        few = accounting.end - accounting.begin < _FEW_OFFSETS
+        self._size = min(reader.fetch_bytes, _FEW_BYTES) if few else reader.fetch_bytes
         self._account: Account | None = None
 
     @property
@@ -80,10 +98,15 @@ class RangeRead:
         """Yield the records as ``core.record_batches.records.SCHEMA``, in pieces of some MB."""
         done, is_continued = self._accounting, False
         if not done.is_complete:
-            self._fetching.ask(done.begin, self._last_epoch)
+            self._fetching.ask(done.begin, self._epochs.before, self._size)
         while not done.is_complete:
             fetched = self._fetching.take()
-            found = list(batches(fetched.records, done.following, is_continued=is_continued))
+            found: list[Batch] = []
+            for batch in batches(fetched.records, done.following, is_continued=is_continued):
+                found.append(batch)
+                if batch.last_offset + 1 >= done.end:
+                    # What is behind the range is not looked at.
+                    break
             if not found:
                 raise DamagedBatch(
                     f"damaged response: topic {self._topic!r}, partition {self._partition}: its batches end "
@@ -92,7 +115,7 @@ class RangeRead:
             following, is_continued = found[-1].last_offset + 1, True
             if following < done.end:
                 # Brokers work while this one is decoded.
-                self._fetching.ask(following, found[-1].leader_epoch)
+                self._fetching.ask(following, found[-1].leader_epoch, self._size)
             yield from self._pieces(fetched, found)
         # Records of a topic that was created again since the range began are not its own.
         self._fetching.confirm_topic()
@@ -107,10 +130,12 @@ class RangeRead:
                 # Nothing is between: the next offset that the log has is behind the range.
                 done.behind(done.end)
                 break
+            self._check_epoch(batch)
             is_aborted = aborted.has(batch)
+            if not done.wants(batch):
+                done.behind(batch.last_offset + 1)
+                continue
             if is_aborted or batch.is_control:
-                yield from self._decoded(waiting)
-                waiting, size = [], 0
                 (done.aborted if is_aborted else done.control)(batch)
                 continue
             body = codecs.decompressed(batch)
@@ -134,12 +159,23 @@ class RangeRead:
             first = bound
         begin, end = offsets.searchsorted([done.begin, done.end])
         if begin < end:
-            yield piece.slice(begin, end - begin)
+            yield done.chosen(piece.slice(begin, end - begin))
+
+    def _check_epoch(self, batch: Batch) -> None:
+        highest = self._epochs.highest
+        if highest is not None and batch.leader_epoch > highest and batch.base_offset < self._accounting.end:
+            raise LogTruncated(
+                f"topic {self._topic!r}, partition {self._partition}: the log was truncated: offset "
+                f"{batch.base_offset} was there under leader epoch {highest}, and its record is of epoch "
+                f"{batch.leader_epoch}. Fix: see which broker led without the others "
+                "(unclean.leader.election.enable), and plan the range again"
+            )
 
     def _explained(self, account: Account) -> Account:
         if not account.absent:
             return account
-        policy = self._brokers.cleanup_policy(self._topic)
+        brokers, patience = self._reader.brokers, self._reader.patience
+        policy = patiently(brokers, patience, lambda: brokers.cleanup_policy(self._topic))
         evidence = why_absent(policy, f"observed {iso(time())}")
         if not evidence:
             raise missing(self._topic, self._partition, account.absent, policy)

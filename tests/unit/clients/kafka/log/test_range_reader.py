@@ -8,10 +8,12 @@ from typing import cast
 
 import pytest
 
-from sluice.clients.kafka.log.brokers import MOVING, OUT_OF_RANGE, Brokers, Fetched, Moving, TopicLeaders
+from sluice.clients.kafka.log.brokers import OUT_OF_RANGE, Brokers
 from sluice.clients.kafka.log.fetching import LogTruncated, OffsetsDeleted, TopicRecreated, TransactionOpen
-from sluice.clients.kafka.log.range_reader import RangeRead, RangeReader
+from sluice.clients.kafka.log.range_reader import Epochs, RangeRead, RangeReader
+from sluice.clients.kafka.log.responses import Fetched, Moving, TopicLeaders
 from sluice.core.errors import Missing, Refused, Unreachable
+from sluice.core.offsets.ranges import IntervalSet
 from sluice.core.record_batches.account import OffsetsMissing
 from sluice.core.record_batches.header import DamagedBatch
 from tests.support.raising import raising
@@ -49,7 +51,7 @@ class Log:
         last = self.batches[-1]
         return (last.last_offset if last.last_offset is not None else last.records[-1].offset) + 1
 
-    def describe(self, topic: str) -> TopicLeaders:
+    def describe(self, topic: str, node: int | None = None) -> TopicLeaders:
         return TopicLeaders(self.ids.pop(0) if len(self.ids) > 1 else self.ids[0], {0: (1, EPOCH)})
 
     def cleanup_policy(self, topic: str) -> str:
@@ -57,6 +59,8 @@ class Log:
 
     def bound(self, topic: str, partition: int, leader: tuple[int, int], which: int) -> int:
         return self.begin if which == -2 else self.end
+
+    check = staticmethod(Brokers.check)
 
     def wait(self, seconds: float) -> None:
         self.waited += seconds
@@ -86,7 +90,7 @@ class Log:
 
 def reading(log: Log, begin: int, end: int, last_epoch: int = -1) -> RangeRead:
     reader = RangeReader(cast("Brokers", log), "t", ID, patience=0.02)
-    return reader.read(0, begin, end, last_epoch)
+    return reader.read(0, IntervalSet.of([(begin, end)]), Epochs(last_epoch))
 
 
 def offsets(read: RangeRead) -> list[int]:
@@ -159,7 +163,8 @@ def test_a_range_may_end_where_nothing_is() -> None:
     assert str(read.account.absent) == "[1,5)"
 
 
-@pytest.mark.parametrize("error", [min(MOVING), max(MOVING), Moving("broken connection")])
+# -1 is an error of the broker itself, 6 another leader, 78 one that is not ready.
+@pytest.mark.parametrize("error", [-1, 6, 78, Moving("broken connection")])
 def test_a_leader_that_moves_is_waited_for(error: int | Exception) -> None:
     log = Log([made(n) for n in range(5)], errors=[error, error, 0, error])
     assert offsets(reading(log, 0, 5)) == [0, 1, 2, 3, 4]
@@ -183,7 +188,7 @@ def test_no_progress_ends_with_the_last_reason() -> None:
             "before offset 2 is open",
         ),
         (Log([made(0, 1)]), Unreachable, "nothing came from offset 2 on"),
-        (Log([made(2)], errors=[87]), Refused, "error 87"),
+        (Log([made(2)], errors=[87]), Refused, "InvalidRecord"),
         (Log([made(2), made(3)], ids=["another"]), TopicRecreated, "its id is another"),
         (Log([made(2), made(3)], ids=[ID, "another"]), TopicRecreated, "its id is another"),
         (Log([made(2), made(3)], damage=lambda data: data[:60]), DamagedBatch, "no whole batch"),
@@ -218,9 +223,55 @@ def test_a_log_that_diverged_is_named() -> None:
 def test_a_topic_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     log = Log([made(0)])
 
-    def describe(topic: str) -> TopicLeaders:
+    def describe(topic: str, node: int | None = None) -> TopicLeaders:
         raise Missing(f"topic {topic!r} does not exist")
 
     monkeypatch.setattr(log, "describe", describe)
     with raising(Missing, "'t' does not exist"):
         list(reading(log, 0, 1))
+
+
+def test_what_lies_between_is_neither_decoded_nor_explained() -> None:
+    bomb = Made((Record(3, value=bytes(70 << 20)),), "zstd")
+    log = Log([made(0, 1), bomb, made(6), made(9, 10), made(11)], size=9)
+    wanted = IntervalSet.of([(1, 2), (6, 7), (10, 11)])
+    read = RangeReader(cast("Brokers", log), "t", ID, patience=0.02).read(0, wanted)
+    assert offsets(read) == [1, 6, 10]
+    assert read.account.records == wanted
+    with raising(DamagedBatch, "more than"):
+        list(reading(log, 0, 4))
+
+
+def test_what_is_behind_the_range_is_not_looked_at() -> None:
+    log = Log([made(0, 1), made(2)], size=2, damage=lambda data: data[:-1] + b"x")
+    assert offsets(reading(log, 0, 2)) == [0, 1]
+    with raising(DamagedBatch, "the checksum of the batch at offset 2"):
+        list(reading(log, 0, 3))
+
+
+def test_a_record_that_was_written_after_the_plan_is_another_log() -> None:
+    log = Log([made(0), made(1), made(2)])
+    reader = RangeReader(cast("Brokers", log), "t", ID)
+    assert offsets(reader.read(0, IntervalSet.of([(0, 3)]), Epochs(highest=EPOCH))) == [0, 1, 2]
+    with raising(LogTruncated, f"offset 0 was there under leader epoch {EPOCH - 1}"):
+        list(reader.read(0, IntervalSet.of([(0, 3)]), Epochs(highest=EPOCH - 1)))
+
+
+def test_many_small_transactions_are_one_piece() -> None:
+    log = Log([b for n in range(0, 40, 2) for b in (made(n, producer=1), marker(n + 1, 1, COMMIT))], size=99)
+    read = reading(log, 0, 40)
+    assert [len(piece) for piece in read] == [20]
+    assert read.account.control.count == 20
+
+
+def test_a_topic_that_a_broker_does_not_know_yet() -> None:
+    log, answers = Log([made(0)]), [Missing("not yet"), Moving("no leader")]
+    describe = log.describe
+
+    def describing(topic: str, node: int | None = None) -> TopicLeaders:
+        if answers:
+            raise answers.pop(0)
+        return describe(topic, node)
+
+    log.describe = describing  # type: ignore[method-assign]
+    assert offsets(reading(log, 0, 1)) == [0]
