@@ -241,8 +241,8 @@ def _in_microseconds(piece: pa.RecordBatch, task: _Task) -> pa.TimestampArray:
         place = int(np.flatnonzero(np.abs(ms) > (1 << 63) // 1000)[0])
         raise Refused(
             f"topic {task.topic!r}, partition {task.partition}: the record at offset "
-            f"{piece.column('offset')[place]} has the time {ms[place]} ms, which Spark cannot hold. Fix: read "
-            "the ranges around it; its producer gives another unit"
+            f"{piece.column('offset')[place]} has the time {ms[place]} ms, which Spark cannot hold. Fix: "
+            "read the ranges around it; its producer gives another unit"
         ) from error
 
 
