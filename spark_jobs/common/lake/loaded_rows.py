@@ -129,6 +129,7 @@ class LoadedRowsStore:
 
 
 def _is_made(change: Sequence[Any] | None, changes: Changes) -> bool:
-    """Whether a recorded ``change`` (number of those before it, id) is published; True of a batch. One that
-    is not named any more counts, too: many came after it."""
-    return change is None or changes.has(change[1], change[0]) is not False
+    """Whether a recorded ``change`` (number of those before it, id) is published in this place: another
+    attempt has an entry of its own. True of a batch. One that is not named any more counts, too: many came
+    after it."""
+    return change is None or changes.after(change[0]) in (change[1], "")

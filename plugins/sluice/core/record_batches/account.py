@@ -45,7 +45,8 @@ class Account:
 class Accounting:
     """An account while its range is read: told of every batch, in their order.
 
-    ``following``: the next offset that no batch has said anything about.
+    ``wanted``: the offsets to account for, from ``begin`` to before ``end``. ``following``: the next offset
+    that no batch has said anything about. ``leader_epoch``: the highest of the batches; None before the first.
     """
 
     wanted: IntervalSet
