@@ -46,7 +46,7 @@ class Accounting:
     """An account while its range is read: told of every batch, in their order.
 
     ``wanted``: the offsets to account for, from ``begin`` to before ``end``. ``following``: the next offset
-    that no batch has said anything about. ``leader_epoch``: the highest of the batches; None before the first.
+    that no batch has said anything about. ``leader_epoch``: the highest of the batches; None before one came.
     """
 
     wanted: IntervalSet
