@@ -296,7 +296,7 @@ def test_a_log_that_was_truncated_under_the_same_id(cluster: KafkaCluster) -> No
         _, before = rows(reader(brokers, topic), 0, 20)
     cluster.kill(leader)
     cluster.restart(behind)
-    wait_until("the other to lead", lambda: cluster.leaders(topic).get(0) == behind, 120, 0.2)
+    wait_until("the other to lead", lambda: cluster.elect_uncleanly(topic).get(0) == behind, 120, 1)
     send(cluster, topic, [b"other %d" % n for n in range(15)], acks="1")
     with Brokers(cluster.kafka) as brokers:
         reading = reader(brokers, topic)
