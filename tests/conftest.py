@@ -23,7 +23,7 @@ from tests.support import stacks
 QUERIES = (
     *("bucket_checkpoint", "change_queries", "feed", "files_sink", "first_batch", "hits", "hits_load"),
     *("hostile_records", "iceberg_sink", "jdbc_sink", "kafka_sink", "keys", "oversize_rows", "preview"),
-    *("progress", "queries", "query_results", "state", "wiki", "wiki_table"),
+    *("progress", "queries", "query_results", "state"),
 )
 # Path -> the group whose tests run in one process, one after the other: they share what they start.
 GROUPS = {
