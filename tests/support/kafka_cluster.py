@@ -133,6 +133,8 @@ class KafkaCluster:
         self._running[number].send_signal(what)
 
     def start(self, number: int) -> None:
+        if number in self._running:
+            raise ValueError(f"broker {number} runs already")
         context = self._contexts[number - 1]
         kafka.prepare(context)
         program = kafka.program(context)

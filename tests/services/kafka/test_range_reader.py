@@ -227,7 +227,8 @@ def test_leaders_move_and_brokers_die_in_the_middle(cluster: KafkaCluster, broke
     cluster.make_topic(topic, partitions=3)
     values = [b"%06d" % n * 40 for n in range(6_000)]
     for partition in range(3):
-        producer = Producer({**cluster.config, "linger.ms": 1, "acks": "all"})
+        # Of many batches, so that the range is many pieces.
+        producer = Producer({**cluster.config, "linger.ms": 1, "acks": "all", "batch.size": 20_000})
         for value in values:
             producer.produce(topic, value, partition=partition)
             producer.poll(0)
