@@ -283,7 +283,7 @@ def test_a_reader_over_its_quota_is_slowed_and_not_failed(cluster: KafkaCluster,
     assert [row[3] for row in found] == values
 
 
-# Two brokers die and are elected anew: half a minute at best.
+# Two brokers die, and one is elected: half a minute at best.
 @pytest.mark.exhaustive
 def test_a_log_that_was_truncated_under_the_same_id(cluster: KafkaCluster) -> None:
     """A broker that had not all records was elected: offsets are there again, with others' records."""
