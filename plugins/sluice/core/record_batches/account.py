@@ -43,7 +43,7 @@ class Account:
 
 @dataclass
 class Accounting:
-    """An account while its range is read: told of every batch, in their order.
+    """An account while its range is read: told of every batch that begins before its end, in their order.
 
     ``wanted``: the offsets to account for, from ``begin`` to before ``end``. ``following``: the next offset
     that no batch has said anything about. ``leader_epoch``: the highest of the batches; None before one came.
@@ -102,8 +102,7 @@ class Accounting:
         self.following = max(self.following, offset)
 
     def _add(self, those: list[Pair], batch: Batch, is_whole: bool) -> None:
-        if batch.base_offset < self.end:
-            self.leader_epoch = max(batch.leader_epoch, self.leader_epoch or 0)
+        self.leader_epoch = max(batch.leader_epoch, self.leader_epoch or 0)
         if is_whole:
             # A range of many batches is a few pairs.
             begin = those.pop()[0] if those and those[-1][1] == batch.base_offset else batch.base_offset

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_fixed
+
 from sluice.clients.kafka.log.brokers import EARLIEST, LATEST, OUT_OF_RANGE, Brokers
 from sluice.clients.kafka.log.responses import Fetched, Moving, TopicLeaders
 from sluice.core.error_codes import ErrorCode
@@ -51,15 +53,21 @@ def patiently(brokers: Brokers, patience: float, ask: Callable[[], T]) -> T:
 
     Missing is believed after MISSING_SECONDS: a broker may not know yet what was created just now.
     """
-    began = time.monotonic()
-    while True:
-        try:
-            return ask()
-        except (Moving, Missing) as error:
-            longest = min(patience, MISSING_SECONDS) if isinstance(error, Missing) else patience
-            if time.monotonic() - began > longest:
-                raise
-            brokers.wait(_PAUSE_SECONDS)
+
+    def is_over(state: RetryCallState) -> bool:
+        is_missing = state.outcome is not None and isinstance(state.outcome.exception(), Missing)
+        longest = min(patience, MISSING_SECONDS) if is_missing else patience
+        return (state.seconds_since_start or 0) > longest
+
+    retrying = Retrying(
+        retry=retry_if_exception_type((Moving, Missing)),
+        stop=is_over,
+        wait=wait_fixed(_PAUSE_SECONDS),
+        # Connections work and are repaired meanwhile.
+        sleep=brokers.wait,
+        reraise=True,
+    )
+    return retrying(ask)
 
 
 class Fetching:
@@ -67,10 +75,10 @@ class Fetching:
 
     def __init__(self, brokers: Brokers, topic: str, topic_id: str, partition: int, patience: float) -> None:
         self._brokers, self._topic, self._topic_id = brokers, topic, topic_id
-        self._partition, self._size, self._patience = partition, 0, patience
+        self._partition, self._patience = partition, patience
         self._where = f"topic {topic!r}, partition {partition}"
         self._leader: tuple[int, int] | None = None
-        self._asked = (0, -1)
+        self._asked = (0, -1, 0)
         self._pending: Callable[[], Fetched] | None = None
 
     def confirm_topic(self) -> None:
@@ -95,7 +103,7 @@ class Fetching:
     def ask(self, offset: int, last_epoch: int, size: int) -> None:
         """``last_epoch``: of the record before ``offset``, -1 if it is not known. ``size``: about so many
         bytes."""
-        self._asked, self._pending, self._size = (offset, last_epoch), None, size
+        self._asked, self._pending = (offset, last_epoch, size), None
         try:
             self._pending = self._sent()
         except Moving:
@@ -129,12 +137,12 @@ class Fetching:
             self._leader = found.leaders.get(self._partition)
         if self._leader is None:
             raise Moving(f"{self._where} has no leader")
-        offset, last_epoch = self._asked
-        return self._brokers.fetch(self._topic, self._partition, self._leader, offset, self._size, last_epoch)
+        offset, last_epoch, size = self._asked
+        return self._brokers.fetch(self._topic, self._partition, self._leader, offset, size, last_epoch)
 
     def _not_yet(self, found: Fetched) -> Unreachable:
         """Why nothing came, if it may still come. Raises the others."""
-        offset, last_epoch = self._asked
+        offset, last_epoch, _ = self._asked
         if found.error == OUT_OF_RANGE and self._leader is not None:
             # Unless the log has moved meanwhile: then the fetch is repeated.
             self._raise_out_of_range(offset, self._leader)

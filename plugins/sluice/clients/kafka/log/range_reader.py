@@ -163,7 +163,7 @@ class RangeRead:
 
     def _check_epoch(self, batch: Batch) -> None:
         highest = self._epochs.highest
-        if highest is not None and batch.leader_epoch > highest and batch.base_offset < self._accounting.end:
+        if highest is not None and batch.leader_epoch > highest:
             raise LogTruncated(
                 f"topic {self._topic!r}, partition {self._partition}: the log was truncated: offset "
                 f"{batch.base_offset} was there under leader epoch {highest}, and its record is of epoch "
