@@ -145,7 +145,8 @@ class Table:
         self._world.point(f"stage {self.name}")
         return staged
 
-    def commit_empty(self, branch: str, properties: Mapping[str, str]) -> None:
+    def append(self, branch: str, properties: Mapping[str, str], files: Sequence[File] = ()) -> None:
+        assert not files, "the model's writers write by data frames"
         self._world.point(f"empty {self.name}")
         number = self._catalog.commit(self.name, branch, properties, what="empty")
         self._is_stale = True

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.common.consumer import batch_rows
+from spark_jobs.common.consumer import batch_rows, spark_rows
 from spark_jobs.common.consumer import writer as consumer
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.lake import quarantine, source_quarantine, writer_lease
@@ -40,12 +40,14 @@ REPLACED: Mapping[Any, Mapping[str, Any]] = {
     # Each branch of another producer is old enough to be removed.
     source_quarantine: {"now_ms": lambda: LATER_MS},
     batch_rows: {"F": dataframes.F},
-    consumer: {
+    spark_rows: {
         # Their types and identities mean nothing here.
         "decoded_rows": lambda records, decode: decode(records),
         # No record of a history is sent to be withheld.
         "without_withheld": lambda rows: rows,
         "malformed_in": lambda bad: Malformed(len(bad.evaluate()), "a reason"),
+    },
+    consumer: {
         "now_ms": lambda: LATER_MS,
         "KEEP_SNAPSHOTS": 4,
         "RECORD_INTERVAL": 2,
@@ -80,7 +82,8 @@ def stream_writer(world: World, schema: int) -> StreamWriter:
 
     spark: Any = world.spark
     platform: Any = SimpleNamespace(kafka=world, s3=world, checkpoints=SimpleNamespace(root="checkpoints"))
-    return StreamWriter(spark, platform, SPEC, decode, kafka.TopicClient(world))  # type: ignore[arg-type]
+    rows_of = spark_rows.spark_rows(decode)  # type: ignore[arg-type]
+    return StreamWriter(spark, platform, SPEC, rows_of, kafka.TopicClient(world))  # type: ignore[arg-type]
 
 
 def consume(process: Process, schema: int, until_end: bool = False) -> None:

@@ -68,7 +68,7 @@ def unfenced_first_start(patch: pytest.MonkeyPatch) -> None:
         read()
         self.epoch = next_epoch(0, self.table.branches())
         self.branch = writer_name(self.epoch)
-        self.table.commit_empty(MAIN, self._signed(summary()))
+        self.table.append(MAIN, self._signed(summary()))
         start = self.table.head(MAIN)
         assert start is not None
         self.table.change_refs({}, {self.branch: start})

@@ -140,7 +140,7 @@ def test_maintenance_that_moved_main_is_no_later_writer(stream: Stream) -> None:
     writer = stream.writer()
     writer.acquire()
     writer.commit_to_branch({"sluice.kind": "batch"})
-    writer.table.commit_empty(MAIN, {"maintenance": "a test"})
+    writer.table.append(MAIN, {"maintenance": "a test"})
     with raising(ConcurrentCommit):
         writer.check_lease()
     with raising(ConcurrentCommit):

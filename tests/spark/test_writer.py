@@ -147,7 +147,7 @@ def test_a_table_from_before_there_were_ids_accepts_the_topic_and_keeps_its_id(s
         "end-offsets": ends,
         "loaded-rows": "{}",
     }
-    writer.table.commit_empty(MAIN, {f"sluice.{key}": value for key, value in said.items()})
+    writer.table.append(MAIN, {f"sluice.{key}": value for key, value in said.items()})
     stream.send(2)
     stream.run(writer)
     stream.assert_exact(2)

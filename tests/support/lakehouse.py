@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame, SparkSession
@@ -20,7 +21,11 @@ from sluice.config import streams
 from sluice.config.platform import Platform
 from sluice.config.platform_sections.checkpoints import Checkpoints
 from sluice.config.platform_sections.lake import CATALOG
+from sluice.core.decoding.decoder import Decoded, RawHeaders
+from spark_jobs.common.consumer.direct.direct_rows import DirectSource
+from spark_jobs.common.consumer.rows import RowsOf
 from spark_jobs.common.consumer.run import ConsumerRun
+from spark_jobs.common.consumer.spark_rows import spark_rows
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.kafka.offsets import Topic
 from spark_jobs.common.lake import tables
@@ -55,6 +60,8 @@ class Stream:
             spark.conf.set(key, value)
         tables.ensure(spark, self.spec, self.record())
         self.started: list[ConsumerRun] = []
+        # By which path its batches are read and written.
+        self.is_direct = False
         # Kept: one without a reference is gone before it has answered.
         self._admin = AdminClient({**services.kafka, "log_level": 0})
 
@@ -65,7 +72,12 @@ class Stream:
         topic = Topic(self.platform.kafka, self.spec.topic.name)
         # Silent: it outlives brokers that tests end.
         topic.admin = AdminClient({**self.platform.kafka.librdkafka(), "log_level": 0})
-        return kind(self.spark, self.platform, self.spec, _decode, topic)
+        return kind(self.spark, self.platform, self.spec, self.rows_of(), topic)
+
+    def rows_of(self) -> RowsOf:
+        if self.is_direct:
+            return DirectSource(self.spark, self.platform, self.spec, TextDecoder())
+        return spark_rows(_decode)
 
     def consume(self, writer: StreamWriter, positions: dict[int, int]) -> ConsumerRun:
         """The query of a writer; :meth:`stop` ends it where the test does not."""
@@ -148,6 +160,19 @@ class Stream:
         """As when its offsets expire."""
         (future,) = self._admin.delete_consumer_groups([f"sluice-{self.spec.name}"]).values()
         future.result(20)
+
+
+class TextDecoder:
+    """As :func:`_decode`."""
+
+    schema = pa.schema([("text", pa.string())])
+
+    def decode(self, values: pa.BinaryArray, headers: pa.ListArray) -> Decoded:
+        columns = pa.RecordBatch.from_arrays([values.cast(pa.string())], schema=self.schema)
+        return Decoded(columns, pa.nulls(len(values), pa.string()))
+
+    def reference(self, value: bytes | None, headers: RawHeaders) -> Mapping[str, Any]:
+        return {"text": None if value is None else value.decode()}
 
 
 def _decode(rows: DataFrame) -> DataFrame:

@@ -125,7 +125,7 @@ class Queried:
         spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.raw")
         spark.sql(f"CREATE TABLE {self.table} ({COLUMNS}) USING iceberg")
         # As a consumer does that acquires the lease.
-        IcebergTable(spark, self.spec.table).commit_empty(MAIN, {"sluice.kind": "epoch-start"})
+        IcebergTable(spark, self.spec.table).append(MAIN, {"sluice.kind": "epoch-start"})
         self.sinks = {
             n: [
                 KeptSink(folder / f"{n}-{s.kind}.json", query, f"{n} {s.kind}")

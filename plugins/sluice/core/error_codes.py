@@ -73,6 +73,7 @@ class ErrorCode(StrEnum):
     ROWS_DIFFER = "SLU-406", "Compaction would change rows"
     COMPACTION_NOT_VERIFIED = "SLU-407", "Compaction verification failed"
     NOT_PUBLISHED = "SLU-408", "Load not published"
+    DECODERS_DIFFER = "SLU-409", "Two decoders differ"
     CHANGE_REFUSED = "SLU-420", "Change refused"
     CHANGE_NOT_VERIFIED = "SLU-421", "Change not verified"
     CHANGE_NOT_COMPARABLE = "SLU-422", "Change cannot be compared any more"

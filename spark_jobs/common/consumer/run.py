@@ -10,11 +10,17 @@ from time import monotonic
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
+from sluice.core.decoding.avro.decoder import AvroDecoder
 
 from sluice.config import platform as platforms
 from sluice.config import streams
+from sluice.config.reading.toml import ConfigError
 from sluice.config.stream import StreamSpec
+from sluice.core.decoding.decoder import Decoder
 from spark_jobs.common.consumer.batch_rows import Decode, warm_up
+from spark_jobs.common.consumer.direct.direct_rows import DirectSource
+from spark_jobs.common.consumer.rows import RowsOf
+from spark_jobs.common.consumer.spark_rows import spark_rows
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.kafka.avro import Schemas, decoded
 from spark_jobs.common.kafka.offsets import Topic
@@ -39,11 +45,15 @@ def run(name: str) -> int:
         platform = platforms.load("consumer")
         spark = session.start(f"sluice {name} consumer", platform, spec.topic.partitions)
         record, decode = decoding(spark, spec)
-        threading.Thread(target=warm_up, args=(spark, decode), name="warm-up", daemon=True).start()
+        if spec.consumer.direct:
+            rows_of: RowsOf = DirectSource(spark, platform, spec, decoder_of(spec))
+        else:
+            rows_of = spark_rows(decode)
+            threading.Thread(target=warm_up, args=(spark, decode), name="warm-up", daemon=True).start()
         known_tables.check(spark, platform, name, spec.table, spec.quarantine_table)
         tables.ensure(spark, spec, record)
         topic = Topic(platform.kafka, spec.topic.name)
-        writer = StreamWriter(spark, platform, spec, decode, topic)
+        writer = StreamWriter(spark, platform, spec, rows_of, topic)
         with progress_listener.attach(spark, platform, name):
 
             def work() -> None:
@@ -63,6 +73,14 @@ def decoding(spark: SparkSession, spec: StreamSpec) -> tuple[StructType, Decode]
         return schemas.current.struct(spark), partial(decoded, schemas=schemas)
     schema = tables.declared(spec)
     return schema, partial(function(spec, spec.decode), schema=schema)
+
+
+def decoder_of(spec: StreamSpec) -> Decoder:
+    """The decoder of a stream's values, without Spark. Raises ConfigError for a stream with its own."""
+    if not spec.is_avro:
+        raise ConfigError(f"stream {spec.name}: [consumer] direct with decode. Fix: leave one of them out")
+    schemas = Schemas.load(spec.schema_file)
+    return AvroDecoder(schemas.current.text, tuple(schema.text for schema in schemas.earlier))
 
 
 class ConsumerRun(GuardedQuery):

@@ -7,6 +7,7 @@ writer records the rows of many batches in the LoadedRowsStore: older snapshots 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, dropwhile, islice
@@ -16,13 +17,14 @@ from sluice.clients.s3.requests import read_change
 from sluice.core.changes.published import CHANGE, NO_CHANGES, Changes, changes_in
 from sluice.core.offsets.deduplication import LoadedRows, loaded_from
 from sluice.core.offsets.quarantine import NO_REJECTIONS, Rejections, rejected_by
-from sluice.core.offsets.ranges import OffsetRanges
+from sluice.core.offsets.ranges import OffsetRanges, offsets_from_json
 from sluice.core.tables.batches import Snapshot
 from sluice.core.tables.summary import (
     CHANGE_DOCUMENT,
     CHANGE_OFFSETS,
     EPOCH,
     KIND,
+    LEADER_EPOCHS,
     LOADED_ROWS,
     OFFSET_RANGES,
     StreamPart,
@@ -50,8 +52,9 @@ ROWS = "rows"
 class StreamState:
     """Published offsets are ``[starts, ends)``, of the topic with Kafka's ``topic_id`` (None: not recorded).
 
-    ``epoch``: of the newest writer, 0 before the first. ``rejected``, ``changes``: until now. ``recorded``:
-    number of batches whose rows are in the store; ``unrecorded``: those after them, oldest first.
+    ``epoch``: of the newest writer, 0 before the first. ``leader_epochs``: partition -> Kafka's, of the
+    newest record, as far as known. ``rejected``, ``changes``: until now. ``recorded``: number of batches
+    whose rows are in the store; ``unrecorded``: those after them, oldest first.
     """
 
     epoch: int = 0
@@ -62,6 +65,7 @@ class StreamState:
     recorded: int = 0
     unrecorded: list[BatchRows] = field(default_factory=list)
     changes: Changes = NO_CHANGES
+    leader_epochs: dict[int, int] = field(default_factory=dict)
 
     def unrecorded_rows(self, source: str) -> OffsetRanges:
         """The rows of a source in ``unrecorded``."""
@@ -81,7 +85,8 @@ class StreamState:
             recorded=self.recorded,
             unrecorded=len(self.unrecorded),
         )
-        return {**part.properties(), **self.rejected.properties(), **self.changes.properties()}
+        epochs = {LEADER_EPOCHS: json.dumps(self.leader_epochs)} if self.leader_epochs else {}
+        return {**part.properties(), **epochs, **self.rejected.properties(), **self.changes.properties()}
 
 
 def needed_from(snapshots: Iterable[Snapshot], unrecorded: int, now: int) -> int:
@@ -153,6 +158,7 @@ def read(snapshots: Iterable[Snapshot], rows_of: Callable[[int], LoadedRows], ta
         rejected=rejected_by(summary),
         recorded=part.recorded,
         changes=changes_in(summary),
+        leader_epochs=offsets_from_json(summary.get(LEADER_EPOCHS, "{}")),
     )
     missing = part.unrecorded + (summary[KIND] in _WITH_ROWS)
     rows: LoadedRows | None = None

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 
 from py4j.protocol import Py4JJavaError
-from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -23,6 +22,7 @@ from sluice.config.platform_sections.lake import CATALOG
 from sluice.config.stream import StreamSpec
 from sluice.core.error_codes import ErrorCode
 from sluice.core.offsets.deduplication import LoadedRows, loaded_from, possible_duplicates
+from sluice.core.offsets.quarantine import Rejections
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.verify import OffsetVerification, needs_read, verify
 from sluice.core.queries import progress
@@ -39,16 +39,15 @@ from sluice.core.tables.summary import (
 )
 from spark_jobs.common.consumer import state
 from spark_jobs.common.consumer.batch_log import BatchLogWriter
-from spark_jobs.common.consumer.batch_rows import Decode, decoded_rows, is_good, table_rows, without_withheld
+from spark_jobs.common.consumer.rows import Rows, RowsOf
 from spark_jobs.common.consumer.state import StreamState
 from spark_jobs.common.kafka.offsets import Group, Topic
-from spark_jobs.common.lake import deduplicate, known_tables
+from spark_jobs.common.lake import known_tables
 from spark_jobs.common.lake.clock import now_ms
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.lake.loaded_rows import BatchRows, LoadedRowsStore
-from spark_jobs.common.lake.quarantine import BatchQuarantine, malformed_in
+from spark_jobs.common.lake.quarantine import BatchQuarantine
 from spark_jobs.common.lake.writer_lease import WriterLease
-from spark_jobs.common.lake.written.added_file import AddedFile
 from spark_jobs.common.lake.written.read_offsets import OffsetReader
 from spark_jobs.common.lake.written.written_batch import WrittenBatch
 from spark_jobs.common.spark.checkpoint import Checkpoints
@@ -81,11 +80,11 @@ class StreamWriter(WriterLease):
         spark: SparkSession,
         platform: Platform,
         spec: StreamSpec,
-        decode: Decode,
+        rows_of: RowsOf,
         topic: Topic,
     ) -> None:
         super().__init__(spark, spec.table, spec.name)
-        self.spark, self.spec, self.decode, self.topic = spark, spec, decode, topic
+        self.spark, self.spec, self.rows_of, self.topic = spark, spec, rows_of, topic
         self.platform = platform
         self.checkpoints = Checkpoints(spark, platform.checkpoints.root, spec.name)
         self.group = Group(platform.kafka, spec.name, spec.topic.name)
@@ -192,8 +191,8 @@ class StreamWriter(WriterLease):
         if not ranges:
             return
         summary = self._summary("batch", ranges, ends, {BATCH_ID: batch_id, STARTED_AT: int(began * 1000)})
-        rows = without_withheld(decoded_rows(records, self.decode))
-        written, verification = self._append_and_verify(rows, ranges, summary)
+        rows = self.rows_of(self, records)
+        written, verification = self._write_and_verify(rows, ranges, summary)
         if not verification.is_ok:
             raise VerificationFailed(
                 f"{self.spec.table}: batch {batch_id} of {ranges}: {verification.message()}"
@@ -202,11 +201,10 @@ class StreamWriter(WriterLease):
         self._check_topic(self.topic.id())
         self._publish(KEEP_SNAPSHOTS, self._needed_from)
         if rejected := written.rejected.count:
-            name = f"{self.branch}/{batch_id}"
-            after = self.state.rejected.more(rejected, name, written.malformed)
+            _, after = self.rejections(rejected, summary, written.malformed)
             self.quarantine.publish(self.branch, after)
             self.state.rejected = after
-        self.state.ends = ends
+        self.state.ends, self.state.leader_epochs = ends, dict(rows.epochs)
         self.state.unrecorded.append(BatchRows(ranges, loaded_from(written.runs)))
         log.info(
             "batch published batch=%d records=%d files=%d verification=%r seconds=%.1f",
@@ -235,42 +233,28 @@ class StreamWriter(WriterLease):
         if self.group.is_due:
             self.group.commit(self.state.ends)
 
-    def _append_and_verify(
-        self, rows: DataFrame, ranges: OffsetRanges, summary: Mapping[str, str]
+    def _write_and_verify(
+        self, rows: Rows, ranges: OffsetRanges, summary: Mapping[str, str]
     ) -> tuple[WrittenBatch, OffsetVerification]:
-        written = self._write(rows, ranges, summary)
+        is_small = ranges.count <= SMALL_BATCH
+        written = rows.write(self, ranges, summary, is_small=is_small)
         loaded = self._loaded_rows({run.source_id for run in written.runs})
         sources = possible_duplicates(loaded, written.runs)
         if sources:
             log.warning("possible duplicates sources=%s; comparing rows", ",".join(sorted(sources)))
-            rows = deduplicate.flag_duplicates(rows, loaded, sources)
-            written = self._write(rows, ranges, summary)
+            rows.flag_duplicates(loaded, sources)
+            written = rows.write(self, ranges, summary, is_small=is_small)
+        elsewhere = written.rejected.union(written.without_record)
         stats = [file.stats for file in written.files]
-        paths = [file.path for file in needs_read(ranges, stats, written.rejected)]
-        return written, verify(ranges, stats, written.offsets(paths), quarantined=written.rejected)
+        paths = [file.path for file in needs_read(ranges, stats, elsewhere)]
+        return written, verify(ranges, stats, written.offsets(paths), quarantined=elsewhere)
 
-    def _write(self, rows: DataFrame, ranges: OffsetRanges, summary: Mapping[str, str]) -> WrittenBatch:
-        """Append the good records to the branch, and stage the others."""
-        loaded = rows.where(is_good())
-        if ranges.count <= SMALL_BATCH and not self.spec.partition_by:
-            loaded = loaded.coalesce(1)
-        files = self._append(loaded, summary)
-        count = max(ranges.count - sum(file.stats.records for file in files), 0)
-        if not count:
-            return WrittenBatch(files, [], self.offset_reader)
-        # Decoded once for both the count, which its commit has, and the write; on disk, for it may be all.
-        bad = rows.where(~is_good()).persist(StorageLevel.DISK_ONLY)
-        try:
-            malformed, before = malformed_in(bad), self.state.rejected
-            after = before.more(count, f"{self.branch}/{summary[BATCH_ID]}", malformed.count)
-            staged = self.quarantine.stage(bad, self.branch, before, after, malformed.newest)
-        finally:
-            bad.unpersist()
-        return WrittenBatch(files, staged, self.offset_reader, malformed.count)
-
-    def _append(self, rows: DataFrame, summary: Mapping[str, str]) -> list[AddedFile]:
-        self.write_branch(table_rows(rows), summary)
-        return self.table.added_files(self.head)
+    def rejections(
+        self, count: int, summary: Mapping[str, str], malformed: int
+    ) -> tuple[Rejections, Rejections]:
+        """The stream's, before the batch with this summary, which rejects ``count`` records, and after it."""
+        before = self.state.rejected
+        return before, before.more(count, f"{self.branch}/{summary[BATCH_ID]}", malformed)
 
     def _loaded_rows(self, sources: set[str]) -> LoadedRows:
         """The published rows of these sources."""

@@ -98,7 +98,7 @@ def read_ranges(
         raise ValueError(f"records_per_task is {records_per_task}: give 1 or more")
     with Brokers(kafka, PATIENCE_SECONDS) as brokers:
         # Behind the look at the topics' ends: what is before them has no higher epoch.
-        found = {topic: _described(brokers, topic, kept[topic]) for topic in kept}
+        found = {topic: described(brokers, topic, kept[topic]) for topic in kept}
     tasks = [
         _Task(topic, found[topic].id, partition, part, found[topic].leaders[partition][1])
         for topic in kept
@@ -109,7 +109,10 @@ def read_ranges(
     return numbers.mapInArrow(_reading(kafka, tasks), session.KAFKA_RECORD)
 
 
-def _described(brokers: Brokers, topic: str, offsets: OffsetRanges) -> TopicLeaders:
+def described(brokers: Brokers, topic: str, offsets: OffsetRanges) -> TopicLeaders:
+    """The topic's id and leaders, once each partition of ``offsets`` has one. Raises Missing, Refused or
+    Unreachable."""
+
     def ask() -> TopicLeaders:
         found = brokers.describe(topic)
         if without := sorted(set(offsets.partitions) - set(found.leaders)):
@@ -210,13 +213,6 @@ def _near(offsets: IntervalSet) -> Iterator[IntervalSet]:
 def _as_spark_does(piece: pa.RecordBatch, task: _Task) -> pa.RecordBatch:
     """With the columns of Spark's Kafka source, where a record without headers has null in their place."""
     rows = len(piece)
-    headers = piece.column("headers")
-    lengths = pc.list_value_length(headers)
-    fields = headers.flatten()
-    items = pa.StructArray.from_arrays(
-        [_text(fields.field("key")), fields.field("value")], fields=list(_HEADERS.value_type)
-    )
-    starts = np.concatenate([[0], np.cumsum(lengths.to_numpy(zero_copy_only=False))]).astype(np.int32)
     columns = {
         "key": piece.column("key"),
         "value": piece.column("value"),
@@ -225,11 +221,21 @@ def _as_spark_does(piece: pa.RecordBatch, task: _Task) -> pa.RecordBatch:
         "offset": piece.column("offset"),
         "timestamp": _in_microseconds(piece, task),
         "timestampType": piece.column("timestamp_type"),
-        "headers": pa.ListArray.from_arrays(
-            pa.array(starts), items, type=_HEADERS, mask=pc.equal(lengths, 0)
-        ),
+        "headers": headers_as_text(piece.column("headers")),
     }
     return pa.RecordBatch.from_pydict(columns)
+
+
+def headers_as_text(headers: pa.ListArray) -> pa.ListArray:
+    """Headers of ``record_batches.records.SCHEMA`` as Spark's Kafka source gives them: null where a record
+    has none, and keys as texts."""
+    lengths = pc.list_value_length(headers)
+    fields = headers.flatten()
+    items = pa.StructArray.from_arrays(
+        [_text(fields.field("key")), fields.field("value")], fields=list(_HEADERS.value_type)
+    )
+    starts = np.concatenate([[0], np.cumsum(lengths.to_numpy(zero_copy_only=False))]).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(starts), items, type=_HEADERS, mask=pc.equal(lengths, 0))
 
 
 def _in_microseconds(piece: pa.RecordBatch, task: _Task) -> pa.TimestampArray:

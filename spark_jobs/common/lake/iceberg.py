@@ -22,6 +22,8 @@ from sluice.core.error_codes import ErrorCode
 from sluice.core.tables.batches import Snapshot
 from sluice.core.tables.storage import KEEP_REWRITES, REWRITE_ID
 from spark_jobs.common.lake.clock import committing
+from spark_jobs.common.lake.data_files.append import data_files
+from spark_jobs.common.lake.data_files.parquet_file import DataFile
 from spark_jobs.common.lake.written.added_file import BOUNDED, AddedFile, read
 
 MAIN = "main"
@@ -56,7 +58,7 @@ class IcebergTable:
         # SnapshotParser and SnapshotUtil beside it, are internal; in the version of local/ivy/spark.xml:
         # https://github.com/apache/iceberg/blob/apache-iceberg-1.10.2/core/src/main/java/org/apache/iceberg/TableMetadata.java
         iceberg = self._jvm.org.apache.iceberg
-        self._text_of = iceberg.SnapshotParser.toJson
+        self._text_of, self._schema_text = iceberg.SnapshotParser.toJson, iceberg.SchemaParser.toJson
         self._value_of = iceberg.types.Conversions.fromByteBuffer
         self._metadata_from = iceberg.TableMetadata.buildFrom
         self._is_ancestor = iceberg.util.SnapshotUtil.isAncestorOf
@@ -85,6 +87,11 @@ class IcebergTable:
     def location(self) -> str:
         """The address of the table's folder, ``s3://…``."""
         return str(self._table.location())
+
+    def schema(self) -> dict[str, Any]:
+        """Iceberg's JSON of the table's columns, with their field ids. No I/O."""
+        found: dict[str, Any] = json.loads(self._schema_text(self._table.schema()))
+        return found
 
     def properties(self) -> Mapping[str, str]:
         """The table's properties. No I/O."""
@@ -237,10 +244,14 @@ class IcebergTable:
         base = self._table.operations().current()
         return StagedSnapshot(int(snapshot.snapshotId()), str(base.metadataFileLocation()), snapshot)
 
-    def commit_empty(self, branch: str, properties: Mapping[str, str]) -> None:
-        """Commit a snapshot with ``properties`` and no files to ``branch``."""
-        append = self._table.newFastAppend().toBranch(branch)
-        self._commit(with_properties(append, properties).commit)
+    def append(self, branch: str, properties: Mapping[str, str], files: Sequence[DataFile] = ()) -> None:
+        """Commit a snapshot with ``properties`` to ``branch``, which adds these files. Raises CommitRefused,
+        ClockSetBack."""
+        # Without files there is nothing to merge.
+        update = (self._table.newAppend() if files else self._table.newFastAppend()).toBranch(branch)
+        for file in data_files(self._jvm, self._table, files):
+            update.appendFile(file)
+        self._commit(with_properties(update, properties).commit)
 
     def _commit(self, commit: Callable[[], Any]) -> None:
         """Raises CommitRefused if another commit came first, ClockSetBack if the clock is behind the

@@ -24,6 +24,7 @@ from sluice.core.tables.records import RECORD
 from sluice.core.tables.summary import KIND, NEWEST_MALFORMED, PREFIX, REJECTED, WRITER
 from sluice.core.tables.writers import epoch_of
 from spark_jobs.common.lake.clock import now_ms
+from spark_jobs.common.lake.data_files.parquet_file import DataFile
 from spark_jobs.common.lake.iceberg import MAIN, CommitRefused, IcebergTable, StagedSnapshot
 from spark_jobs.common.lake.tables import IncompatibleSchema
 from spark_jobs.common.lake.write import on_branch, write_rows
@@ -104,12 +105,35 @@ class BatchQuarantine(Quarantine):
         batch. ``newest``: of :class:`Malformed`. Raises ConcurrentCommit if the quarantine does not hold the
         earlier ones.
         """
+        rows = of_stage(self.spark, self.name, bad.select(*REJECTED_COLUMNS), CONSUMER_STAGE)
+        return self._stage(
+            lambda summary: write_rows(self.table, writer, rows, summary), writer, before, after, newest
+        )
+
+    def stage_files(
+        self, files: Sequence[DataFile], writer: str, before: Rejections, after: Rejections, newest: str = ""
+    ) -> list[str]:
+        """As :meth:`stage`, of files that have all columns."""
+        return self._stage(
+            lambda summary: self.table.append(writer, summary, files), writer, before, after, newest
+        )
+
+    def _stage(
+        self,
+        commit: Callable[[Mapping[str, str]], None],
+        writer: str,
+        before: Rejections,
+        after: Rejections,
+        newest: str,
+    ) -> list[str]:
         self.table.refresh()
         start = self._branch(writer, before)
-        rows = bad.select(*REJECTED_COLUMNS)
         summary = {WRITER: writer, **after.properties()}
         summary |= {NEWEST_MALFORMED: newest} if newest else {}
-        write_rows(self.table, writer, of_stage(self.spark, self.name, rows, CONSUMER_STAGE), summary)
+        try:
+            commit(summary)
+        except CommitRefused as refusal:
+            raise self._moved(str(refusal)) from refusal
         self.table.refresh()
         staged = self.table.head(writer)
         # The catalog may have been restored since the branch began, and main be without the earlier ones.

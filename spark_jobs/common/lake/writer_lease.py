@@ -22,6 +22,7 @@ from sluice.core.error_codes import ErrorCode
 from sluice.core.tables.summary import EPOCH, WRITER
 from sluice.core.tables.writers import epoch_of, next_epoch, writer_name
 from spark_jobs.common.lake.clock import now_ms, outdated_by
+from spark_jobs.common.lake.data_files.parquet_file import DataFile
 from spark_jobs.common.lake.iceberg import MAIN, CommitRefused, IcebergTable
 from spark_jobs.common.lake.write import Write, write_rows
 from spark_jobs.common.spark.failures import Fenced, check_epoch, first_line
@@ -112,25 +113,33 @@ class WriterLease:
         Rows that are there and not published are dropped. Raises Fenced or ConcurrentCommit if the branch is
         not where this writer left it, ClockSetBack.
         """
+        self._commit(
+            lambda signed: write_rows(self.table, self.branch, frame, signed, how), summary, now_ms()
+        )
+
+    def append_files(self, files: Sequence[DataFile], summary: Mapping[str, str], began: int) -> None:
+        """Commit files to the branch, which were begun after ``began`` (ms since 1970). As
+        :meth:`write_branch`."""
+        self._commit(lambda signed: self.table.append(self.branch, signed, files), summary, began)
+
+    def commit_to_branch(self, summary: Mapping[str, str]) -> None:
+        """Commit a summary without rows to the branch. As :meth:`write_branch`."""
+        self.append_files([], summary, now_ms())
+
+    def _commit(
+        self, commit: Callable[[Mapping[str, str]], None], summary: Mapping[str, str], began: int
+    ) -> None:
         self._drop_unpublished()
-        self._began = now_ms()
+        self._began = began
         try:
-            write_rows(self.table, self.branch, frame, self._signed(summary), how)
+            commit(self._signed(summary))
+        except CommitRefused as refusal:
+            self._raise_moved(refusal)
         except (Py4JJavaError, PySparkException) as error:
             self.table.refresh()
             if self.table.head(self.branch) != self.head:
                 self._raise_moved(error)
             raise
-        self._follow_branch()
-
-    def commit_to_branch(self, summary: Mapping[str, str]) -> None:
-        """Commit a summary without rows to the branch. As :meth:`write_branch`."""
-        self._drop_unpublished()
-        self._began = now_ms()
-        try:
-            self.table.commit_empty(self.branch, self._signed(summary))
-        except CommitRefused as refusal:
-            self._raise_moved(refusal)
         self._follow_branch()
 
     def _drop_unpublished(self) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from sluice.core.offsets.ranges import OffsetRanges, offsets_from_json
+from sluice.core.offsets.ranges import offsets_from_json
 from sluice.core.tables.summary import (
     ACQUIRED_AT,
     END_OFFSETS,
@@ -22,6 +22,7 @@ from sluice.core.tables.summary import (
     STARTED_AT,
     WRITER,
 )
+from sluice.core.tables.without_record import records_of
 
 MAIN = "main"
 
@@ -126,7 +127,7 @@ def _commit(snapshot: Snapshot) -> Commit:
         kind=summary.get(KIND, ""),
         epoch=int(summary.get(EPOCH) or 0),
         ends=offsets_from_json(summary.get(END_OFFSETS, "{}")),
-        records=OffsetRanges.of_batch(summary.get(OFFSET_RANGES, "{}")).count,
+        records=records_of(summary).count if OFFSET_RANGES in summary else 0,
         began=int(began) / 1000 if began else None,
         summary=summary,
     )

@@ -18,8 +18,8 @@ class Malformed(ValueError):
 
 @dataclass(frozen=True)
 class Decoded:
-    """The records of a piece. ``columns``: of the decoder's schema, a row per record. ``reasons``: a text per
-    record, why it is rejected; null for a good one. What ``columns`` has of a rejected record is of no use."""
+    """The records of a piece, a row for each. ``columns``: of the decoder's schema. ``reasons``: texts, why a
+    record is rejected; null for a good one. What ``columns`` has of a rejected record is of no use."""
 
     columns: pa.RecordBatch
     reasons: pa.StringArray

@@ -95,6 +95,12 @@ ERRORS = {
         cause="Offsets of a batch are not in its files; nothing of it was published",
         fix="[see the runbook](operating.md#batch-verification-failed)",
     ),
+    ErrorCode.DECODERS_DIFFER: ErrorGuide(
+        cause="The consumer decodes some records of each piece a second time, by another library, and one of "
+        "them came out as another row, or was rejected by one of the two alone; the text has its offset. "
+        "Nothing of its batch was published",
+        fix="report it with the record's bytes; until then set `[consumer] direct = false`",
+    ),
     ErrorCode.SINKS_DIFFER: ErrorGuide(
         cause="A result is missing, extra or different in a database or topic, or a record or group "
         "offset there is not the query's",

@@ -16,7 +16,8 @@ from enum import StrEnum
 from itertools import islice
 
 from sluice.core.offsets.ranges import OffsetRanges
-from sluice.core.tables.summary import BATCH_ID, KIND, MALFORMED, OFFSET_RANGES, REJECTED, REJECTED_BY, WRITER
+from sluice.core.tables.summary import BATCH_ID, KIND, MALFORMED, REJECTED, REJECTED_BY, WRITER
+from sluice.core.tables.without_record import records_of
 
 # Column `stage` of the quarantine: what rejected the record. A producer's has no offset.
 CONSUMER_STAGE, PRODUCER_STAGE = "consumer", "producer"
@@ -85,14 +86,14 @@ def settlement(rejected: Rejections, line: Sequence[Rejections], *, is_staged: b
 def rejected_by(summary: Mapping[str, str]) -> Rejections:
     """The rejections of a stream's batches up to the snapshot with this summary.
 
-    A batch's own are not in its summary, which is written before them: they are its offsets less its rows.
+    A batch's own are not in its summary, which is written before them: they are its records less its rows.
     How many of these are malformed, its summary does not tell.
     """
     before = held_in([summary])
     # A table from before rejections were counted has none.
     if summary.get(KIND) != "batch" or REJECTED not in summary:
         return before
-    own = OffsetRanges.of_batch(summary[OFFSET_RANGES]).count - int(summary.get("added-records", 0))
+    own = records_of(summary).count - int(summary.get("added-records", 0))
     return before.more(own, batch_of(summary))
 
 
@@ -107,10 +108,7 @@ def malformed_out(summaries: Iterable[Mapping[str, str]], out: OffsetRanges, lim
     ``summaries``: of the stream's snapshots before it, newest first; of these the newest ``limit`` batches.
     """
     batches = (one for one in summaries if one.get(KIND) == "batch")
-    found = {
-        batch_of(one): OffsetRanges.of_batch(one[OFFSET_RANGES]).intersect(out).count
-        for one in islice(batches, limit)
-    }
+    found = {batch_of(one): records_of(one).intersect(out).count for one in islice(batches, limit)}
     return {batch: count for batch, count in found.items() if count}
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from sluice.core.offsets.ranges import OffsetRanges, offsets_from_json
 from sluice.core.tables.storage import metadata_files
 from sluice.core.tables.summary import BATCH_ID, END_OFFSETS, EPOCH, KIND, OFFSET_RANGES, STARTED_AT, WRITER
+from sluice.core.tables.without_record import WithoutRecord
 
 BATCH = "batch"
 
@@ -39,6 +40,7 @@ class Batch:
     read, of which ``rows`` are in the table and ``rejected`` in the quarantine. ``ends``: partition -> the
     offset up to which everything is published, by this batch and those before it. ``manifest_list``: its
     address; ``metadata_files``: how many its commits wrote, None if the table's log did not tell any more.
+    ``without_record``: number of offsets of ``ranges`` that have no record.
     """
 
     snapshot_id: int
@@ -53,10 +55,11 @@ class Batch:
     published_at: int
     manifest_list: str = ""
     metadata_files: int | None = None
+    without_record: int = 0
 
     @property
     def rejected(self) -> int:
-        return self.ranges.count - self.rows
+        return self.ranges.count - self.without_record - self.rows
 
     @property
     def seconds(self) -> float:
@@ -89,6 +92,7 @@ class Batch:
             published_at=published_at,
             manifest_list=snapshot.manifest_list,
             metadata_files=metadata_files,
+            without_record=WithoutRecord.of(summary).offsets.count,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -106,6 +110,7 @@ class Batch:
             "published_at": self.published_at,
             "manifest_list": self.manifest_list,
             "metadata_files": self.metadata_files,
+            "without_record": self.without_record,
         }
 
     @classmethod
@@ -123,6 +128,7 @@ class Batch:
             published_at=document["published_at"],
             manifest_list=document.get("manifest_list", ""),
             metadata_files=document.get("metadata_files"),
+            without_record=document.get("without_record", 0),
         )
 
 

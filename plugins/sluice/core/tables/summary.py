@@ -27,6 +27,10 @@ EPOCH, WRITER = "sluice.epoch", "sluice.writer"
 ACQUIRED_AT = "sluice.acquired-at"
 # What a batch read: partition -> [from, until].
 OFFSET_RANGES = "sluice.offset-ranges"
+# Of a batch: control, aborted, absent -> offsets that have no record, and the evidence; left out without any.
+WITHOUT_RECORD = "sluice.without-record"
+# partition -> the leader epoch of the newest record, as far as known: a log that was truncated has another.
+LEADER_EPOCHS = "sluice.leader-epochs"
 # partition -> where the stream began; partition -> up to which offset all is published, this one included.
 START_OFFSETS, END_OFFSETS = "sluice.start-offsets", "sluice.end-offsets"
 # Number of the batch in its writer's streaming query; when it began. Batches', BATCH_ID: also the sink's.

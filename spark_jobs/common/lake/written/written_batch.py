@@ -25,13 +25,16 @@ SOURCE_COLUMNS = ["_source_id", "_source_base_offset"]
 @dataclass(frozen=True)
 class WrittenBatch:
     """``files``: the table's; ``staged``: the files of the rejected records, in the quarantine;
-    ``malformed``: how many of them were not rejected on purpose. ``reader``: for files whose bounds are not
-    conclusive. For one thread."""
+    ``malformed``: how many of them were not rejected on purpose. ``without_record``: offsets that have none.
+    ``reader``: for files whose bounds are not conclusive. ``found_runs``: the runs, where its writer saw each
+    row; None if they are to be read. For one thread."""
 
     files: list[AddedFile]
     staged: list[str]
     reader: OffsetReader
     malformed: int = 0
+    without_record: OffsetRanges = field(default_factory=OffsetRanges)
+    found_runs: list[Run] | None = None
     _tables: dict[str, pyarrow.Table] = field(default_factory=dict)
 
     def offsets(self, paths: list[str]) -> dict[int, Any]:
@@ -51,6 +54,8 @@ class WrittenBatch:
     @cached_property
     def runs(self) -> list[Run]:
         """The runs of the sources in the batch. Rejected rows belong to them: each would be a gap."""
+        if self.found_runs is not None:
+            return self.found_runs
         files = [file for file in self.files if not file.is_external]
         conclusive = [run for file in files if (run := file.run()) is not None]
         if len(conclusive) == len(files) and not self.staged:

@@ -1,0 +1,118 @@
+"""A batch's rows without the JVM: what :class:`spark_rows.SparkRows` is for Spark's expressions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, SparkSession
+
+from sluice.config.platform import Platform
+from sluice.config.stream import StreamSpec
+from sluice.core.decoding.decoder import Decoder
+from sluice.core.offsets.deduplication import LoadedRows
+from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
+from sluice.core.tables.summary import LEADER_EPOCHS
+from sluice.core.tables.without_record import WithoutRecord
+from spark_jobs.common.consumer.direct.batch import DirectBatches, Folders
+from spark_jobs.common.consumer.direct.task import Duplicates, Job, Result, joined
+from spark_jobs.common.lake.clock import now_ms
+from spark_jobs.common.lake.data_files.schema import arrow_schema
+from spark_jobs.common.lake.quarantine import MAX_CHARACTERS
+from spark_jobs.common.lake.written.written_batch import WrittenBatch
+
+if TYPE_CHECKING:
+    from spark_jobs.common.consumer.writer import StreamWriter
+
+
+class DirectSource:
+    """The batches of one stream, for its writer."""
+
+    def __init__(self, spark: SparkSession, platform: Platform, spec: StreamSpec, decoder: Decoder) -> None:
+        self._spark, self._platform, self._spec, self._decoder = spark, platform, spec, decoder
+        self._topic_id: str | None = None
+        self._batches: DirectBatches | None = None
+
+    def __call__(self, writer: StreamWriter, records: DataFrame) -> DirectRows:
+        topic_id = writer.state.topic_id
+        if self._batches is None or topic_id != self._topic_id:
+            self._topic_id, self._batches = topic_id, self._made(writer)
+        return DirectRows(self._batches, writer.state.leader_epochs)
+
+    def _made(self, writer: StreamWriter) -> DirectBatches:
+        table, quarantine = writer.table, writer.quarantine.table
+        job = Job(
+            self._platform.kafka,
+            self._platform.s3,
+            self._spec.topic.name,
+            str(writer.state.topic_id),
+            self._decoder,
+            arrow_schema(table.schema()),
+            arrow_schema(quarantine.schema()),
+        )
+        folders = Folders(f"{table.location()}/data/", f"{quarantine.location()}/data/")
+        return DirectBatches(self._spark, job, folders)
+
+
+class DirectRows:
+    """Implements :class:`rows.Rows`."""
+
+    def __init__(self, batches: DirectBatches, epochs: Mapping[int, int]) -> None:
+        self._batches, self._before = batches, dict(epochs)
+        self._duplicates: Duplicates | None = None
+        self.epochs: dict[int, int] = dict(epochs)
+
+    def flag_duplicates(self, loaded: LoadedRows, sources: set[str]) -> None:
+        self._duplicates = Duplicates(loaded, frozenset(sources))
+
+    def write(
+        self, writer: StreamWriter, ranges: OffsetRanges, summary: Mapping[str, str], *, is_small: bool
+    ) -> WrittenBatch:
+        began = now_ms()
+        results = self._batches.run(ranges, self._before, self._duplicates, is_small=is_small)
+        without = without_record(results)
+        self.epochs = self._before | {
+            partition: account.leader_epoch
+            for result in results
+            for partition, account in result.accounts
+            if account.leader_epoch is not None
+        }
+        files = [result.file for result in results if result.file is not None]
+        said = without.properties() | {LEADER_EPOCHS: json.dumps(self.epochs)}
+        writer.append_files(files, {**summary, **said}, began)
+        staged: list[str] = []
+        rejected = [result.rejected for result in results]
+        malformed = sum(part.malformed for part in rejected)
+        if count := sum(part.count for part in rejected):
+            newest = max((part.newest for part in rejected if part.newest is not None), default=None)
+            before, after = writer.rejections(count, summary, malformed)
+            staged = writer.quarantine.stage_files(
+                self._batches.quarantine_files(results),
+                writer.branch,
+                before,
+                after,
+                str(newest)[:MAX_CHARACTERS] if newest else "",
+            )
+        return WrittenBatch(
+            writer.table.added_files(writer.head),
+            staged,
+            writer.offset_reader,
+            malformed,
+            without.offsets,
+            joined(run for result in results for run in result.runs),
+        )
+
+
+def without_record(results: Iterable[Result]) -> WithoutRecord:
+    """What the accounts of a batch say of offsets that have no record."""
+    accounts = [one for result in results for one in result.accounts]
+
+    def of(name: str) -> OffsetRanges:
+        found: dict[int, IntervalSet] = {}
+        for partition, account in accounts:
+            found[partition] = found.get(partition, IntervalSet()).union(getattr(account, name))
+        return OffsetRanges({partition: offsets for partition, offsets in found.items() if offsets})
+
+    evidence = sorted({account.evidence for _, account in accounts if account.evidence})
+    return WithoutRecord(of("control"), of("aborted"), of("absent"), "; ".join(evidence))

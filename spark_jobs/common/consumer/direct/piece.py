@@ -1,0 +1,149 @@
+"""The rows of one piece of a partition: decoded, identified, and those apart that are rejected."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from sluice.core.decoding.identity import Identity, identity
+from sluice.core.decoding.readable import readable_times, unreadable
+from sluice.core.decoding.texts import printable
+
+from sluice.core.decoding.decoder import Decoded, Decoder, Malformed
+from sluice.core.error_codes import ErrorCode
+from sluice.core.offsets.deduplication import Run
+from sluice.core.offsets.quarantine import WITHHELD_REASON
+from spark_jobs.common.kafka.read_ranges import headers_as_text
+from spark_jobs.common.lake.written.written_batch import runs_of
+
+# Records of each piece that the reference decodes again.
+SAMPLE = 3
+
+
+class DecodersDiffer(RuntimeError):
+    """A record is another one for the reference than for the decoder; nothing of its batch is published."""
+
+    code = ErrorCode.DECODERS_DIFFER
+
+
+@dataclass(frozen=True)
+class PieceRows:
+    """``good``: columns of the table; ``bad``: columns of the quarantine, a ``reason`` among them; ``runs``:
+    of all rows, since a rejected one would be a gap."""
+
+    good: pa.RecordBatch
+    bad: pa.RecordBatch
+    runs: list[Run]
+
+
+def rows_of(
+    piece: pa.RecordBatch, partition: int, decoder: Decoder, published: Collection[str] = ()
+) -> PieceRows:
+    """``piece``: as ``record_batches.records.SCHEMA``. Records that were sent to be withheld are rejected,
+    but for those of the ``published`` sources (ids). Raises DecodersDiffer."""
+    decoded = decoder.decode(piece.column("value"), piece.column("headers"))
+    _check_sample(piece, partition, decoder, decoded)
+    times, beyond = readable_times(piece.column("timestamp"))
+    found = identity(piece.column("key"))
+    reasons: dict[int, str] = {}
+    if decoded.reasons.null_count < len(piece):
+        rejected = np.flatnonzero(decoded.reasons.is_valid().to_numpy(zero_copy_only=False))
+        reasons = {int(row): decoded.reasons[int(row)].as_py() for row in rejected}
+    for more in (unreadable(decoded.columns), beyond, _withheld(found, published)):
+        for row, why in more.items():
+            reasons.setdefault(row, why)
+    context = _context(piece, partition, times, found)
+    good = pa.RecordBatch.from_arrays(
+        [*decoded.columns.columns, *context.values()], [*decoded.columns.schema.names, *context]
+    )
+    runs = runs_of(pa.table({name: context[name] for name in _OF_RUNS}))
+    if not reasons:
+        return PieceRows(good, _bad(piece, context, {}), runs)
+    is_good = np.ones(len(piece), np.bool_)
+    is_good[list(reasons)] = False
+    return PieceRows(good.filter(pa.array(is_good)), _bad(piece, context, reasons), runs)
+
+
+_OF_RUNS = ("_kafka_partition", "_kafka_offset", "_source_id", "_source_base_offset")
+
+
+def _context(piece: pa.RecordBatch, partition: int, times: pa.Array, found: Identity) -> dict[str, pa.Array]:
+    return {
+        "_kafka_partition": pa.array(np.full(len(piece), partition, np.int32)),
+        "_kafka_offset": piece.column("offset"),
+        "_kafka_timestamp": times,
+        "_source_id": found.source_ids,
+        "_source_row": found.rows,
+        "_source_base_offset": pc.subtract(piece.column("offset"), found.sequences),
+    }
+
+
+def _bad(
+    piece: pa.RecordBatch, context: Mapping[str, pa.Array], reasons: Mapping[int, str]
+) -> pa.RecordBatch:
+    rows = pa.array(sorted(reasons), pa.int64())
+    raw = piece.take(rows)
+    columns = {name: column.take(rows) for name, column in context.items()} | {
+        "_source_id": context["_source_id"].take(rows).cast(pa.string()),
+        "_kafka_timestamp_type": raw.column("timestamp_type"),
+        "key": raw.column("key"),
+        "value": raw.column("value"),
+        "headers": headers_as_text(raw.column("headers")),
+        "reason": pa.array([printable(reasons[row]) for row in sorted(reasons)], pa.string()),
+    }
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def _withheld(found: Identity, published: Collection[str]) -> dict[int, str]:
+    if not pc.any(found.withheld).as_py():
+        return {}
+    rows = np.flatnonzero(found.withheld.to_numpy(zero_copy_only=False))
+    return {int(row): WITHHELD_REASON for row in rows if found.source_ids[int(row)].as_py() not in published}
+
+
+def _check_sample(piece: pa.RecordBatch, partition: int, decoder: Decoder, decoded: Decoded) -> None:
+    """Decode some records by the reference, too: neither decoder is believed alone."""
+    for row in random.sample(range(len(piece)), min(SAMPLE, len(piece))):
+        headers = [(one["key"], one["value"]) for one in piece.column("headers")[row].as_py()]
+        expected: Mapping[str, Any] | str
+        try:
+            expected = decoder.reference(piece.column("value")[row].as_py(), headers)
+        except Malformed as error:
+            expected = str(error)
+        said: Mapping[str, Any] | str | None = decoded.reasons[row].as_py()
+        if said is None:
+            said = decoded.columns.slice(row, 1).to_pylist()[0]
+        if not _same(said, expected):
+            raise DecodersDiffer(
+                f"partition {partition}, offset {piece.column('offset')[row]}: two decoders give two records "
+                f"({_differing(said, expected)}); nothing of the batch is published. Fix: report it with "
+                "the record's value; quarantine it meanwhile"
+            )
+
+
+def _same(left: Any, right: Any) -> bool:
+    if isinstance(left, Mapping) and isinstance(right, Mapping):
+        return left.keys() == right.keys() and all(_same(left[key], right[key]) for key in left)
+    if isinstance(left, list | tuple) and isinstance(right, list | tuple):
+        return len(left) == len(right) and all(map(_same, left, right))
+    if isinstance(left, float) and isinstance(right, float):
+        return left == right or (math.isnan(left) and math.isnan(right))
+    return bool(left == right)
+
+
+def _differing(said: Any, expected: Any) -> str:
+    """Where they differ, without the record's values."""
+    if isinstance(said, Mapping) and isinstance(expected, Mapping):
+        names = sorted(key for key in said if not _same(said[key], expected.get(key)))
+        return f"columns {', '.join(names)}"
+    return f"{_verdict(said)}, {_verdict(expected)} by the reference"
+
+
+def _verdict(said: Any) -> str:
+    return f"rejected ({said})" if isinstance(said, str) else "a row"

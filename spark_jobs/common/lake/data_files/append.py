@@ -1,0 +1,38 @@
+"""Files that Python wrote, as Iceberg's data files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from spark_jobs.common.lake.data_files.parquet_file import DataFile
+
+
+def data_files(jvm: Any, table: Any, files: Iterable[DataFile]) -> Iterator[Any]:
+    """Iceberg's ``DataFile`` of each, with counts and bounds from its footer as the table's properties ask
+    for them. ``table``: Iceberg's. No I/O.
+
+    Of ``ParquetUtil`` and ``InMemoryInputFile`` in the version of local/ivy/spark.xml:
+    https://github.com/apache/iceberg/blob/apache-iceberg-1.10.2/parquet/src/main/java/org/apache/iceberg/parquet/ParquetUtil.java
+    """
+    iceberg = jvm.org.apache.iceberg
+    spec, wanted = table.spec(), iceberg.MetricsConfig.forTable(table)
+    for file in files:
+        footer = iceberg.inmemory.InMemoryInputFile(file.uri, file.footer)
+        splits = jvm.java.util.ArrayList()
+        for split in file.splits:
+            splits.add(jvm.java.lang.Long(split))
+        found = (
+            iceberg.DataFiles.builder(spec)
+            .withPath(file.uri)
+            .withFormat("parquet")
+            .withFileSizeInBytes(file.size)
+            .withMetrics(iceberg.parquet.ParquetUtil.fileMetrics(footer, wanted))
+            .withSplitOffsets(splits)
+        )
+        if file.partition:
+            values = jvm.java.util.ArrayList()
+            for value in file.partition:
+                values.add(value)
+            found = found.withPartitionValues(values)
+        yield found.build()

@@ -1,0 +1,119 @@
+"""One Parquet file of a table, from rows that come piece by piece."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, Self
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from sluice.clients.s3.requests import split
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+# What is encoded at once, so what a file needs of memory: its rows wait for so many, or so many bytes.
+ROWS_PER_GROUP = 250_000
+BYTES_PER_GROUP = 64 << 20
+# A file is in memory to this size, and on the task's disk beyond.
+_SPOOL_BYTES = 16 << 20
+# A larger one is sent in parts, of which each is a request.
+_ONE_REQUEST_BYTES = 256 << 20
+_MAGIC = b"PAR1"
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A file of the bucket, whole, that no commit names yet.
+
+    ``uri``: its address; ``size``: in bytes; ``records``: number of its rows; ``footer``: its last bytes,
+    behind the magic ones, as a file of its own that has no rows; ``splits``: where its row groups begin;
+    ``partition``: a value for each partition field as Iceberg writes it in a path, None for null.
+    """
+
+    uri: str
+    size: int
+    records: int
+    footer: bytes
+    splits: tuple[int, ...]
+    partition: tuple[str | None, ...] = ()
+
+
+class ParquetFile:
+    """A file while it is written. In its context; leaving it removes what is on the disk."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        """``schema``: of :func:`.schema.arrow_schema`; columns that the rows lack are null."""
+        self.schema = schema
+        self.records = 0
+        self._body: IO[bytes] = tempfile.SpooledTemporaryFile(_SPOOL_BYTES)  # noqa: SIM115
+        self._writer = parquet.ParquetWriter(
+            self._body, schema, compression="zstd", compression_level=1, store_schema=False
+        )
+        self._waiting: list[pa.RecordBatch] = []
+        self._rows = self._bytes = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._body.close()
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Rows with columns of the schema, by name, in any order. Raises Arrow's errors for a column that is
+        not of its type, or null in one that must not be."""
+        if not rows.num_rows:
+            return
+        self._waiting.append(fitted(rows, self.schema))
+        self.records += rows.num_rows
+        self._rows += rows.num_rows
+        self._bytes += rows.nbytes
+        if self._rows >= ROWS_PER_GROUP or self._bytes >= BYTES_PER_GROUP:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._waiting:
+            table = pa.Table.from_batches(self._waiting, self.schema)
+            self._writer.write_table(table, row_group_size=max(self._rows, 1))
+            self._waiting, self._rows, self._bytes = [], 0, 0
+
+    def upload(self, client: S3Client, uri: str, partition: tuple[str | None, ...] = ()) -> DataFile:
+        """End the file and send it. Raises botocore's errors."""
+        from boto3.s3.transfer import TransferConfig
+
+        self._flush()
+        self._writer.close()
+        size = self._body.tell()
+        self._body.seek(-8, 2)
+        length = int.from_bytes(self._body.read(4), "little")
+        self._body.seek(-8 - length, 2)
+        footer = self._body.read()
+        metadata = parquet.read_metadata(pa.BufferReader(_MAGIC + footer))
+        columns = (metadata.row_group(number).column(0) for number in range(metadata.num_row_groups))
+        splits = tuple(one.dictionary_page_offset or one.data_page_offset for one in columns)
+        self._body.seek(0)
+        bucket, key = split(uri)
+        # In this thread: the task is one of as many as there are cores.
+        parts = TransferConfig(multipart_threshold=_ONE_REQUEST_BYTES, use_threads=False)
+        client.upload_fileobj(self._body, bucket, key, Config=parts)
+        return DataFile(uri, size, self.records, _MAGIC + footer, splits, partition)
+
+
+def fitted(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """``rows`` with exactly the columns of ``schema``, found by their names in any case, as Spark finds
+    them; null where there is none."""
+    places = {name.lower(): place for place, name in enumerate(rows.schema.names)}
+    columns = []
+    for field in schema:
+        place = places.get(field.name.lower())
+        if place is None:
+            columns.append(pa.nulls(rows.num_rows, field.type))
+        else:
+            column = rows.column(place)
+            columns.append(column if column.type == field.type else column.cast(field.type))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
