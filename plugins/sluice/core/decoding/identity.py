@@ -114,7 +114,7 @@ def _sources(words: Words, at: Ints) -> tuple[NDArray[np.int32], pa.StringArray]
 def _numbers(data: Bytes, words: Words, at: Ints, ends: Ints) -> tuple[Flags, Ints, Ints]:
     """Whether a key has two numbers at ``at``, with a colon between them and nothing behind, and which."""
     row, colon = _number(words, at, ends)
-    is_own: Flags = (colon > at) & (colon - at <= _MAX_DIGITS) & (colon < ends) & (data[colon] == _COLON)
+    is_own: Flags = (colon > at) & (colon - at <= _MAX_DIGITS) & (data[colon] == _COLON)
     second = np.minimum(colon + 1, ends)
     sequence, behind = _number(words, second, ends)
     is_own &= (behind > second) & (behind - second <= _MAX_DIGITS) & (behind == ends)
@@ -143,10 +143,8 @@ def _digits(words: Words, at: Ints, ends: Ints) -> tuple[Ints, Ints]:
     # Below the lowest of these bits there are 7 and 8 for each digit; without any, all 64.
     counts = (np.bitwise_count((others & (~others + _ONE)) - _ONE) >> 3).astype(np.int64)
     np.minimum(counts, ends - at, out=counts)
-    # What is no digit goes out at the top; zeros come in before the first digit. In two steps, since a shift
-    # by 64 is undefined.
-    half = ((_WORD - counts) * 4).astype(np.uint64)
-    digits = digits << half << half
+    # What is no digit goes out at the top; zeros come in before the first digit.
+    digits = digits << ((_WORD - counts) * 8).astype(np.uint64)
     # Neighbours together: two digits, then four, then eight.
     for tens, bits, mask in _JOINS:
         digits = (digits * tens + (digits >> bits)) & mask
