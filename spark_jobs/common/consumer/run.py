@@ -10,7 +10,6 @@ from time import monotonic
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
-from sluice.core.decoding.avro.decoder import AvroDecoder
 
 from sluice.config import platform as platforms
 from sluice.config import streams
@@ -79,6 +78,8 @@ def decoder_of(spec: StreamSpec) -> Decoder:
     """The decoder of a stream's values, without Spark. Raises ConfigError for a stream with its own."""
     if not spec.is_avro:
         raise ConfigError(f"stream {spec.name}: [consumer] direct with decode. Fix: leave one of them out")
+    from sluice.core.decoding.avro.decoder import AvroDecoder
+
     schemas = Schemas.load(spec.schema_file)
     return AvroDecoder(schemas.current.text, tuple(schema.text for schema in schemas.earlier))
 

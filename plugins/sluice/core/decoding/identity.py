@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from sluice.core.decoding.arrays import bytes_of
 from sluice.core.offsets.sources import WITHHELD_MARK
 from sluice.core.record_batches.cursor import Bytes, Flags, Ints
 
@@ -51,7 +52,8 @@ class Identity:
 
 def identity(keys: pa.BinaryArray) -> Identity:
     """Read keys. One that does not match KEY_PATTERN, null too, is an external record's."""
-    data, starts, ends = _places(keys)
+    data, bounds = bytes_of(keys)
+    starts, ends = bounds[:-1], bounds[1:]
     lengths = ends - starts
     likely = np.flatnonzero((lengths >= _MIN_KEY) & (lengths <= _MAX_KEY))
     if keys.null_count:
@@ -83,16 +85,6 @@ def identity(keys: pa.BinaryArray) -> Identity:
         pa.array(sequences, mask=is_external),
         pa.array(withheld),
     )
-
-
-def _places(keys: pa.BinaryArray) -> tuple[Bytes, Ints, Ints]:
-    """The bytes of an array, and where each value starts and ends in them."""
-    _, offsets, values = keys.buffers()
-    data: Bytes = np.frombuffer(values or b"", np.uint8)
-    if not len(keys):
-        return data, np.zeros(0, np.int64), np.zeros(0, np.int64)
-    bounds = np.frombuffer(offsets, np.int32, len(keys) + 1, 4 * keys.offset).astype(np.int64)
-    return data, bounds[:-1], bounds[1:]
 
 
 def _sources(words: Words, at: Ints) -> tuple[NDArray[np.int32], pa.StringArray]:

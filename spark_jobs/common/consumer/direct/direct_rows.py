@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from spark_jobs.common.consumer.writer import StreamWriter
 
 
+# librdkafka writes a topic's id in the other alphabet of base64.
+_AS_KAFKA = str.maketrans("+/", "-_")
+
+
 class DirectSource:
     """The batches of one stream, for its writer."""
 
@@ -46,7 +50,7 @@ class DirectSource:
             self._platform.kafka,
             self._platform.s3,
             self._spec.topic.name,
-            str(writer.state.topic_id),
+            str(writer.state.topic_id).translate(_AS_KAFKA),
             self._decoder,
             arrow_schema(table.schema()),
             arrow_schema(quarantine.schema()),

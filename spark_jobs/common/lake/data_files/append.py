@@ -19,16 +19,17 @@ def data_files(jvm: Any, table: Any, files: Iterable[DataFile]) -> Iterator[Any]
     spec, wanted = table.spec(), iceberg.MetricsConfig.forTable(table)
     for file in files:
         footer = iceberg.inmemory.InMemoryInputFile(file.uri, file.footer)
-        splits = jvm.java.util.ArrayList()
+        # A list of longs: Py4J would add small ones as ints.
+        splits = jvm.java.util.stream.LongStream.builder()
         for split in file.splits:
-            splits.add(jvm.java.lang.Long(split))
+            splits.add(split)
         found = (
             iceberg.DataFiles.builder(spec)
             .withPath(file.uri)
             .withFormat("parquet")
             .withFileSizeInBytes(file.size)
             .withMetrics(iceberg.parquet.ParquetUtil.fileMetrics(footer, wanted))
-            .withSplitOffsets(splits)
+            .withSplitOffsets(splits.build().boxed().toList())
         )
         if file.partition:
             values = jvm.java.util.ArrayList()
