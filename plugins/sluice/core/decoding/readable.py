@@ -52,7 +52,7 @@ class _Values:
     is_many: bool
 
     def wrong(self, index: int, words: str, value: str = "") -> tuple[int, str]:
-        """The row of a value, and the reason; as Spark's expressions have it, of many values none is shown."""
+        """The row of a value, and the reason. Of many values none is shown, as in Spark."""
         shown = f": {value}" if value and not self.is_many else ""
         return int(self.rows[index]), f"{self.name} is {words}{shown}"
 
@@ -80,9 +80,11 @@ def readable_times(times: pa.Array) -> tuple[pa.TimestampArray, dict[int, str]]:
     is_beyond = _beyond(milliseconds, first, last)
     if milliseconds.null_count:
         is_beyond |= milliseconds.is_null().to_numpy(zero_copy_only=False)
+    beyond = np.flatnonzero(is_beyond).tolist()
+    texts = [_time_text(milliseconds[row].as_py(), 1000) for row in beyond]
     reasons = {
-        row: f"its timestamp in Kafka is beyond what can be read: {_time_text(milliseconds[row].as_py(), 1000)}"
-        for row in np.flatnonzero(is_beyond).tolist()
+        row: f"its timestamp in Kafka is beyond what can be read: {text}"
+        for row, text in zip(beyond, texts, strict=True)
     }
     if reasons:
         milliseconds = pc.if_else(pa.array(is_beyond), None, milliseconds)
@@ -170,9 +172,11 @@ def _entries(values: _Values) -> Iterator[tuple[int, str]]:
     if len(lengths) and lengths.max() > 1:
         codes = keys.dictionary_encode().indices.to_numpy().astype(np.int64)
         maps = np.repeat(np.arange(len(lengths)), lengths)
-        _, firsts = np.unique(maps * len(codes) + codes, return_index=True)
-        for row in np.delete(entries.rows, firsts).tolist():
-            yield row, f"two keys of {values.name} are equal"
+        pairs = maps * len(codes) + codes
+        if not np.diff(np.sort(pairs)).all():
+            _, firsts = np.unique(pairs, return_index=True)
+            for row in np.delete(entries.rows, firsts).tolist():
+                yield row, f"two keys of {values.name} are equal"
 
 
 def _bounds(kind: pa.DataType) -> _Bounds | None:

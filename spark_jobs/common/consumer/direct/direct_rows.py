@@ -15,9 +15,10 @@ from sluice.core.offsets.deduplication import LoadedRows
 from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
 from sluice.core.tables.summary import LEADER_EPOCHS
 from sluice.core.tables.without_record import WithoutRecord
-from spark_jobs.common.consumer.direct.batch import DirectBatches, Folders
+from spark_jobs.common.consumer.direct.batch import DirectBatches
 from spark_jobs.common.consumer.direct.task import Duplicates, Job, Result, joined
 from spark_jobs.common.lake.clock import now_ms
+from spark_jobs.common.lake.data_files.partitioned import Layout
 from spark_jobs.common.lake.data_files.schema import arrow_schema
 from spark_jobs.common.lake.quarantine import MAX_CHARACTERS
 from spark_jobs.common.lake.written.written_batch import WrittenBatch
@@ -52,11 +53,10 @@ class DirectSource:
             self._spec.topic.name,
             str(writer.state.topic_id).translate(_AS_KAFKA),
             self._decoder,
-            arrow_schema(table.schema()),
-            arrow_schema(quarantine.schema()),
+            Layout(arrow_schema(table.schema()), f"{table.location()}/data/", tuple(self._spec.partitions)),
+            Layout(arrow_schema(quarantine.schema()), f"{quarantine.location()}/data/"),
         )
-        folders = Folders(f"{table.location()}/data/", f"{quarantine.location()}/data/")
-        return DirectBatches(self._spark, job, folders)
+        return DirectBatches(self._spark, job)
 
 
 class DirectRows:
@@ -82,7 +82,7 @@ class DirectRows:
             for partition, account in result.accounts
             if account.leader_epoch is not None
         }
-        files = [result.file for result in results if result.file is not None]
+        files = [file for result in results for file in result.files]
         said = without.properties() | {LEADER_EPOCHS: json.dumps(self.epochs)}
         writer.append_files(files, {**summary, **said}, began)
         staged: list[str] = []

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sluice.core.offsets.quarantine import CONSUMER_STAGE, ON_PURPOSE
 from spark_jobs.common.lake.data_files.parquet_file import DataFile, ParquetFile
+from spark_jobs.common.lake.data_files.partitioned import Layout
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -49,13 +51,22 @@ class RejectedPart:
 class RejectedRows:
     """The rejected records of one task. In its context."""
 
-    def __init__(self, schema: pa.Schema, client: S3Client, uri: str) -> None:
-        """``schema``: of the quarantine; ``uri``: for a file of many."""
-        self._schema, self._client, self._uri = schema, client, uri
+    def __init__(self, layout: Layout, client: S3Client, name: str) -> None:
+        """``layout``: of the quarantine; ``name``: of a file of many."""
+        self._layout, self._client, self._name = layout, client, name
         self._count = self._malformed = self._bytes = 0
         self._newest: Newest | None = None
         self._few: list[pa.RecordBatch] = []
         self._file: ParquetFile | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._file is not None:
+            self._file.__exit__(kind, error, trace)
 
     def add(self, rows: pa.RecordBatch) -> None:
         """Rows as ``piece.PieceRows.bad``."""
@@ -69,7 +80,7 @@ class RejectedRows:
             self._bytes += rows.nbytes
             return
         if self._file is None:
-            self._file = ParquetFile(self._schema)
+            self._file = ParquetFile(self._layout.schema)
             for few in self._few:
                 self._file.add(few)
             self._few = []
@@ -87,12 +98,11 @@ class RejectedRows:
             one = Newest(at or _EARLIEST, *place)
             self._newest = one if self._newest is None else max(self._newest, one)
 
-    def close(self) -> RejectedPart:
+    def upload(self) -> RejectedPart:
         """Raises botocore's errors."""
         file, few = None, b""
         if self._file is not None:
-            with self._file:
-                file = self._file.upload(self._client, self._uri)
+            file = self._file.upload(self._client, f"{self._layout.folder}{self._name}")
         elif self._few:
             sink = pa.BufferOutputStream()
             with pa.ipc.new_stream(sink, self._few[0].schema) as stream:
@@ -110,15 +120,16 @@ def _staged(rows: pa.RecordBatch) -> pa.RecordBatch:
     return rows
 
 
-def gathered(parts: Iterable[RejectedPart], schema: pa.Schema, client: S3Client, uri: str) -> list[DataFile]:
-    """The files of what tasks rejected; what they handed over as one at ``uri``. Raises botocore's errors."""
+def gathered(parts: Iterable[RejectedPart], layout: Layout, client: S3Client, name: str) -> list[DataFile]:
+    """The files of what tasks rejected; what they handed over is one of this ``name``. Raises botocore's
+    errors."""
     parts = list(parts)
     files = [part.file for part in parts if part.file is not None]
     few = [part.few for part in parts if part.few]
     if few:
-        with ParquetFile(schema) as file:
+        with ParquetFile(layout.schema) as file:
             for one in few:
                 for rows in pa.ipc.open_stream(one):
                     file.add(rows)
-            files.append(file.upload(client, uri))
+            files.append(file.upload(client, f"{layout.folder}{name}"))
     return files

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -22,7 +22,8 @@ from sluice.core.offsets.ranges import IntervalSet
 from sluice.core.record_batches.account import Account
 from spark_jobs.common.consumer.direct.piece import rows_of
 from spark_jobs.common.consumer.direct.rejected import RejectedPart, RejectedRows
-from spark_jobs.common.lake.data_files.parquet_file import DataFile, ParquetFile
+from spark_jobs.common.lake.data_files.parquet_file import DataFile
+from spark_jobs.common.lake.data_files.partitioned import Files, Layout
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
 class Job:
     """What all tasks of a batch have in common.
 
-    ``topic``, ``topic_id``: where the records are; ``decoder``: of their values; ``table`` and
-    ``quarantine``: the columns of both tables' files, with field ids.
+    ``kafka``, ``s3``: how both are reached; ``topic``, ``topic_id``: where the records are; ``decoder``: of
+    their values; ``table`` and ``quarantine``: the layout of both tables.
     """
 
     kafka: Kafka
@@ -41,8 +42,8 @@ class Job:
     topic: str
     topic_id: str
     decoder: Decoder
-    table: pa.Schema
-    quarantine: pa.Schema
+    table: Layout
+    quarantine: Layout
 
 
 @dataclass(frozen=True)
@@ -65,41 +66,66 @@ class Duplicates:
 
 @dataclass(frozen=True)
 class Task:
-    """Parts whose rows are one file, at ``uri``; ``rejected_uri``: for many rejected records."""
+    """Parts that one process reads; ``name``: of its files."""
 
     parts: tuple[Part, ...]
-    uri: str
-    rejected_uri: str
+    name: str
+    duplicates: Duplicates | None = None
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a task wrote and saw. ``file``: None without a row; ``accounts``: of the parts, in their order."""
+    """What a task wrote and saw. ``files``: none without a row; ``accounts``: of the parts, in their
+    order."""
 
-    file: DataFile | None
+    files: tuple[DataFile, ...]
     rejected: RejectedPart
     runs: tuple[Run, ...]
     accounts: tuple[tuple[int, Account], ...]
 
 
 def run(job: Job, task: Task) -> Result:
-    """Raises what the range reader raises, DecodersDiffer, and botocore's errors: then no commit names what
-    was written."""
-    s3, records = client(job.s3), reader(job)
-    accounts: list[tuple[int, Account]] = []
-    runs: list[Run] = []
-    rejected = RejectedRows(job.quarantine, s3, task.rejected_uri)
-    with ParquetFile(job.table) as file:
-        for part in task.parts:
-            pieces = records.read(part.partition, part.offsets, part.epochs)
-            for piece in pieces:
-                rows = rows_of(piece, part.partition, job.decoder)
-                file.add(rows.good)
-                rejected.add(rows.bad)
-                runs += rows.runs
-            accounts.append((part.partition, pieces.account))
-        written = file.upload(s3, task.uri) if file.records else None
-    return Result(written, rejected.close(), tuple(joined(runs)), tuple(accounts))
+    """Read the parts and write the files of their rows.
+
+    Raises what the range reader raises, DecodersDiffer, and botocore's errors: then no commit names what was
+    written.
+    """
+    reading = Reading(job, task)
+    with Files(job.table, task.name) as files:
+        for rows in reading:
+            files.add(rows)
+        return replace(reading.result, files=tuple(files.upload(client(job.s3))))
+
+
+class Reading:
+    """The good rows of a task while they are read: iterate once, then ask for the result, which has no
+    files. Raises as :func:`run`."""
+
+    def __init__(self, job: Job, task: Task) -> None:
+        self._job, self._task = job, task
+        self._result: Result | None = None
+
+    @property
+    def result(self) -> Result:
+        """Raises ValueError before all was read."""
+        if self._result is None:
+            raise ValueError("the task's parts were not read to their end")
+        return self._result
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        job = self._job
+        accounts: list[tuple[int, Account]] = []
+        runs: list[Run] = []
+        with RejectedRows(job.quarantine, client(job.s3), self._task.name) as rejected:
+            for part in self._task.parts:
+                pieces = reader(job).read(part.partition, part.offsets, part.epochs)
+                for piece in pieces:
+                    rows = rows_of(piece, part.partition, job.decoder)
+                    rejected.add(rows.bad)
+                    runs = joined([*runs, *rows.runs])
+                    yield rows.good
+                accounts.append((part.partition, pieces.account))
+            self._result = Result((), rejected.upload(), tuple(runs), tuple(accounts))
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -17,6 +18,8 @@ def data_files(jvm: Any, table: Any, files: Iterable[DataFile]) -> Iterator[Any]
     """
     iceberg = jvm.org.apache.iceberg
     spec, wanted = table.spec(), iceberg.MetricsConfig.forTable(table)
+    kind = spec.partitionType()
+    fields = [str(field.fieldId()) for field in kind.fields()]
     for file in files:
         footer = iceberg.inmemory.InMemoryInputFile(file.uri, file.footer)
         # A list of longs: Py4J would add small ones as ints.
@@ -32,8 +35,6 @@ def data_files(jvm: Any, table: Any, files: Iterable[DataFile]) -> Iterator[Any]
             .withSplitOffsets(splits.build().boxed().toList())
         )
         if file.partition:
-            values = jvm.java.util.ArrayList()
-            for value in file.partition:
-                values.add(value)
-            found = found.withPartitionValues(values)
+            values = dict(zip(fields, file.partition, strict=True))
+            found = found.withPartition(iceberg.SingleValueParser.fromJson(kind, json.dumps(values)))
         yield found.build()

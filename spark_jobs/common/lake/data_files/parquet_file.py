@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Self
+from typing import IO, TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 from pyarrow import parquet
@@ -31,7 +32,7 @@ class DataFile:
 
     ``uri``: its address; ``size``: in bytes; ``records``: number of its rows; ``footer``: its last bytes,
     behind the magic ones, as a file of its own that has no rows; ``splits``: where its row groups begin;
-    ``partition``: a value for each partition field as Iceberg writes it in a path, None for null.
+    ``partition``: a value for each partition field as Iceberg writes it in JSON.
     """
 
     uri: str
@@ -39,15 +40,16 @@ class DataFile:
     records: int
     footer: bytes
     splits: tuple[int, ...]
-    partition: tuple[str | None, ...] = ()
+    partition: tuple[Any, ...] = ()
 
 
 class ParquetFile:
     """A file while it is written. In its context; leaving it removes what is on the disk."""
 
-    def __init__(self, schema: pa.Schema) -> None:
-        """``schema``: of :func:`.schema.arrow_schema`; columns that the rows lack are null."""
-        self.schema = schema
+    def __init__(self, schema: pa.Schema, sorted_by: Sequence[str] = ()) -> None:
+        """``schema``: of :func:`.schema.arrow_schema`; columns that the rows lack are null. ``sorted_by``:
+        the columns that each row group is sorted by."""
+        self.schema, self._sorted_by = schema, sorted_by
         self.records = 0
         self._body: IO[bytes] = tempfile.SpooledTemporaryFile(_SPOOL_BYTES)  # noqa: SIM115
         self._writer = parquet.ParquetWriter(
@@ -74,19 +76,22 @@ class ParquetFile:
         self._rows += rows.num_rows
         self._bytes += rows.nbytes
         if self._rows >= ROWS_PER_GROUP or self._bytes >= BYTES_PER_GROUP:
-            self._flush()
+            self.flush()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Make a row group of what waits."""
         if self._waiting:
             table = pa.Table.from_batches(self._waiting, self.schema)
+            if self._sorted_by:
+                table = table.sort_by([(name, "ascending") for name in self._sorted_by])
             self._writer.write_table(table, row_group_size=max(self._rows, 1))
             self._waiting, self._rows, self._bytes = [], 0, 0
 
-    def upload(self, client: S3Client, uri: str, partition: tuple[str | None, ...] = ()) -> DataFile:
+    def upload(self, client: S3Client, uri: str, partition: tuple[Any, ...] = ()) -> DataFile:
         """End the file and send it. Raises botocore's errors."""
         from boto3.s3.transfer import TransferConfig
 
-        self._flush()
+        self.flush()
         self._writer.close()
         size = self._body.tell()
         self._body.seek(-8, 2)
