@@ -1,0 +1,206 @@
+"""A value of an earlier schema as one of the current schema, by Avro's rules ("Schema Resolution" in
+https://avro.apache.org/docs/1.12.0/specification/), as Avro's Java library has them.
+
+Values are in the form of :mod:`values`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sluice.core.decoding.avro.types import Field, Type
+
+Resolve = Callable[[Any], Any]
+# By a writer's type: the types that it may be read as, beside itself.
+PROMOTIONS = {
+    "int": ("long", "float", "double"),
+    "long": ("float", "double"),
+    "float": ("double",),
+    "string": ("bytes",),
+    "bytes": ("string",),
+}
+_NAMED = ("record", "enum", "fixed")
+
+
+class Unresolvable(ValueError):
+    """A value of the writer's schema, or each of its values, is none of the current schema."""
+
+
+def resolver(writer: Type, reader: Type, path: str = "") -> Resolve:
+    """The function from values of ``writer`` to values of ``reader``. Raises Unresolvable if it has no
+    results; so does the function for a value that it has no result for."""
+    if writer.kind == "union":
+        return _from_union(writer, reader, path)
+    if reader.kind == "union":
+        return _into_union(writer, reader, path)
+    if writer.kind != reader.kind:
+        return _promoted(writer.kind, reader.kind, path)
+    if writer.kind == "record":
+        return _record(writer, reader, path)
+    if writer.kind in ("array", "map"):
+        return _items(writer, reader, path)
+    if writer.kind == "enum":
+        return _enum(writer, reader, path)
+    if writer.kind == "fixed" and (writer.size != reader.size or not is_same_name(writer, reader)):
+        raise Unresolvable(f"{path} has another size or name")
+    return _same
+
+
+def is_same_name(writer: Type, reader: Type) -> bool:
+    """Whether a type has the name of another one, without its namespace, or one of its aliases."""
+    own = _last(reader.name) == _last(writer.name)
+    return own or any(alias in (writer.name, _last(writer.name)) for alias in reader.aliases)
+
+
+def writers_field(reader: Field, writer: Type) -> Field | None:
+    """The field of the writer's record that a field is read from, None for none: then it has its default."""
+    names = (reader.name, *reader.aliases)
+    by_name = {field.name: field for field in writer.fields}
+    return next((by_name[name] for name in names if name in by_name), None)
+
+
+def default_value(kind: Type, default: Any) -> Any:
+    """A default, as JSON has it, in the form of :mod:`values`."""
+    if kind.kind == "union":
+        if default is None:
+            return None
+        # A union's default is one of its first branch's, but for writers of Avro 1.12.
+        branch = next(branch for branch in kind.values if _may_have(branch, default))
+        found = default_value(branch, default)
+        return found if len(kind.values) == 1 else {f"member{kind.values.index(branch)}": found}
+    if kind.kind == "record":
+        return {
+            field.name: default_value(field.type, default.get(field.name, field.default))
+            for field in kind.fields
+        }
+    if kind.kind == "array":
+        return [default_value(kind.item, one) for one in default]
+    if kind.kind == "map":
+        return [{"key": key, "value": default_value(kind.item, one)} for key, one in default.items()]
+    if kind.kind in ("bytes", "fixed"):
+        return default.encode("latin-1")
+    return float(default) if kind.kind in ("float", "double") else default
+
+
+def _may_have(kind: Type, default: Any) -> bool:
+    kinds = {
+        "boolean": bool, "int": int, "long": int, "float": (int, float), "double": (int, float),
+        "record": dict, "map": dict, "array": list,
+    }  # fmt: skip
+    if isinstance(default, bool) and kind.kind != "boolean":
+        return False
+    if kind.kind == "enum":
+        return default in kind.symbols
+    return isinstance(default, kinds.get(kind.kind, str))
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _promoted(writer: str, reader: str, path: str) -> Resolve:
+    if reader not in PROMOTIONS.get(writer, ()):
+        raise Unresolvable(f"{path} is {reader}, and was {writer}")
+    if reader == "bytes":
+        return str.encode
+    if reader == "string":
+        return _text
+    return _same if reader == "long" else float
+
+
+def _text(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise Unresolvable("bytes that are no text") from None
+
+
+def _record(writer: Type, reader: Type, path: str) -> Resolve:
+    sources: dict[str, tuple[str, Resolve]] = {}
+    defaults: dict[str, Any] = {}
+    for field in reader.fields:
+        inner = f"{path}.{field.name}" if path else field.name
+        source = writers_field(field, writer)
+        if source is not None:
+            sources[field.name] = (source.name, resolver(source.type, field.type, inner))
+        elif field.has_default:
+            defaults[field.name] = default_value(field.type, field.default)
+        else:
+            raise Unresolvable(f"{inner} is new, and has no default")
+
+    def resolve(value: Any) -> Any:
+        return {name: of(value[source]) for name, (source, of) in sources.items()} | defaults
+
+    return resolve
+
+
+def _items(writer: Type, reader: Type, path: str) -> Resolve:
+    item = resolver(writer.item, reader.item, path)
+    if writer.kind == "array":
+        return lambda value: [item(one) for one in value]
+    return lambda value: [{"key": one["key"], "value": item(one["value"])} for one in value]
+
+
+def _enum(writer: Type, reader: Type, path: str) -> Resolve:
+    if not is_same_name(writer, reader):
+        raise Unresolvable(f"{path} is the enum {reader.name}, and was {writer.name}")
+
+    def resolve(value: str) -> str:
+        if value in reader.symbols:
+            return value
+        if reader.default is None:
+            raise Unresolvable(f"{path} has no symbol {value}")
+        return reader.default
+
+    return resolve
+
+
+def _from_union(writer: Type, reader: Type, path: str) -> Resolve:
+    branches: dict[str | None, Resolve] = {}
+    for branch in writer.branches:
+        # A union of one type and null has its value as it is.
+        is_several = len(writer.values) > 1
+        member = f"member{writer.values.index(branch)}" if branch.kind != "null" and is_several else None
+        key = None if branch.kind == "null" else member or ""
+        try:
+            branches[key] = resolver(branch, reader, path)
+        except Unresolvable:
+            continue
+    if not branches:
+        raise Unresolvable(f"{path} can have no value of its earlier type")
+
+    def resolve(value: Any) -> Any:
+        key, one = None if value is None else "", value
+        if value is not None and len(writer.values) > 1:
+            ((key, one),) = value.items()
+        if key not in branches:
+            raise Unresolvable(f"{path} has a value of a type that it had earlier")
+        return branches[key](one)
+
+    return resolve
+
+
+def _into_union(writer: Type, reader: Type, path: str) -> Resolve:
+    for is_exact in (True, False):
+        for branch in reader.branches:
+            if (branch.kind == writer.kind) != is_exact or (
+                is_exact and writer.kind in _NAMED and not is_same_name(writer, branch)
+            ):
+                continue
+            try:
+                found = resolver(writer, branch, path)
+            except Unresolvable:
+                continue
+            if branch.kind == "null" or len(reader.values) == 1:
+                return found
+            return _as_member(f"member{reader.values.index(branch)}", found)
+    raise Unresolvable(f"{path} has none of its earlier types")
+
+
+def _as_member(member: str, resolve: Resolve) -> Resolve:
+    return lambda value: {member: resolve(value)}
+
+
+def _last(name: str) -> str:
+    return name.rpartition(".")[2]

@@ -1,0 +1,265 @@
+"""Types of an Avro schema, with names resolved, and their types in Arrow.
+
+The types in Arrow are those that Spark's ``from_avro`` gives, since the tables exist with them
+(``SchemaConverters.toSqlType`` in https://github.com/apache/spark).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+from fastavro.schema import SchemaParseException, UnknownType, fingerprint, to_parsing_canonical_form
+
+PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
+_NO_DEFAULT: Any = object()
+# Spark's and Iceberg's most digits of a decimal.
+_MAX_PRECISION = 38
+# Logical types by their underlying type; others are read as that, as Avro's specification says.
+_TIMES = {
+    ("int", "date"): pa.date32(),
+    ("long", "timestamp-millis"): pa.timestamp("us", tz="UTC"),
+    ("long", "timestamp-micros"): pa.timestamp("us", tz="UTC"),
+    ("long", "local-timestamp-millis"): pa.timestamp("us"),
+    ("long", "local-timestamp-micros"): pa.timestamp("us"),
+}
+_ARROW = {
+    "null": pa.null(),
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "bytes": pa.binary(),
+    "fixed": pa.binary(),
+    "string": pa.utf8(),
+    "enum": pa.utf8(),
+}
+
+
+@dataclass(frozen=True)
+class Type:
+    """A type of a schema; of ``kind`` depends what else it has.
+
+    ``kind``: a primitive type's name, or record, enum, fixed, array, map, union. ``name``: the full name of a
+    record, enum or fixed. ``logical``: a logical type that is valid and has its own type in Arrow.
+    ``digits``: precision and scale of a decimal. ``size``: bytes of a fixed. ``symbols``, ``default``: of an
+    enum. ``fields``: of a record. ``items``: of an array, values of a map. ``branches``: of a union.
+    ``aliases``: full names that a writer's type may have instead.
+    """
+
+    kind: str
+    name: str = ""
+    logical: str = ""
+    digits: tuple[int, int] = (0, 0)
+    size: int = 0
+    symbols: tuple[str, ...] = ()
+    default: str | None = None
+    fields: tuple[Field, ...] = ()
+    items: Type | None = None
+    branches: tuple[Type, ...] = ()
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def values(self) -> tuple[Type, ...]:
+        """The branches of a union that are not null."""
+        return tuple(branch for branch in self.branches if branch.kind != "null")
+
+    @property
+    def is_widened(self) -> bool:
+        """Whether it is a union that is read as the wider one of two types of numbers."""
+        kinds = sorted(branch.kind for branch in self.values)
+        return kinds in (["int", "long"], ["double", "float"])
+
+    @property
+    def optional(self) -> Type:
+        """The only type of a union that is not null, or the type itself."""
+        return self.values[0] if len(self.values) == 1 else self
+
+    @property
+    def item(self) -> Type:
+        """``items``, of a type that has them."""
+        assert self.items is not None  # noqa: S101  (narrows the type)
+        return self.items
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of a record. ``default``: as JSON has it."""
+
+    name: str
+    type: Type
+    aliases: tuple[str, ...] = ()
+    default: Any = _NO_DEFAULT
+
+    @property
+    def has_default(self) -> bool:
+        return self.default is not _NO_DEFAULT
+
+
+class UnsupportedSchema(ValueError):
+    """A schema that no table can have, or that is none."""
+
+
+@dataclass(frozen=True)
+class Schema:
+    """A schema. ``title``: the record's name, as its declaration has it. ``fingerprint``: 16 hex digits."""
+
+    record: Type
+    title: str
+    fingerprint: str
+
+
+def parsed(text: str) -> Schema:
+    """Parse a schema. Raises UnsupportedSchema if it is none, is no record, is recursive, has an array whose
+    items take no bytes, or a decimal of more than 38 digits."""
+    try:
+        tree = json.loads(text)
+        crc = fingerprint(to_parsing_canonical_form(tree), "CRC-64-AVRO")
+        record = _Parser().type_of(tree, "")
+    except (SchemaParseException, UnknownType, ValueError, KeyError, TypeError) as error:
+        if isinstance(error, UnsupportedSchema):
+            raise
+        raise UnsupportedSchema(f"not an Avro schema: {type(error).__name__}: {error}") from error
+    if record.kind != "record":
+        raise UnsupportedSchema(f"an Avro schema of type {record.kind}, not of a record: it has no columns")
+    return Schema(record, tree["name"], crc)
+
+
+def arrow_type(kind: Type) -> pa.DataType:
+    """The type of its column, of which every part may be null."""
+    if kind.logical == "decimal":
+        return pa.decimal128(*kind.digits)
+    if kind.logical:
+        return _TIMES[kind.kind, kind.logical]
+    if kind.kind == "record":
+        return pa.struct([pa.field(field.name, arrow_type(field.type)) for field in kind.fields])
+    if kind.kind == "array":
+        return pa.list_(arrow_type(kind.item))
+    if kind.kind == "map":
+        return pa.map_(pa.utf8(), arrow_type(kind.item))
+    if kind.kind == "union":
+        return _union_type(kind)
+    return _ARROW[kind.kind]
+
+
+def _union_type(kind: Type) -> pa.DataType:
+    if kind.is_widened:
+        return pa.int64() if kind.values[0].kind in ("int", "long") else pa.float64()
+    if len(kind.values) == 1:
+        return arrow_type(kind.values[0])
+    if not kind.values:
+        return pa.null()
+    return pa.struct([pa.field(f"member{n}", arrow_type(branch)) for n, branch in enumerate(kind.values)])
+
+
+def min_bytes(kind: Type) -> int:
+    """How many bytes a value has at least."""
+    if kind.kind in ("null", "fixed"):
+        return kind.size
+    if kind.kind in ("float", "double"):
+        return 4 if kind.kind == "float" else 8
+    if kind.kind == "record":
+        return sum(min_bytes(field.type) for field in kind.fields)
+    if kind.kind == "union":
+        return 1 + min(map(min_bytes, kind.branches))
+    return 1
+
+
+class _Parser:
+    """Resolves the names of one schema."""
+
+    def __init__(self) -> None:
+        # None: not defined to its end, so that a use of the name is recursive.
+        self._named: dict[str, Type | None] = {}
+
+    def type_of(self, tree: Any, namespace: str) -> Type:
+        if isinstance(tree, list):
+            found = Type("union", branches=tuple(self.type_of(branch, namespace) for branch in tree))
+            # Spark reads these numbers as such.
+            plain = tuple(replace(branch, logical="") for branch in found.branches)
+            return replace(found, branches=plain) if found.is_widened else found
+        if isinstance(tree, str):
+            return Type(tree) if tree in PRIMITIVES else self._lookup(tree, namespace)
+        kind = tree["type"]
+        if not isinstance(kind, str):
+            return self.type_of(kind, namespace)
+        if kind in ("array", "map"):
+            items = self.type_of(tree["items" if kind == "array" else "values"], namespace)
+            if kind == "array" and not min_bytes(items):
+                raise UnsupportedSchema("an array in the Avro schema has items that take no bytes")
+            return Type(kind, items=items)
+        if kind in ("record", "error", "enum", "fixed"):
+            return self._definition(tree, kind, namespace)
+        if kind not in PRIMITIVES:
+            return self._lookup(kind, namespace)
+        return Type(kind, **_logical(tree, kind))
+
+    def _lookup(self, name: str, namespace: str) -> Type:
+        full = _full_name(name, namespace)
+        full = full if full in self._named else name
+        if full not in self._named:
+            raise UnsupportedSchema(f"the Avro schema does not define its type {name}")
+        found = self._named[full]
+        if found is None:
+            raise UnsupportedSchema(
+                f"the Avro schema is recursive: {full} contains itself, which no table can have as columns"
+            )
+        return found
+
+    def _definition(self, tree: Mapping[str, Any], kind: str, namespace: str) -> Type:
+        name = _full_name(tree["name"], tree.get("namespace", namespace))
+        inner = name.rpartition(".")[0]
+        aliases = tuple(_full_name(alias, inner) for alias in tree.get("aliases", ()))
+        self._named[name] = None
+        if kind == "enum":
+            symbols = tuple(tree["symbols"])
+            found = Type(kind, name, symbols=symbols, default=tree.get("default"), aliases=aliases)
+        elif kind == "fixed":
+            size = int(tree["size"])
+            found = Type(kind, name, size=size, aliases=aliases, **_logical(tree, kind, size))
+        else:
+            fields = tuple(
+                Field(
+                    field["name"],
+                    self.type_of(field["type"], inner),
+                    tuple(field.get("aliases", ())),
+                    field.get("default", _NO_DEFAULT),
+                )
+                for field in tree["fields"]
+            )
+            found = Type("record", name, fields=fields, aliases=aliases)
+        self._named[name] = found
+        return found
+
+
+def _full_name(name: str, namespace: str) -> str:
+    return name if "." in name or not namespace else f"{namespace}.{name}"
+
+
+def _logical(tree: Mapping[str, Any], kind: str, size: int = 0) -> dict[str, Any]:
+    """What a Type has of a logical type. One that is not valid is none, as Avro's specification says."""
+    logical = tree.get("logicalType")
+    if (kind, logical) in _TIMES:
+        return {"logical": logical}
+    if logical != "decimal" or kind not in ("bytes", "fixed"):
+        return {}
+    precision, scale = tree.get("precision"), tree.get("scale", 0)
+    if not isinstance(precision, int) or not isinstance(scale, int) or not 0 <= scale <= precision:
+        return {}
+    if not precision or kind == "fixed" and precision > _digits(size):
+        return {}
+    if precision > _MAX_PRECISION:
+        raise UnsupportedSchema(
+            f"the Avro schema has a decimal of {precision} digits, more than the {_MAX_PRECISION} of a table"
+        )
+    return {"logical": logical, "digits": (precision, scale)}
+
+
+def _digits(size: int) -> int:
+    """How many decimal digits every number of ``size`` bytes can have."""
+    return math.floor(math.log10(2) * (8 * size - 1)) if size else 0

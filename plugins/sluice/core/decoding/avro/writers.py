@@ -1,0 +1,74 @@
+"""Records of one schema, of the writer's, as columns of the current schema: all at once, and one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sluice.core.decoding.avro import evolution, readers, resolution
+from sluice.core.decoding.avro.arrays import Arrays
+from sluice.core.decoding.avro.bodies import SPARE, Bodies
+from sluice.core.decoding.avro.body import BEYOND, Layout
+from sluice.core.decoding.avro.columns import concatenated
+from sluice.core.decoding.avro.types import Schema, UnsupportedSchema
+from sluice.core.decoding.avro.values import ValueReader, arrow_value
+from sluice.core.decoding.decoder import Malformed
+from sluice.core.record_batches.cursor import Bytes, Flags, Ints
+
+# Records at once, so that what is read of them stays in the processor's cache.
+_STEP = 16_384
+
+
+class Writer:
+    """A schema that records are written with. ``margin``: how many bytes must be behind the last record."""
+
+    def __init__(self, schema: Schema, current: Schema) -> None:
+        """Raises UnsupportedSchema if no record of ``schema`` can be one of ``current``."""
+        self.schema, self._record, self._current = schema, schema.record, current.record
+        self._layout, self._values = Layout(schema), ValueReader(schema.record)
+        self._reader = readers.reader(schema.record)
+        self.margin = self._reader.margin + SPARE
+        try:
+            self._resolve = resolution.resolver(schema.record, current.record)
+        except resolution.Unresolvable as error:
+            raise UnsupportedSchema(
+                f"records of the earlier Avro schema {schema.fingerprint} cannot be read as ones of the "
+                f"current schema: {error}"
+            ) from error
+        self._convert: evolution.Convert | None = None
+        try:
+            self._convert = evolution.converter(schema.record, current.record)
+        except evolution.Unusual:
+            pass
+
+    def arrays(self, data: Bytes, starts: Ints, ends: Ints) -> tuple[pa.StructArray | None, Flags]:
+        """The records, and which of them are odd; of these the values are of no use. ``data`` has ``margin``
+        bytes behind the last one. None if all are odd."""
+        if self._convert is None or not len(starts):
+            return None, np.ones(len(starts), np.bool_)
+        bodies, columns = Bodies(data, ends), []
+        for first in range(0, len(starts), _STEP):
+            rows = slice(first, min(first + _STEP, len(starts)))
+            column, at = self._reader.read(bodies, rows, starts[rows])
+            bodies.mark(rows, at != ends[rows])
+            columns.append(column)
+        records = np.arange(len(starts))
+        found = Arrays(bodies).array(concatenated(columns), self._record, lambda: records)
+        return self._convert(found), bodies.is_odd
+
+    def value(self, body: bytes) -> dict[str, Any]:
+        """The reference: a value for each column, as PyArrow takes it. Raises Malformed."""
+        why = self._layout.why_malformed(body)
+        if why:
+            raise Malformed(why)
+        try:
+            resolved = self._resolve(self._values.read(body))
+        except resolution.Unresolvable as error:
+            raise Malformed(f"written with an earlier Avro schema: {error}") from error
+        try:
+            found: dict[str, Any] = arrow_value(self._current, resolved)
+        except OverflowError as error:
+            raise Malformed(f"not an Avro body of {self.schema.title}: {BEYOND}") from error
+        return found
