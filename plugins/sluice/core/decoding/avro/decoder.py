@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sluice.core.decoding.avro.columnar.bodies import portions
 from sluice.core.decoding.avro.types import arrow_type, parsed
 from sluice.core.decoding.avro.writers import Writer
 from sluice.core.decoding.decoder import Decoded, Malformed, RawHeaders
@@ -71,7 +72,8 @@ class AvroDecoder:
         for row in np.flatnonzero((places == _UNKNOWN) & is_value).tolist():
             reasons[row] = _unknown(named[row].as_py())
         for writer, rows in odd:
-            for some in np.split(rows, range(_STEP, len(rows), _STEP)):
+            for portion in portions(ends[rows] - starts[rows], _STEP):
+                some = rows[portion]
                 good = self._by_reference(writer, values, some.tolist(), reasons)
                 accepted = some[[row not in reasons for row in some.tolist()]]
                 found[accepted] = count + np.arange(len(accepted))

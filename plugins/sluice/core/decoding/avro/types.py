@@ -251,7 +251,7 @@ def _logical(tree: Mapping[str, Any], kind: str, size: int = 0) -> dict[str, Any
     precision, scale = tree.get("precision"), tree.get("scale", 0)
     if not isinstance(precision, int) or not isinstance(scale, int) or not 0 <= scale <= precision:
         return {}
-    if not precision or kind == "fixed" and precision > _digits(size):
+    if not precision or (kind == "fixed" and precision > _digits(size)):
         return {}
     if precision > _MAX_PRECISION:
         raise UnsupportedSchema(

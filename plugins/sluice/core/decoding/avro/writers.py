@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from sluice.core.decoding.avro import evolution, readers, resolution
-from sluice.core.decoding.avro.arrays import Arrays
-from sluice.core.decoding.avro.bodies import SPARE, Bodies
-from sluice.core.decoding.avro.body import BEYOND, Layout
-from sluice.core.decoding.avro.columns import concatenated
+from sluice.core.decoding.avro.columnar import evolution, readers
+from sluice.core.decoding.avro.columnar.arrays import Arrays
+from sluice.core.decoding.avro.columnar.bodies import SPARE, Bodies, portions
+from sluice.core.decoding.avro.columnar.columns import concatenated
+from sluice.core.decoding.avro.reference import resolution
+from sluice.core.decoding.avro.reference.layout import BEYOND, Layout
+from sluice.core.decoding.avro.reference.values import ValueReader, arrow_value
 from sluice.core.decoding.avro.types import Schema, UnsupportedSchema
-from sluice.core.decoding.avro.values import ValueReader, arrow_value
 from sluice.core.decoding.decoder import Malformed
 from sluice.core.record_batches.cursor import Bytes, Flags, Ints
 
@@ -38,10 +40,8 @@ class Writer:
                 f"current schema: {error}"
             ) from error
         self._convert: evolution.Convert | None = None
-        try:
+        with suppress(evolution.Unusual):
             self._convert = evolution.converter(schema.record, current.record)
-        except evolution.Unusual:
-            pass
 
     def arrays(self, data: Bytes, starts: Ints, ends: Ints) -> tuple[pa.StructArray | None, Flags]:
         """The records, and which of them are odd; of these the values are of no use. ``data`` has ``margin``
@@ -49,8 +49,7 @@ class Writer:
         if self._convert is None or not len(starts):
             return None, np.ones(len(starts), np.bool_)
         bodies, columns = Bodies(data, ends), []
-        for first in range(0, len(starts), _STEP):
-            rows = slice(first, min(first + _STEP, len(starts)))
+        for rows in portions(ends - starts, _STEP):
             column, at = self._reader.read(bodies, rows, starts[rows])
             bodies.mark(rows, at != ends[rows])
             columns.append(column)

@@ -8,14 +8,19 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
-from sluice.core.decoding.avro.resolution import PROMOTIONS, default_value, is_same_name, writers_field
+from sluice.core.decoding.avro.reference.resolution import (
+    PROMOTIONS,
+    default_value,
+    is_same_name,
+    writers_field,
+)
+from sluice.core.decoding.avro.reference.values import arrow_value
 from sluice.core.decoding.avro.types import Type, arrow_type
-from sluice.core.decoding.avro.values import arrow_value
 
 Convert = Callable[[pa.Array], pa.Array]
 
 
-class Unusual(Exception):  # noqa: N818  (no error: the reference does it)
+class Unusual(Exception):
     """Values of the two types are for the reference."""
 
 

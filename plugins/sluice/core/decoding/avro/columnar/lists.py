@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sluice.core.decoding.avro.bodies import Bodies, Rows, selected
-from sluice.core.decoding.avro.columns import Column, Lists, concatenated, taken
+from sluice.core.decoding.avro.columnar.bodies import Bodies, Rows, selected
+from sluice.core.decoding.avro.columnar.columns import Column, Lists, concatenated, taken
 from sluice.core.record_batches.cursor import Flags, Ints
 
 if TYPE_CHECKING:
-    from sluice.core.decoding.avro.readers import Reader
+    from sluice.core.decoding.avro.columnar.readers import Reader
 
 # Count and size of a block.
 _MAX_HEADER = 20

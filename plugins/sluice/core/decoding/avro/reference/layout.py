@@ -1,8 +1,8 @@
 """Whether one body is laid out as its schema says, and if not why: the words of its rejection.
 
-fastavro, which reads the values, takes more than the format allows: what is behind a body, a negative place of
-a branch, a number that is too large for an int or has more bytes than it must, any byte for false, a map's key
-twice.
+fastavro, which reads the values, takes more than the format allows: what is behind a body, a negative place
+of a branch, a number that is too large for an int or has more bytes than it must, any byte for false, a map's
+key twice.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class _Other(Exception):
 
 
 class _Body:
-    """One body, read from its start. ``is_beyond``: whether a value is beyond its type. ``not_text``: the path
-    of the first text that is not UTF-8."""
+    """One body, read from its start. ``is_beyond``: whether a value is beyond its type. ``not_text``: the
+    path of the first text that is not UTF-8."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0
@@ -112,7 +112,7 @@ def _walk(kind: Type, path: str, *, in_items: bool) -> _Walk:
     """``path``: the value's, as a reason names it; ``in_items``: whether it is within an array or map."""
     if kind.kind == "record":
         return _record(
-            [_walk(f.type, _inner(path, f.name, in_items), in_items=in_items) for f in kind.fields]
+            [_walk(f.type, _inner(path, f.name, in_items=in_items), in_items=in_items) for f in kind.fields]
         )
     if kind.kind == "union":
         return _union(kind, path, in_items=in_items)
@@ -136,7 +136,7 @@ def _walk(kind: Type, path: str, *, in_items: bool) -> _Walk:
     return _sized(sizes[kind.kind])
 
 
-def _inner(path: str, name: str, in_items: bool) -> str:  # noqa: FBT001
+def _inner(path: str, name: str, *, in_items: bool) -> str:
     return name if not path else f"{name} of {path}" if in_items else f"{path}.{name}"
 
 
@@ -152,7 +152,7 @@ def _union(kind: Type, path: str, *, in_items: bool) -> _Walk:
     is_several = len(kind.values) > 1 and not kind.is_widened
     branches, member = list[_Walk](), 0
     for branch in kind.branches:
-        named = _inner(path, f"member{member}", in_items) if is_several else path
+        named = _inner(path, f"member{member}", in_items=in_items) if is_several else path
         branches.append(_walk(branch, named, in_items=in_items))
         member += branch.kind != "null"
 

@@ -7,6 +7,7 @@ the record are odd at once, so they are never read, and a lying count allocates 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,16 @@ Rows = Ints | slice
 _U = np.uint64
 # A position is looked at with a word of 8 bytes, and the two behind it.
 _WORD, SPARE = 8, 16
+# What is read of a portion takes many times its bytes, if its values are of a few bits.
+MAX_PORTION = 4 << 20
 
 
 class Bodies:
-    """The bodies of a piece, with the margin of their reader and SPARE bytes behind the last one. ``ends``: of
-    each record, within ``data``. ``is_odd``: which records are not for NumPy; what was read of them is of no
-    use."""
+    """The bodies of a piece, with the margin of their reader and SPARE bytes behind the last one.
+
+    ``ends``: of each record, within ``data``. ``is_odd``: which records are not for NumPy; what was read of
+    them is of no use.
+    """
 
     def __init__(self, data: Bytes, ends: Ints) -> None:
         self.data, self.ends = data, ends
@@ -85,6 +90,18 @@ class Bodies:
             self.mark(rows, out)
             lengths[out] = 0
         return lengths, at
+
+
+def portions(sizes: Ints, most: int) -> Iterator[slice]:
+    """Records in their order, ``most`` at once, and fewer if they are large: a portion of them has at most
+    MAX_PORTION bytes unless it is one record."""
+    behind = np.cumsum(sizes)
+    first = 0
+    while first < len(sizes):
+        limit = int(behind[first] - sizes[first]) + MAX_PORTION
+        last = min(first + most, int(np.searchsorted(behind, limit, "right")))
+        yield slice(first, max(last, first + 1))
+        first = max(last, first + 1)
 
 
 def selected(rows: Rows, which: Ints) -> Ints:

@@ -10,10 +10,10 @@ from typing import Protocol
 
 import numpy as np
 
-from sluice.core.decoding.avro import decimals
-from sluice.core.decoding.avro.bodies import Bodies, Rows, selected
-from sluice.core.decoding.avro.columns import Column, Nulls, Slices, Structs, Values, spread
-from sluice.core.decoding.avro.lists import ListReader
+from sluice.core.decoding.avro.columnar import decimals
+from sluice.core.decoding.avro.columnar.bodies import Bodies, Rows, selected
+from sluice.core.decoding.avro.columnar.columns import Column, Nulls, Slices, Structs, Values, spread
+from sluice.core.decoding.avro.columnar.lists import ListReader
 from sluice.core.decoding.avro.types import Type, min_bytes
 from sluice.core.record_batches.cursor import Ints
 
@@ -224,5 +224,7 @@ class _Union:
         numbers = np.zeros(count, self._dtype)
         for column in columns:
             assert isinstance(column, Values) and column.valid is not None  # noqa: S101, PT018
-            numbers[column.valid] = column.values[column.valid]
+            # What was read of an odd record may be no number.
+            with np.errstate(invalid="ignore"):
+                numbers[column.valid] = column.values[column.valid]
         return Values(numbers, valid), at

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from sluice.core.decoding.avro.bodies import Bodies
-from sluice.core.decoding.avro.columns import Column, Lists, Nulls, Slices, Structs, Values
+from sluice.core.decoding.avro.columnar.bodies import Bodies
+from sluice.core.decoding.avro.columnar.columns import Column, Lists, Nulls, Slices, Structs
 from sluice.core.decoding.avro.types import Type, arrow_type
 from sluice.core.record_batches.cursor import Flags, Ints
 
@@ -76,8 +76,9 @@ class Arrays:
         count = len(column.starts)
         if not count:
             return pa.array([], found)
-        bounds = np.empty(2 * count, np.int32)
-        bounds[0::2], bounds[1::2] = column.starts, column.starts + column.lengths
+        # Those of an odd record may not rise; but the last one is behind all.
+        bounds = np.full(2 * count + 1, len(self._bodies.data), np.int32)
+        bounds[0:-1:2], bounds[1::2] = column.starts, column.starts + column.lengths
         all_of_it = pa.Array.from_buffers(
             found, len(bounds) - 1, [None, pa.py_buffer(bounds), self._buffer], null_count=0
         )
