@@ -1,0 +1,134 @@
+"""All records of a piece by Arrow's JSON parser, and those that it reads differently from the reference.
+
+Arrow 26 reads a stream of values, wherever they begin and end. It does not check that keys and texts are
+UTF-8, takes NaN and Infinity for numbers, and dies of a ``null`` that is no object's member
+(``cpp/src/arrow/json/parser.cc``).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyarrow import json
+
+from sluice.core.decoding.json.columns import Column
+from sluice.core.decoding.json.conversions import Flags, cast
+from sluice.core.decoding.json.document import MAX_DEPTH
+
+# The name of a member at each record's end, which must be there. Drawn by this process, so no record can
+# contain it: then each line is exactly one object, whatever a record has. A record that ends its object
+# early has one without it, and Arrow stops there; one that does not end its object stops it with the next.
+_MARK = f"mark_{os.urandom(8).hex()}"
+_MARKED_END = f',"{_MARK}":0}}\n'.encode()
+# An object for Arrow in place of what is not to be read; no column has the empty name.
+_NO_COLUMN = '{"":0}'
+# Below this it costs less to have the reference read all rows than to find the odd ones.
+_FEW = 4
+# Longer than any line.
+_ALL = 2**31 - 1
+_NOT_A_NUMBER = r"[:,\[][ \t\r\n]*-?(NaN|Inf(inity)?)[ \t\r\n]*[,\]}]"
+_WHITE_SPACE = " \t\r\n"
+
+
+def read(values: pa.BinaryArray, columns: Sequence[Column]) -> tuple[list[pa.Array], Flags]:
+    """An array of its ``read`` type for each column, and whether a row is odd: the reference must read it.
+    Of an odd row the arrays have nothing of use. At most 100,000 rows."""
+    texts, is_odd = cast(values, pa.utf8())
+    is_odd |= values.is_null().to_numpy(zero_copy_only=False)
+    texts = _without(texts, is_odd)
+    if not _is_object(texts).all():
+        texts = pc.ascii_trim(texts, _WHITE_SPACE)
+        is_odd |= ~_is_object(texts)
+    is_odd |= _has_no_number(texts) | _is_deep(texts)
+    # An object without members has no member to set the mark behind.
+    texts = _without(texts, is_odd | (_lengths(texts) == 2))
+    lines = pc.binary_replace_slice(texts, -1, _ALL, _MARKED_END)
+    schema = pa.schema(
+        [pa.field(column.name, column.read) for column in columns]
+        + [pa.field(_MARK, pa.int8(), nullable=False)]
+    )
+    batches, is_refused = _parsed(lines, schema)
+    table = pa.Table.from_batches(batches).combine_chunks()
+    arrays = [table.column(column.name).chunk(0) for column in columns]
+    return arrays, is_odd | is_refused
+
+
+def _parsed(lines: pa.Array, schema: pa.Schema) -> tuple[list[pa.RecordBatch], Flags]:
+    """The rows of ``lines``, and which of them Arrow refuses, with few of their neighbours."""
+    rows = len(lines)
+    offsets, data = _buffers(lines)
+    text = data.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
+    try:
+        table = json.read_json(
+            pa.BufferReader(text),
+            # One block: lines do not end at line breaks for Arrow's parser, blocks do.
+            read_options=json.ReadOptions(use_threads=False, block_size=len(text) + 1),
+            parse_options=json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+        )
+        if table.num_rows == rows:
+            return table.drop_columns([_MARK]).to_batches(), np.zeros(rows, np.bool_)
+    except pa.ArrowInvalid:
+        pass
+    if rows <= _FEW:
+        nothing = [pa.nulls(rows, field.type) for field in schema][:-1]
+        return [pa.RecordBatch.from_arrays(nothing, schema.names[:-1])], np.ones(rows, np.bool_)
+    half = rows // 2
+    first, second = _parsed(lines[:half], schema), _parsed(lines[half:], schema)
+    return first[0] + second[0], np.concatenate([first[1], second[1]])
+
+
+def _without(texts: pa.Array, is_odd: Flags) -> pa.Array:
+    return pc.if_else(pa.array(is_odd), _NO_COLUMN, texts) if is_odd.any() else texts
+
+
+def _buffers(array: pa.Array) -> tuple[NDArray[np.int32], pa.Buffer]:
+    """Where each row begins, and the last ends, in the bytes."""
+    _, offsets, data = array.buffers()
+    return np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1], data
+
+
+def _lengths(texts: pa.Array) -> NDArray[np.int32]:
+    return np.diff(_buffers(texts)[0])
+
+
+def _is_object(texts: pa.Array) -> Flags:
+    """Whether a text seems to be an object: by its first and last bytes."""
+    offsets, data = _buffers(texts)
+    array = np.frombuffer(data, np.uint8)
+    found: Flags = np.diff(offsets) >= 2
+    found[found] = (array[offsets[:-1][found]] == ord("{")) & (array[offsets[1:][found] - 1] == ord("}"))
+    return found
+
+
+def _has_no_number(texts: pa.Array) -> Flags:
+    """Whether a row has NaN or Infinity in place of a value, or in a text what looks so."""
+    offsets, data = _buffers(texts)
+    array = np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]]
+    at = np.flatnonzero((array == ord("N")) | (array == ord("I")))
+    # They end before the row does.
+    at = at[at + 1 < len(array)]
+    before, behind = array[at - 1], array[at + 1]
+    is_first = (before == ord(":")) | (before == ord("-")) | (before == ord(",")) | (before == ord("["))
+    at = at[(is_first | (before <= ord(" "))) & ((behind == ord("a")) | (behind == ord("n")))]
+    found: Flags = np.zeros(len(texts), np.bool_)
+    rows = np.unique(np.searchsorted(offsets, at + offsets[0], side="right") - 1)
+    if len(rows):
+        matches = pc.match_substring_regex(texts.take(pa.array(rows)), _NOT_A_NUMBER)
+        found[rows] = matches.to_numpy(zero_copy_only=False)
+    return found
+
+
+def _is_deep(texts: pa.Array) -> Flags:
+    """Whether a row may be nested more deeply than the reference reads."""
+    found: Flags = np.zeros(len(texts), np.bool_)
+    rows = np.flatnonzero(_lengths(texts) > 2 * MAX_DEPTH)
+    if len(rows):
+        long = texts.take(pa.array(rows))
+        brackets = pc.add(pc.count_substring(long, "["), pc.count_substring(long, "{"))
+        found[rows] = brackets.to_numpy() > MAX_DEPTH
+    return found
