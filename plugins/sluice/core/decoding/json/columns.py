@@ -32,8 +32,8 @@ _TYPES = {
 
 @dataclass(frozen=True)
 class Column:
-    """A column by its ``name``. ``kind``: Spark's type without parameters. ``type``: Arrow's. ``words``: how a
-    reason calls what is expected. ``read``: the type as which Arrow's JSON parser has it."""
+    """A column by its ``name``. ``kind``: Spark's type without parameters. ``type``: Arrow's. ``words``: what is
+    expected, for a reason. ``read``: the type as which Arrow's JSON parser has it."""
 
     name: str
     kind: str
@@ -52,9 +52,9 @@ def _column(name: str, kind: str) -> Column:
     if decimal:
         precision, scale = int(decimal[1]), int(decimal[2])
         words = f"a number that decimal({precision}, {scale}) has exactly"
-        # Arrow checks the digits of a literal before it scales them, and the product wraps around: 38 digits
-        # with 38 more fit into 256 bits. The cast to `type` checks what came of it.
-        read = pa.decimal256(38, scale)
+        # Arrow checks a literal's digits before it scales them, and the product may wrap around: 38 digits
+        # with 38 more fit into 256 bits. The cast to `type` checks the result.
+        read = pa.decimal256(38, 38)
         return Column(name, "decimal", pa.decimal128(precision, scale), words, read)
     if kind not in _TYPES:
         raise ValueError(

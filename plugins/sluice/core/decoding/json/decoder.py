@@ -16,7 +16,7 @@ from sluice.core.decoding.json.document import members
 from sluice.core.decoding.json.rows import read
 from sluice.core.decoding.json.values import value_of
 
-# Rows and bytes that are read at once. Fewer cost more calls; of more, Arrow reads more again for one odd row.
+# Rows and bytes that are read at once. Fewer cost more calls; of more, Arrow reads more again for an odd one.
 _MAX_ROWS = 4096
 _MAX_BYTES = 4 << 20
 

@@ -8,6 +8,7 @@ UTF-8, takes NaN and Infinity for numbers, and dies of a ``null`` that is no obj
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -24,11 +25,14 @@ from sluice.core.decoding.json.document import MAX_DEPTH
 # contain it: then each line is exactly one object, whatever a record has. A record that ends its object
 # early has one without it, and Arrow stops there; one that does not end its object stops it with the next.
 _MARK = f"mark_{os.urandom(8).hex()}"
-_MARKED_END = f',"{_MARK}":0}}\n'.encode()
+_MARKED_END = f',"{_MARK}":0}}\n'
 # An object for Arrow in place of what is not to be read; no column has the empty name.
 _NO_COLUMN = '{"":0}'
-# Below this it costs less to have the reference read all rows than to find the odd ones.
-_FEW = 4
+# Below this it costs less to have the reference read all rows than to call Arrow again; and so it does if more
+# than one row in this many makes Arrow fail.
+_FEW, _MAX_FAILURES = 8, 32
+_ROW = re.compile(r" in row ([0-9]+)$")
+_NOT_CONVERTED = "Failed to convert JSON"
 # Longer than any line.
 _ALL = 2**31 - 1
 _NOT_A_NUMBER = r"[:,\[][ \t\r\n]*-?(NaN|Inf(inity)?)[ \t\r\n]*[,\]}]"
@@ -47,43 +51,82 @@ def read(values: pa.BinaryArray, columns: Sequence[Column]) -> tuple[list[pa.Arr
     is_odd |= _has_no_number(texts) | _is_deep(texts)
     # An object without members has no member to set the mark behind.
     texts = _without(texts, is_odd | (_lengths(texts) == 2))
-    lines = pc.binary_replace_slice(texts, -1, _ALL, _MARKED_END)
+    lines = pc.binary_replace_slice(texts, -1, _ALL, _MARKED_END.encode())
     schema = pa.schema(
         [pa.field(column.name, column.read) for column in columns]
         + [pa.field(_MARK, pa.int8(), nullable=False)]
     )
-    batches, is_refused = _parsed(lines, schema)
+    try:
+        batches = [_parsed(lines, schema)]
+    except pa.ArrowInvalid as error:
+        if _NOT_CONVERTED in str(error):
+            is_other = _has_other_number(lines, columns)
+            is_odd |= is_other
+            lines = _without(lines, is_other, _NO_COLUMN[:-1] + _MARKED_END)
+        batches, is_refused = _parsed_in_parts(lines, schema)
+        is_odd |= is_refused
     table = pa.Table.from_batches(batches).combine_chunks()
-    arrays = [table.column(column.name).chunk(0) for column in columns]
-    return arrays, is_odd | is_refused
+    return [table.column(column.name).chunk(0) for column in columns], is_odd
 
 
-def _parsed(lines: pa.Array, schema: pa.Schema) -> tuple[list[pa.RecordBatch], Flags]:
-    """The rows of ``lines``, and which of them Arrow refuses, with few of their neighbours."""
-    rows = len(lines)
+def _parsed(lines: pa.Array, schema: pa.Schema) -> pa.RecordBatch:
+    """The rows of ``lines``. Raises ArrowInvalid."""
     offsets, data = _buffers(lines)
     text = data.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
-    try:
-        table = json.read_json(
-            pa.BufferReader(text),
-            # One block: lines do not end at line breaks for Arrow's parser, blocks do.
-            read_options=json.ReadOptions(use_threads=False, block_size=len(text) + 1),
-            parse_options=json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
-        )
-        if table.num_rows == rows:
-            return table.drop_columns([_MARK]).to_batches(), np.zeros(rows, np.bool_)
-    except pa.ArrowInvalid:
-        pass
-    if rows <= _FEW:
-        nothing = [pa.nulls(rows, field.type) for field in schema][:-1]
-        return [pa.RecordBatch.from_arrays(nothing, schema.names[:-1])], np.ones(rows, np.bool_)
-    half = rows // 2
-    first, second = _parsed(lines[:half], schema), _parsed(lines[half:], schema)
-    return first[0] + second[0], np.concatenate([first[1], second[1]])
+    table = json.read_json(
+        pa.BufferReader(text),
+        # One block: lines do not end at line breaks for Arrow's parser, blocks do.
+        read_options=json.ReadOptions(use_threads=False, block_size=len(text) + 1),
+        parse_options=json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+    )
+    if table.num_rows != len(lines):
+        raise pa.ArrowInvalid(f"{table.num_rows} rows of {len(lines)} lines")
+    (batch,) = table.drop_columns([_MARK]).to_batches()
+    return batch
 
 
-def _without(texts: pa.Array, is_odd: Flags) -> pa.Array:
-    return pc.if_else(pa.array(is_odd), _NO_COLUMN, texts) if is_odd.any() else texts
+def _parsed_in_parts(lines: pa.Array, schema: pa.Schema) -> tuple[list[pa.RecordBatch], Flags]:
+    """The rows of ``lines``, and which of them Arrow refuses, with few of their neighbours; with all that
+    follow, once it has refused too many."""
+    rows = len(lines)
+    is_refused: Flags = np.zeros(rows, np.bool_)
+    batches, failures, ranges = [], 0, [(0, rows)]
+    while ranges:
+        start, end = ranges.pop()
+        if failures <= rows // _MAX_FAILURES and end - start >= _FEW:
+            try:
+                batches.append(_parsed(lines[start:end], schema))
+                continue
+            except pa.ArrowInvalid as error:
+                failures += 1
+                found = _ROW.search(str(error))
+                middle = start + int(found[1]) if found else (start + end) // 2
+                behind = middle + 1 if found else middle
+                parts = [(behind, end), (middle, behind), (start, middle)]
+                ranges += [part for part in parts if start <= part[0] < part[1] <= end]
+                continue
+        is_refused[start:end] = True
+        nothing = [pa.nulls(end - start, field.type) for field in schema][:-1]
+        batches.append(pa.RecordBatch.from_arrays(nothing, schema.names[:-1]))
+    return batches, is_refused
+
+
+def _has_other_number(lines: pa.Array, columns: Sequence[Column]) -> Flags:
+    """Whether a row seems to have a number in a column of whole numbers that is none, or too large."""
+    limits = {"int": 10, "bigint": 19}
+    patterns = [
+        rf'"{re.escape(column.name)}"[ \t\r\n]*:[ \t\r\n]*-?[0-9]+([.eE]|[0-9]{{{limits[column.kind] - 1}}})'
+        for column in columns
+        if column.kind in limits
+    ]
+    found: Flags = np.zeros(len(lines), np.bool_)
+    for pattern in patterns:
+        found |= pc.match_substring_regex(lines, pattern).to_numpy(zero_copy_only=False)
+    return found
+
+
+def _without(texts: pa.Array, is_odd: Flags, instead: str = _NO_COLUMN) -> pa.Array:
+    return pc.if_else(pa.array(is_odd), instead, texts) if is_odd.any() else texts
 
 
 def _buffers(array: pa.Array) -> tuple[NDArray[np.int32], pa.Buffer]:

@@ -6,7 +6,7 @@ import binascii
 import math
 import re
 from collections.abc import Callable, Mapping
-from datetime import date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from typing import Any
 
@@ -36,7 +36,8 @@ def value_of(column: Column, found: object) -> Any:
     is_text = isinstance(found, str) and not isinstance(found, Number)
     if is_text and _SURROGATE.search(str(found)):
         raise Malformed(
-            f"{column.name} has half of a surrogate pair (an escape of D800 to DFFF alone), not {column.words}"
+            f"{column.name} has half of a surrogate pair (an escape of D800 to DFFF alone), "
+            f"not {column.words}"
         )
     try:
         return _READERS[column.kind](column, found)
@@ -125,13 +126,13 @@ def _date(column: Column, found: object) -> date:
 def _timestamp(column: Column, found: object) -> datetime:
     parts = _TIME.fullmatch(_text(column, found))
     is_local = column.kind == "timestamp_ntz"
-    if parts is None or parts[4] and parts[4].strip("0") or (parts[5] is None) != is_local:
+    if parts is None or (parts[4] and parts[4].strip("0")) or (parts[5] is None) != is_local:
         raise ValueError(found)
     day, time, micros, _, zone = parts.groups()
     value = datetime.fromisoformat(f"{day}T{time}.{micros or '0':0<6}")
     if is_local:
         return value
-    return (value.replace(tzinfo=timezone.utc) - _offset(zone)).replace(tzinfo=timezone.utc)
+    return (value.replace(tzinfo=UTC) - _offset(zone)).replace(tzinfo=UTC)
 
 
 def _offset(zone: str) -> timedelta:
