@@ -26,6 +26,7 @@ partitions = {partitions}
 [consumer]
 trigger_seconds = {trigger_seconds}
 max_offsets_per_trigger = {max_offsets_per_trigger}
+direct = {direct}
 
 [budget]
 s3_calls_per_batch = 25
@@ -75,12 +76,17 @@ class Declared:
     partitions: int = PARTITIONS
     """Number of the topic's."""
     is_json: bool = False
-    """Its records are JSON, decoded by a function of the stream; else Avro with the taxi trips' schema."""
+    """Its records are JSON, by Spark's path decoded by a function of the stream; else Avro with the taxi
+    trips' schema."""
+    is_direct: bool = True
+    """As `[consumer] direct`."""
 
     def write(self, folder: Path) -> None:
         values = asdict(self)
         values["schema"] = "schema.ddl" if self.is_json else "schema.avsc"
-        values["decode"] = 'decode = "transforms:trips"' if self.is_json else ""
+        has_decode = self.is_json and not self.is_direct
+        values["decode"] = 'decode = "transforms:trips"' if has_decode else ""
+        values["direct"] = str(self.is_direct).lower()
         values["source"] = _GENERATED if self.is_json else _CSV
         (folder / self.name).mkdir()
         (folder / self.name / "stream.toml").write_text(_STREAM.format(**values))

@@ -105,7 +105,8 @@ def _check_numbers(spec: StreamSpec, where: str) -> None:
 
 
 def _check_source(spec: StreamSpec, where: str) -> None:
-    if spec.is_avro == bool(spec.decode):
+    is_json = not spec.is_avro and spec.consumer.direct
+    if spec.decode if spec.is_avro else not spec.decode and not is_json:
         fix = "leave decode out" if spec.is_avro else 'add decode = "transforms:<function>"'
         raise ConfigError(f"{where}: decode {shown(spec.decode)} with schema {spec.schema!r}. Fix: {fix}")
     if not (spec.feed or spec.generator or spec.is_avro):

@@ -13,9 +13,13 @@ from pyspark.sql.types import StructType
 
 from sluice.config import platform as platforms
 from sluice.config import streams
+from sluice.config.reading.files import declared_text
 from sluice.config.reading.toml import ConfigError
+from sluice.config.schema import parse_ddl
 from sluice.config.stream import StreamSpec
+from sluice.core.decoding.avro.decoder import AvroDecoder
 from sluice.core.decoding.decoder import Decoder
+from sluice.core.decoding.json.decoder import JsonDecoder
 from spark_jobs.common.consumer.batch_rows import Decode, warm_up
 from spark_jobs.common.consumer.direct.direct_rows import DirectSource
 from spark_jobs.common.consumer.rows import RowsOf
@@ -76,10 +80,10 @@ def decoding(spark: SparkSession, spec: StreamSpec) -> tuple[StructType, Decode]
 
 def decoder_of(spec: StreamSpec) -> Decoder:
     """The decoder of a stream's values, without Spark. Raises ConfigError for a stream with its own."""
-    if not spec.is_avro:
+    if spec.decode:
         raise ConfigError(f"stream {spec.name}: [consumer] direct with decode. Fix: leave one of them out")
-    from sluice.core.decoding.avro.decoder import AvroDecoder
-
+    if not spec.is_avro:
+        return JsonDecoder(parse_ddl(declared_text(spec.schema_file), f"{spec.name}/{spec.schema}"))
     schemas = Schemas.load(spec.schema_file)
     return AvroDecoder(schemas.current.text, tuple(schema.text for schema in schemas.earlier))
 
