@@ -19,23 +19,28 @@ from tests.support.services import Services
 _numbers = count()
 
 
+# By a decoder, or by the stream's own function in PySpark.
+OWN = pytest.mark.parametrize("is_own", [False, True], ids=["decoder", "own"])
+
+
 @pytest.fixture
-def direct(stream: Stream) -> Stream:
-    stream.is_direct = True
+def direct(stream: Stream, is_own: bool) -> Stream:
+    stream.is_direct, stream.is_own = True, is_own
     return stream
 
 
 @pytest.fixture
-def partitioned(spark: SparkSession, services: Services, tmp_path: Path) -> Iterator[Stream]:
+def partitioned(spark: SparkSession, services: Services, tmp_path: Path, is_own: bool) -> Iterator[Stream]:
     """By the first character of its texts."""
     services.minio, services.postgres  # noqa: B018
     name = f"direct_{next(_numbers)}"
     made = Stream(spark, services, name, str(tmp_path), by=("truncate(1, text)",))
-    made.is_direct = True
+    made.is_direct, made.is_own = True, is_own
     yield made
     made.stop()
 
 
+@OWN
 def test_a_small_batch_is_one_file_and_of_a_large_one_each_task_writes_one(
     direct: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -51,6 +56,7 @@ def test_a_small_batch_is_one_file_and_of_a_large_one_each_task_writes_one(
     direct.assert_exact(9)
 
 
+@OWN
 @pytest.mark.parametrize("small_batch", [100, 1])
 def test_a_partition_of_the_table_is_one_file_sorted_by_its_column(
     partitioned: Stream, monkeypatch: pytest.MonkeyPatch, small_batch: int
@@ -72,4 +78,3 @@ def test_a_partition_of_the_table_is_one_file_sorted_by_its_column(
     read = partitioned.spark.table(f"{CATALOG}.{partitioned.spec.table}").where("text like 'a%'").collect()
     assert [row["text"] for row in read] == ["a0", "a0", "a1", "a1"]
     partitioned.assert_exact(6)
-

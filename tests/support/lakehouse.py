@@ -61,7 +61,7 @@ class Stream:
         tables.ensure(spark, self.spec, self.record())
         self.started: list[ConsumerRun] = []
         # By which path its batches are read and written.
-        self.is_direct = False
+        self.is_direct = self.is_own = False
         # Kept: one without a reference is gone before it has answered.
         self._admin = AdminClient({**services.kafka, "log_level": 0})
 
@@ -76,7 +76,8 @@ class Stream:
 
     def rows_of(self) -> RowsOf:
         if self.is_direct:
-            return DirectSource(self.spark, self.platform, self.spec, TextDecoder())
+            decoding = _decode if self.is_own else TextDecoder()
+            return DirectSource(self.spark, self.platform, self.spec, decoding)
         return spark_rows(_decode)
 
     def consume(self, writer: StreamWriter, positions: dict[int, int]) -> ConsumerRun:

@@ -14,7 +14,6 @@ from pyspark.sql.types import StructType
 from sluice.config import platform as platforms
 from sluice.config import streams
 from sluice.config.reading.files import declared_text
-from sluice.config.reading.toml import ConfigError
 from sluice.config.schema import parse_ddl
 from sluice.config.stream import StreamSpec
 from sluice.core.decoding.avro.decoder import AvroDecoder
@@ -47,10 +46,11 @@ def run(name: str) -> int:
         spec = streams.load(name)
         platform = platforms.load("consumer")
         spark = session.start(f"sluice {name} consumer", platform, spec.topic.partitions)
-        record, decode = decoding(spark, spec)
+        record = record_type(spark, spec)
         if spec.consumer.direct:
-            rows_of: RowsOf = DirectSource(spark, platform, spec, decoder_of(spec))
+            rows_of: RowsOf = DirectSource(spark, platform, spec, decoder_of(spec) or decoding(spec))
         else:
+            decode = decoding(spec)
             rows_of = spark_rows(decode)
             threading.Thread(target=warm_up, args=(spark, decode), name="warm-up", daemon=True).start()
         known_tables.check(spark, platform, name, spec.table, spec.quarantine_table)
@@ -69,19 +69,25 @@ def run(name: str) -> int:
     return run_process(f"the consumer of {name}", consume)
 
 
-def decoding(spark: SparkSession, spec: StreamSpec) -> tuple[StructType, Decode]:
-    """Return the type of a record, and the function that adds ``record`` and ``reason`` to a batch."""
+def record_type(spark: SparkSession, spec: StreamSpec) -> StructType:
+    """The type of a record, as Spark has it."""
     if spec.is_avro:
-        schemas = Schemas.load(spec.schema_file)
-        return schemas.current.struct(spark), partial(decoded, schemas=schemas)
-    schema = tables.declared(spec)
-    return schema, partial(function(spec, spec.decode), schema=schema)
+        return Schemas.load(spec.schema_file).current.struct(spark)
+    return tables.declared(spec)
 
 
-def decoder_of(spec: StreamSpec) -> Decoder:
-    """The decoder of a stream's values, without Spark. Raises ConfigError for a stream with its own."""
+def decoding(spec: StreamSpec) -> Decode:
+    """The function that adds ``record`` and ``reason`` to a batch, by Spark's expressions; with a session."""
+    if spec.is_avro:
+        return partial(decoded, schemas=Schemas.load(spec.schema_file))
+    return partial(function(spec, spec.decode), schema=tables.declared(spec))
+
+
+def decoder_of(spec: StreamSpec) -> Decoder | None:
+    """The decoder of a stream's values, without Spark; None for a stream with its own function. Raises
+    ConfigError."""
     if spec.decode:
-        raise ConfigError(f"stream {spec.name}: [consumer] direct with decode. Fix: leave one of them out")
+        return None
     if not spec.is_avro:
         return JsonDecoder(parse_ddl(declared_text(spec.schema_file), f"{spec.name}/{spec.schema}"))
     schemas = Schemas.load(spec.schema_file)

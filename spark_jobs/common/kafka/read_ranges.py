@@ -196,7 +196,7 @@ def _records(brokers: Brokers, task: _Task) -> Iterator[pa.RecordBatch]:
     reader = RangeReader(brokers, task.topic, task.topic_id)
     for wanted in _near(task.offsets):
         for piece in reader.read(task.partition, wanted, Epochs(highest=task.epoch)):
-            yield _as_spark_does(piece, task)
+            yield as_spark_does(piece, task.topic, task.partition, _in_microseconds(piece, task))
 
 
 def _near(offsets: IntervalSet) -> Iterator[IntervalSet]:
@@ -210,16 +210,17 @@ def _near(offsets: IntervalSet) -> Iterator[IntervalSet]:
     yield IntervalSet.of(part)
 
 
-def _as_spark_does(piece: pa.RecordBatch, task: _Task) -> pa.RecordBatch:
-    """With the columns of Spark's Kafka source, where a record without headers has null in their place."""
+def as_spark_does(piece: pa.RecordBatch, topic: str, partition: int, times: pa.Array) -> pa.RecordBatch:
+    """``piece`` (``record_batches.records.SCHEMA``) with the columns of Spark's Kafka source, where a record
+    without headers has null in their place. ``times``: its timestamps in microseconds."""
     rows = len(piece)
     columns = {
         "key": piece.column("key"),
         "value": piece.column("value"),
-        "topic": pa.array([task.topic] * rows, pa.string()),
-        "partition": pa.array(np.full(rows, task.partition, np.int32)),
+        "topic": pa.array([topic] * rows, pa.string()),
+        "partition": pa.array(np.full(rows, partition, np.int32)),
         "offset": piece.column("offset"),
-        "timestamp": _in_microseconds(piece, task),
+        "timestamp": times,
         "timestampType": piece.column("timestamp_type"),
         "headers": headers_as_text(piece.column("headers")),
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, pairwise, repeat
 
@@ -11,7 +10,8 @@ from pyspark.sql import SparkSession
 
 from sluice.clients.kafka.log.range_reader import Epochs
 from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
-from spark_jobs.common.consumer.direct import shuffle, task
+from spark_jobs.common.consumer.batch_rows import Decode
+from spark_jobs.common.consumer.direct import own_decode, shuffle, task
 from spark_jobs.common.consumer.direct.rejected import gathered
 from spark_jobs.common.consumer.direct.task import Duplicates, Job, Part, Result, Task
 from spark_jobs.common.kafka.read_ranges import described
@@ -24,8 +24,10 @@ RECORDS_PER_TASK = 500_000
 class DirectBatches:
     """The batches of one stream, by tasks of Spark or in the driver. For one thread at a time."""
 
-    def __init__(self, spark: SparkSession, job: Job) -> None:
-        self._context, self._job = spark.sparkContext, job
+    def __init__(self, spark: SparkSession, job: Job, decode: Decode | None = None) -> None:
+        """``decode``: the stream's own, where the job has no decoder."""
+        self._spark, self._context = spark, spark.sparkContext
+        self._job, self._decode = job, decode
 
     def run(
         self,
@@ -45,10 +47,13 @@ class DirectBatches:
         # An earlier row of its source may be anywhere before it.
         most = RECORDS_PER_TASK if duplicates is None else sys.maxsize
         parts = self._parts(ranges, before, most)
-        if is_small:
-            return [task.run(self._job, Task(tuple(parts), file_name(), duplicates))]
-        tasks = [Task((part,), file_name(), duplicates) for part in parts]
+        groups = [tuple(parts)] if is_small else [(part,) for part in parts]
+        tasks = [Task(group, task.file_name(), duplicates) for group in groups]
         job = self._job
+        if self._decode is not None:
+            return own_decode.run(self._spark, job, tasks, self._decode, is_small=is_small)
+        if is_small:
+            return [task.run(job, one) for one in tasks]
         if job.table.partitions:
             return shuffle.run(self._context, job, tasks, self._context.defaultParallelism)
 
@@ -61,7 +66,7 @@ class DirectBatches:
     def quarantine_files(self, results: Iterable[Result]) -> list[DataFile]:
         """The files of what a batch rejected. Raises botocore's errors."""
         parts = (result.rejected for result in results)
-        return gathered(parts, self._job.quarantine, task.client(self._job.s3), file_name())
+        return gathered(parts, self._job.quarantine, task.client(self._job.s3), task.file_name())
 
     def _parts(self, ranges: OffsetRanges, before: Mapping[int, int], most: int) -> list[Part]:
         # Behind the plan: what is before its ends has no higher epoch.
@@ -71,11 +76,6 @@ class DirectBatches:
             for partition, offsets in sorted(ranges.partitions.items())
             for one, is_first in zip(_cut(offsets, most), chain([True], repeat(False)), strict=False)
         ]
-
-
-def file_name() -> str:
-    """Of files that no other attempt writes."""
-    return f"{uuid.uuid4()}.parquet"
 
 
 def _cut(offsets: IntervalSet, most: int) -> Iterator[IntervalSet]:

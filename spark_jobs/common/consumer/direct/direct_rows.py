@@ -15,6 +15,7 @@ from sluice.core.offsets.deduplication import LoadedRows
 from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
 from sluice.core.tables.summary import LEADER_EPOCHS
 from sluice.core.tables.without_record import WithoutRecord
+from spark_jobs.common.consumer.batch_rows import Decode
 from spark_jobs.common.consumer.direct.batch import DirectBatches
 from spark_jobs.common.consumer.direct.task import Duplicates, Job, Result, joined
 from spark_jobs.common.lake.clock import now_ms
@@ -34,8 +35,13 @@ _AS_KAFKA = str.maketrans("+/", "-_")
 class DirectSource:
     """The batches of one stream, for its writer."""
 
-    def __init__(self, spark: SparkSession, platform: Platform, spec: StreamSpec, decoder: Decoder) -> None:
-        self._spark, self._platform, self._spec, self._decoder = spark, platform, spec, decoder
+    def __init__(
+        self, spark: SparkSession, platform: Platform, spec: StreamSpec, decoding: Decoder | Decode
+    ) -> None:
+        """``decoding``: a decoder, or the stream's own function."""
+        self._spark, self._platform, self._spec = spark, platform, spec
+        self._decoder: Decoder | None = None if callable(decoding) else decoding
+        self._decode: Decode | None = decoding if callable(decoding) else None
         self._topic_id: str | None = None
         self._batches: DirectBatches | None = None
 
@@ -52,11 +58,11 @@ class DirectSource:
             self._platform.s3,
             self._spec.topic.name,
             str(writer.state.topic_id).translate(_AS_KAFKA),
-            self._decoder,
             Layout(arrow_schema(table.schema()), f"{table.location()}/data/", tuple(self._spec.partitions)),
             Layout(arrow_schema(quarantine.schema()), f"{quarantine.location()}/data/"),
+            self._decoder,
         )
-        return DirectBatches(self._spark, job)
+        return DirectBatches(self._spark, job, self._decode)
 
 
 class DirectRows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
@@ -33,17 +34,18 @@ if TYPE_CHECKING:
 class Job:
     """What all tasks of a batch have in common.
 
-    ``kafka``, ``s3``: how both are reached; ``topic``, ``topic_id``: where the records are; ``decoder``: of
-    their values; ``table`` and ``quarantine``: the layout of both tables.
+    ``kafka``, ``s3``: how both are reached; ``topic``, ``topic_id``: where the records are; ``table`` and
+    ``quarantine``: the layout of both tables; ``decoder``: of the records' values, None for a stream that
+    decodes them by its own function.
     """
 
     kafka: Kafka
     s3: S3
     topic: str
     topic_id: str
-    decoder: Decoder
     table: Layout
     quarantine: Layout
+    decoder: Decoder | None = None
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,7 @@ class Reading:
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         job = self._job
+        assert job.decoder is not None
         accounts: list[tuple[int, Account]] = []
         runs: list[Run] = []
         with RejectedRows(job.quarantine, client(job.s3), self._task.name) as rejected:
@@ -126,6 +129,11 @@ class Reading:
                     yield rows.good
                 accounts.append((part.partition, pieces.account))
             self._result = Result((), rejected.upload(), tuple(runs), tuple(accounts))
+
+
+def file_name() -> str:
+    """Of files that no other attempt writes."""
+    return f"{uuid.uuid4()}.parquet"
 
 
 @cache
