@@ -196,8 +196,20 @@ def test_what_lies_behind_a_null_is_not_there() -> None:
     bounds = pa.array([0, 1, 2, 3, 5], pa.int32()).buffers()[1]
     column = pa.Array.from_buffers(pa.list_(pa.string()), 4, [is_valid, bounds], children=[BAD])
     assert reasons(column) == {}
-    raw = BAD.buffers()
-    assert reasons(pa.Array.from_buffers(pa.string(), 5, [pa.py_buffer(b"\x1b"), *raw[1:]])) == {}
+
+
+def test_what_a_null_has_is_not_looked_at() -> None:
+    raw = texts([b"\xff", b"a", b"\xff"]).buffers()
+    assert reasons(pa.Array.from_buffers(pa.string(), 3, [pa.py_buffer(b"\x02"), *raw[1:]])) == {}
+    assert reasons(pa.Array.from_buffers(pa.string(), 3, [pa.py_buffer(b"\x06"), *raw[1:]])).keys() == {2}
+    raw = decimal(3, [1000, 1, 1000]).buffers()
+    kind = pa.decimal128(3, 2)
+    assert reasons(pa.Array.from_buffers(kind, 3, [pa.py_buffer(b"\x02"), *raw[1:]])) == {}
+    assert reasons(pa.Array.from_buffers(kind, 3, [pa.py_buffer(b"\x06"), *raw[1:]])).keys() == {2}
+    raw = array(pa.timestamp("us"), [2**62, 0, 2**62]).buffers()
+    kind = pa.timestamp("us")
+    assert reasons(pa.Array.from_buffers(kind, 3, [pa.py_buffer(b"\x02"), *raw[1:]])) == {}
+    assert reasons(pa.Array.from_buffers(kind, 3, [pa.py_buffer(b"\x06"), *raw[1:]])).keys() == {2}
 
 
 def test_the_first_value_is_named() -> None:
@@ -221,6 +233,7 @@ def test_equal_keys_of_a_map() -> None:
     column = pa.array(maps, kind)
     assert reasons(column) == {3: "two keys of t are equal", 5: "two keys of t are equal"}
     assert reasons(column.slice(2, 2)) == {1: "two keys of t are equal"}
+    assert reasons(pa.array([[("a", 1), ("a", 2)]], kind)) == {0: "two keys of t are equal"}
     assert reasons(lists(column, [0, 3, 6])) == {1: "two keys of an element of t are equal"}
 
 
