@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
@@ -61,17 +62,21 @@ def _map(value: tuple[pa.DataType, Strategy]) -> tuple[pa.DataType, Strategy]:
     return pa.map_(pa.string(), value[0]), st.lists(entry, max_size=3, unique_by=lambda one: one[0])
 
 
-KINDS: st.SearchStrategy[tuple[pa.DataType, Strategy]] = st.recursive(
-    st.sampled_from(list(_PLAIN.items())) | _DECIMALS,
-    lambda inner: st.lists(inner, min_size=1, max_size=3).map(_struct) | inner.map(_list) | inner.map(_map),
-    max_leaves=4,
-)
+def _kinds(leaves: Mapping[pa.DataType, Strategy]) -> st.SearchStrategy[tuple[pa.DataType, Strategy]]:
+    return st.recursive(
+        st.sampled_from(list(leaves.items())) | _DECIMALS,
+        lambda inner: (
+            st.lists(inner, min_size=1, max_size=3).map(_struct) | inner.map(_list) | inner.map(_map)
+        ),
+        max_leaves=4,
+    )
 
 
 @st.composite
-def records(draw: st.DrawFn) -> pa.RecordBatch:
-    """A few columns of any type with a few rows."""
-    kinds = draw(st.lists(KINDS, min_size=1, max_size=4))
+def records(draw: st.DrawFn, *, time_of_day: bool = True) -> pa.RecordBatch:
+    """A few columns of any type, or of each but ``time_of_day``, with a few rows."""
+    leaves = {kind: values for kind, values in _PLAIN.items() if time_of_day or not pa.types.is_time(kind)}
+    kinds = draw(st.lists(_kinds(leaves), min_size=1, max_size=4))
     count = draw(st.integers(0, 4))
     columns = [
         pa.array(draw(st.lists(st.none() | values, min_size=count, max_size=count)), kind)

@@ -130,7 +130,7 @@ def _not_utf8(texts: pa.StringArray) -> Iterator[int]:
     others = bounds[0] + np.flatnonzero(data[bounds[0] : bounds[-1]] > 0x7F)
     for index in np.unique(np.searchsorted(bounds, others, "right") - 1).tolist():
         try:
-            str(data[bounds[index] : bounds[index + 1]], "utf-8")
+            data[bounds[index] : bounds[index + 1]].tobytes().decode()
         except UnicodeDecodeError:
             if texts[index].is_valid:
                 yield index
