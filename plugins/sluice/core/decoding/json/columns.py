@@ -32,8 +32,8 @@ _TYPES = {
 
 @dataclass(frozen=True)
 class Column:
-    """A column by its ``name``. ``kind``: Spark's type without parameters. ``type``: Arrow's. ``words``: what is
-    expected, for a reason. ``read``: the type as which Arrow's JSON parser has it."""
+    """A column by its ``name``. ``kind``: Spark's type without parameters. ``type``: Arrow's. ``words``: what
+    is expected, for a reason. ``read``: the type as which Arrow's JSON parser has it."""
 
     name: str
     kind: str

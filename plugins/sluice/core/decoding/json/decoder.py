@@ -38,7 +38,7 @@ class JsonDecoder:
         """Decode records by their values; headers say nothing here. Never raises for what is in a record."""
         decoded = [self._decode(part) for part in _parts(values)]
         if not decoded:
-            return Decoded(self._schema.empty_table().to_batches()[0], pa.array([], pa.utf8()))
+            return Decoded(pa.RecordBatch.from_pylist([], self._schema), pa.array([], pa.utf8()))
         return Decoded(
             pa.concat_batches([part.columns for part in decoded]),
             pa.concat_arrays([part.reasons for part in decoded]),

@@ -1,8 +1,8 @@
 """All records of a piece by Arrow's JSON parser, and those that it reads differently from the reference.
 
-Arrow 26 reads a stream of values, wherever they begin and end. It does not check that keys and texts are
-UTF-8, takes NaN and Infinity for numbers, and dies of a ``null`` that is no object's member
-(``cpp/src/arrow/json/parser.cc``).
+Arrow 26 reads a stream of values, wherever they begin and end (``cpp/src/arrow/json/parser.cc``). It does not
+check that keys and texts are UTF-8, takes NaN and Infinity for numbers, and dies of a ``null`` that is no
+object's member (https://github.com/apache/arrow/issues/47409).
 """
 
 from __future__ import annotations
@@ -28,14 +28,19 @@ _MARK = f"mark_{os.urandom(8).hex()}"
 _MARKED_END = f',"{_MARK}":0}}\n'
 # An object for Arrow in place of what is not to be read; no column has the empty name.
 _NO_COLUMN = '{"":0}'
-# Below this it costs less to have the reference read all rows than to call Arrow again; and so it does if more
-# than one row in this many makes Arrow fail.
-_FEW, _MAX_FAILURES = 8, 32
+# Below this it costs less to have the reference read all rows than to call Arrow again.
+_FEW = 8
+# So it does once Arrow has failed more often than for one row in this many; but for this number of times.
+_MAX_FAILURES, _MIN_FAILURES = 32, 8
 _ROW = re.compile(r" in row ([0-9]+)$")
 _NOT_CONVERTED = "Failed to convert JSON"
 # Longer than any line.
 _ALL = 2**31 - 1
 _NOT_A_NUMBER = r"[:,\[][ \t\r\n]*-?(NaN|Inf(inity)?)[ \t\r\n]*[,\]}]"
+# Arrow reads beyond a table of powers of ten if a decimal has 77 digits more behind the point than its column
+# (https://github.com/apache/arrow/issues/50964): wrong values, and crashes. Here they are 80 and 9 at most,
+# and the column has 38. A text may have these characters by their escapes.
+_MANY_DECIMALS = r"[0-9.][eE]-0*[1-9][0-9]|[.][0-9]{80}|\\u00(2[bBdDeE]|3[0-9]|[46]5)"
 _WHITE_SPACE = " \t\r\n"
 
 
@@ -49,6 +54,8 @@ def read(values: pa.BinaryArray, columns: Sequence[Column]) -> tuple[list[pa.Arr
         texts = pc.ascii_trim(texts, _WHITE_SPACE)
         is_odd |= ~_is_object(texts)
     is_odd |= _has_no_number(texts) | _is_deep(texts)
+    if any(column.kind == "decimal" for column in columns):
+        is_odd |= pc.match_substring_regex(texts, _MANY_DECIMALS).to_numpy(zero_copy_only=False)
     # An object without members has no member to set the mark behind.
     texts = _without(texts, is_odd | (_lengths(texts) == 2))
     lines = pc.binary_replace_slice(texts, -1, _ALL, _MARKED_END.encode())
@@ -93,15 +100,17 @@ def _parsed_in_parts(lines: pa.Array, schema: pa.Schema) -> tuple[list[pa.Record
     batches, failures, ranges = [], 0, [(0, rows)]
     while ranges:
         start, end = ranges.pop()
-        if failures <= rows // _MAX_FAILURES and end - start >= _FEW:
+        if end - start >= _FEW and failures <= max(_MIN_FAILURES, rows // _MAX_FAILURES):
             try:
                 batches.append(_parsed(lines[start:end], schema))
                 continue
             except pa.ArrowInvalid as error:
                 failures += 1
                 found = _ROW.search(str(error))
+            if end - start > 1:
                 middle = start + int(found[1]) if found else (start + end) // 2
                 behind = middle + 1 if found else middle
+                # The first one last, to be taken next.
                 parts = [(behind, end), (middle, behind), (start, middle)]
                 ranges += [part for part in parts if start <= part[0] < part[1] <= end]
                 continue
@@ -132,7 +141,9 @@ def _without(texts: pa.Array, is_odd: Flags, instead: str = _NO_COLUMN) -> pa.Ar
 def _buffers(array: pa.Array) -> tuple[NDArray[np.int32], pa.Buffer]:
     """Where each row begins, and the last ends, in the bytes."""
     _, offsets, data = array.buffers()
-    return np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1], data
+    return np.frombuffer(offsets, np.int32)[
+        array.offset : array.offset + len(array) + 1
+    ], data or pa.py_buffer(b"")
 
 
 def _lengths(texts: pa.Array) -> NDArray[np.int32]:
