@@ -21,6 +21,8 @@ _PATTERNS = {
 # Days since 1970 of the first of year 1 and of year 10000.
 _FIRST_DAY, _END = -719_162, 2_932_897
 _MICROS = 86_400_000_000
+# Below this it costs less to have the reference read all rows than to cast again.
+_FEW = 4
 
 
 def converted(column: Column, read: pa.Array) -> tuple[pa.Array, Flags]:
@@ -38,12 +40,12 @@ def converted(column: Column, read: pa.Array) -> tuple[pa.Array, Flags]:
 
 
 def cast(array: pa.Array, to: pa.DataType) -> tuple[pa.Array, Flags]:
-    """Cast, and whether a row has a value that cannot be cast; null then."""
+    """Cast, and whether a row has a value that cannot be cast, or is one of its few neighbours."""
     try:
         return array.cast(to), np.zeros(len(array), np.bool_)
     except pa.ArrowInvalid:
-        if len(array) == 1:
-            return pa.nulls(1, to), np.ones(1, np.bool_)
+        if len(array) <= _FEW:
+            return pa.nulls(len(array), to), np.ones(len(array), np.bool_)
     half = len(array) // 2
     first, second = cast(array[:half], to), cast(array[half:], to)
     return pa.concat_arrays([first[0], second[0]]), np.concatenate([first[1], second[1]])
