@@ -49,6 +49,11 @@ class AvroDecoder:
         return AvroDecoder, self._texts
 
     @property
+    def fingerprints(self) -> tuple[str, ...]:
+        """The schemas that a header may name, the current one first."""
+        return tuple(writer.schema.fingerprint for writer in self._writers)
+
+    @property
     def schema(self) -> pa.Schema:
         return pa.schema(list(self._type))
 
@@ -96,7 +101,7 @@ class AvroDecoder:
         try:
             ((found),) = pa.array([row], self._type).to_pylist()
         except (ValueError, OverflowError):
-            ((found),) = pa.array([row], _without_times(self._type)).to_pylist()
+            ((found),) = pa.array([row], without_times(self._type)).to_pylist()
         result: Mapping[str, Any] = found
         return result
 
@@ -167,13 +172,14 @@ def _texts(reasons: Mapping[int, str], count: int) -> pa.StringArray:
     return pa.array(map(reasons.get, range(count)), pa.utf8(), size=count)
 
 
-def _without_times(kind: pa.DataType) -> pa.DataType:
+def without_times(kind: pa.DataType) -> pa.DataType:
+    """A type with the numbers of its dates and times in their place."""
     if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_without_times(field.type)) for field in kind])
+        return pa.struct([field.with_type(without_times(field.type)) for field in kind])
     if pa.types.is_list(kind):
-        return pa.list_(_without_times(kind.value_type))
+        return pa.list_(without_times(kind.value_type))
     if pa.types.is_map(kind):
-        return pa.map_(kind.key_type, _without_times(kind.item_type))
+        return pa.map_(kind.key_type, without_times(kind.item_type))
     if pa.types.is_date(kind):
         return pa.int32()
     return pa.int64() if pa.types.is_timestamp(kind) else kind
