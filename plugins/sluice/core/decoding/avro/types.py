@@ -7,7 +7,6 @@ The types in Arrow are those that Spark's ``from_avro`` gives, since the tables 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -186,8 +185,6 @@ class _Parser:
         if isinstance(tree, str):
             return Type(tree) if tree in PRIMITIVES else self._lookup(tree, namespace)
         kind = tree["type"]
-        if not isinstance(kind, str):
-            return self.type_of(kind, namespace)
         if kind in ("array", "map"):
             items = self.type_of(tree["items" if kind == "array" else "values"], namespace)
             if kind == "array" and not min_bytes(items):
@@ -195,8 +192,6 @@ class _Parser:
             return Type(kind, items=items)
         if kind in ("record", "error", "enum", "fixed"):
             return self._definition(tree, kind, namespace)
-        if kind not in PRIMITIVES:
-            return self._lookup(kind, namespace)
         return Type(kind, **_logical(tree, kind))
 
     def _lookup(self, name: str, namespace: str) -> Type:
@@ -221,7 +216,7 @@ class _Parser:
             found = Type(kind, name, symbols=symbols, default=tree.get("default"), aliases=aliases)
         elif kind == "fixed":
             size = int(tree["size"])
-            found = Type(kind, name, size=size, aliases=aliases, **_logical(tree, kind, size))
+            found = Type(kind, name, size=size, aliases=aliases, **_logical(tree, kind))
         else:
             fields = tuple(
                 Field(
@@ -241,7 +236,7 @@ def _full_name(name: str, namespace: str) -> str:
     return name if "." in name or not namespace else f"{namespace}.{name}"
 
 
-def _logical(tree: Mapping[str, Any], kind: str, size: int = 0) -> dict[str, Any]:
+def _logical(tree: Mapping[str, Any], kind: str) -> dict[str, Any]:
     """What a Type has of a logical type. One that is not valid is none, as Avro's specification says."""
     logical = tree.get("logicalType")
     if (kind, logical) in _TIMES:
@@ -249,17 +244,11 @@ def _logical(tree: Mapping[str, Any], kind: str, size: int = 0) -> dict[str, Any
     if logical != "decimal" or kind not in ("bytes", "fixed"):
         return {}
     precision, scale = tree.get("precision"), tree.get("scale", 0)
-    if not isinstance(precision, int) or not isinstance(scale, int) or not 0 <= scale <= precision:
-        return {}
-    if not precision or (kind == "fixed" and precision > _digits(size)):
+    # fastavro refuses other digits that are none.
+    if not precision:
         return {}
     if precision > _MAX_PRECISION:
         raise UnsupportedSchema(
             f"the Avro schema has a decimal of {precision} digits, more than the {_MAX_PRECISION} of a table"
         )
     return {"logical": logical, "digits": (precision, scale)}
-
-
-def _digits(size: int) -> int:
-    """How many decimal digits every number of ``size`` bytes can have."""
-    return math.floor(math.log10(2) * (8 * size - 1)) if size else 0

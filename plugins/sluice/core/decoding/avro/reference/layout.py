@@ -49,6 +49,7 @@ class _Body:
                 raise _Other
         if (shift and not byte) or value >> 64:
             self.is_beyond = True
+        value &= (1 << 64) - 1
         return (value >> 1) ^ -(value & 1)
 
     def bytes(self, size: int) -> bytes:
