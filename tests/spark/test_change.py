@@ -61,7 +61,7 @@ class Changing(Stream):
 
     def writer(self, kind: Callable[..., StreamWriter] = StreamWriter) -> StreamWriter:
         writer = super().writer(kind)
-        writer.decode = self.decode
+        writer.rows_of = self.rows_of(self.decode)
         return writer
 
     def decode(self, rows: DataFrame) -> DataFrame:

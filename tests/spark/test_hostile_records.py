@@ -263,7 +263,7 @@ class Trips(Stream):
 
     def writer(self, kind: Callable[..., StreamWriter] = StreamWriter) -> StreamWriter:
         writer = super().writer(kind)
-        writer.decode = partial(decoded, schemas=self.schemas)
+        writer.rows_of = self.rows_of(partial(decoded, schemas=self.schemas))
         return writer
 
 

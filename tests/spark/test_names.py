@@ -55,7 +55,7 @@ class OddStream(Stream):
 
     def writer(self, kind: Callable[..., StreamWriter] = StreamWriter) -> StreamWriter:
         writer = super().writer(kind)
-        writer.decode = self.decode
+        writer.rows_of = self.rows_of(self.decode)
         return writer
 
     @staticmethod

@@ -40,7 +40,7 @@ def rejecting(rows: DataFrame) -> DataFrame:
 def picky(stream: Stream) -> StreamWriter:
     """A writer whose schema rejects "bad"; that of ``stream.writer()`` accepts it."""
     writer = stream.writer()
-    writer.decode = rejecting
+    writer.rows_of = stream.rows_of(rejecting)
     return writer
 
 

@@ -21,7 +21,8 @@ from sluice.config import streams
 from sluice.config.platform import Platform
 from sluice.config.platform_sections.checkpoints import Checkpoints
 from sluice.config.platform_sections.lake import CATALOG
-from sluice.core.decoding.decoder import Decoded, RawHeaders
+from sluice.core.decoding.decoder import Decoded, Decoder, RawHeaders
+from spark_jobs.common.consumer.batch_rows import Decode
 from spark_jobs.common.consumer.direct.direct_rows import DirectSource
 from spark_jobs.common.consumer.rows import RowsOf
 from spark_jobs.common.consumer.run import ConsumerRun
@@ -61,7 +62,9 @@ class Stream:
         tables.ensure(spark, self.spec, self.record())
         self.started: list[ConsumerRun] = []
         # By which path its batches are read and written.
-        self.is_direct = self.is_own = False
+        self.is_direct = False
+        # And decoded: by a function in PySpark, though there is a decoder.
+        self.is_own = False
         # Kept: one without a reference is gone before it has answered.
         self._admin = AdminClient({**services.kafka, "log_level": 0})
 
@@ -74,11 +77,12 @@ class Stream:
         topic.admin = AdminClient({**self.platform.kafka.librdkafka(), "log_level": 0})
         return kind(self.spark, self.platform, self.spec, self.rows_of(), topic)
 
-    def rows_of(self) -> RowsOf:
-        if self.is_direct:
-            decoding = _decode if self.is_own else TextDecoder()
-            return DirectSource(self.spark, self.platform, self.spec, decoding)
-        return spark_rows(_decode)
+    def rows_of(self, decode: Decode | None = None) -> RowsOf:
+        """For a writer; ``decode``: in place of one that accepts every text."""
+        if not self.is_direct:
+            return spark_rows(decode or _decode)
+        decoding: Decoder | Decode = decode or (_decode if self.is_own else TextDecoder())
+        return DirectSource(self.spark, self.platform, self.spec, decoding)
 
     def consume(self, writer: StreamWriter, positions: dict[int, int]) -> ConsumerRun:
         """The query of a writer; :meth:`stop` ends it where the test does not."""

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from sluice.core.decoding.decoder import Decoded, Decoder, Malformed
+from sluice.core.decoding.duplicates import Deduplication
 from sluice.core.decoding.identity import Identity, identity
 from sluice.core.decoding.readable import readable_times, unreadable
 from sluice.core.decoding.texts import printable
-
-from sluice.core.decoding.decoder import Decoded, Decoder, Malformed
 from sluice.core.error_codes import ErrorCode
 from sluice.core.offsets.deduplication import Run
 from sluice.core.offsets.quarantine import WITHHELD_REASON
+from sluice.core.record_batches.cursor import Flags
 from spark_jobs.common.kafka.read_ranges import headers_as_text
 from spark_jobs.common.lake.written.written_batch import runs_of
 
@@ -43,10 +45,10 @@ class PieceRows:
 
 
 def rows_of(
-    piece: pa.RecordBatch, partition: int, decoder: Decoder, published: Collection[str] = ()
+    piece: pa.RecordBatch, partition: int, decoder: Decoder, deduplication: Deduplication | None = None
 ) -> PieceRows:
     """``piece``: as ``record_batches.records.SCHEMA``. Records that were sent to be withheld are rejected,
-    but for those of the ``published`` sources (ids). Raises DecodersDiffer."""
+    and those that ``deduplication`` finds to be duplicates. Raises DecodersDiffer."""
     decoded = decoder.decode(piece.column("value"), piece.column("headers"))
     _check_sample(piece, partition, decoder, decoded)
     times, beyond = readable_times(piece.column("timestamp"))
@@ -55,9 +57,12 @@ def rows_of(
     if decoded.reasons.null_count < len(piece):
         rejected = np.flatnonzero(decoded.reasons.is_valid().to_numpy(zero_copy_only=False))
         reasons = {int(row): decoded.reasons[int(row)].as_py() for row in rejected}
-    for more in (unreadable(decoded.columns), beyond, _withheld(found, published)):
+    for more in (unreadable(decoded.columns), beyond, _withheld(found)):
         for row, why in more.items():
             reasons.setdefault(row, why)
+    if deduplication is not None:
+        offsets = piece.column("offset").to_numpy()
+        reasons |= deduplication.duplicates(offsets, found, _is_good(len(piece), reasons))
     context = _context(piece, partition, times, found)
     good = pa.RecordBatch.from_arrays(
         [*decoded.columns.columns, *context.values()], [*decoded.columns.schema.names, *context]
@@ -65,9 +70,14 @@ def rows_of(
     runs = runs_of(pa.table({name: context[name] for name in _OF_RUNS}))
     if not reasons:
         return PieceRows(good, _bad(piece, context, {}), runs)
-    is_good = np.ones(len(piece), np.bool_)
-    is_good[list(reasons)] = False
-    return PieceRows(good.filter(pa.array(is_good)), _bad(piece, context, reasons), runs)
+    is_good = pa.array(_is_good(len(piece), reasons))
+    return PieceRows(good.filter(is_good), _bad(piece, context, reasons), runs)
+
+
+def _is_good(rows: int, reasons: Iterable[int]) -> Flags:
+    found: Flags = np.ones(rows, np.bool_)
+    found[list(reasons)] = False
+    return found
 
 
 _OF_RUNS = ("_kafka_partition", "_kafka_offset", "_source_id", "_source_base_offset")
@@ -100,11 +110,9 @@ def _bad(
     return pa.RecordBatch.from_pydict(columns)
 
 
-def _withheld(found: Identity, published: Collection[str]) -> dict[int, str]:
-    if not pc.any(found.withheld).as_py():
-        return {}
+def _withheld(found: Identity) -> dict[int, str]:
     rows = np.flatnonzero(found.withheld.to_numpy(zero_copy_only=False))
-    return {int(row): WITHHELD_REASON for row in rows if found.source_ids[int(row)].as_py() not in published}
+    return dict.fromkeys(rows.tolist(), WITHHELD_REASON)
 
 
 def _check_sample(piece: pa.RecordBatch, partition: int, decoder: Decoder, decoded: Decoded) -> None:

@@ -18,6 +18,7 @@ from sluice.clients.s3.requests import connect
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.config.platform_sections.s3 import S3
 from sluice.core.decoding.decoder import Decoder
+from sluice.core.decoding.duplicates import Deduplication
 from sluice.core.offsets.deduplication import LoadedRows, Run
 from sluice.core.offsets.ranges import IntervalSet
 from sluice.core.record_batches.account import Account
@@ -122,8 +123,10 @@ class Reading:
         with RejectedRows(job.quarantine, client(job.s3), self._task.name) as rejected:
             for part in self._task.parts:
                 pieces = reader(job).read(part.partition, part.offsets, part.epochs)
+                duplicates = self._task.duplicates
+                known = Deduplication(part.partition, duplicates.loaded) if duplicates else None
                 for piece in pieces:
-                    rows = rows_of(piece, part.partition, job.decoder)
+                    rows = rows_of(piece, part.partition, job.decoder, known)
                     rejected.add(rows.bad)
                     runs = joined([*runs, *rows.runs])
                     yield rows.good
