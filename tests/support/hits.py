@@ -45,7 +45,7 @@ class Hits(Stream):
         topic = Topic(self.platform.kafka, self.spec.topic.name)
         topic.admin = AdminClient({**self.platform.kafka.librdkafka(), "log_level": 0})
         decode = lambda rows: hits(rows, self.struct)  # noqa: E731
-        return kind(self.spark, self.platform, self.spec, decode, topic)
+        return kind(self.spark, self.platform, self.spec, self.rows_of(decode), topic)
 
     def records(self) -> int:
         """How many the topic holds."""

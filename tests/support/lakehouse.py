@@ -41,6 +41,11 @@ PARTITIONS = 2
 class Stream:
     """A stream by its name, and what is to be known of it."""
 
+    # By which path its batches are read and written.
+    is_direct = False
+    # And decoded: by a function in PySpark, though there is a decoder.
+    is_own = False
+
     def __init__(
         self, spark: SparkSession, services: Services, name: str, root: str, by: tuple[str, ...] = ()
     ) -> None:
@@ -61,10 +66,6 @@ class Stream:
             spark.conf.set(key, value)
         tables.ensure(spark, self.spec, self.record())
         self.started: list[ConsumerRun] = []
-        # By which path its batches are read and written.
-        self.is_direct = False
-        # And decoded: by a function in PySpark, though there is a decoder.
-        self.is_own = False
         # Kept: one without a reference is gone before it has answered.
         self._admin = AdminClient({**services.kafka, "log_level": 0})
 

@@ -63,7 +63,7 @@ class Wiki(Stream):
         topic = Topic(self.platform.kafka, self.spec.topic.name)
         topic.admin = AdminClient({**self.platform.kafka.librdkafka(), "log_level": 0})
         usual: Decode = lambda rows: changes(rows, self.struct)  # noqa: E731
-        return kind(self.spark, self.platform, self.spec, decode or usual, topic)
+        return kind(self.spark, self.platform, self.spec, self.rows_of(decode or usual), topic)
 
     def put(self, bodies: list[tuple[str, bytes]]) -> None:
         """Records with the wiki as their key, as the stream's producer sends them."""

@@ -16,7 +16,6 @@ from sluice.core.decoding.decoder import Decoded, Decoder, Malformed
 from sluice.core.decoding.duplicates import Deduplication
 from sluice.core.decoding.identity import Identity, identity
 from sluice.core.decoding.readable import readable_times, unreadable
-from sluice.core.decoding.texts import printable
 from sluice.core.error_codes import ErrorCode
 from sluice.core.offsets.deduplication import Run
 from sluice.core.offsets.quarantine import WITHHELD_REASON
@@ -105,7 +104,7 @@ def _bad(
         "key": raw.column("key"),
         "value": raw.column("value"),
         "headers": headers_as_text(raw.column("headers")),
-        "reason": pa.array([printable(reasons[row]) for row in sorted(reasons)], pa.string()),
+        "reason": pa.array([reasons[row] for row in sorted(reasons)], pa.string()),
     }
     return pa.RecordBatch.from_pydict(columns)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sluice.core.decoding.texts import printable
 from sluice.core.offsets.quarantine import CONSUMER_STAGE, ON_PURPOSE
 from spark_jobs.common.lake.data_files.parquet_file import DataFile, ParquetFile
 from spark_jobs.common.lake.data_files.partitioned import Layout
@@ -73,8 +74,8 @@ class RejectedRows:
         if not rows.num_rows:
             return
         self._count += rows.num_rows
-        self._see(rows)
         rows = _staged(rows)
+        self._see(rows)
         if self._file is None and self._bytes + rows.nbytes <= FEW_BYTES:
             self._few.append(rows)
             self._bytes += rows.nbytes
@@ -113,6 +114,9 @@ class RejectedRows:
 
 
 def _staged(rows: pa.RecordBatch) -> pa.RecordBatch:
+    place = rows.schema.get_field_index("reason")
+    reasons = [printable(reason) for reason in rows.column(place).to_pylist()]
+    rows = rows.set_column(place, "reason", pa.array(reasons, pa.string()))
     now = pa.scalar(datetime.now(UTC), pa.timestamp("us", tz="UTC"))
     more = {"stage": pa.scalar(CONSUMER_STAGE), "quarantined_at": now}
     for name, value in more.items():
