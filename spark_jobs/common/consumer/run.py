@@ -37,6 +37,7 @@ log = logging.getLogger(__name__)
 
 # Between two checks of an idle consumer's lease: one row of the catalog's database each.
 CHECK_SECONDS = 10.0
+DIRECT = {"spark.python.daemon.module": "spark_jobs.common.consumer.direct.daemon"}
 
 
 def run(name: str) -> int:
@@ -45,7 +46,8 @@ def run(name: str) -> int:
     def consume(stop: threading.Event) -> None:
         spec = streams.load(name)
         platform = platforms.load("consumer")
-        spark = session.start(f"sluice {name} consumer", platform, spec.topic.partitions)
+        settings = DIRECT if spec.consumer.direct else {}
+        spark = session.start(f"sluice {name} consumer", platform, spec.topic.partitions, settings)
         record = record_type(spark, spec)
         if spec.consumer.direct:
             rows_of: RowsOf = DirectSource(spark, platform, spec, decoder_of(spec) or decoding(spec))
