@@ -33,13 +33,15 @@ _TYPES = {
 @dataclass(frozen=True)
 class Column:
     """A column by its ``name``. ``kind``: Spark's type without parameters. ``type``: Arrow's. ``words``: what
-    is expected, for a reason. ``read``: the type as which Arrow's JSON parser has it."""
+    is expected, for a reason. ``read``: the type as which Arrow's JSON parser has it. ``read_again``: a wider
+    one, slower to cast, of which the parser refuses fewer values."""
 
     name: str
     kind: str
     type: pa.DataType
     words: str
     read: pa.DataType
+    read_again: pa.DataType
 
 
 def columns_of(types: Mapping[str, str]) -> tuple[Column, ...]:
@@ -54,12 +56,13 @@ def _column(name: str, kind: str) -> Column:
         words = f"a number that decimal({precision}, {scale}) has exactly"
         # Arrow checks a literal's digits before it scales them, and the product may wrap around: 38 digits
         # with 38 more fit into 256 bits. The cast to `type` checks the result.
-        read = pa.decimal256(38, 38)
-        return Column(name, "decimal", pa.decimal128(precision, scale), words, read)
+        read, again = pa.decimal256(38, scale), pa.decimal256(38, 38)
+        return Column(name, "decimal", pa.decimal128(precision, scale), words, read, again)
     if kind not in _TYPES:
         raise ValueError(
             f"column {name!r}: Spark type {kind!r} is not one of {', '.join(_TYPES)}, decimal(p,s)"
         )
     arrow, words = _TYPES[kind]
     is_text = kind in ("binary", "date", "timestamp", "timestamp_ntz")
-    return Column(name, kind, arrow, words, pa.utf8() if is_text else arrow)
+    read = pa.utf8() if is_text else arrow
+    return Column(name, kind, arrow, words, read, read)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -38,42 +38,47 @@ _NOT_CONVERTED = "Failed to convert JSON"
 _ALL = 2**31 - 1
 _NOT_A_NUMBER = r"[:,\[][ \t\r\n]*-?(NaN|Inf(inity)?)[ \t\r\n]*[,\]}]"
 # Arrow reads beyond a table of powers of ten if a decimal has 77 digits more behind the point than its column
-# (https://github.com/apache/arrow/issues/50964): wrong values, and crashes. Here they are 80 and 9 at most,
-# and the column has 38. A text may have these characters by their escapes.
-_MANY_DECIMALS = r"[0-9.][eE]-0*[1-9][0-9]|[.][0-9]{80}|\\u00(2[bBdDeE]|3[0-9]|[46]5)"
+# (https://github.com/apache/arrow/issues/50964): wrong values, and crashes. These patterns leave 59 of them, and
+# 9 by an exponent.
+_MANY_DIGITS = "[.][0-9]{60}"
+_LARGE_EXPONENT = "[eE]-0*[1-9][0-9]"
+# A decimal may be a text, with escapes of what the patterns look for.
+_ESCAPED_NUMBER = r"\\u00(2[bBdDeE]|3[0-9]|[46]5)"
 _WHITE_SPACE = " \t\r\n"
 
 
 def read(values: pa.BinaryArray, columns: Sequence[Column]) -> tuple[list[pa.Array], Flags]:
-    """An array of its ``read`` type for each column, and whether a row is odd: the reference must read it.
-    Of an odd row the arrays have nothing of use. At most 100,000 rows."""
+    """An array of its ``read`` or ``read_again`` type for each column, and whether a row is odd: the reference
+    must read it, and what the arrays have of it is of no use. At most 100,000 rows, and one at least."""
     texts, is_odd = cast(values, pa.utf8())
     is_odd |= values.is_null().to_numpy(zero_copy_only=False)
     texts = _without(texts, is_odd)
     if not _is_object(texts).all():
         texts = pc.ascii_trim(texts, _WHITE_SPACE)
         is_odd |= ~_is_object(texts)
+        texts = _without(texts, is_odd)
     is_odd |= _has_no_number(texts) | _is_deep(texts)
     if any(column.kind == "decimal" for column in columns):
-        is_odd |= pc.match_substring_regex(texts, _MANY_DECIMALS).to_numpy(zero_copy_only=False)
+        is_odd |= _has_many_decimals(texts)
     # An object without members has no member to set the mark behind.
     texts = _without(texts, is_odd | (_lengths(texts) == 2))
     lines = pc.binary_replace_slice(texts, -1, _ALL, _MARKED_END.encode())
-    schema = pa.schema(
-        [pa.field(column.name, column.read) for column in columns]
-        + [pa.field(_MARK, pa.int8(), nullable=False)]
-    )
     try:
-        batches = [_parsed(lines, schema)]
+        batches = [_parsed(lines, _schema({column.name: column.read for column in columns}))]
     except pa.ArrowInvalid as error:
         if _NOT_CONVERTED in str(error):
             is_other = _has_other_number(lines, columns)
             is_odd |= is_other
             lines = _without(lines, is_other, _NO_COLUMN[:-1] + _MARKED_END)
+        schema = _schema({column.name: column.read_again for column in columns})
         batches, is_refused = _parsed_in_parts(lines, schema)
         is_odd |= is_refused
     table = pa.Table.from_batches(batches).combine_chunks()
     return [table.column(column.name).chunk(0) for column in columns], is_odd
+
+
+def _schema(types: Mapping[str, pa.DataType]) -> pa.Schema:
+    return pa.schema([*types.items(), pa.field(_MARK, pa.int8(), nullable=False)])
 
 
 def _parsed(lines: pa.Array, schema: pa.Schema) -> pa.RecordBatch:
@@ -161,18 +166,38 @@ def _is_object(texts: pa.Array) -> Flags:
 
 def _has_no_number(texts: pa.Array) -> Flags:
     """Whether a row has NaN or Infinity in place of a value, or in a text what looks so."""
-    offsets, data = _buffers(texts)
-    array = np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]]
+    array = _bytes(texts)
     at = np.flatnonzero((array == ord("N")) | (array == ord("I")))
-    # They end before the row does.
-    at = at[at + 1 < len(array)]
+    # A row ends with another byte.
     before, behind = array[at - 1], array[at + 1]
-    is_first = (before == ord(":")) | (before == ord("-")) | (before == ord(",")) | (before == ord("["))
-    at = at[(is_first | (before <= ord(" "))) & ((behind == ord("a")) | (behind == ord("n")))]
+    is_first = (before <= ord(" ")) | (before == ord(":")) | (before == ord(","))
+    is_first |= (before == ord("[")) | (before == ord("-"))
+    return _matches(texts, at[is_first & ((behind == ord("a")) | (behind == ord("n")))], _NOT_A_NUMBER)
+
+
+def _has_many_decimals(texts: pa.Array) -> Flags:
+    """Whether a row may have a decimal that Arrow's parser must not see."""
+    array = _bytes(texts)
+    at = np.flatnonzero(array == ord("-"))
+    found = _matches(texts, at[(array[at - 1] | 0x20) == ord("e")], _LARGE_EXPONENT)
+    for pattern in (_MANY_DIGITS, _ESCAPED_NUMBER):
+        found |= pc.match_substring_regex(texts, pattern).to_numpy(zero_copy_only=False)
+    return found
+
+
+def _bytes(texts: pa.Array) -> NDArray[np.uint8]:
+    """All rows' bytes, one behind the other; the first row begins with a bracket, or there is none."""
+    offsets, data = _buffers(texts)
+    return np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]]
+
+
+def _matches(texts: pa.Array, at: NDArray[np.int64], pattern: str) -> Flags:
+    """Whether a row matches, of those that have one of these positions in :func:`_bytes`."""
     found: Flags = np.zeros(len(texts), np.bool_)
-    rows = np.unique(np.searchsorted(offsets, at + offsets[0], side="right") - 1)
-    if len(rows):
-        matches = pc.match_substring_regex(texts.take(pa.array(rows)), _NOT_A_NUMBER)
+    if len(at):
+        offsets, _ = _buffers(texts)
+        rows = np.unique(np.searchsorted(offsets, at + offsets[0], side="right") - 1)
+        matches = pc.match_substring_regex(texts.take(pa.array(rows)), pattern)
         found[rows] = matches.to_numpy(zero_copy_only=False)
     return found
 

@@ -94,6 +94,10 @@ MISFITS = [
     ("decimal(5,2)", "1e-2000000000", "a is 1e-2000000000, not a number that decimal(5, 2) has exactly"),
     ("decimal(5,2)", '"1\\u0065-2000000000"', 'a is "1e-2000000000", not a number that decimal(5, 2) has '),
     ("decimal(5,2)", f"0.{'0' * 250}1", f"a is 0.{'0' * 98}…, not a number that decimal(5, 2) has exactly"),
+    *(
+        ("decimal(5,0)", literal, f"a is {literal[:100]}")
+        for literal in ("1e-77", "1e-0000200", f"1.{'1' * 59}e-9", f"0.{'0' * 59}1e-9", f"0.{'0' * 70}1e-8")
+    ),
     # Arrow's own decimal of this literal is 13…76.
     ("decimal(38,2)", "9" * 38, f"a is {'9' * 38}, not a number that decimal(38, 2) has exactly"),
     ("string", "1", "a is 1, not a text"),

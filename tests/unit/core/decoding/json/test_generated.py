@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sluice.core.decoding.json import rows
+from sluice.core.decoding.json import conversions, rows
 from sluice.core.decoding.json.decoder import JsonDecoder
 from tests.support.decoding import by_reference, comparable, decoded
 
@@ -189,6 +189,7 @@ def _arrow_judges_each_row() -> Iterator[None]:
     """No row is the reference's because of its neighbours: Arrow's own reading of it is compared."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rows, "_FEW", 1)
+        patch.setattr(conversions, "_FEW", 1)
         patch.setattr(rows, "_MIN_FAILURES", 1_000_000)
         yield
 

@@ -68,7 +68,7 @@ def test_many_odd_records_change_no_other() -> None:
     checked(values)
 
 
-def test_few_records_are_read_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_records_are_read_one_by_one() -> None:
     """An odd record costs its piece some calls, and not the reading of all its records by the reference."""
     read: list[bytes | None] = []
 
