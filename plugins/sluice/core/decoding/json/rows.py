@@ -38,8 +38,8 @@ _NOT_CONVERTED = "Failed to convert JSON"
 _ALL = 2**31 - 1
 _NOT_A_NUMBER = r"[:,\[][ \t\r\n]*-?(NaN|Inf(inity)?)[ \t\r\n]*[,\]}]"
 # Arrow reads beyond a table of powers of ten if a decimal has 77 digits more behind the point than its column
-# (https://github.com/apache/arrow/issues/50964): wrong values, and crashes. These patterns leave 59 of them, and
-# 9 by an exponent.
+# (https://github.com/apache/arrow/issues/50964): wrong values, and crashes. These patterns leave 59 of them,
+# and 9 by an exponent.
 _MANY_DIGITS = "[.][0-9]{60}"
 _LARGE_EXPONENT = "[eE]-0*[1-9][0-9]"
 # A decimal may be a text, with escapes of what the patterns look for.
@@ -48,8 +48,8 @@ _WHITE_SPACE = " \t\r\n"
 
 
 def read(values: pa.BinaryArray, columns: Sequence[Column]) -> tuple[list[pa.Array], Flags]:
-    """An array of its ``read`` or ``read_again`` type for each column, and whether a row is odd: the reference
-    must read it, and what the arrays have of it is of no use. At most 100,000 rows, and one at least."""
+    """An array of its ``read`` or ``read_again`` type for each column, and whether a row is odd: the
+    reference must read it, and its values here are of no use. At most 100,000 rows, and one at least."""
     texts, is_odd = cast(values, pa.utf8())
     is_odd |= values.is_null().to_numpy(zero_copy_only=False)
     texts = _without(texts, is_odd)
