@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from sluice.core.decoding.json import rows
+from sluice.core.decoding.json.columns import columns_of
 from sluice.core.decoding.json.decoder import JsonDecoder
 from tests.support.decoding import Outcome, Rejected, decoded
 
@@ -80,6 +81,30 @@ def test_few_records_are_read_one_by_one() -> None:
     values = [ODD[number % len(ODD)] if number % 500 == 250 else numbered(number) for number in range(8000)]
     decoded(Counting(SCHEMA), values)
     assert 16 <= len(read) <= 16 * rows._FEW
+
+
+MANY_DECIMALS = [
+    *("1e-10", "1E-00010", '"1.5e-99"', "1e-2000000000", f"0.{'0' * 60}", f'"1.{"1" * 60}"'),
+    *('"1\\u0065-99"', '"1\\u0045-99"', '"1e\\u002d99"', '"1e\\u002D99"', '"1e-\\u00399"', '"1\\u002e5e-9"'),
+]
+
+
+@pytest.mark.parametrize("literal", MANY_DECIMALS)
+def test_arrow_does_not_see_a_decimal_that_may_crash_it(literal: str) -> None:
+    values = pa.array([f'{{"a":{literal}}}', '{"a":"1.25e-9 - e-a"}', f'{{"a":0.{"1" * 59}e-9}}'])
+    assert rows._has_many_decimals(values).tolist() == [True, False, False]
+
+
+@pytest.mark.parametrize("between", ["", " null ", "\n"])
+def test_arrow_stops_where_a_record_ends_its_object_early(between: str) -> None:
+    """A null that follows it is read beyond the memory of Arrow's parser."""
+    columns = columns_of({"a": "string"})
+    schema = rows._schema({"a": pa.utf8()})
+    lines = pa.array([f'{{"a":"x"}}{between}{{"a":"y"{rows._MARKED_END}'])
+    with pytest.raises(pa.ArrowInvalid, match="a required field was absent"):
+        rows._parsed(lines, schema)
+    _, is_odd = rows.read(pa.array([b'{"a":"x"}', b'{"a":"x"} null {}'] * 40), columns)
+    assert is_odd[1::2].all()
 
 
 @pytest.mark.parametrize("values", [[], [None], [b""], [None, b"", None], [b"", b'{"a":1}']])
