@@ -146,9 +146,8 @@ def _without(texts: pa.Array, is_odd: Flags, instead: str = _NO_COLUMN) -> pa.Ar
 def _buffers(array: pa.Array) -> tuple[NDArray[np.int32], pa.Buffer]:
     """Where each row begins, and the last ends, in the bytes."""
     _, offsets, data = array.buffers()
-    return np.frombuffer(offsets, np.int32)[
-        array.offset : array.offset + len(array) + 1
-    ], data or pa.py_buffer(b"")
+    rows = slice(array.offset, array.offset + len(array) + 1)
+    return np.frombuffer(offsets, np.int32)[rows], data or pa.py_buffer(b"")
 
 
 def _lengths(texts: pa.Array) -> NDArray[np.int32]:

@@ -207,7 +207,7 @@ def test_both_ways_agree(stream: tuple[dict[str, str], list[bytes | None]]) -> N
 
 
 @pytest.mark.exhaustive
-@settings(max_examples=3000)
+@settings(max_examples=1500)
 @given(streams())
 def test_both_ways_agree_on_many(stream: tuple[dict[str, str], list[bytes | None]]) -> None:
     check(stream)
