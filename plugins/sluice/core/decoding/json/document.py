@@ -12,8 +12,8 @@ from sluice.core.decoding.wire_formats import wire_format
 # The parser calls itself for each level, and Python's stack ends at about 1,000 levels.
 MAX_DEPTH = 500
 NESTED_TOO_DEEPLY = f"nested too deeply: more than {MAX_DEPTH} levels"
+WHITE_SPACE = " \t\r\n"
 _MAX_SHOWN = 100
-_WHITE_SPACE = re.compile(r"[ \t\r\n]*")
 # A text, or a bracket outside of texts.
 _BRACKET = re.compile(r'"(?:[^"\\]|\\.)*+"|[\[{]|[\]}]', re.DOTALL)
 
@@ -33,7 +33,7 @@ def members(value: bytes | None) -> Members:
     Malformed."""
     if value is None:
         raise Malformed("the record has no value (a tombstone)")
-    stripped = value.strip(b" \t\r\n")
+    stripped = value.strip(WHITE_SPACE.encode())
     if not stripped.startswith(b"{"):
         framed = wire_format(value) if stripped else "it is empty"
         if framed:
@@ -57,11 +57,8 @@ def members(value: bytes | None) -> Members:
 def described(found: object) -> str:
     """A JSON value for a reason, as it may have been sent; at most _MAX_SHOWN characters of it."""
     if isinstance(found, str):
-        shown = (
-            found[:_MAX_SHOWN]
-            if isinstance(found, Number)
-            else json.dumps(found[:_MAX_SHOWN], ensure_ascii=False)
-        )
+        cut = found[:_MAX_SHOWN]
+        shown = cut if isinstance(found, Number) else json.dumps(cut, ensure_ascii=False)
         return f"{shown}…" if len(found) > _MAX_SHOWN else shown
     if found is None or isinstance(found, bool):
         return json.dumps(found)
@@ -89,9 +86,7 @@ def _behind(text: str, end: int) -> str:
 
 
 def _after_space(text: str, start: int) -> int:
-    found = _WHITE_SPACE.match(text, start)
-    assert found is not None  # noqa: S101 - it matches nothing, too
-    return found.end()
+    return len(text) - len(text[start:].lstrip(WHITE_SPACE))
 
 
 def _depth(text: str) -> int:

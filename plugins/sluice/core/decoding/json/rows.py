@@ -19,7 +19,7 @@ from pyarrow import json
 
 from sluice.core.decoding.json.columns import Column
 from sluice.core.decoding.json.conversions import Flags, cast
-from sluice.core.decoding.json.document import MAX_DEPTH
+from sluice.core.decoding.json.document import MAX_DEPTH, WHITE_SPACE
 
 # The name of a member at each record's end, which must be there. Drawn by this process, so no record can
 # contain it: then each line is exactly one object, whatever a record has. A record that ends its object
@@ -44,7 +44,6 @@ _MANY_DIGITS = "[.][0-9]{60}"
 _LARGE_EXPONENT = "[eE]-0*[1-9][0-9]"
 # A decimal may be a text, with escapes of what the patterns look for.
 _ESCAPED_NUMBER = r"\\u00(2[bBdDeE]|3[0-9]|[46]5)"
-_WHITE_SPACE = " \t\r\n"
 
 
 def read(values: pa.BinaryArray, columns: Sequence[Column]) -> tuple[list[pa.Array], Flags]:
@@ -54,7 +53,7 @@ def read(values: pa.BinaryArray, columns: Sequence[Column]) -> tuple[list[pa.Arr
     is_odd |= values.is_null().to_numpy(zero_copy_only=False)
     texts = _without(texts, is_odd)
     if not _is_object(texts).all():
-        texts = pc.ascii_trim(texts, _WHITE_SPACE)
+        texts = pc.ascii_trim(texts, WHITE_SPACE)
         is_odd |= ~_is_object(texts)
         texts = _without(texts, is_odd)
     is_odd |= _has_no_number(texts) | _is_deep(texts)
