@@ -15,5 +15,6 @@ is expected:
 
 Start with ``decoder``. ``document`` and ``values`` are the reference: the standard library's parser, and what
 a JSON value is as a column's. ``rows`` has Arrow's parser read all records at once and finds those that it
-reads differently, ``conversions`` makes columns of what it read. ``columns`` are the types. Pure.
+reads differently, ``conversions`` makes columns of what it read; ``parts`` finds the rows that Arrow refuses.
+``columns`` are the types. Pure.
 """

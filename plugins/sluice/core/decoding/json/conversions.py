@@ -6,12 +6,11 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from sluice.core.decoding.json.columns import Column
+from sluice.core.decoding.json.parts import Flags, in_parts
 from sluice.core.decoding.json.values import from_base64
 
-Flags = NDArray[np.bool_]
 _DAY = "^[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _PATTERNS = {
     "date": _DAY + "$",
@@ -21,8 +20,8 @@ _PATTERNS = {
 # Days since 1970 of the first of year 1 and of year 10000.
 _FIRST_DAY, _END = -719_162, 2_932_897
 _MICROS = 86_400_000_000
-# Below this it costs less to have the reference read all rows than to cast again.
-_FEW = 4
+# A cast costs less than a record by the reference.
+_MAX_FAILURES = 1 / 8
 
 
 def converted(column: Column, read: pa.Array) -> tuple[pa.Array, Flags]:
@@ -40,15 +39,11 @@ def converted(column: Column, read: pa.Array) -> tuple[pa.Array, Flags]:
 
 
 def cast(array: pa.Array, to: pa.DataType) -> tuple[pa.Array, Flags]:
-    """Cast, and whether a row has a value that cannot be cast, or is one of its few neighbours."""
-    try:
-        return array.cast(to), np.zeros(len(array), np.bool_)
-    except pa.ArrowInvalid:
-        if len(array) <= _FEW:
-            return pa.nulls(len(array), to), np.ones(len(array), np.bool_)
-    half = len(array) // 2
-    first, second = cast(array[:half], to), cast(array[half:], to)
-    return pa.concat_arrays([first[0], second[0]]), np.concatenate([first[1], second[1]])
+    """Cast, and whether a row is odd: it has a value that cannot be cast, or is a neighbour; it is null."""
+    parts, is_odd = in_parts(
+        array, lambda part: part.cast(to), lambda rows: pa.nulls(rows, to), _MAX_FAILURES
+    )
+    return parts[0] if len(parts) == 1 else pa.concat_arrays(parts), is_odd
 
 
 def _time(column: Column, texts: pa.Array) -> tuple[pa.Array, Flags]:

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from pyarrow import json
 
 from sluice.core.decoding.json.columns import Column
-from sluice.core.decoding.json.conversions import Flags, cast
+from sluice.core.decoding.json.conversions import cast
 from sluice.core.decoding.json.document import MAX_DEPTH, WHITE_SPACE
+from sluice.core.decoding.json.parts import Flags, in_parts
 
 # The name of a member at each record's end, which must be there. Drawn by this process, so no record can
 # contain it: then each line is exactly one object, whatever a record has. A record that ends its object
@@ -28,11 +29,8 @@ _MARK = f"mark_{os.urandom(8).hex()}"
 _MARKED_END = f',"{_MARK}":0}}\n'
 # An object for Arrow in place of what is not to be read; no column has the empty name.
 _NO_COLUMN = '{"":0}'
-# Below this it costs less to have the reference read all rows than to call Arrow again.
-_FEW = 8
-# So it does once Arrow has failed more often than for one row in this many; but for this number of times.
-_MAX_FAILURES, _MIN_FAILURES = 32, 8
-_ROW = re.compile(r" in row ([0-9]+)$")
+# Ten records by the reference cost as much as a call.
+_MAX_FAILURES = 1 / 32
 _NOT_CONVERTED = "Failed to convert JSON"
 # Longer than any line.
 _ALL = 2**31 - 1
@@ -70,7 +68,9 @@ def read(values: pa.BinaryArray, columns: Sequence[Column]) -> tuple[list[pa.Arr
             is_odd |= is_other
             lines = _without(lines, is_other, _NO_COLUMN[:-1] + _MARKED_END)
         schema = _schema({column.name: column.read_again for column in columns})
-        batches, is_refused = _parsed_in_parts(lines, schema)
+        batches, is_refused = in_parts(
+            lines, lambda part: _parsed(part, schema), lambda rows: _nothing(rows, schema), _MAX_FAILURES
+        )
         is_odd |= is_refused
     table = pa.Table.from_batches(batches).combine_chunks()
     return [table.column(column.name).chunk(0) for column in columns], is_odd
@@ -96,32 +96,10 @@ def _parsed(lines: pa.Array, schema: pa.Schema) -> pa.RecordBatch:
     return batch
 
 
-def _parsed_in_parts(lines: pa.Array, schema: pa.Schema) -> tuple[list[pa.RecordBatch], Flags]:
-    """The rows of ``lines``, and which of them Arrow refuses, with few of their neighbours; with all that
-    follow, once it has refused too many."""
-    rows = len(lines)
-    is_refused: Flags = np.zeros(rows, np.bool_)
-    batches, failures, ranges = [], 0, [(0, rows)]
-    while ranges:
-        start, end = ranges.pop()
-        if end - start >= _FEW and failures <= max(_MIN_FAILURES, rows // _MAX_FAILURES):
-            try:
-                batches.append(_parsed(lines[start:end], schema))
-                continue
-            except pa.ArrowInvalid as error:
-                failures += 1
-                found = _ROW.search(str(error))
-            if end - start > 1:
-                middle = start + int(found[1]) if found else (start + end) // 2
-                behind = middle + 1 if found else middle
-                # The first one last, to be taken next.
-                parts = [(behind, end), (middle, behind), (start, middle)]
-                ranges += [part for part in parts if start <= part[0] < part[1] <= end]
-                continue
-        is_refused[start:end] = True
-        nothing = [pa.nulls(end - start, field.type) for field in schema][:-1]
-        batches.append(pa.RecordBatch.from_arrays(nothing, schema.names[:-1]))
-    return batches, is_refused
+def _nothing(rows: int, schema: pa.Schema) -> pa.RecordBatch:
+    """As many rows of nulls, without the mark."""
+    nulls = [pa.nulls(rows, field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(nulls[:-1], schema.names[:-1])
 
 
 def _has_other_number(lines: pa.Array, columns: Sequence[Column]) -> Flags:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sluice.core.decoding.json import conversions, rows
+from sluice.core.decoding.json import parts
 from sluice.core.decoding.json.decoder import JsonDecoder
 from tests.support.decoding import by_reference, comparable, decoded
 
@@ -130,8 +130,8 @@ def records(draw: st.DrawFn, schema: dict[str, str]) -> bytes:
             st.lists(st.tuples(texts(st.sampled_from([*NAMES, "z", "A", ""])), VALUES), max_size=3)
         )
     members = draw(st.permutations(members))
-    parts = [draw(SPACES).join(["", name, ":", value, ""]) for name, value in members]
-    text = draw(SPACES) + "{" + ",".join(parts) + "}" + draw(SPACES)
+    written = [draw(SPACES).join(["", name, ":", value, ""]) for name, value in members]
+    text = draw(SPACES) + "{" + ",".join(written) + "}" + draw(SPACES)
     value = text.encode()
     for _ in range(draw(st.sampled_from([0, 0, 0, 0, 1, 1, 2, 3]))):
         at = draw(st.integers(0, len(value)))
@@ -188,9 +188,8 @@ def streams(draw: st.DrawFn) -> tuple[dict[str, str], list[bytes | None]]:
 def _arrow_judges_each_row() -> Iterator[None]:
     """No row is the reference's because of its neighbours: Arrow's own reading of it is compared."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rows, "_FEW", 1)
-        patch.setattr(conversions, "_FEW", 1)
-        patch.setattr(rows, "_MIN_FAILURES", 1_000_000)
+        patch.setattr(parts, "_FEW", 1)
+        patch.setattr(parts, "_MIN_FAILURES", 1_000_000)
         yield
 
 
