@@ -132,7 +132,7 @@ def _walk(kind: Type, path: str, *, in_items: bool) -> _Walk:
     if kind.kind == "boolean":
         return _boolean
     if kind.kind == "bytes":
-        return lambda body: body.bytes(body.number()) and None
+        return _bytes
     sizes = {"null": 0, "fixed": kind.size, "float": 4, "double": 8}
     return _sized(sizes[kind.kind])
 
@@ -217,6 +217,10 @@ def _number(kind: Type) -> _Walk:
 def _boolean(body: _Body) -> None:
     if body.bytes(1) > b"\x01":
         body.is_beyond = True
+
+
+def _bytes(body: _Body) -> None:
+    body.bytes(body.number())
 
 
 def _sized(size: int) -> _Walk:

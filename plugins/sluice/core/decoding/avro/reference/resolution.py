@@ -20,6 +20,17 @@ PROMOTIONS = {
     "string": ("bytes",),
     "bytes": ("string",),
 }
+# What JSON has for a default, if no text.
+_JSON: dict[str, tuple[type, ...]] = {
+    "boolean": (bool,),
+    "int": (int,),
+    "long": (int,),
+    "float": (int, float),
+    "double": (int, float),
+    "record": (dict,),
+    "map": (dict,),
+    "array": (list,),
+}
 _NAMED = ("record", "enum", "fixed")
 
 
@@ -84,15 +95,12 @@ def default_value(kind: Type, default: Any) -> Any:
 
 
 def _may_have(kind: Type, default: Any) -> bool:
-    kinds = {
-        "boolean": bool, "int": int, "long": int, "float": (int, float), "double": (int, float),
-        "record": dict, "map": dict, "array": list,
-    }  # fmt: skip
-    if isinstance(default, bool) and kind.kind != "boolean":
-        return False
     if kind.kind == "enum":
         return default in kind.symbols
-    return isinstance(default, kinds.get(kind.kind, str))
+    if isinstance(default, bool):
+        return kind.kind == "boolean"
+    kinds = _JSON.get(kind.kind, (str,))
+    return isinstance(default, kinds)
 
 
 def _same(value: Any) -> Any:
