@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -62,29 +63,18 @@ class AvroDecoder:
         data, starts, ends = self._bodies(values)
         places, named = self._named(headers)
         is_value = ~_flags(values.is_null())
-        # Where each row is in the parts, one behind the other; -1 if it is in none.
-        found, parts, count = np.full(len(values), -1), list[pa.StructArray](), 0
-        odd = list[tuple[Writer, Ints]]()
-        for place, writer in enumerate(self._writers):
-            rows = np.flatnonzero((places == place) & is_value)
-            array, is_odd = writer.arrays(data, starts[rows], ends[rows])
-            if array is not None:
-                found[rows] = np.where(is_odd, -1, count + np.arange(len(rows)))
-                parts.append(array)
-                count += len(array)
-            odd.append((writer, rows[is_odd]))
         reasons = dict.fromkeys(np.flatnonzero(~is_value).tolist(), TOMBSTONE)
         for row in np.flatnonzero((places == _UNKNOWN) & is_value).tolist():
             reasons[row] = _unknown(named[row].as_py())
-        for writer, rows in odd:
-            for portion in portions(ends[rows] - starts[rows], _STEP):
-                some = rows[portion]
-                good = self._by_reference(writer, values, some.tolist(), reasons)
-                accepted = some[[row not in reasons for row in some.tolist()]]
-                found[accepted] = count + np.arange(len(accepted))
-                parts.append(good)
-                count += len(good)
-        columns = pa.RecordBatch.from_arrays(self._joined(parts, found).flatten(), schema=self.schema)
+        accepted = _Accepted(len(values), self._type)
+        for place, writer in enumerate(self._writers):
+            rows = np.flatnonzero((places == place) & is_value)
+            arrays, is_odd = writer.arrays(data, starts[rows], ends[rows])
+            accepted.add(rows[~is_odd], arrays)
+            odd = rows[is_odd]
+            for portion in portions(ends[odd] - starts[odd], _STEP):
+                self._by_reference(writer, values, odd[portion], accepted, reasons)
+        columns = pa.RecordBatch.from_arrays(accepted.array().flatten(), schema=self.schema)
         return Decoded(columns, _texts(reasons, len(values)))
 
     def reference(self, value: bytes | None, headers: RawHeaders) -> Mapping[str, Any]:
@@ -99,9 +89,9 @@ class AvroDecoder:
             raise Malformed(_unknown(named))
         row = self._writers[place].value(value)
         try:
-            ((found),) = pa.array([row], self._type).to_pylist()
+            (found,) = pa.array([row], self._type).to_pylist()
         except (ValueError, OverflowError):
-            ((found),) = pa.array([row], without_times(self._type)).to_pylist()
+            (found,) = pa.array([row], without_times(self._type)).to_pylist()
         result: Mapping[str, Any] = found
         return result
 
@@ -137,24 +127,46 @@ class AvroDecoder:
         return places[encoded.indices.fill_null(len(known)).to_numpy(zero_copy_only=False)], named
 
     def _by_reference(
-        self, writer: Writer, values: pa.BinaryArray, rows: list[int], reasons: dict[int, str]
-    ) -> pa.StructArray:
-        """Those of the rows that are accepted; of the others the ``reasons``, which are added."""
-        found = []
-        for row in rows:
+        self,
+        writer: Writer,
+        values: pa.BinaryArray,
+        rows: Ints,
+        accepted: _Accepted,
+        reasons: dict[int, str],
+    ) -> None:
+        """Add each of the rows to those that are accepted, or its reason to the ``reasons``."""
+        good, found = [], []
+        for row in rows.tolist():
             try:
                 found.append(writer.value(values[row].as_py()))
+                good.append(row)
             except Malformed as why:
-                reasons[row] = str(why)
-        return pa.array(found, self._type)
+                # Most texts are there many times.
+                reasons[row] = sys.intern(str(why))
+        accepted.add(np.array(good, np.int64), [pa.array(found, self._type)])
 
-    def _joined(self, parts: list[pa.StructArray], found: Ints) -> pa.StructArray:
-        parts = [part for part in parts if len(part)]
-        if not parts:
-            return pa.nulls(len(found), self._type)
-        if len(parts) == 1 and len(parts[0]) == len(found) and (found == np.arange(len(found))).all():
-            return parts[0]
-        return pa.concat_arrays(parts).take(pa.array(found, mask=found < 0))
+
+class _Accepted:
+    """The accepted records of a piece, in arrays whose order is another one."""
+
+    def __init__(self, count: int, kind: pa.StructType) -> None:
+        self._kind, self._arrays, self._count = kind, list[pa.StructArray](), 0
+        # Of each record its place in the arrays; -1 for none.
+        self._places: Ints = np.full(count, -1)
+
+    def add(self, rows: Ints, arrays: list[pa.StructArray]) -> None:
+        self._places[rows] = self._count + np.arange(len(rows))
+        self._count += len(rows)
+        self._arrays += [array for array in arrays if len(array)]
+
+    def array(self) -> pa.StructArray:
+        """All records, null for those that are not accepted."""
+        if not self._arrays:
+            return pa.nulls(len(self._places), self._kind)
+        arrays = pa.concat_arrays(self._arrays)
+        if self._count == len(self._places) and (np.diff(self._places) == 1).all():
+            return arrays
+        return arrays.take(pa.array(self._places, mask=self._places < 0))
 
 
 def _flags(flags: pa.BooleanArray) -> Flags:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,6 @@ import pyarrow as pa
 from sluice.core.decoding.avro.columnar import evolution, readers
 from sluice.core.decoding.avro.columnar.arrays import Arrays
 from sluice.core.decoding.avro.columnar.bodies import SPARE, Bodies, portions
-from sluice.core.decoding.avro.columnar.columns import concatenated
 from sluice.core.decoding.avro.reference import resolution
 from sluice.core.decoding.avro.reference.layout import BEYOND, Layout
 from sluice.core.decoding.avro.reference.values import ValueReader, arrow_value
@@ -43,19 +43,21 @@ class Writer:
         with suppress(evolution.Unusual):
             self._convert = evolution.converter(schema.record, current.record)
 
-    def arrays(self, data: Bytes, starts: Ints, ends: Ints) -> tuple[pa.StructArray | None, Flags]:
-        """The records, and which of them are odd; of these the values are of no use. ``data`` has ``margin``
-        bytes behind the last one. None if all are odd."""
-        if self._convert is None or not len(starts):
-            return None, np.ones(len(starts), np.bool_)
-        bodies, columns = Bodies(data, ends), []
+    def arrays(self, data: Bytes, starts: Ints, ends: Ints) -> tuple[list[pa.StructArray], Flags]:
+        """The records that are not odd, in their order, in arrays of some of them; and which records are odd.
+        ``data`` has ``margin`` bytes behind the last one."""
+        bodies, found = Bodies(data, ends), list[pa.StructArray]()
+        if self._convert is None:
+            return found, np.ones(len(starts), np.bool_)
+        arrays = Arrays(bodies)
         for rows in portions(ends - starts, _STEP):
             column, at = self._reader.read(bodies, rows, starts[rows])
             bodies.mark(rows, at != ends[rows])
-            columns.append(column)
-        records = np.arange(len(starts))
-        found = Arrays(bodies).array(concatenated(columns), self._record, lambda: records)
-        return self._convert(found), bodies.is_odd
+            array = arrays.array(column, self._record, partial(np.arange, rows.start, rows.stop))
+            is_odd = bodies.is_odd[rows]
+            good = array.filter(pa.array(~is_odd)) if is_odd.any() else array
+            found.append(self._convert(good))
+        return found, bodies.is_odd
 
     def value(self, body: bytes) -> dict[str, Any]:
         """The reference: a value for each column, as PyArrow takes it. Raises Malformed."""

@@ -33,12 +33,15 @@ class Bodies:
     def __init__(self, data: Bytes, ends: Ints) -> None:
         self.data, self.ends = data, ends
         self.is_odd: Flags = np.zeros(len(ends), np.bool_)
+        self._words: dict[str, NDArray[Any]] = {}
 
     def words(self, dtype: str) -> NDArray[Any]:
         """A number at each byte, not aligned; ``dtype`` as NumPy has it, of at most a word."""
-        kind = np.dtype(dtype)
-        first = self.data[: kind.itemsize].view(kind)
-        return np.lib.stride_tricks.as_strided(first, shape=(len(self.data) - _WORD,), strides=(1,))
+        if dtype not in self._words:
+            first = self.data[: np.dtype(dtype).itemsize].view(dtype)
+            count = len(self.data) - _WORD
+            self._words[dtype] = np.lib.stride_tricks.as_strided(first, shape=(count,), strides=(1,))
+        return self._words[dtype]
 
     def mark(self, rows: Rows, odd: Flags) -> None:
         """``odd``: of each instance, whether its record is."""
