@@ -6,6 +6,7 @@ import json
 import pickle
 import time
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -76,6 +77,8 @@ def test_each_record_of_others_is_a_row_or_has_its_reason() -> None:
         (fields(["null", "int"]), b"\x04", NO),
         (fields(["null", "int"]), b"\x01", NO),
         (fields(["null", "int"]), b"\x80\x00", BEYOND),
+        (fields(["string", "int"]), b"\x04", NO),
+        (fields(["string", "int"]), b"\x01", NO),
         (fields({"type": "enum", "name": "E", "symbols": ["A"]}), b"\x01", NO),
         (fields(MAP), b"\x04\x02k\x00\x02k\x00\x00", BEYOND),
         (fields(MAP), b"\x02\x02\xff\x00\x00", BEYOND),
@@ -86,6 +89,7 @@ def test_each_record_of_others_is_a_row_or_has_its_reason() -> None:
         (fields(DECIMAL), b"\x02\x64", BEYOND),
         (fields(DECIMAL), b"\x02\x9c", BEYOND),
         (fields(DECIMAL), b"\x00", BEYOND),
+        (fields(DECIMAL), zigzag(17) + b"\x01" + bytes(15) + b"\x05", BEYOND),
         (fields("int", "string"), b"\x03\x00x", f"{NO}: {GLUE}; or 1 bytes are behind the body of T"),
     ],
 )
@@ -203,6 +207,20 @@ def test_an_array_may_be_long(count: int) -> None:
     rows, reasons = decoded(decoder, [one, b"\0\0", one])
     assert reasons == [None] * 3
     assert rows[0] == rows[2] == {"a": [*range(count)], "b": [(str(n), "v") for n in range(count)]}
+
+
+def test_what_is_left_of_a_long_array_is_no_other_field() -> None:
+    """Its items are read round by round, and not all of them. Each is the length of all that follows."""
+    decoder = AvroDecoder(fields({"type": "array", "items": "int"}, "string"))
+    items = list(range(60, 1, -1))
+    one = zigzag(len(items)) + b"".join(map(zigzag, items)) + b"\0" + b"\x00"
+    assert decoded(decoder, [one]) == ([{"a": items, "b": ""}], [None])
+
+
+def test_a_decimal_may_have_more_bytes_than_it_must() -> None:
+    decoder = AvroDecoder(fields(DECIMAL))
+    bodies = [b"\x02\x05", b"\x06\x00\x00\x05", zigzag(20) + bytes(19) + b"\x05", b"\x04\xff\xfb"]
+    assert decoded(decoder, [*bodies]) == ([{"a": Decimal(n)} for n in (5, 5, 5, -5)], [None] * 4)
 
 
 def test_a_lying_count_or_length_costs_nothing() -> None:

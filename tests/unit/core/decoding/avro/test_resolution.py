@@ -31,6 +31,8 @@ USUAL: list[tuple[Any, Any, list[tuple[bytes, Any]]]] = [
     ("int", "long", [(zigzag(-(2**31)), -(2**31))]),
     ("int", "float", [(zigzag(2**24 + 1), 16_777_216.0)]),
     ("int", "double", [(b"\x02", 1.0)]),
+    # A double of it would be halfway between two floats.
+    ("long", "float", [(zigzag(2**60 + 2**36 + 1), 2.0**60 + 2.0**37)]),
     ("long", "double", [(zigzag(2**53 + 1), 2.0**53)]),
     ("float", "double", [(b"\x00\x00\x80\x3f", 1.0)]),
     ("string", "bytes", [(b"\x02x", b"x")]),
@@ -47,7 +49,6 @@ USUAL: list[tuple[Any, Any, list[tuple[bytes, Any]]]] = [
     (FIXED, {**FIXED, "name": "G", "aliases": ["F"]}, [(b"xy", b"xy")]),
 ]  # fmt: skip
 UNUSUAL: list[tuple[Any, Any, list[tuple[bytes, Any]]]] = [
-    ("long", "float", [(zigzag(2**24 + 1), 16_777_216.0)]),
     ("bytes", "string", [(b"\x02x", "x"), (b"\x02\xff", ValueError)]),
     (AB, {**CA, "default": "C"}, [(b"\x00", "A"), (b"\x02", "C")]),
     (AB, CA, [(b"\x00", "A"), (b"\x02", ValueError)]),

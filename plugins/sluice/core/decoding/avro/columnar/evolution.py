@@ -57,9 +57,9 @@ def _of_optional(writer: Type, reader: Type) -> Convert:
 
 
 def _promoted(writer: Type, reader: Type) -> Convert:
-    # A long is rounded once to be a float, and twice by Python; bytes may be no text.
+    # Bytes may be no text.
     usual = reader.kind in PROMOTIONS.get(writer.kind, ()) and reader.kind != "string"
-    if not usual or writer.logical or (writer.kind, reader.kind) == ("long", "float"):
+    if not usual or writer.logical:
         raise Unusual
     found = arrow_type(reader)
     return lambda array: array.cast(found, safe=False)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from sluice.core.decoding.avro.types import Field, Type
 
 Resolve = Callable[[Any], Any]
@@ -114,7 +116,14 @@ def _promoted(writer: str, reader: str, path: str) -> Resolve:
         return str.encode
     if reader == "string":
         return _text
+    if reader == "float":
+        return _float
     return _same if reader == "long" else float
+
+
+def _float(value: int) -> float:
+    # Rounded once: not to a double before.
+    return float(np.int64(value).astype(np.float32))
 
 
 def _text(value: bytes) -> str:
