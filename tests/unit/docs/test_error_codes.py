@@ -19,6 +19,11 @@ PRODUCT = ("local", "plugins", "spark_jobs", "dags")
 # Caught by their own module or a caller of it: a user meets another class.
 INTERNAL = {
     "local.replay.frames.BadPosition",  # the answer 400 of the replay server
+    "sluice.core.decoding.avro.columnar.evolution.Unusual",
+    "sluice.core.decoding.avro.reference.layout._Cut",
+    "sluice.core.decoding.avro.reference.layout._Other",
+    "sluice.core.decoding.avro.reference.resolution.Unresolvable",
+    "sluice.core.decoding.decoder.Malformed",  # its text is the reason of a rejected record
     "sluice.core.tables.file_removal.ClockChanged",  # the reason why remove_files deletes nothing
     "sluice.cli.airflow_api.AirflowError",
     "spark_jobs.common.feed.client._Refused",

@@ -111,7 +111,7 @@ class AvroDecoder:
         return data, offsets[:-1], offsets[1:]
 
     def _named(self, headers: pa.ListArray) -> tuple[Ints, pa.BinaryArray]:
-        """Of each record the place of its schema among the writers, and the header that names it."""
+        """The place of each record's schema among the writers, and the header that names it."""
         flat = headers.flatten()
         which = np.flatnonzero(_flags(pc.equal(flat.field("key"), pa.scalar(SCHEMA_HEADER, pa.binary()))))
         lengths = pc.fill_null(pc.list_value_length(headers), 0).to_numpy(zero_copy_only=False)
@@ -151,7 +151,7 @@ class _Accepted:
 
     def __init__(self, count: int, kind: pa.StructType) -> None:
         self._kind, self._arrays, self._count = kind, list[pa.StructArray](), 0
-        # Of each record its place in the arrays; -1 for none.
+        # The place of each record in the arrays; -1 for none.
         self._places: Ints = np.full(count, -1)
 
     def add(self, rows: Ints, arrays: list[pa.StructArray]) -> None:

@@ -14,6 +14,8 @@ from typing import Any
 import pyarrow as pa
 from fastavro.schema import SchemaParseException, UnknownType, fingerprint, to_parsing_canonical_form
 
+from sluice.core.error_codes import ErrorCode
+
 PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _NO_DEFAULT: Any = object()
 # Spark's and Iceberg's most digits of a decimal.
@@ -102,6 +104,8 @@ class Field:
 
 class UnsupportedSchema(ValueError):
     """A schema that no table can have, or that is none."""
+
+    code = ErrorCode.INVALID_CONFIGURATION
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,7 @@ class Writer:
             return found, np.ones(len(starts), np.bool_)
         arrays = Arrays(bodies)
         for rows in portions(ends - starts, _STEP):
+            bodies.rounds_for_few = 0
             column, at = self._reader.read(bodies, rows, starts[rows])
             bodies.mark(rows, at != ends[rows])
             array = arrays.array(column, self._record, partial(np.arange, rows.start, rows.stop))

@@ -52,21 +52,21 @@ class Arrays:
         offsets = np.zeros(count + 1, np.int32)
         np.cumsum(column.counts, out=offsets[1:])
 
-        def owners() -> Ints:
+        def inner() -> Ints:
             return np.repeat(records(), column.counts)
 
         if kind.kind == "map":
             assert isinstance(column.items, Structs)  # noqa: S101  (narrows the type)
             keys, values = column.items.fields
             parts = [
-                self.array(keys, Type("string"), owners),
-                self.array(values, kind.item, owners),
+                self.array(keys, Type("string"), inner),
+                self.array(values, kind.item, inner),
             ]
             self._mark_equal_keys(column.counts, parts[0], records)
             entries = pa.struct([found.key_field, found.item_field])
             items = pa.Array.from_buffers(entries, int(offsets[-1]), [None], children=parts)
         else:
-            items = self.array(column.items, kind.item, owners)
+            items = self.array(column.items, kind.item, inner)
         buffers = [_bits(column.valid), pa.py_buffer(offsets)]
         return pa.Array.from_buffers(found, count, buffers, children=[items])
 
@@ -94,10 +94,10 @@ class Arrays:
         several = counts > 1
         if not several.any():
             return
-        owners = np.repeat(np.arange(len(counts)), counts)
-        which = np.flatnonzero(several[owners])
+        instances = np.repeat(np.arange(len(counts)), counts)
+        which = np.flatnonzero(several[instances])
         codes = keys.take(pa.array(which)).dictionary_encode()
-        pairs = owners[which] * len(codes.dictionary) + codes.indices.to_numpy(zero_copy_only=False)
+        pairs = instances[which] * len(codes.dictionary) + codes.indices.to_numpy(zero_copy_only=False)
         pairs.sort()
         twice = pairs[1:][pairs[1:] == pairs[:-1]]
         if len(twice):

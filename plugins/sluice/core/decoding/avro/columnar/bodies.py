@@ -33,6 +33,8 @@ class Bodies:
     def __init__(self, data: Bytes, ends: Ints) -> None:
         self.data, self.ends = data, ends
         self.is_odd: Flags = np.zeros(len(ends), np.bool_)
+        # Rounds of reading items that were for few instances; the caller sets it to 0 for each portion.
+        self.rounds_for_few = 0
         self._words: dict[str, NDArray[Any]] = {}
 
     def words(self, dtype: str) -> NDArray[Any]:

@@ -111,7 +111,7 @@ def taken(column: Column, order: Ints) -> Column:
         return Structs([taken(each, order) for each in column.fields], len(order), valid)
     counts = column.counts[order]
     firsts = (np.cumsum(column.counts) - column.counts)[order]
-    # Of each list its items: from its first one on.
+    # The items of each list: from its first one on.
     shift = np.repeat(firsts - (np.cumsum(counts) - counts), counts)
     return Lists(counts, taken(column.items, np.arange(len(shift)) + shift), valid)
 

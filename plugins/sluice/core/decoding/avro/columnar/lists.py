@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 # Count and size of a block.
 _MAX_HEADER = 20
-# A round for few instances costs as much as the reference does for them: so an array that goes on for longer
-# than this beside few others of its length is odd.
-_FEW, _MANY_ROUNDS = 16, 32
+# A round for few instances costs as much as the reference does for them: so after as many such rounds in a
+# portion, their records are odd.
+_FEW, _MAX_ROUNDS_FOR_FEW = 16, 256
 
 
 class ListReader:
@@ -32,25 +32,25 @@ class ListReader:
         records: Ints = selected(rows, np.arange(count))
         # Items left in the block that an instance is in; instances that are not at their end.
         left, live = np.zeros(count, np.int64), np.arange(count)
-        owners, columns = list[Ints](), list[Column]()
-        rounds = 0
+        owning, columns = list[Ints](), list[Column]()
         while True:
             live = self._blocks(bodies, records, at, left, live)
-            rounds += 1
-            if rounds > _MANY_ROUNDS and len(live) < _FEW:
-                bodies.is_odd[records[live]] = True
-                live = live[:0]
+            if 0 < len(live) < _FEW:
+                bodies.rounds_for_few += 1
+                if bodies.rounds_for_few > _MAX_ROUNDS_FOR_FEW:
+                    bodies.is_odd[records[live]] = True
+                    live = live[:0]
             if not len(live) and columns:
                 break
             column, behind = self._item.read(bodies, records[live], at[live])
             at[live] = behind
-            owners.append(live)
+            owning.append(live)
             columns.append(column)
             left[live] -= 1
             live = live[self._is_within(bodies, records[live], behind)]
             if not len(live):
                 break
-        return _lists(owners, columns, count), at
+        return _lists(owning, columns, count), at
 
     def _blocks(self, bodies: Bodies, records: Ints, at: Ints, left: Ints, live: Ints) -> Ints:
         """Read what is between two blocks; which instances have another item."""
@@ -81,13 +81,14 @@ class ListReader:
         return within
 
 
-def _lists(owners: list[Ints], columns: list[Column], count: int) -> Lists:
+def _lists(owning: list[Ints], columns: list[Column], count: int) -> Lists:
     """Items that were read round by round, in the order of their instances."""
     items = concatenated(columns)
-    if len(owners) == 1:
+    if len(owning) == 1:
         counts = np.zeros(count, np.int64)
-        counts[owners[0]] = 1
+        counts[owning[0]] = 1
         return Lists(counts, items)
-    of = np.concatenate(owners)
-    # Stable: of each instance the first item first.
-    return Lists(np.bincount(of, minlength=count), taken(items, np.argsort(of, kind="stable")))
+    instances = np.concatenate(owning)
+    # Stable: the first item of each instance first.
+    order = np.argsort(instances, kind="stable")
+    return Lists(np.bincount(instances, minlength=count), taken(items, order))

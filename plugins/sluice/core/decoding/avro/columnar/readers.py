@@ -53,13 +53,9 @@ def reader(kind: Type) -> Reader:
         return _Number(kind)
     if kind.kind == "enum":
         return _Enum(len(kind.symbols))
-    return (
-        _Float(kind.kind)
-        if kind.kind in ("float", "double")
-        else _Bit()
-        if kind.kind == "boolean"
-        else _Null()
-    )
+    if kind.kind in ("float", "double"):
+        return _Float(kind.kind)
+    return _Bit() if kind.kind == "boolean" else _Null()
 
 
 class _Null:
@@ -129,11 +125,16 @@ class _Bytes:
 
 
 class _Fixed:
+    margin = 0
+
     def __init__(self, size: int) -> None:
-        self.margin = size
+        self._size = size
 
     def read(self, bodies: Bodies, rows: Rows, at: Ints) -> tuple[Column, Ints]:
-        return Slices(at, np.full(len(at), self.margin)), at + self.margin
+        out = at > bodies.ends[rows] - self._size
+        bodies.mark(rows, out)
+        lengths = np.where(out, 0, self._size)
+        return Slices(at, lengths), at + lengths
 
 
 class _Decimal:
@@ -172,7 +173,7 @@ class _Optional:
     """A union of one type and null, or of one type alone."""
 
     def __init__(self, value: Reader, place: int, count: int) -> None:
-        self._value, self._is_optional = value, count > 1
+        self._value = value
         # Zigzag; it has no null branch if its only branch is the value's.
         self._has, self._none = 2 * place, 2 * (1 - place) if count > 1 else 2 * place
         self.margin = 1 + value.margin
