@@ -19,7 +19,7 @@ from sluice.core.record_batches.cursor import Bytes, Flags, Ints
 
 SCHEMA_HEADER = b"avro-schema"
 TOMBSTONE = "the record has no value (a tombstone)"
-_MOST_BYTES = (1 << 31) - 1
+_MAX_BYTES = (1 << 31) - 1
 # Rows of the reference at once, as Python has them.
 _STEP = 1_000
 _UNKNOWN = -1
@@ -103,8 +103,8 @@ class AvroDecoder:
         every = np.frombuffer(offset_buffer, np.int32)[values.offset : values.offset + len(values) + 1]
         offsets = every.astype(np.int64) - int(every[0])
         size = int(offsets[-1])
-        if size + self._margin > _MOST_BYTES:
-            raise ValueError(f"{size} bytes in one piece, more than {_MOST_BYTES - self._margin}")
+        if size + self._margin > _MAX_BYTES:
+            raise ValueError(f"{size} bytes in one piece, more than {_MAX_BYTES - self._margin}")
         data: Bytes = np.zeros(size + self._margin, np.uint8)
         if size:
             data[:size] = np.frombuffer(buffer, np.uint8, size, int(every[0]))

@@ -58,6 +58,9 @@ UNUSUAL: list[tuple[Any, Any, list[tuple[bytes, Any]]]] = [
     ("bytes", ["string", "bytes"], [(b"\x02\xff", {"member0": None, "member1": b"\xff"})]),
     (["null", "string", "int"], ["null", "int"],
      [(b"\x00", None), (b"\x04\x02", 1), (b"\x02\x00", ValueError)]),
+    # Equal names in other namespaces: the whole name before the last part of it.
+    ({**FIXED, "name": "o.F"}, [{**FIXED, "name": "n.F"}, {**FIXED, "name": "o.F"}],
+     [(b"xy", {"member0": None, "member1": b"xy"})]),
     (["int", "long"], "long", [(b"\x00\x02", 1), (b"\x02\x02", 1)]),
     (["int", "string"], ["null", "string", "long"],
      [(b"\x00\x02", {"member0": None, "member1": 1}), (b"\x02\x02x", {"member0": "x", "member1": None})]),
@@ -124,6 +127,26 @@ def test_a_new_field_has_its_default(kind: Any, default: Any, value: Any) -> Non
     current["fields"][1]["default"] = default
     decoder = AvroDecoder(json.dumps(current), (fields("int"),))
     assert both(decoder, [b"\x02", b"\x04"])[0] == [{"a": 1, "b": value}, {"a": 2, "b": value}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "default"),
+    [
+        ("int", 2**31),
+        ("bytes", "\u0100"),
+        (INNER, {}),
+        (INNER, {"x": "1"}),
+        (AB, "C"),
+        (FIXED, "abc"),
+        (DIGITS, "abc"),
+        ({"type": "long", "logicalType": "timestamp-millis"}, 2**60),
+    ],
+)
+def test_a_default_that_is_none_is_refused(kind: Any, default: Any) -> None:
+    current = json.loads(fields("int", kind))
+    current["fields"][1]["default"] = default
+    with raising(UnsupportedSchema, "b is new, and its default is none of its values"):
+        AvroDecoder(json.dumps(current), (fields("int"),))
 
 
 def test_fields_move_go_and_have_other_names() -> None:

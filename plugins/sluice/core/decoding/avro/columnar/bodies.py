@@ -1,8 +1,8 @@
 """Positions in the bodies of many records, all moved at once by NumPy.
 
-A position may pass the end of its record, by no more than values of fixed sizes have: the bytes have a
-margin for it, and a record that does not end where its body does is odd. Texts and counts that reach beyond
-the record are odd at once, so they are never read, and a lying count allocates nothing.
+A position may pass the end of its record by numbers alone: the bytes have a margin for it, and a record that
+does not end where its body does is odd. Texts, bytes and counts that reach beyond the record are odd at once:
+they are never read, and a lying count allocates nothing.
 """
 
 from __future__ import annotations

@@ -10,8 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from sluice.core.decoding.avro.types import Field, Type
+from sluice.core.decoding.avro.reference.values import arrow_value
+from sluice.core.decoding.avro.types import Field, Type, arrow_type
 
 Resolve = Callable[[Any], Any]
 # By a writer's type: the types that it may be read as, beside itself.
@@ -33,7 +35,6 @@ _JSON: dict[str, tuple[type, ...]] = {
     "map": (dict,),
     "array": (list,),
 }
-_NAMED = ("record", "enum", "fixed")
 
 
 class Unresolvable(ValueError):
@@ -43,6 +44,8 @@ class Unresolvable(ValueError):
 def resolver(writer: Type, reader: Type, path: str = "") -> Resolve:
     """The function from values of ``writer`` to values of ``reader``. Raises Unresolvable if it has no
     results; so does the function for a value that it has no result for."""
+    if writer == reader:
+        return _same
     if writer.kind == "union":
         return _from_union(writer, reader, path)
     if reader.kind == "union":
@@ -74,7 +77,8 @@ def writers_field(reader: Field, writer: Type) -> Field | None:
 
 
 def default_value(kind: Type, default: Any) -> Any:
-    """A default, as JSON has it, in the form of :mod:`values`."""
+    """A default, as JSON has it, in the form of :mod:`values`. Raises ValueError and others for one that is
+    none."""
     if kind.kind == "union":
         if default is None:
             return None
@@ -91,6 +95,10 @@ def default_value(kind: Type, default: Any) -> Any:
         return [default_value(kind.item, one) for one in default]
     if kind.kind == "map":
         return [{"key": key, "value": default_value(kind.item, one)} for key, one in default.items()]
+    if (kind.kind == "enum" and default not in kind.symbols) or (
+        kind.kind == "fixed" and len(default) != kind.size
+    ):
+        raise ValueError
     if kind.kind in ("bytes", "fixed"):
         return default.encode("latin-1")
     return float(default) if kind.kind in ("float", "double") else default
@@ -142,7 +150,7 @@ def _record(writer: Type, reader: Type, path: str) -> Resolve:
         if source is not None:
             sources[field.name] = (source.name, resolver(source.type, field.type, inner))
         elif field.has_default:
-            defaults[field.name] = default_value(field.type, field.default)
+            defaults[field.name] = _default(field, inner)
         else:
             raise Unresolvable(f"{inner} is new, and has no default")
 
@@ -150,6 +158,15 @@ def _record(writer: Type, reader: Type, path: str) -> Resolve:
         return {name: of(value[source]) for name, (source, of) in sources.items()} | defaults
 
     return resolve
+
+
+def _default(field: Field, path: str) -> Any:
+    try:
+        found = default_value(field.type, field.default)
+        pa.array([arrow_value(field.type, found)], arrow_type(field.type))
+    except (AttributeError, KeyError, OverflowError, StopIteration, TypeError, ValueError) as error:
+        raise Unresolvable(f"{path} is new, and its default is none of its values") from error
+    return found
 
 
 def _items(writer: Type, reader: Type, path: str) -> Resolve:
@@ -199,20 +216,25 @@ def _from_union(writer: Type, reader: Type, path: str) -> Resolve:
 
 
 def _into_union(writer: Type, reader: Type, path: str) -> Resolve:
-    for is_exact in (True, False):
-        for branch in reader.branches:
-            if (branch.kind == writer.kind) != is_exact or (
-                is_exact and writer.kind in _NAMED and not is_same_name(writer, branch)
-            ):
-                continue
-            try:
-                found = resolver(writer, branch, path)
-            except Unresolvable:
-                continue
-            if branch.kind == "null" or len(reader.values) == 1:
-                return found
-            return _as_member(f"member{reader.values.index(branch)}", found)
+    # Stable: of equal ones the first.
+    for branch in sorted(reader.branches, key=lambda branch: _distance(writer, branch)):
+        try:
+            found = resolver(writer, branch, path)
+        except Unresolvable:
+            continue
+        if branch.kind == "null" or len(reader.values) == 1:
+            return found
+        return _as_member(f"member{reader.values.index(branch)}", found)
     raise Unresolvable(f"{path} has none of its earlier types")
+
+
+def _distance(writer: Type, branch: Type) -> int:
+    """The least for the branch to try first: one of the same name, of the same type, to be promoted to."""
+    if branch.kind != writer.kind:
+        return 3
+    if branch.name == writer.name:
+        return 0
+    return 1 if is_same_name(writer, branch) else 2
 
 
 def _as_member(member: str, resolve: Resolve) -> Resolve:
