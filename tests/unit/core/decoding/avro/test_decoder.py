@@ -45,7 +45,7 @@ def test_each_record_of_others_is_a_row_or_has_its_reason() -> None:
     reasons = [why and printable(why) for why in found.reasons.to_pylist()]
     assert dict(zip(expected, reasons, strict=True)) == expected
     for (_, value, sent, _), why in zip(tried, found.reasons.to_pylist(), strict=True):
-        named = [(name.encode(), text) for name, text in sent]
+        named = [(name.encode(), text.encode() if isinstance(text, str) else text) for name, text in sent]
         if why is None:
             decoder.reference(value, named)
         else:
@@ -254,7 +254,9 @@ def test_trips_are_not_left_to_the_reference(monkeypatch: pytest.MonkeyPatch) ->
     decoder = AvroDecoder(TRIPS.text, (earlier.text,))
     monkeypatch.setattr(Writer, "value", None)
     values = [PLAIN, body(TRIPS, other_columns={"k": "v", "k2": ""}), with_map(PLAIN), body(earlier)]
-    headers = [[]] * 3 + [[{"key": b"avro-schema", "value": earlier.fingerprint.encode()}]]
+    headers: list[list[dict[str, object]]] = [[]] * 3 + [
+        [{"key": b"avro-schema", "value": earlier.fingerprint.encode()}]
+    ]
     found = decoder.decode(pa.array(values), pa.array(headers, HEADERS))
     assert found.reasons.null_count == 4
     assert found.columns.column("VendorID").to_pylist() == [TRIP["VendorID"]] * 4
