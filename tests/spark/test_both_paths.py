@@ -66,7 +66,7 @@ def hits(_: Schemas) -> list[Record]:
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     hit = {"hit_id": "h", "hittime": now, "zipcode": "02139", "isp": "i", "user_id": "u", "bytes": 2**40}
     rows = [json.dumps({**hit, "zipcode": f"{n % 4}2139", "status": n}).encode() for n in range(EACH)]
-    wrong = [
+    wrong: list[dict[str, object]] = [
         {"status": 2**31},
         {"zipcode": "x"},
         {"isp": 1},
@@ -125,6 +125,7 @@ def test_both_paths_publish_the_same(
     monkeypatch.setattr(batch, "RECORDS_PER_TASK", 100)
     services.minio, services.postgres  # noqa: B018
     by_spark = Both(spark, services, f"both_{name}_{small_batch}", str(tmp_path), name)
+    by_spark.is_direct = False
     producer = Producer({**services.kafka, "linger.ms": 5, "log_level": 0})
     records = make(schemas)
     random.Random(1).shuffle(records)  # noqa: S311

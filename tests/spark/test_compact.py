@@ -285,7 +285,7 @@ class Days(Stream):
 
     def writer(self, kind: Callable[..., StreamWriter] = StreamWriter) -> StreamWriter:
         writer = super().writer(kind)
-        writer.decode = _day_and_server
+        writer.rows_of = self.rows_of(_day_and_server)
         return writer
 
     def send_days(self, *texts: str) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.common.consumer.writer import StreamWriter, VerificationFailed
 from spark_jobs.common.lake.written.added_file import AddedFile
-from tests.support.lakehouse import PARTITIONS, Stream
+from tests.support.lakehouse import PARTITIONS, Stream, accepting
 from tests.support.services import Services
 
 TEXTS = ["a", "b", "c"]
@@ -35,31 +34,31 @@ def send(stream: Stream, each: int) -> None:
     stream.services.send(stream.spec.topic.name, dict.fromkeys(range(PARTITIONS), values))
 
 
-class Wrong(StreamWriter):
-    """Appends other rows than it should; of each append the files are ``kept``."""
+class Kept(StreamWriter):
+    """Keeps the files of each batch that it publishes."""
 
-    def __init__(
-        self, change: Callable[[DataFrame], DataFrame], kept: list[list[AddedFile]], *given: Any, **named: Any
-    ) -> None:
+    def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
-        self._change, self._kept = change, kept
+        self.kept: list[list[AddedFile]] = []
 
-    def _append(self, rows: DataFrame, summary: Mapping[str, str]) -> list[AddedFile]:
-        self._kept.append(super()._append(self._change(rows), summary))
-        return self._kept[-1]
+    def batch(self, records: DataFrame, batch_id: int) -> None:
+        before = self.published
+        super().batch(records, batch_id)
+        if self.published != before:
+            self.kept.append(self.table.added_files(self.published))
 
 
 def test_a_batch_has_one_file_a_value_and_is_verified_from_what_they_hold(stream: Stream) -> None:
-    files: list[list[AddedFile]] = []
-    writer = stream.writer(kind=partial(Wrong, lambda rows: rows, files))
+    writer = stream.writer(Kept)
+    assert isinstance(writer, Kept)
     send(stream, 30)
     running = stream.run(writer)
     send(stream, 9)
     running.query.processAllAvailable()
     stream.assert_exact(39)
-    assert {len(batch) for batch in files} == {len(TEXTS)}
+    assert {len(batch) for batch in writer.kept} == {len(TEXTS)}
     # What is sent meanwhile may come in more batches than one, each of fewer partitions.
-    assert not any(file.stats.partition_lower == file.stats.partition_upper for file in files[0])
+    assert not any(file.stats.partition_lower == file.stats.partition_upper for file in writer.kept[0])
 
 
 @pytest.mark.parametrize(
@@ -85,7 +84,9 @@ def test_a_batch_has_one_file_a_value_and_is_verified_from_what_they_hold(stream
 def test_what_the_files_do_not_hold_once_is_not_published(
     stream: Stream, change: Callable[[DataFrame], DataFrame], said: str
 ) -> None:
-    writer = stream.writer(kind=partial(Wrong, change, []))
+    writer = stream.writer()
+    # As by a function that decodes to other rows than there are records.
+    writer.rows_of = stream.rows_of(lambda rows: change(accepting(rows)))
     send(stream, 12)
     with pytest.raises(VerificationFailed, match=said):
         stream.await_end(stream.consume(writer, writer.acquire()))

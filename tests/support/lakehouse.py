@@ -42,7 +42,7 @@ class Stream:
     """A stream by its name, and what is to be known of it."""
 
     # By which path its batches are read and written.
-    is_direct = False
+    is_direct = True
     # And decoded: by a function in PySpark, though there is a decoder.
     is_own = False
 
@@ -81,8 +81,8 @@ class Stream:
     def rows_of(self, decode: Decode | None = None) -> RowsOf:
         """For a writer; ``decode``: in place of one that accepts every text."""
         if not self.is_direct:
-            return spark_rows(decode or _decode)
-        decoding: Decoder | Decode = decode or (_decode if self.is_own else TextDecoder())
+            return spark_rows(decode or accepting)
+        decoding: Decoder | Decode = decode or (accepting if self.is_own else TextDecoder())
         return DirectSource(self.spark, self.platform, self.spec, decoding)
 
     def consume(self, writer: StreamWriter, positions: dict[int, int]) -> ConsumerRun:
@@ -169,7 +169,7 @@ class Stream:
 
 
 class TextDecoder:
-    """As :func:`_decode`."""
+    """As :func:`accepting`."""
 
     schema = pa.schema([("text", pa.string())])
 
@@ -181,6 +181,7 @@ class TextDecoder:
         return {"text": None if value is None else value.decode()}
 
 
-def _decode(rows: DataFrame) -> DataFrame:
+def accepting(rows: DataFrame) -> DataFrame:
+    """A decoding of the stream's own, that accepts every text."""
     record = F.struct(F.col("value").cast("string").alias("text"))
     return rows.select("*", record.alias("record"), F.lit(None).cast("string").alias("reason"))

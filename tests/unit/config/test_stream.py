@@ -162,7 +162,10 @@ def test_a_feed_and_queries_are_parts_with_defaults() -> None:
         (('"https://feed', '"ftp://feed'), "feed url 'ftp://feed.example/stream'. Fix: write it with http"),
         (('"events:read"', '"events.read"'), "feed event 'events.read'. Fix: write it as module:function"),
         (("[topic]", 'decode = "a:b"\n[topic]'), "decode 'a:b' with schema 'schema.avsc'"),
-        (('"schema.avsc"', '"schema.ddl"'), "decode '' with schema 'schema.ddl'"),
+        (
+            ('"schema.avsc"', '"schema.ddl"\nconsumer = { direct = false }'),
+            "decode '' with schema 'schema.ddl'",
+        ),
         (("[feed]", "[csv]\n[feed]"), "[csv] and [feed]"),
         (('event_id = "event_id"', ""), "key 'event_id' is missing"),
         (("[topic]", 'partition_by = ["Day"]\n[topic]'), "column 'Day'. Fix: use"),

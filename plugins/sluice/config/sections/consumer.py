@@ -13,8 +13,8 @@ class Consumer:
     direct: Annotated[
         bool,
         "true: batches are read, decoded and written by Python alone, which costs less; false: by Spark's "
-        "source and expressions",
-    ] = False
+        "source and expressions, as in 0.1.0",
+    ] = True
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from sluice.core.decoding.arrays import bytes_of
 from sluice.core.record_batches.cursor import Flags, Ints
 
-# Of no such type is there a value that cannot be read; but for times of the day and bytes of a fixed size.
+# Types whose every value can be read; so could times of the day and bytes of a fixed size, which none has.
 _ALWAYS = (pa.bool_(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.binary())
 _DAY = 86_400_000_000
 _FIRST_DAY, _LAST_DAY = ((day - date(1970, 1, 1)).days for day in (date.min, date.max))

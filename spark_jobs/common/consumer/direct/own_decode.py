@@ -112,7 +112,7 @@ def _transformed(rows: DataFrame, partition: Partition) -> Column:
     kind = rows.select(value).schema[0].dataType
     if isinstance(kind, StringType):
         return F.substring(value, 1, width)
-    # Of other types the whole number that the value is in; a file per task and value at most.
+    # Values of other types are not cut: of these a file per task and value at most.
     return F.floor(value / width) if isinstance(kind, IntegerType | LongType) else value
 
 

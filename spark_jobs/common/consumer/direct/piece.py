@@ -149,8 +149,8 @@ def _differing(said: Any, expected: Any) -> str:
     if isinstance(said, Mapping) and isinstance(expected, Mapping):
         names = sorted(key for key in said if not _same(said[key], expected.get(key)))
         return f"columns {', '.join(names)}"
-    return f"{_verdict(said)}, {_verdict(expected)} by the reference"
+    return f"{_outcome(said)}, {_outcome(expected)} by the reference"
 
 
-def _verdict(said: Any) -> str:
+def _outcome(said: Any) -> str:
     return f"rejected ({said})" if isinstance(said, str) else "a row"

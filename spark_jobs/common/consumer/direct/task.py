@@ -135,7 +135,7 @@ class Reading:
 
 
 def file_name() -> str:
-    """Of files that no other attempt writes."""
+    """A name that no other attempt gives its files."""
     return f"{uuid.uuid4()}.parquet"
 
 
