@@ -162,10 +162,6 @@ def test_a_feed_and_queries_are_parts_with_defaults() -> None:
         (('"https://feed', '"ftp://feed'), "feed url 'ftp://feed.example/stream'. Fix: write it with http"),
         (('"events:read"', '"events.read"'), "feed event 'events.read'. Fix: write it as module:function"),
         (("[topic]", 'decode = "a:b"\n[topic]'), "decode 'a:b' with schema 'schema.avsc'"),
-        (
-            ('"schema.avsc"', '"schema.ddl"\nconsumer = { direct = false }'),
-            "decode '' with schema 'schema.ddl'",
-        ),
         (("[feed]", "[csv]\n[feed]"), "[csv] and [feed]"),
         (('event_id = "event_id"', ""), "key 'event_id' is missing"),
         (("[topic]", 'partition_by = ["Day"]\n[topic]'), "column 'Day'. Fix: use"),
@@ -188,6 +184,14 @@ def test_a_wrong_feed_table_or_partition_is_refused(change: tuple[str, str], wor
     with pytest.raises(ConfigError) as caught:
         streams.parse(text.replace(*change), "stream.toml")
     assert words in str(caught.value)
+
+
+def test_records_after_a_ddl_are_json_unless_a_function_decodes_them_or_spark_does() -> None:
+    text = (MINIMAL + FEED + QUERIES).replace('"schema.avsc"', '"schema.ddl"')
+    assert not streams.parse(text, "stream.toml").decode
+    assert streams.parse(text.replace("[topic]", 'decode = "a:b"\n[topic]', 1), "stream.toml").decode
+    with pytest.raises(ConfigError, match="decode '' with schema 'schema.ddl'"):
+        streams.parse(text.replace("[consumer]", "[consumer]\ndirect = false"), "stream.toml")
 
 
 def test_a_streams_objects_are_in_a_folder_of_its_name_unless_it_declares_another() -> None:
