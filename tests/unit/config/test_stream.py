@@ -190,7 +190,7 @@ def test_records_after_a_ddl_are_json_unless_a_function_decodes_them_or_spark_do
     text = (MINIMAL + FEED + QUERIES).replace('"schema.avsc"', '"schema.ddl"')
     assert not streams.parse(text, "stream.toml").decode
     assert streams.parse(text.replace("[topic]", 'decode = "a:b"\n[topic]', 1), "stream.toml").decode
-    with pytest.raises(ConfigError, match="decode '' with schema 'schema.ddl'"):
+    with pytest.raises(ConfigError, match="decode '' with schema"):
         streams.parse(text.replace("[consumer]", "[consumer]\ndirect = false"), "stream.toml")
 
 
