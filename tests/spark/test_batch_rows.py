@@ -17,6 +17,6 @@ def test_every_streams_decoding_is_warmed_up(
     spark: SparkSession, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    decode = decoding(streams.load(name))
+    decode = decoding(spark, streams.load(name))
     warm_up(spark, decode)
     assert caplog.messages == []

@@ -92,7 +92,8 @@ class Both(Stream):
         return record_type(self.spark, self.declared)
 
     def rows_of(self, decode: Decode | None = None) -> RowsOf:
-        own = decoding(self.declared)
+        by_spark = replace(self.declared, consumer=replace(self.declared.consumer, direct=False))
+        own = decoding(self.spark, by_spark)
         if not self.is_direct:
             return spark_rows(own)
         return DirectSource(self.spark, self.platform, self.spec, decoder_of(self.declared) or own)
@@ -109,7 +110,9 @@ class Both(Stream):
 
 @pytest.mark.parametrize("small_batch", [0, 10_000])
 @pytest.mark.parametrize(
-    ("name", "make"), [("nyc_taxi", trips), ("wiki_changes", changes), ("isp_hits", hits)], ids=str
+    ("name", "make"),
+    [("nyc_taxi", trips), ("wiki_changes", changes), ("isp_hits", hits)],
+    ids=["trips", "changes", "hits"],
 )
 def test_both_paths_publish_the_same(
     spark: SparkSession,

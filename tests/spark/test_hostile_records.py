@@ -45,7 +45,7 @@ def loaded(
     spark: SparkSession, name: str, sent: Sequence[tuple[bytes | None, Headers]], at: datetime = CAME
 ) -> tuple[list[str | None], list[dict[str, Any]]]:
     """Return each record's reason, as the quarantine has it; the rows of the others, as readers show them."""
-    decode = decoding(streams.load(name))
+    decode = decoding(spark, streams.load(name))
     rows = without_withheld(decoded_rows(records(spark, sent, at), decode))
     said = rows.select("_kafka_offset", printable(F.col("reason")).alias("reason")).toArrow()
     reasons = [row["reason"] for row in said.sort_by("_kafka_offset").to_pylist()]
@@ -160,7 +160,7 @@ def test_hits_are_read_as_they_were_sent(spark: SparkSession) -> None:
 def test_a_timestamp_of_kafka_that_readers_cannot_show_is_rejected(
     spark: SparkSession, schemas: Schemas
 ) -> None:
-    decode = decoding(streams.load("nyc_taxi"))
+    decode = decoding(spark, streams.load("nyc_taxi"))
     sent = records(spark, [(body(schemas.current), [])])
     early = sent.withColumn("timestamp", F.timestamp_micros(F.lit(-(10**17))))
     (row,) = decoded_rows(early, decode).select("reason", "_kafka_timestamp").collect()
@@ -237,7 +237,7 @@ def test_a_reason_is_printable_whatever_it_quotes(spark: SparkSession) -> None:
 @pytest.mark.parametrize("name", ["nyc_taxi", "isp_hits"])
 def test_the_whole_way_of_a_record_is_compiled(spark: SparkSession, name: str) -> None:
     """Java compiles no method of more than 8,000 bytes."""
-    decode = decoding(streams.load(name))
+    decode = decoding(spark, streams.load(name))
     decoded = without_withheld(decoded_rows(records(spark, []), decode))
     good = table_rows(decoded.where(is_good()))
     bad = decoded.where(~is_good()).select("key", "value", "headers", "reason")

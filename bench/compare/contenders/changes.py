@@ -96,7 +96,7 @@ def main(arguments: Sequence[str]) -> None:
     stream, text = arguments
     spec, platform = streams.load(stream), platforms.load("consumer")
     spark = session.start(f"sluice {stream} read", platform, SHUFFLE_PARTITIONS)
-    decode = decoding(spec)
+    decode = decoding(spark, spec)
     ranges = TopicRanges.parse(text, spec.topic.name)
     began = time.monotonic()
     good = table_rows(decoded_rows(read_ranges(spark, platform.kafka, ranges), decode).where(is_good()))

@@ -20,6 +20,7 @@ from sluice.core.decoding.avro.decoder import AvroDecoder
 from sluice.core.decoding.decoder import Decoder
 from sluice.core.decoding.json.decoder import JsonDecoder
 from spark_jobs.common.consumer.batch_rows import Decode, warm_up
+from spark_jobs.common.consumer.direct.by_decoder import by_decoder
 from spark_jobs.common.consumer.direct.direct_rows import DirectSource
 from spark_jobs.common.consumer.rows import RowsOf
 from spark_jobs.common.consumer.spark_rows import spark_rows
@@ -50,9 +51,9 @@ def run(name: str) -> int:
         spark = session.start(f"sluice {name} consumer", platform, spec.topic.partitions, settings)
         record = record_type(spark, spec)
         if spec.consumer.direct:
-            rows_of: RowsOf = DirectSource(spark, platform, spec, decoder_of(spec) or decoding(spec))
+            rows_of: RowsOf = DirectSource(spark, platform, spec, decoder_of(spec) or decoding(spark, spec))
         else:
-            decode = decoding(spec)
+            decode = decoding(spark, spec)
             rows_of = spark_rows(decode)
             threading.Thread(target=warm_up, args=(spark, decode), name="warm-up", daemon=True).start()
         known_tables.check(spark, platform, name, spec.table, spec.quarantine_table)
@@ -78,8 +79,12 @@ def record_type(spark: SparkSession, spec: StreamSpec) -> StructType:
     return tables.declared(spec)
 
 
-def decoding(spec: StreamSpec) -> Decode:
-    """The function that adds ``record`` and ``reason`` to a batch, by Spark's expressions; with a session."""
+def decoding(spark: SparkSession, spec: StreamSpec) -> Decode:
+    """The function that adds ``record`` and ``reason`` to a DataFrame of records: the stream's own, or the
+    decoder's."""
+    decoder = decoder_of(spec) if spec.consumer.direct else None
+    if decoder is not None:
+        return by_decoder(decoder, record_type(spark, spec))
     if spec.is_avro:
         return partial(decoded, schemas=Schemas.load(spec.schema_file))
     return partial(function(spec, spec.decode), schema=tables.declared(spec))

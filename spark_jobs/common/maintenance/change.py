@@ -70,7 +70,7 @@ def main(name: str, options: Sequence[str]) -> int:
     plan = ChangePlan.from_document(read_json(connect(platform.s3), args.plan))
     spark = session.start(f"sluice {name} change", platform, SHUFFLE_PARTITIONS)
     known_tables.check(spark, platform, name, spec.table, spec.quarantine_table)
-    decode = decoding(spec)
+    decode = decoding(spark, spec)
     Change(spark, platform, spec, decode, plan).run()
     return 0
 
