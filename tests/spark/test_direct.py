@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from itertools import count
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote_plus
 
 import pytest
-from pyspark.sql import SparkSession
+from confluent_kafka import Producer
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
+from sluice.clients.kafka.log.fetching import LogTruncated
 from sluice.config.platform_sections.lake import CATALOG
+from sluice.core.decoding.decoder import Malformed, RawHeaders
+from sluice.core.tables.batches import batches_of
 from spark_jobs.common.consumer import writer as writer_module
 from spark_jobs.common.consumer.direct import batch, shuffle
-from tests.support.lakehouse import Stream
+from spark_jobs.common.consumer.direct.direct_rows import DirectSource
+from spark_jobs.common.consumer.direct.piece import DecodersDiffer
+from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
+from tests.support.lakehouse import Stream, TextDecoder, accepting
 from tests.support.services import Services
 
 _numbers = count()
@@ -78,3 +88,99 @@ def test_a_partition_of_the_table_is_one_file_sorted_by_its_column(
     read = partitioned.spark.table(f"{CATALOG}.{partitioned.spec.table}").where("text like 'a%'").collect()
     assert [row["text"] for row in read] == ["a0", "a0", "a1", "a1"]
     partitioned.assert_exact(6)
+
+
+@OWN
+def test_a_topic_with_transactions_is_published_without_what_was_aborted(direct: Stream) -> None:
+    topic = direct.spec.topic.name
+    for text, is_committed in (("a", True), ("b", False), ("c", True)):
+        producer = Producer({**direct.services.kafka, "transactional.id": f"{topic}-{text}", "log_level": 0})
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        for _ in range(3):
+            producer.produce(topic, text.encode(), partition=0)
+        producer.flush(30)
+        (producer.commit_transaction if is_committed else producer.abort_transaction)(30)
+    direct.send(2, partitions=2)
+    writer = direct.writer()
+    direct.run(writer).query.stop()
+    rows = direct.spark.table(f"{CATALOG}.{direct.spec.table}").where("_kafka_partition = 0")
+    found = {row["_kafka_offset"]: row["text"] for row in rows.collect()}
+    # Each transaction has three records and a marker.
+    assert found == {
+        **dict.fromkeys(range(3), "a"),
+        **dict.fromkeys(range(8, 11), "c"),
+        12: "text",
+        13: "text",
+    }
+    (batch_said, *_) = (said for said in direct.summaries() if said["kind"] == "batch")
+    assert json.loads(batch_said["without-record"]) == {
+        "control": {"0": [[3, 4], [7, 8], [11, 12]]},
+        "aborted": {"0": [[4, 7]]},
+    }
+    (published,) = batches_of(writer.table.snapshots(MAIN), {})
+    assert (published.rows, published.rejected, published.without_record) == (10, 0, 6)
+    # The next writer finds the quarantine to hold what was rejected: nothing.
+    direct.writer().acquire()
+    assert direct.spark.table(f"{CATALOG}.{direct.spec.quarantine_table}").count() == 0
+
+
+def bad_ones(rows: DataFrame) -> DataFrame:
+    reason = F.when(F.startswith("value", F.lit(b"bad")), F.lit("it is bad"))
+    return accepting(rows).withColumn("reason", reason)
+
+
+def test_what_tasks_reject_is_one_file_unless_it_is_much(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_module, "SMALL_BATCH", 0)
+    writer = stream.writer()
+    writer.rows_of = stream.rows_of(bad_ones)
+    quarantine = IcebergTable(stream.spark, stream.spec.quarantine_table)
+    few = [b"bad", b"good", b"bad"]
+    # More than FEW_BYTES in each task.
+    much = [b"bad" + b"x" * (1 << 19)] * 3
+    running = None
+    for values, files, rejected in ((few, 1, 4), (much, 2, 10)):
+        stream.services.send(stream.spec.topic.name, dict.fromkeys(range(2), values))
+        running = running or stream.run(writer)
+        running.query.processAllAvailable()
+        quarantine.refresh()
+        head = quarantine.head(MAIN)
+        assert head is not None
+        assert len(quarantine.added_paths(head)) == files
+        assert stream.spark.table(f"{CATALOG}.{stream.spec.quarantine_table}").count() == rejected
+
+
+@pytest.mark.parametrize("says", ["other text", None])
+def test_two_decoders_that_differ_publish_nothing(stream: Stream, says: str | None) -> None:
+    class Differing(TextDecoder):
+        def reference(self, value: bytes | None, headers: RawHeaders) -> Mapping[str, Any]:
+            if says is None:
+                raise Malformed("it is bad")
+            return {"text": says}
+
+    writer = stream.writer()
+    writer.rows_of = DirectSource(stream.spark, stream.platform, stream.spec, Differing())
+    stream.send(3)
+    what = "columns text" if says else r"a row, rejected \(it is bad\) by the reference"
+    with pytest.raises(DecodersDiffer, match=f"offset [012]: two decoders give two records .{what}.*Fix: "):
+        stream.await_end(stream.consume(writer, writer.acquire()))
+    assert stream.record_offsets() == []
+
+
+def test_the_leader_epoch_of_the_newest_record_is_kept(stream: Stream) -> None:
+    stream.send(2)
+    writer = stream.writer()
+    stream.run(writer).query.stop()
+    said = next(one for one in stream.summaries() if one["kind"] == "batch")
+    assert json.loads(said["leader-epochs"]) == {"0": 0, "1": 0}
+    later = stream.writer()
+    later.acquire()
+    assert later.state.leader_epochs == {0: 0, 1: 0}
+    # A log in which another leader wrote that record.
+    later.state.leader_epochs = {0: 7, 1: 0}
+    stream.send(1)
+    with pytest.raises(LogTruncated):
+        stream.await_end(stream.consume(later, dict(later.state.ends)))
+    assert len(stream.record_offsets()) == 4

@@ -1,4 +1,4 @@
-"""A decoder as a function of DataFrames: where records come by another way than the reader, as with a change."""
+"""A decoder as a function of DataFrames, for records that come by another way than the reader."""
 
 from __future__ import annotations
 

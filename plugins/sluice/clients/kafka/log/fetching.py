@@ -79,6 +79,8 @@ class Fetching:
         self._where = f"topic {topic!r}, partition {partition}"
         self._leader: tuple[int, int] | None = None
         self._asked = (0, -1, 0)
+        # When the leader first did not know the epoch that was asked with.
+        self._unknown_since = 0.0
         self._pending: Callable[[], Fetched] | None = None
 
     def confirm_topic(self) -> None:
@@ -104,6 +106,7 @@ class Fetching:
         """``last_epoch``: of the record before ``offset``, -1 if it is not known. ``size``: about so many
         bytes."""
         self._asked, self._pending = (offset, last_epoch, size), None
+        self._unknown_since = 0.0
         try:
             self._pending = self._sent()
         except Moving:
@@ -146,6 +149,8 @@ class Fetching:
         if found.error == OUT_OF_RANGE and self._leader is not None:
             # Unless the log has moved meanwhile: then the fetch is repeated.
             self._raise_out_of_range(offset, self._leader)
+            if last_epoch >= 0:
+                self._raise_if_still_unknown(offset, last_epoch)
             return Moving(f"{self._where}: offset {offset} was out of range")
         self._brokers.check(found.error, f"{self._where}: fetch from offset {offset}")
         if found.diverging is not None:
@@ -166,6 +171,19 @@ class Fetching:
             f"have offsets up to {found.high_watermark}. Fix: look for replicas that are behind",
             ErrorCode.KAFKA_UNREACHABLE,
         )
+
+    def _raise_if_still_unknown(self, offset: int, last_epoch: int) -> None:
+        """A leader that has the offset answers so to a fetch behind an epoch that is later than any it knows:
+        https://github.com/apache/kafka/blob/4.1.1/core/src/main/scala/kafka/cluster/Partition.scala
+        (``fetchRecords``)."""
+        self._unknown_since = self._unknown_since or time.monotonic()
+        if time.monotonic() - self._unknown_since > MISSING_SECONDS:
+            raise LogTruncated(
+                f"{self._where}: the log was truncated: offset {offset - 1} was read with leader epoch "
+                f"{last_epoch}, and the log has no such epoch. Fix: see which broker led without the others "
+                "(unclean.leader.election.enable), or whether the topic was restored; what was published "
+                "before is to be compared"
+            )
 
     def _raise_out_of_range(self, offset: int, leader: tuple[int, int]) -> None:
         self._described(leader[0])
