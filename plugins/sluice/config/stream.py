@@ -72,7 +72,8 @@ class StreamSpec:
     title: Annotated[str, "the stream's display name in Airflow; default: its name"] = ""
     decode: Annotated[
         str,
-        "`module:function` of the folder: from the topic's records to rows; only with `schema.ddl`",
+        "`module:function` of the folder: from the topic's records to rows; only with `schema.ddl`, whose "
+        "records are JSON objects without it",
     ] = ""
     partition_by: Annotated[
         list[str],

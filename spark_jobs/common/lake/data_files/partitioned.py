@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sluice.clients.s3.requests import at_once
 from sluice.config.schema import Partition
 from spark_jobs.common.lake.data_files.parquet_file import BYTES_PER_GROUP, DataFile, ParquetFile
 
@@ -83,15 +84,14 @@ class Files:
                 file.flush()
 
     def upload(self, client: S3Client) -> list[DataFile]:
-        """End the files and send them. Raises botocore's errors."""
-        return [
-            file.upload(
-                client,
-                f"{self._layout.folder}{path(self._layout.partitions, values)}{self._name}",
-                tuple(map(as_json, values)),
-            )
-            for values, file in self._files.items()
-        ]
+        """End the files and send them, some at once. Raises botocore's errors."""
+
+        def send(one: tuple[Values, ParquetFile]) -> DataFile:
+            values, file = one
+            uri = f"{self._layout.folder}{path(self._layout.partitions, values)}{self._name}"
+            return file.upload(client, uri, tuple(map(as_json, values)))
+
+        return at_once(self._files.items(), send)
 
 
 def by_partition(
