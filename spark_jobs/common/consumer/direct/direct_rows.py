@@ -19,6 +19,7 @@ from spark_jobs.common.consumer.batch_rows import Decode
 from spark_jobs.common.consumer.direct.batch import DirectBatches
 from spark_jobs.common.consumer.direct.task import Duplicates, Job, Result, joined
 from spark_jobs.common.lake.clock import now_ms
+from spark_jobs.common.lake.data_files.parquet_file import DataFile
 from spark_jobs.common.lake.data_files.partitioned import Layout
 from spark_jobs.common.lake.data_files.schema import arrow_schema
 from spark_jobs.common.lake.quarantine import MAX_CHARACTERS
@@ -92,13 +93,15 @@ class DirectRows:
         said = without.properties() | {LEADER_EPOCHS: json.dumps(self.epochs)}
         writer.append_files(files, {**summary, **said}, began)
         staged: list[str] = []
+        rejected_files: list[DataFile] = []
         rejected = [result.rejected for result in results]
         malformed = sum(part.malformed for part in rejected)
         if count := sum(part.count for part in rejected):
             newest = max((part.newest for part in rejected if part.newest is not None), default=None)
             before, after = writer.rejections(count, summary, malformed)
+            rejected_files = self._batches.quarantine_files(results)
             staged = writer.quarantine.stage_files(
-                self._batches.quarantine_files(results),
+                rejected_files,
                 writer.branch,
                 before,
                 after,
@@ -111,6 +114,7 @@ class DirectRows:
             malformed,
             without.offsets,
             joined(run for result in results for run in result.runs),
+            {one.uri: one.offsets for one in (*files, *rejected_files) if one.offsets is not None},
         )
 
 

@@ -35,11 +35,11 @@ class DecodersDiffer(RuntimeError):
 
 @dataclass(frozen=True)
 class PieceRows:
-    """``good``: columns of the table; ``bad``: columns of the quarantine, a ``reason`` among them; ``runs``:
-    of all rows, since a rejected one would be a gap."""
+    """``good``: columns of the table; ``bad``: columns of the quarantine, a ``reason`` among them, None
+    without any; ``runs``: of all rows, since a rejected one would be a gap."""
 
     good: pa.RecordBatch
-    bad: pa.RecordBatch
+    bad: pa.RecordBatch | None
     runs: list[Run]
 
 
@@ -55,7 +55,8 @@ def rows_of(
     reasons: dict[int, str] = {}
     if decoded.reasons.null_count < len(piece):
         rejected = np.flatnonzero(decoded.reasons.is_valid().to_numpy(zero_copy_only=False))
-        reasons = {int(row): decoded.reasons[int(row)].as_py() for row in rejected}
+        texts = decoded.reasons.take(pa.array(rejected)).to_pylist()
+        reasons = dict(zip(rejected.tolist(), texts, strict=True))
     for more in (unreadable(decoded.columns), beyond, _withheld(found)):
         for row, why in more.items():
             reasons.setdefault(row, why)
@@ -68,7 +69,7 @@ def rows_of(
     )
     runs = runs_of(pa.table({name: context[name] for name in _OF_RUNS}))
     if not reasons:
-        return PieceRows(good, _bad(piece, context, {}), runs)
+        return PieceRows(good, None, runs)
     is_good = pa.array(_is_good(len(piece), reasons))
     return PieceRows(good.filter(is_good), _bad(piece, context, reasons), runs)
 

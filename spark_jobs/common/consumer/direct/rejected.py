@@ -94,8 +94,12 @@ class RejectedRows:
             is_meant = pc.or_(is_meant, pc.starts_with(reasons, begin))
         malformed = rows.filter(pc.invert(is_meant))
         self._malformed += malformed.num_rows
+        times = malformed.column("_kafka_timestamp")
+        newest = malformed.filter(pc.equal(times, pc.max(times)))
+        # Without a time that can be read, any of them.
+        last = (newest if newest.num_rows else malformed).slice(0, 1)
         names = ["_kafka_timestamp", "_kafka_partition", "_kafka_offset", "reason"]
-        for at, *place in zip(*(malformed.column(name).to_pylist() for name in names), strict=True):
+        for at, *place in zip(*(last.column(name).to_pylist() for name in names), strict=True):
             one = Newest(at or _EARLIEST, *place)
             self._newest = one if self._newest is None else max(self._newest, one)
 
@@ -115,8 +119,10 @@ class RejectedRows:
 
 def _staged(rows: pa.RecordBatch) -> pa.RecordBatch:
     place = rows.schema.get_field_index("reason")
-    reasons = [printable(reason) for reason in rows.column(place).to_pylist()]
-    rows = rows.set_column(place, "reason", pa.array(reasons, pa.string()))
+    # Most are one of a few.
+    reasons = rows.column(place).dictionary_encode()
+    shown = pa.array([printable(reason) for reason in reasons.dictionary.to_pylist()], pa.string())
+    rows = rows.set_column(place, "reason", shown.take(reasons.indices))
     now = pa.scalar(datetime.now(UTC), pa.timestamp("us", tz="UTC"))
     more = {"stage": pa.scalar(CONSUMER_STAGE), "quarantined_at": now}
     for name, value in more.items():

@@ -127,7 +127,8 @@ class Reading:
                 known = Deduplication(part.partition, duplicates.loaded) if duplicates else None
                 for piece in pieces:
                     rows = rows_of(piece, part.partition, job.decoder, known)
-                    rejected.add(rows.bad)
+                    if rows.bad is not None:
+                        rejected.add(rows.bad)
                     runs = joined([*runs, *rows.runs])
                     yield rows.good
                 accounts.append((part.partition, pieces.account))

@@ -5,20 +5,25 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import parquet
 
 from sluice.clients.s3.requests import split
+from spark_jobs.common.lake.written.read_offsets import COLUMNS
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 # What is encoded at once, so what a file needs of memory: its rows wait for so many, or so many bytes.
-ROWS_PER_GROUP = 250_000
+ROWS_PER_GROUP = 150_000
 BYTES_PER_GROUP = 64 << 20
+# Columns of numbers that are all different: a dictionary is made of them in vain.
+_NO_DICTIONARY = frozenset({"_kafka_offset", "_source_row"})
 # A file is in memory to this size, and on the task's disk beyond.
 _SPOOL_BYTES = 16 << 20
 # A larger one is sent in parts, of which each is a request.
@@ -32,7 +37,9 @@ class DataFile:
 
     ``uri``: its address; ``size``: in bytes; ``records``: number of its rows; ``footer``: its last bytes,
     behind the magic ones, as a file of its own that has no rows; ``splits``: where its row groups begin;
-    ``partition``: a value for each partition field as Iceberg writes it in JSON.
+    ``partition``: a value for each partition field as Iceberg writes it in JSON; ``offsets``:
+    what its columns COLUMNS hold, read back, where its bounds do not tell: then they need not be read from
+    the bucket. None where these do.
     """
 
     uri: str
@@ -41,6 +48,7 @@ class DataFile:
     footer: bytes
     splits: tuple[int, ...]
     partition: tuple[Any, ...] = ()
+    offsets: pa.Table | None = None
 
 
 class ParquetFile:
@@ -53,10 +61,17 @@ class ParquetFile:
         self.records = 0
         self._body: IO[bytes] = tempfile.SpooledTemporaryFile(_SPOOL_BYTES)  # noqa: SIM115
         self._writer = parquet.ParquetWriter(
-            self._body, schema, compression="zstd", compression_level=1, store_schema=False
+            self._body,
+            schema,
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=_with_dictionary(schema),
+            store_schema=False,
         )
         self._waiting: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0
+        # Of the topic, of which it has records.
+        self._partitions: set[int | None] = set()
 
     def __enter__(self) -> Self:
         return self
@@ -73,6 +88,7 @@ class ParquetFile:
             return
         self._waiting.append(fitted(rows, self.schema))
         self.records += rows.num_rows
+        self._partitions.update(pc.unique(self._waiting[-1].column(COLUMNS[0])).to_pylist())
         self._rows += rows.num_rows
         self._bytes += rows.nbytes
         if self._rows >= ROWS_PER_GROUP or self._bytes >= BYTES_PER_GROUP:
@@ -86,6 +102,7 @@ class ParquetFile:
                 table = table.sort_by([(name, "ascending") for name in self._sorted_by])
             self._writer.write_table(table, row_group_size=max(self._rows, 1))
             self._waiting, self._rows, self._bytes = [], 0, 0
+            pa.default_memory_pool().release_unused()
 
     def upload(self, client: S3Client, uri: str, partition: tuple[Any, ...] = ()) -> DataFile:
         """End the file and send it. Raises botocore's errors."""
@@ -101,12 +118,27 @@ class ParquetFile:
         metadata = parquet.read_metadata(pa.BufferReader(_MAGIC + footer))
         columns = (metadata.row_group(number).column(0) for number in range(metadata.num_row_groups))
         splits = tuple(one.dictionary_page_offset or one.data_page_offset for one in columns)
+        offsets = None
+        if len(self._partitions) > 1 or partition:
+            self._body.seek(0)
+            offsets = parquet.ParquetFile(self._body).read(COLUMNS, use_threads=False)
         self._body.seek(0)
         bucket, key = split(uri)
         # In this thread: the task is one of as many as there are cores.
         parts = TransferConfig(multipart_threshold=_ONE_REQUEST_BYTES, use_threads=False)
         client.upload_fileobj(self._body, bucket, key, Config=parts)
-        return DataFile(uri, size, self.records, _MAGIC + footer, splits, partition)
+        return DataFile(uri, size, self.records, _MAGIC + footer, splits, partition, offsets)
+
+
+@cache
+def _with_dictionary(schema: pa.Schema) -> list[str]:
+    """Parquet's names of the columns that get a dictionary."""
+    file = pa.BufferOutputStream()
+    with parquet.ParquetWriter(file, schema):
+        pass
+    columns = parquet.read_metadata(pa.BufferReader(file.getvalue())).schema
+    paths = [columns.column(number).path for number in range(len(columns))]
+    return [path for path in paths if path not in _NO_DICTIONARY]
 
 
 def fitted(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

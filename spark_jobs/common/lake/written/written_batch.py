@@ -27,7 +27,8 @@ class WrittenBatch:
     """``files``: the table's; ``staged``: the files of the rejected records, in the quarantine;
     ``malformed``: how many of them were not rejected on purpose. ``without_record``: offsets that have none.
     ``reader``: for files whose bounds are not conclusive. ``found_runs``: the runs, where its writer saw each
-    row; None if they are to be read. For one thread."""
+    row; None if they are to be read. ``tables``: address -> COLUMNS of files that were read already. For one
+    thread."""
 
     files: list[AddedFile]
     staged: list[str]
@@ -35,7 +36,7 @@ class WrittenBatch:
     malformed: int = 0
     without_record: OffsetRanges = field(default_factory=OffsetRanges)
     found_runs: list[Run] | None = None
-    _tables: dict[str, pyarrow.Table] = field(default_factory=dict)
+    tables: dict[str, pyarrow.Table] = field(default_factory=dict)
 
     def offsets(self, paths: list[str]) -> dict[int, Any]:
         """Partition -> the offsets in these files, repeated ones too, as NumPy arrays."""
@@ -82,9 +83,10 @@ class WrittenBatch:
         return sorted(found)
 
     def _read(self, paths: list[str]) -> list[pyarrow.Table]:
-        missing = [path for path in paths if path not in self._tables]
-        self._tables.update(zip(missing, self.reader.tables(missing, COLUMNS + SOURCE_COLUMNS), strict=True))
-        return [self._tables[path] for path in paths]
+        missing = [path for path in paths if path not in self.tables]
+        columns = COLUMNS if self.found_runs is not None else COLUMNS + SOURCE_COLUMNS
+        self.tables.update(zip(missing, self.reader.tables(missing, columns), strict=True))
+        return [self.tables[path] for path in paths]
 
 
 def runs_of(rows: pyarrow.Table) -> list[Run]:

@@ -20,10 +20,13 @@ from sluice.core.record_batches.transactions import AbortedTransactions
 
 # A response has about so many bytes, compressed: what came in one, decompressed, is a piece.
 FETCH_BYTES = 2 << 20
-# A small range need not fetch so much of what is behind it.
+# Nor more than a range needs by what the partition's offsets took before, and a little more: too little costs
+# another round trip.
+_MARGIN, _SPARE_BYTES = 1.25, 128 << 10
+# Where that is not known yet.
 _FEW_OFFSETS, _FEW_BYTES = 1_000, 256 << 10
 # A response that has more, decompressed, is several pieces.
-PIECE_BYTES = 32 << 20
+PIECE_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -83,8 +86,6 @@ class RangeRead:
     ) -> None:
         self._reader, self._topic, self._partition = reader, reader.topic, partition
         self._fetching, self._accounting, self._epochs = fetching, accounting, epochs
-        few = accounting.end - accounting.begin < _FEW_OFFSETS
-        self._size = min(reader.fetch_bytes, _FEW_BYTES) if few else reader.fetch_bytes
         self._account: Account | None = None
 
     @property
@@ -98,7 +99,7 @@ class RangeRead:
         """Yield the records as ``core.record_batches.records.SCHEMA``, in pieces of some MB."""
         done, is_continued = self._accounting, False
         if not done.is_complete:
-            self._fetching.ask(done.begin, self._epochs.before, self._size)
+            self._ask(done.begin, self._epochs.before)
         while not done.is_complete:
             fetched = self._fetching.take()
             found: list[Batch] = []
@@ -113,13 +114,22 @@ class RangeRead:
                     f"before offset {done.following}, which was asked for. Fix: compare its replicas"
                 )
             following, is_continued = found[-1].last_offset + 1, True
+            self._fetching.bytes_per_offset = len(fetched.records) / max(following - done.following, 1)
             if following < done.end:
                 # Brokers work while this one is decoded.
-                self._fetching.ask(following, found[-1].leader_epoch, self._size)
+                self._ask(following, found[-1].leader_epoch)
             yield from self._pieces(fetched, found)
         # Records of a topic that was created again since the range began are not its own.
         self._fetching.confirm_topic()
         self._account = self._explained(done.closed())
+
+    def _ask(self, offset: int, last_epoch: int) -> None:
+        offsets, each = self._accounting.end - offset, self._fetching.bytes_per_offset
+        if each is not None:
+            size = int(offsets * each * _MARGIN) + _SPARE_BYTES
+        else:
+            size = _FEW_BYTES if offsets < _FEW_OFFSETS else self._reader.fetch_bytes
+        self._fetching.ask(offset, last_epoch, min(size, self._reader.fetch_bytes))
 
     def _pieces(self, fetched: Fetched, found: list[Batch]) -> Iterator[pa.RecordBatch]:
         done, aborted = self._accounting, AbortedTransactions(fetched.aborted)
