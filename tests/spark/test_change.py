@@ -569,6 +569,7 @@ def test_single_records_go_out_of_table_and_quarantine_that_no_reader_can_read(
         # They were published before such records were rejected, and reasons printable.
         earlier.setattr(batch_rows, "unreadable", lambda *_: (F.lit(False), F.lit("")))
         earlier.setattr(quarantine, "printable", lambda reason: reason)
+        earlier.setattr(stream, "is_direct", False)
         stream.publish()
     assert stream.readable(stream.spec.table) is stream.readable(stream.spec.quarantine_table) is False
     going = OffsetRanges.of({0: [(1, 2), (3, 4)]})

@@ -38,7 +38,11 @@ log = logging.getLogger(__name__)
 
 # Between two checks of an idle consumer's lease: one row of the catalog's database each.
 CHECK_SECONDS = 10.0
-DIRECT = {"spark.python.daemon.module": "spark_jobs.common.consumer.direct.daemon"}
+DIRECT = {
+    "spark.python.daemon.module": "spark_jobs.common.consumer.direct.daemon",
+    # Of a stream's own function: by default 10,000, which may be more than 2 GB.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
+}
 
 
 def run(name: str) -> int:

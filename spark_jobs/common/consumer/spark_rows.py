@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 
 from sluice.core.offsets.deduplication import LoadedRows
 from sluice.core.offsets.ranges import OffsetRanges
+from sluice.core.tables.summary import LEADER_EPOCHS
 from spark_jobs.common.consumer.batch_rows import Decode, decoded_rows, is_good, table_rows, without_withheld
 from spark_jobs.common.consumer.rows import RowsOf
 from spark_jobs.common.lake import deduplicate
@@ -46,7 +47,8 @@ class SparkRows:
         loaded = self._rows.where(is_good())
         if is_small and not writer.spec.partition_by:
             loaded = loaded.coalesce(1)
-        writer.write_branch(table_rows(loaded), summary)
+        said = {key: value for key, value in summary.items() if key != LEADER_EPOCHS}
+        writer.write_branch(table_rows(loaded), said)
         files = writer.table.added_files(writer.head)
         count = max(ranges.count - sum(file.stats.records for file in files), 0)
         if not count:

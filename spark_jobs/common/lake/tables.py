@@ -14,6 +14,8 @@ from pyspark.sql.types import (
     BinaryType,
     DataType,
     DecimalType,
+    DoubleType,
+    FloatType,
     IntegerType,
     LongType,
     MapType,
@@ -250,6 +252,11 @@ def _check_partitions(spec: StreamSpec, record: StructType) -> None:
                 f"stream {spec.name}: partition_by {str(partition)!r} is no column of {spec.schema}"
             )
         kind = record[partition.column].dataType
+        if isinstance(kind, FloatType | DoubleType):
+            raise ConfigError(
+                f"stream {spec.name}: partition_by {str(partition)!r}: {partition.column} is a "
+                f"{kind.simpleString()}, and NaN is not equal to itself. Fix: partition by another column"
+            )
         if partition.width and not isinstance(kind, _TRUNCATED):
             raise ConfigError(
                 f"stream {spec.name}: partition_by {str(partition)!r}: {partition.column} is a "

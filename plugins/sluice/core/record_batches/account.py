@@ -28,8 +28,9 @@ class Account:
 
     ``records``: read. ``control``: a marker of a transaction. ``aborted``: of an aborted transaction, also if
     the log's cleaner took the record out. ``absent``: no batch has it, or its batch no longer does;
-    ``evidence`` says what explains that, empty if there is none. ``leader_epoch``: of the last batch, which
-    KIP-320 compares; None for a range without one.
+    ``evidence`` says what explains that, empty if there is none. ``leader_epoch``: of the last batch, None
+    for a range without one; ``last_epoch``: the same if that batch stands for the last wanted offset, else
+    None, which KIP-320 compares.
     """
 
     wanted: IntervalSet
@@ -39,6 +40,13 @@ class Account:
     absent: IntervalSet
     leader_epoch: int | None
     evidence: str = ""
+    last_epoch: int | None = None
+
+    @property
+    def end(self) -> int:
+        """Behind the last wanted offset."""
+        pairs = self.wanted.pairs()
+        return pairs[-1][1] if pairs else 0
 
 
 @dataclass
@@ -54,6 +62,7 @@ class Accounting:
     end: int = field(init=False)
     following: int = field(init=False)
     leader_epoch: int | None = field(init=False, default=None)
+    _last: Batch | None = field(init=False, default=None)
     _records: list[Pair] = field(init=False, default_factory=list)
     _control: list[Pair] = field(init=False, default_factory=list)
     _aborted: list[Pair] = field(init=False, default_factory=list)
@@ -103,6 +112,7 @@ class Accounting:
 
     def _add(self, those: list[Pair], batch: Batch, is_whole: bool) -> None:
         self.leader_epoch = max(batch.leader_epoch, self.leader_epoch or 0)
+        self._last = batch
         if is_whole:
             # A range of many batches is a few pairs.
             begin = those.pop()[0] if those and those[-1][1] == batch.base_offset else batch.base_offset
@@ -118,7 +128,11 @@ class Accounting:
             for pairs in (self._records, self._control, self._aborted)
         )
         absent = self.wanted.minus(records).minus(control).minus(aborted)
-        return Account(self.wanted, records, control, aborted, absent, self.leader_epoch)
+        last = self._last
+        last_epoch = last.leader_epoch if last is not None and last.last_offset + 1 >= self.end else None
+        return Account(
+            self.wanted, records, control, aborted, absent, self.leader_epoch, last_epoch=last_epoch
+        )
 
 
 def why_absent(policy: str, observed: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any
@@ -40,7 +40,7 @@ class Batch:
     read, of which ``rows`` are in the table and ``rejected`` in the quarantine. ``ends``: partition -> the
     offset up to which everything is published, by this batch and those before it. ``manifest_list``: its
     address; ``metadata_files``: how many its commits wrote, None if the table's log did not tell any more.
-    ``without_record``: number of offsets of ``ranges`` that have no record.
+    ``without_record``: offsets of ``ranges`` that have no record, and why.
     """
 
     snapshot_id: int
@@ -55,11 +55,11 @@ class Batch:
     published_at: int
     manifest_list: str = ""
     metadata_files: int | None = None
-    without_record: int = 0
+    without_record: WithoutRecord = field(default_factory=WithoutRecord)
 
     @property
     def rejected(self) -> int:
-        return self.ranges.count - self.without_record - self.rows
+        return self.ranges.count - self.without_record.offsets.count - self.rows
 
     @property
     def seconds(self) -> float:
@@ -92,7 +92,7 @@ class Batch:
             published_at=published_at,
             manifest_list=snapshot.manifest_list,
             metadata_files=metadata_files,
-            without_record=WithoutRecord.of(summary).offsets.count,
+            without_record=WithoutRecord.of(summary),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -110,7 +110,7 @@ class Batch:
             "published_at": self.published_at,
             "manifest_list": self.manifest_list,
             "metadata_files": self.metadata_files,
-            "without_record": self.without_record,
+            "without_record": self.without_record.to_document(),
         }
 
     @classmethod
@@ -128,7 +128,7 @@ class Batch:
             published_at=document["published_at"],
             manifest_list=document.get("manifest_list", ""),
             metadata_files=document.get("metadata_files"),
-            without_record=document.get("without_record", 0),
+            without_record=WithoutRecord.from_document(document.get("without_record", {})),
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.tables.summary import OFFSET_RANGES, WITHOUT_RECORD
@@ -24,21 +25,25 @@ class WithoutRecord:
     def offsets(self) -> OffsetRanges:
         return self.control.union(self.aborted).union(self.absent)
 
+    def to_document(self) -> dict[str, Any]:
+        """Empty if each offset has a record."""
+        parts = {"control": self.control, "aborted": self.aborted, "absent": self.absent}
+        document: dict[str, Any] = {name: json.loads(one.to_json()) for name, one in parts.items() if one}
+        return document | ({"evidence": self.evidence} if self.evidence else {})
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> WithoutRecord:
+        parts = {name: OffsetRanges.of(document.get(name, {})) for name in ("control", "aborted", "absent")}
+        return cls(**parts, evidence=document.get("evidence", ""))
+
     def properties(self) -> dict[str, str]:
         """As an entry of the batch's summary; none if each offset has a record."""
-        if not self.offsets:
-            return {}
-        parts = {"control": self.control, "aborted": self.aborted, "absent": self.absent}
-        document = {name: json.loads(ranges.to_json()) for name, ranges in parts.items() if ranges}
-        if self.evidence:
-            document["evidence"] = self.evidence
-        return {WITHOUT_RECORD: json.dumps(document, separators=(",", ":"))}
+        document = self.to_document()
+        return {WITHOUT_RECORD: json.dumps(document, separators=(",", ":"))} if document else {}
 
     @classmethod
     def of(cls, summary: Mapping[str, str]) -> WithoutRecord:
-        document = json.loads(summary.get(WITHOUT_RECORD, "{}"))
-        evidence = document.pop("evidence", "")
-        return cls(**{name: OffsetRanges.of(ranges) for name, ranges in document.items()}, evidence=evidence)
+        return cls.from_document(json.loads(summary.get(WITHOUT_RECORD, "{}")))
 
 
 def records_of(summary: Mapping[str, str]) -> OffsetRanges:

@@ -48,7 +48,7 @@ class DirectBatches:
         most = RECORDS_PER_TASK if duplicates is None else sys.maxsize
         parts = self._parts(ranges, before, most)
         groups = [tuple(parts)] if is_small else [(part,) for part in parts]
-        tasks = [Task(group, task.file_name(), duplicates) for group in groups]
+        tasks = [Task(group, duplicates) for group in groups]
         job = self._job
         if self._decode is not None:
             return own_decode.run(self._spark, job, tasks, self._decode, is_small=is_small)

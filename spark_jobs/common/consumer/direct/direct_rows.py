@@ -13,6 +13,7 @@ from sluice.config.stream import StreamSpec
 from sluice.core.decoding.decoder import Decoder
 from sluice.core.offsets.deduplication import LoadedRows
 from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
+from sluice.core.record_batches.account import Account
 from sluice.core.tables.summary import LEADER_EPOCHS
 from sluice.core.tables.without_record import WithoutRecord
 from spark_jobs.common.consumer.batch_rows import Decode
@@ -43,18 +44,24 @@ class DirectSource:
         self._spark, self._platform, self._spec = spark, platform, spec
         self._decoder: Decoder | None = None if callable(decoding) else decoding
         self._decode: Decode | None = decoding if callable(decoding) else None
-        self._topic_id: str | None = None
+        self._known: tuple[str | None, ...] = ()
         self._batches: DirectBatches | None = None
 
     def __call__(self, writer: StreamWriter, records: DataFrame) -> DirectRows:
-        topic_id = writer.state.topic_id
-        if self._batches is None or topic_id != self._topic_id:
-            self._topic_id, self._batches = topic_id, self._made(writer)
+        # At each batch: a catalog that is restored, or a table that is altered, has other columns and ids.
+        table, quarantine = writer.table, writer.quarantine.table
+        known = (
+            writer.state.topic_id,
+            *(str((one.schema(), one.location(), one.partitions())) for one in (table, quarantine)),
+        )
+        if self._batches is None or known != self._known:
+            self._known, self._batches = known, DirectBatches(self._spark, self._job(writer), self._decode)
         return DirectRows(self._batches, writer.state.leader_epochs)
 
-    def _made(self, writer: StreamWriter) -> DirectBatches:
+    def _job(self, writer: StreamWriter) -> Job:
+        """No I/O."""
         table, quarantine = writer.table, writer.quarantine.table
-        job = Job(
+        return Job(
             self._platform.kafka,
             self._platform.s3,
             self._spec.topic.name,
@@ -63,7 +70,6 @@ class DirectSource:
             Layout(arrow_schema(quarantine.schema()), f"{quarantine.location()}/data/"),
             self._decoder,
         )
-        return DirectBatches(self._spark, job, self._decode)
 
 
 class DirectRows:
@@ -83,12 +89,7 @@ class DirectRows:
         began = now_ms()
         results = self._batches.run(ranges, self._before, self._duplicates, is_small=is_small)
         without = without_record(results)
-        self.epochs = self._before | {
-            partition: account.leader_epoch
-            for result in results
-            for partition, account in result.accounts
-            if account.leader_epoch is not None
-        }
+        self.epochs = last_epochs(self._before, [one for result in results for one in result.accounts])
         files = [file for result in results for file in result.files]
         said = without.properties() | {LEADER_EPOCHS: json.dumps(self.epochs)}
         writer.append_files(files, {**summary, **said}, began)
@@ -116,6 +117,20 @@ class DirectRows:
             joined(run for result in results for run in result.runs),
             {one.uri: one.offsets for one in (*files, *rejected_files) if one.offsets is not None},
         )
+
+
+def last_epochs(before: Mapping[int, int], accounts: Iterable[tuple[int, Account]]) -> dict[int, int]:
+    """Partition -> the leader epoch of the record before the next range, as far as known.
+
+    ``accounts``: of a batch, in any order. Without the partitions whose last offsets are absent: those may
+    have had a later epoch, and a broker compares what it is told with that.
+    """
+    last: dict[int, Account] = {}
+    for partition, account in accounts:
+        if partition not in last or account.end > last[partition].end:
+            last[partition] = account
+    found = {partition: epoch for partition, epoch in before.items() if partition not in last}
+    return found | {p: one.last_epoch for p, one in last.items() if one.last_epoch is not None}
 
 
 def without_record(results: Iterable[Result]) -> WithoutRecord:

@@ -31,6 +31,7 @@ from spark_jobs.common.lake.data_files.partitioned import Files
 from spark_jobs.common.lake.quarantine import REJECTED_COLUMNS
 from spark_jobs.common.lake.written.written_batch import runs_of
 from spark_jobs.common.spark.session import KAFKA_RECORD
+from spark_jobs.common.spark.texts import printable
 
 # In place of Kafka's 0 and 1 (and -1, of records before there were times): the record is an account.
 _ACCOUNT = -2
@@ -47,7 +48,9 @@ def run(
     rows = without_withheld(decoded_rows(records, decode))
     if duplicates is not None:
         rows = deduplicate.flag_duplicates(rows, duplicates.loaded, set(duplicates.sources))
-    laid = rows.select(*REJECTED_COLUMNS, F.struct("record.*").alias("record"))
+    # A reason may quote what is no UTF-8, which Python could not read.
+    rejected = rows.withColumn("reason", printable(F.col("reason")))
+    laid = rejected.select(*REJECTED_COLUMNS, F.struct("record.*").alias("record"))
     if job.table.partitions and not is_small:
         laid = _by_partition(laid, job.table.partitions)
     results = laid.mapInArrow(_writing(job), _RESULT).collect()
@@ -87,8 +90,9 @@ def _times(piece: pa.RecordBatch) -> pa.Array:
 def _account_record(topic: str, partition: int, account: Account) -> pa.RecordBatch:
     headers = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
     columns = {
-        "key": pa.nulls(1, pa.binary()),
-        "value": pa.array([pickle.dumps((partition, account))]),
+        "key": pa.array([pickle.dumps((partition, account))]),
+        # For the stream's function a tombstone, as others may be.
+        "value": pa.nulls(1, pa.binary()),
         "topic": pa.array([topic]),
         "partition": pa.array([partition], pa.int32()),
         "offset": pa.array([-1]),
@@ -127,7 +131,7 @@ def _writing(job: Job) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
         with Files(job.table, name) as files, RejectedRows(job.quarantine, client, name) as rejected:
             for batch in batches:
                 is_account = pc.equal(batch.column("_kafka_timestamp_type"), _ACCOUNT)
-                for said in batch.filter(is_account).column("value").to_pylist():
+                for said in batch.filter(is_account).column("key").to_pylist():
                     accounts.append(pickle.loads(said))  # noqa: S301
                 rows = batch.filter(pc.invert(is_account))
                 runs = joined([*runs, *runs_of(pa.Table.from_batches([rows]))])

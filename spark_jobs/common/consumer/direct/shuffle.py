@@ -30,7 +30,7 @@ def run(context: SparkContext, job: Job, those: list[Task], writers: int) -> lis
             yield from sent(job, one, writers)
 
     def write(some: Iterable[tuple[int, Sent]]) -> Iterator[Result]:
-        yield from written(job, (one for _, one in some), those[0].name)
+        yield from written(job, (one for _, one in some))
 
     read_rows = context.parallelize(those, len(those)).mapPartitions(read)
     return read_rows.partitionBy(writers, int).mapPartitions(write).collect()
@@ -61,9 +61,9 @@ def _streams(waiting: dict[Values, list[pa.RecordBatch]], writers: int) -> Itera
         yield zlib.crc32(repr(values).encode()) % writers, (values, sink.getvalue().to_pybytes())
 
 
-def written(job: Job, those: Iterable[Sent], name: str) -> Iterator[Result]:
+def written(job: Job, those: Iterable[Sent]) -> Iterator[Result]:
     """What the tasks saw, and the files of one writer."""
-    with Files(job.table, name) as files:
+    with Files(job.table, tasks.file_name()) as files:
         for one in those:
             if isinstance(one, Result):
                 yield one

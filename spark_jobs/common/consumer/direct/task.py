@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 
+# Runs that wait to be joined; then twice as many as these came to.
+MANY_RUNS = 1_000
+
+
 @dataclass(frozen=True)
 class Job:
     """What all tasks of a batch have in common.
@@ -69,10 +73,9 @@ class Duplicates:
 
 @dataclass(frozen=True)
 class Task:
-    """Parts that one process reads; ``name``: of its files."""
+    """Parts that one process reads."""
 
     parts: tuple[Part, ...]
-    name: str
     duplicates: Duplicates | None = None
 
 
@@ -94,7 +97,7 @@ def run(job: Job, task: Task) -> Result:
     written.
     """
     reading = Reading(job, task)
-    with Files(job.table, task.name) as files:
+    with Files(job.table, file_name()) as files:
         for rows in reading:
             files.add(rows)
         return replace(reading.result, files=tuple(files.upload(client(job.s3))))
@@ -120,7 +123,8 @@ class Reading:
         assert job.decoder is not None
         accounts: list[tuple[int, Account]] = []
         runs: list[Run] = []
-        with RejectedRows(job.quarantine, client(job.s3), self._task.name) as rejected:
+        most = MANY_RUNS
+        with RejectedRows(job.quarantine, client(job.s3), file_name()) as rejected:
             for part in self._task.parts:
                 pieces = reader(job).read(part.partition, part.offsets, part.epochs)
                 duplicates = self._task.duplicates
@@ -129,14 +133,17 @@ class Reading:
                     rows = rows_of(piece, part.partition, job.decoder, known)
                     if rows.bad is not None:
                         rejected.add(rows.bad)
-                    runs = joined([*runs, *rows.runs])
+                    runs += rows.runs
+                    if len(runs) > most:
+                        runs = joined(runs)
+                        most = max(2 * len(runs), MANY_RUNS)
                     yield rows.good
                 accounts.append((part.partition, pieces.account))
-            self._result = Result((), rejected.upload(), tuple(runs), tuple(accounts))
+            self._result = Result((), rejected.upload(), tuple(joined(runs)), tuple(accounts))
 
 
 def file_name() -> str:
-    """A name that no other attempt gives its files."""
+    """A name that no other attempt gives its files: one that was lost, and goes on, overwrites nothing."""
     return f"{uuid.uuid4()}.parquet"
 
 

@@ -21,6 +21,11 @@ def data_files(jvm: Any, table: Any, files: Iterable[DataFile]) -> Iterator[Any]
     kind = spec.partitionType()
     fields = [str(field.fieldId()) for field in kind.fields()]
     for file in files:
+        if len(file.partition) != len(fields):
+            raise ValueError(
+                f"{file.uri}: {len(file.partition)} partition values, and its table has {len(fields)} "
+                "partition fields: it was altered since the process started. Fix: restart the consumer"
+            )
         footer = iceberg.inmemory.InMemoryInputFile(file.uri, file.footer)
         # A list of longs: Py4J would add small ones as ints.
         splits = jvm.java.util.stream.LongStream.builder()
@@ -31,10 +36,32 @@ def data_files(jvm: Any, table: Any, files: Iterable[DataFile]) -> Iterator[Any]
             .withPath(file.uri)
             .withFormat("parquet")
             .withFileSizeInBytes(file.size)
-            .withMetrics(iceberg.parquet.ParquetUtil.fileMetrics(footer, wanted))
+            .withMetrics(
+                _metrics(jvm, iceberg.parquet.ParquetUtil.fileMetrics(footer, wanted), file.unbounded)
+            )
             .withSplitOffsets(splits.build().boxed().toList())
         )
         if file.partition:
             values = dict(zip(fields, file.partition, strict=True))
             found = found.withPartition(iceberg.SingleValueParser.fromJson(kind, json.dumps(values)))
         yield found.build()
+
+
+def _metrics(jvm: Any, found: Any, unbounded: frozenset[int]) -> Any:
+    """Without the bounds of these columns."""
+    if not unbounded:
+        return found
+    bounds = []
+    for of_file in (found.lowerBounds(), found.upperBounds()):
+        kept = jvm.java.util.HashMap(of_file)
+        for number in unbounded:
+            kept.remove(number)
+        bounds.append(kept)
+    return jvm.org.apache.iceberg.Metrics(
+        found.recordCount(),
+        found.columnSizes(),
+        found.valueCounts(),
+        found.nullValueCounts(),
+        found.nanValueCounts(),
+        *bounds,
+    )

@@ -14,6 +14,8 @@ import pyarrow.compute as pc
 from pyarrow import parquet
 
 from sluice.clients.s3.requests import split
+from spark_jobs.common.lake.data_files.fitting import fitted
+from spark_jobs.common.lake.data_files.schema import leaf_ids
 from spark_jobs.common.lake.written.read_offsets import COLUMNS
 
 if TYPE_CHECKING:
@@ -39,7 +41,8 @@ class DataFile:
     behind the magic ones, as a file of its own that has no rows; ``splits``: where its row groups begin;
     ``partition``: a value for each partition field as Iceberg writes it in JSON; ``offsets``:
     what its columns COLUMNS hold, read back, where its bounds do not tell: then they need not be read from
-    the bucket. None where these do.
+    the bucket. None where these do; ``unbounded``: field ids of columns of which a row group has values and
+    no bounds: those of the others are not the file's.
     """
 
     uri: str
@@ -49,6 +52,7 @@ class DataFile:
     splits: tuple[int, ...]
     partition: tuple[Any, ...] = ()
     offsets: pa.Table | None = None
+    unbounded: frozenset[int] = frozenset()
 
 
 class ParquetFile:
@@ -127,7 +131,23 @@ class ParquetFile:
         # In this thread: the task is one of as many as there are cores.
         parts = TransferConfig(multipart_threshold=_ONE_REQUEST_BYTES, use_threads=False)
         client.upload_fileobj(self._body, bucket, key, Config=parts)
-        return DataFile(uri, size, self.records, _MAGIC + footer, splits, partition, offsets)
+        return DataFile(
+            uri, size, self.records, _MAGIC + footer, splits, partition, offsets, self._unbounded(metadata)
+        )
+
+    def _unbounded(self, metadata: parquet.FileMetaData) -> frozenset[int]:
+        """Arrow leaves out a bound that is longer than 4 kB, and Iceberg takes such a row group for one of
+        nulls."""
+        ids = leaf_ids(self.schema)
+        found = set[int]()
+        for number in range(metadata.num_row_groups):
+            group = metadata.row_group(number)
+            for place, field_id in enumerate(ids):
+                column = group.column(place)
+                said = column.statistics
+                if said is None or (not said.has_min_max and said.num_values):
+                    found.add(field_id)
+        return frozenset(found)
 
 
 @cache
@@ -139,18 +159,3 @@ def _with_dictionary(schema: pa.Schema) -> list[str]:
     columns = parquet.read_metadata(pa.BufferReader(file.getvalue())).schema
     paths = [columns.column(number).path for number in range(len(columns))]
     return [path for path in paths if path not in _NO_DICTIONARY]
-
-
-def fitted(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """``rows`` with exactly the columns of ``schema``, found by their names in any case, as Spark finds
-    them; null where there is none."""
-    places = {name.lower(): place for place, name in enumerate(rows.schema.names)}
-    columns = []
-    for field in schema:
-        place = places.get(field.name.lower())
-        if place is None:
-            columns.append(pa.nulls(rows.num_rows, field.type))
-        else:
-            column = rows.column(place)
-            columns.append(column if column.type == field.type else column.cast(field.type))
-    return pa.RecordBatch.from_arrays(columns, schema=schema)

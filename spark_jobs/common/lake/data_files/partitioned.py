@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
-from decimal import Decimal
+from decimal import Context, Decimal
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote_plus
@@ -25,6 +25,8 @@ from spark_jobs.common.lake.data_files.parquet_file import BYTES_PER_GROUP, Data
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
+# Decimal's own context has 28.
+_DIGITS = Context(prec=40)
 # A row's partition: a value for each partition field.
 Values = tuple[Any, ...]
 
@@ -51,7 +53,8 @@ class Files:
     """
 
     def __init__(self, layout: Layout, name: str) -> None:
-        """``name``: of each file, in its partition's folder."""
+        """``name``: of each file, in its partition's folder, behind its number: two values may have the same
+        folder."""
         self._layout, self._name = layout, name
         self._files: dict[Values, ParquetFile] = {}
         self._bytes = 0
@@ -86,12 +89,12 @@ class Files:
     def upload(self, client: S3Client) -> list[DataFile]:
         """End the files and send them, some at once. Raises botocore's errors."""
 
-        def send(one: tuple[Values, ParquetFile]) -> DataFile:
-            values, file = one
-            uri = f"{self._layout.folder}{path(self._layout.partitions, values)}{self._name}"
-            return file.upload(client, uri, tuple(map(as_json, values)))
+        def send(one: tuple[int, tuple[Values, ParquetFile]]) -> DataFile:
+            number, (values, file) = one
+            folder = f"{self._layout.folder}{path(self._layout.partitions, values)}"
+            return file.upload(client, f"{folder}{number:05d}-{self._name}", tuple(map(as_json, values)))
 
-        return at_once(self._files.items(), send)
+        return at_once(enumerate(self._files.items()), send)
 
 
 def by_partition(
@@ -129,13 +132,19 @@ def transformed(column: pa.Array, width: int | None) -> pa.Array:
     if pa.types.is_binary(kind):
         return pc.binary_slice(column, 0, width)
     if pa.types.is_decimal(kind):
-        # By the number without its point.
-        unit = Decimal(width).scaleb(-kind.scale)
-        return pa.array([one and one - (one % unit + unit) % unit for one in column.to_pylist()], kind)
+        return pa.array([_truncated(one, width, kind.scale) for one in column.to_pylist()], kind)
     numbers = column.fill_null(0).to_numpy(zero_copy_only=False)
     return pa.array(
         numbers - np.mod(numbers, width), kind, mask=column.is_null().to_numpy(zero_copy_only=False)
     )
+
+
+def _truncated(value: Decimal | None, width: int, scale: int) -> Decimal | None:
+    """By the number without its point, which has up to 38 digits."""
+    if value is None:
+        return None
+    number = int(value.scaleb(scale, _DIGITS))
+    return Decimal(number - number % width).scaleb(-scale, _DIGITS)
 
 
 def path(partitions: Sequence[Partition], values: Values) -> str:

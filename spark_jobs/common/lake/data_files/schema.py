@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -27,6 +27,26 @@ _DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
 def arrow_schema(schema: Mapping[str, Any]) -> pa.Schema:
     """From Iceberg's JSON of a schema. Raises ValueError for a type that no table of Sluice has."""
     return pa.schema([_field(field["name"], field) for field in schema["fields"]])
+
+
+def leaf_ids(schema: pa.Schema) -> list[int]:
+    """The field ids of the columns of a Parquet file with this schema, in their order."""
+    return [number for field in schema for number in _leaves(field)]
+
+
+def _leaves(field: pa.Field) -> Iterator[int]:
+    kind = field.type
+    if pa.types.is_struct(kind):
+        parts = list(kind)
+    elif pa.types.is_map(kind):
+        parts = [kind.key_field, kind.item_field]
+    elif pa.types.is_list(kind):
+        parts = [kind.value_field]
+    else:
+        yield int(field.metadata[b"PARQUET:field_id"])
+        return
+    for part in parts:
+        yield from _leaves(part)
 
 
 def _field(name: str, field: Mapping[str, Any], part: str = "") -> pa.Field:
