@@ -11,7 +11,7 @@ import io
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from botocore.exceptions import ClientError
 
@@ -60,6 +60,10 @@ class MemoryS3:
         if place in self.objects:
             raise error("PreconditionFailed", "PutObject")
         self.objects[place] = given["Body"]
+
+    def upload_fileobj(self, body: IO[bytes], bucket: str, key: str, **_: Any) -> None:
+        self.requests["PUT"] += 1
+        self.objects[bucket, key] = body.read()
 
     def get_object(self, **given: Any) -> dict[str, Any]:
         self.requests["GET"] += 1
