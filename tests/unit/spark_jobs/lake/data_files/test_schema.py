@@ -1,0 +1,111 @@
+"""Iceberg's schemas as Arrow's, with the ids of every field."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+)
+
+from spark_jobs.common.lake.data_files.schema import arrow_schema
+from tests.support.raising import raising
+
+ID = b"PARQUET:field_id"
+POINT = StructType(NestedField(10, "x", DoubleType(), required=True), NestedField(11, "y", StringType()))
+PRIMITIVES: list[tuple[IcebergType, pa.DataType]] = [
+    (BooleanType(), pa.bool_()),
+    (IntegerType(), pa.int32()),
+    (LongType(), pa.int64()),
+    (FloatType(), pa.float32()),
+    (DoubleType(), pa.float64()),
+    (StringType(), pa.string()),
+    (BinaryType(), pa.binary()),
+    (DateType(), pa.date32()),
+    (TimestampType(), pa.timestamp("us")),
+    (TimestamptzType(), pa.timestamp("us", tz="UTC")),
+    (DecimalType(38, 0), pa.decimal128(38, 0)),
+    (DecimalType(9, 2), pa.decimal128(9, 2)),
+]
+NESTED: list[IcebergType] = [
+    POINT,
+    ListType(12, LongType(), element_required=True),
+    ListType(12, POINT, element_required=False),
+    MapType(13, StringType(), 14, DoubleType(), value_required=True),
+    MapType(13, StringType(), 14, ListType(15, POINT, element_required=False), value_required=False),
+]
+
+
+def document(kind: IcebergType, *, required: bool = False) -> dict[str, Any]:
+    return Schema(NestedField(1, "a", kind, required=required)).model_dump(mode="json", by_alias=True)
+
+
+def said(field: pa.Field) -> tuple[Any, ...]:
+    """A field with all below it: name, id, whether it may be null, and the type of one that has no fields."""
+    kind = field.type
+    below: list[pa.Field] = []
+    if pa.types.is_struct(kind):
+        below = list(kind)
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        below = [kind.value_field]
+    elif pa.types.is_map(kind):
+        below = [kind.key_field, kind.item_field]
+    return field.name, field.metadata[ID], field.nullable, [said(one) for one in below] or str(kind)
+
+
+@pytest.mark.parametrize(("kind", "expected"), PRIMITIVES, ids=str)
+@pytest.mark.parametrize("required", [True, False])
+def test_a_type_is_arrows_of_the_same_values(
+    kind: IcebergType, expected: pa.DataType, required: bool
+) -> None:
+    (field,) = arrow_schema(document(kind, required=required))
+    assert (field.name, field.type, field.nullable) == ("a", expected, not required)
+    assert field.metadata == {ID: b"1"}
+
+
+@pytest.mark.parametrize("kind", NESTED, ids=str)
+@pytest.mark.parametrize("required", [True, False])
+def test_every_level_of_a_nested_type_has_its_id(kind: IcebergType, required: bool) -> None:
+    """As PyIceberg's own, which it writes files by."""
+    (field,) = arrow_schema(document(kind, required=required))
+    (expected,) = schema_to_pyarrow(Schema(NestedField(1, "a", kind, required=required)))
+    assert said(field) == _small(said(expected))
+
+
+def _small(one: Any) -> Any:
+    """PyIceberg's texts are large ones."""
+    if isinstance(one, str):
+        return one.replace("large_", "")
+    return type(one)(map(_small, one)) if isinstance(one, list | tuple) else one
+
+
+def test_columns_stay_in_their_order() -> None:
+    fields = [NestedField(number, name, LongType()) for number, name in ((7, "b"), (2, "a"), (9, "c"))]
+    found = arrow_schema(Schema(*fields).model_dump(mode="json", by_alias=True))
+    assert [(one.name, one.metadata[ID]) for one in found] == [("b", b"7"), ("a", b"2"), ("c", b"9")]
+
+
+@pytest.mark.parametrize("kind", ["uuid", "time", "fixed[4]", "decimal(9)", {"type": "variant"}])
+def test_a_type_that_no_table_of_a_stream_has_is_named(kind: Any) -> None:
+    name = kind if isinstance(kind, str) else kind["type"]
+    with raising(ValueError, name):
+        arrow_schema({"fields": [{"id": 1, "name": "a", "required": False, "type": kind}]})
