@@ -14,6 +14,7 @@ from sluice.core.offsets.quarantine import (
     settlement,
 )
 from sluice.core.offsets.ranges import OffsetRanges
+from sluice.core.tables.without_record import WithoutRecord
 
 FIRST, SECOND = Rejections(3, "w1_a/0"), Rejections(5, "w1_a/7")
 LINE = [SECOND, FIRST, NO_REJECTIONS]
@@ -89,3 +90,21 @@ def test_a_change_says_of_which_batches_it_takes_malformed_records_out() -> None
     assert malformed_out(summaries, out, 3) == {"w1_a/3": 1, "w1_a/2": 2, "w1_a/1": 10}
     assert malformed_out(summaries, out, 2) == {"w1_a/3": 1, "w1_a/2": 2}, "of the newest"
     assert malformed_out(summaries, OffsetRanges(), 3) == {}
+
+
+def test_offsets_without_a_record_are_not_rejected() -> None:
+    said = WithoutRecord(OffsetRanges.of({0: [(29, 30)]}), OffsetRanges.of({0: [(20, 24)]})).properties()
+    summary = {
+        "sluice.kind": "batch",
+        "sluice.writer": "w1_a",
+        "sluice.batch-id": "7",
+        "sluice.offset-ranges": '{"0": [20, 30]}',
+        "sluice.rejected": "3",
+        "sluice.rejected-by": "w1_a/0",
+        "sluice.malformed": "2",
+        **said,
+    }
+    assert rejected_by(summary | {"added-records": "5"}) == FIRST, "five rows of five records"
+    assert rejected_by(summary | {"added-records": "3"}) == Rejections(5, "w1_a/7")
+    out = OffsetRanges.of({0: [(22, 26)]})
+    assert malformed_out([summary], out, 9) == {"w1_a/7": 2}, "two of the four offsets have a record"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.rejection import Counters, Share, counters_of, has_rejected
+from sluice.core.tables.without_record import WithoutRecord
 
 
 def summary(begin: int, end: int, rows: int, rejected: int = 0, malformed: int = 0) -> dict[str, str]:
@@ -68,3 +70,15 @@ def test_a_share_exceeds_a_limit_with_five_malformed_records_and_more_than_it(
     share: Share, percent: int, expected: bool
 ) -> None:
     assert share.exceeds(percent) is expected
+
+
+def test_offsets_without_a_record_count_neither_as_rows_nor_as_malformed() -> None:
+    """Twenty offsets each, of which a transaction's marker and nine aborted records are no records."""
+    said = WithoutRecord(OffsetRanges.of({0: [(39, 40)]}), OffsetRanges.of({0: [(20, 29)]})).properties()
+    newest = [(3.0, summary(40, 60, 20)), (2.0, summary(20, 40, 10) | said)]
+    assert not has_rejected(newest)
+    first, middle, last = counters_of(newest, 0)
+    assert (middle.since(first), last.since(middle)) == (Share(0, 10), Share(0, 20))
+    malformed = [(3.0, summary(40, 60, 20, 2, 2)), (2.0, summary(20, 40, 8) | said)]
+    first, middle, last = counters_of(malformed, 2)
+    assert (middle.since(first), last.since(middle)) == (Share(2, 10), Share(0, 20))

@@ -15,7 +15,7 @@ from sluice.core.offsets.deduplication import LoadedRows
 from sluice.core.offsets.quarantine import Rejections
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.tables.batches import Snapshot
-from sluice.core.tables.summary import CHANGE_DOCUMENT
+from sluice.core.tables.summary import CHANGE_DOCUMENT, LEADER_EPOCHS
 from spark_jobs.common.consumer import state
 from spark_jobs.common.consumer.state import StreamState
 from spark_jobs.common.lake.loaded_rows import BatchRows
@@ -174,3 +174,24 @@ def test_snapshots_are_kept_for_queries_up_to_a_number(kept: int, oldest: int, s
 def test_snapshots_are_kept_for_queries_up_to_a_week() -> None:
     week = 7 * 24 * 3_600_000
     assert state.reader_horizon([Snapshot(1, 5, {})], oldest=5, now=week + 9) == 9
+
+
+def test_leader_epochs_are_those_of_the_newest_summary() -> None:
+    older, newest = {0: 3, 1: 4}, {0: 5, 11: 0}
+    kept = history(2)
+    for snapshot, epochs in zip(kept, (newest, older), strict=False):
+        summary: Any = snapshot.summary
+        summary[LEADER_EPOCHS] = json.dumps(epochs)
+    found = read(kept)
+    assert found.leader_epochs == newest
+    assert json.loads(found.summary()[LEADER_EPOCHS]) == {"0": 5, "11": 0}
+    start = {"sluice.kind": "epoch-start", "sluice.epoch": "4", "sluice.end-offsets": '{"0": 20}'}
+    after = state.read([Snapshot(9, 9, found.summary() | start), *kept], lambda _: LoadedRows(), "raw.trips")
+    assert after.leader_epochs == newest, "carried on by the next writer"
+
+
+def test_without_leader_epochs_no_summary_has_any() -> None:
+    """As before they were recorded."""
+    found = read(history(1))
+    assert found.leader_epochs == {}
+    assert LEADER_EPOCHS not in found.summary()
