@@ -1,0 +1,84 @@
+"""Jobs and tasks of the path without the JVM, over pieces that are given in place of Kafka's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from sluice.clients.kafka.log.range_reader import Epochs
+from sluice.config.platform_sections.kafka import Kafka
+from sluice.config.platform_sections.s3 import S3
+from sluice.config.schema import Partition
+from sluice.core.offsets.ranges import IntervalSet
+from sluice.core.record_batches.account import Account
+from spark_jobs.common.consumer.direct.task import Duplicates, Job, Part, Task
+from spark_jobs.common.lake.data_files.partitioned import Layout
+from tests.support.numbered import NumberedDecoder
+
+TABLE = pa.schema(
+    [
+        ("number", pa.int64()),
+        ("text", pa.string()),
+        ("_kafka_partition", pa.int32()),
+        ("_kafka_offset", pa.int64()),
+        ("_source_id", pa.string()),
+    ]
+)
+QUARANTINE = pa.schema([("_kafka_offset", pa.int64()), ("reason", pa.string())])
+
+
+def account(start: int, until: int, **more: Any) -> Account:
+    """All offsets have a record, unless ``more`` says otherwise."""
+    none, every = IntervalSet(), IntervalSet.of([(start, until)])
+    return Account(
+        **{
+            **dict.fromkeys(("control", "aborted", "absent"), none),
+            "wanted": every,
+            "records": every,
+            "leader_epoch": 3,
+            **more,
+        }
+    )
+
+
+class Ranges:
+    """A reader that yields the given pieces of each partition."""
+
+    def __init__(self, pieces: Mapping[int, Sequence[pa.RecordBatch]]) -> None:
+        self.pieces, self.asked = pieces, list[tuple[int, IntervalSet, Epochs]]()
+
+    def read(self, partition: int, wanted: IntervalSet, epochs: Epochs) -> Any:
+        self.asked.append((partition, wanted, epochs))
+        return _Read(self.pieces[partition])
+
+
+class _Read:
+    def __init__(self, pieces: Sequence[pa.RecordBatch]) -> None:
+        self._pieces = pieces
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return iter(self._pieces)
+
+    @property
+    def account(self) -> Account:
+        offsets = [offset for piece in self._pieces for offset in piece.column("offset").to_pylist()]
+        return account(min(offsets, default=0), max(offsets, default=-1) + 1)
+
+
+def job(*partition_by: str) -> Job:
+    return Job(
+        Kafka("localhost:1"),
+        S3("a", "b"),
+        "trips",
+        "T",
+        Layout(TABLE, "s3://lake/raw/t/data/", tuple(map(Partition, partition_by))),
+        Layout(QUARANTINE, "s3://lake/raw/q/data/"),
+        NumberedDecoder(),
+    )
+
+
+def task(*partitions: int, duplicates: Duplicates | None = None) -> Task:
+    parts = tuple(Part(one, IntervalSet.of([(0, 1)]), Epochs(2, 3)) for one in partitions)
+    return Task(parts, "f.parquet", duplicates)

@@ -1,0 +1,53 @@
+"""What the accounts of a batch's tasks say together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
+from sluice.core.tables.without_record import WithoutRecord
+from spark_jobs.common.consumer.direct.direct_rows import leader_epochs, without_record
+from spark_jobs.common.consumer.direct.rejected import RejectedPart
+from spark_jobs.common.consumer.direct.task import Result
+from tests.support.direct_batches import account
+
+
+def result(*accounts: tuple[int, Any]) -> Result:
+    return Result((), RejectedPart(), (), accounts)
+
+
+def offsets(*pairs: tuple[int, int]) -> IntervalSet:
+    return IntervalSet.of(pairs)
+
+
+def test_offsets_without_a_record_are_those_of_all_tasks() -> None:
+    results = [
+        result(
+            (0, account(0, 10, control=offsets((9, 10)), aborted=offsets((0, 2), (5, 6)))),
+            (1, account(0, 10)),
+        ),
+        result((0, account(10, 20, control=offsets((10, 11)), absent=offsets((19, 20)), evidence="b"))),
+        result((2, account(0, 5, absent=offsets((0, 5)), evidence="a"))),
+        result((3, account(0, 5, absent=offsets((1, 2)), evidence="a"))),
+        result(),
+    ]
+    assert without_record(results) == WithoutRecord(
+        OffsetRanges.of({0: [(9, 11)]}),
+        OffsetRanges.of({0: [(0, 2), (5, 6)]}),
+        OffsetRanges.of({0: [(19, 20)], 2: [(0, 5)], 3: [(1, 2)]}),
+        "a; b",
+    )
+
+
+def test_without_such_offsets_there_is_nothing_to_say() -> None:
+    assert without_record([result((0, account(0, 10)))]) == without_record([]) == WithoutRecord()
+
+
+def test_a_partitions_leader_epoch_is_the_highest_of_its_tasks() -> None:
+    """Their results come in any order; of an older one the broker would say that the log was truncated."""
+    results = [
+        result((0, account(10, 20, leader_epoch=5)), (1, account(0, 5, leader_epoch=2))),
+        result((0, account(0, 10, leader_epoch=4)), (2, account(0, 5, leader_epoch=None))),
+    ]
+    assert leader_epochs(results) == {0: 5, 1: 2}
+    assert leader_epochs(results[::-1]) == {0: 5, 1: 2}
