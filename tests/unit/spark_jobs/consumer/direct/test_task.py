@@ -1,0 +1,125 @@
+"""What a task reads and writes, of pieces that are given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sluice.core.offsets.deduplication import LoadedRows, Run, loaded_from, possible_duplicates
+from sluice.core.offsets.ranges import IntervalSet
+from spark_jobs.common.consumer.direct import task as tasks
+from spark_jobs.common.consumer.direct.task import Duplicates, Reading, joined
+from tests.support.direct_batches import Ranges, account, job, task
+from tests.support.memory_s3 import MemoryS3
+from tests.support.numbered import OTHER, SOURCE, key, piece
+from tests.support.raising import raising
+
+
+def test_runs_that_follow_each_other_are_one() -> None:
+    runs = [
+        Run(SOURCE, 0, 3, 5, 2),
+        Run(SOURCE, 0, 0, 3, 3),
+        Run(SOURCE, 0, 6, 7, 1),
+        Run(SOURCE, 1, 5, 6, 1),
+    ]
+    assert joined(runs) == [Run(SOURCE, 0, 0, 5, 5), Run(SOURCE, 0, 6, 7, 1), Run(SOURCE, 1, 5, 6, 1)]
+    assert joined([Run(SOURCE, 0, 0, 3, 3), Run(OTHER, 0, 3, 4, 1)]) == [
+        Run(SOURCE, 0, 0, 3, 3), Run(OTHER, 0, 3, 4, 1)
+    ]  # fmt: skip
+    assert joined([]) == []
+
+
+def test_runs_that_overlap_stay_two() -> None:
+    runs = [Run(SOURCE, 0, 0, 3, 3), Run(SOURCE, 0, 2, 4, 2)]
+    assert joined(runs) == runs
+
+
+@given(
+    st.lists(
+        st.builds(
+            lambda source, partition, start, size, more: Run(
+                source, partition, start, start + size, size + more
+            ),
+            st.sampled_from([SOURCE, OTHER]),
+            st.integers(0, 1),
+            st.integers(0, 20),
+            st.integers(1, 5),
+            st.sampled_from([0, 0, 0, 1]),
+        ),
+        max_size=8,
+    )
+)
+def test_joined_runs_tell_the_same(runs: list[Run]) -> None:
+    found = joined(runs)
+    assert len(found) <= len(runs)
+    assert sum(run.records for run in found) == sum(run.records for run in runs)
+    assert loaded_from(found) == loaded_from(runs)
+    assert possible_duplicates(LoadedRows(), found) == possible_duplicates(LoadedRows(), runs)
+
+
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch) -> MemoryS3:
+    found = MemoryS3()
+    monkeypatch.setattr(tasks, "client", lambda _: found.as_client())
+    return found
+
+
+def test_a_task_writes_good_rows_and_says_what_it_saw(monkeypatch: pytest.MonkeyPatch, s3: MemoryS3) -> None:
+    first, second = [(key(n, n), b"%d:a" % n) for n in range(3)], [(key(3, 3), b"x"), (key(4, 4), b"4:a")]
+    ranges = Ranges({0: [piece(first, 0), piece(second, 3)], 1: [piece([(None, b"9:b")], 50)]})
+    monkeypatch.setattr(tasks, "reader", lambda _: ranges)
+    found = tasks.run(job(), task(0, 1))
+    (file,) = found.files
+    assert (file.uri, file.records) == ("s3://lake/raw/t/data/f.parquet", 5)
+    assert (found.rejected.count, found.rejected.malformed) == (1, 1)
+    assert found.runs == (Run(SOURCE, 0, 0, 5, 5),), "over pieces, the rejected row included"
+    assert found.accounts == ((0, account(0, 5)), (1, account(50, 51)))
+    assert len(s3.objects) == 1
+
+
+def test_a_task_without_a_good_row_writes_no_file(monkeypatch: pytest.MonkeyPatch, s3: MemoryS3) -> None:
+    ranges = Ranges({0: [piece([(None, None)], 0)]})
+    monkeypatch.setattr(tasks, "reader", lambda _: ranges)
+    for by in ((), ("text",)):
+        found = tasks.run(job(*by), task(0))
+        assert (found.files, found.rejected.count) == ((), 1)
+    assert not s3.objects
+
+
+def test_duplicates_are_found_over_the_pieces_of_a_part(
+    monkeypatch: pytest.MonkeyPatch, s3: MemoryS3
+) -> None:
+    pieces = [piece([(key(1, 1), b"1:a")], 0), piece([(key(1, 1), b"1:a")], 1)]
+    monkeypatch.setattr(tasks, "reader", lambda _: Ranges({0: pieces}))
+    found = tasks.run(job(), task(0, duplicates=Duplicates(LoadedRows(), frozenset([SOURCE]))))
+    assert (found.rejected.count, found.rejected.malformed, found.files[0].records) == (1, 0, 1)
+    assert tasks.run(job(), task(0)).files[0].records == 2, "not asked for"
+
+
+def test_there_is_no_result_before_all_was_read(monkeypatch: pytest.MonkeyPatch, s3: MemoryS3) -> None:
+    monkeypatch.setattr(tasks, "reader", lambda _: Ranges({0: [piece([(None, b"1:a")], 0)] * 2}))
+    reading: Any = Reading(job(), task(0))
+    rows = iter(reading)
+    assert isinstance(next(rows), pa.RecordBatch)
+    with raising(ValueError):
+        _ = reading.result
+    assert sum(1 for _ in rows) == 1
+    assert reading.result.accounts == ((0, account(0, 1)),)
+
+
+def test_each_attempt_has_a_name_of_its_own() -> None:
+    names = {tasks.file_name() for _ in range(9)}
+    assert len(names) == 9
+    assert all(name.endswith(".parquet") for name in names)
+
+
+def test_the_part_of_a_task_is_what_is_read(monkeypatch: pytest.MonkeyPatch, s3: MemoryS3) -> None:
+    ranges = Ranges({0: [], 1: []})
+    monkeypatch.setattr(tasks, "reader", lambda _: ranges)
+    given = task(1)
+    tasks.run(job(), given)
+    assert ranges.asked == [(1, IntervalSet.of([(0, 1)]), given.parts[0].epochs)]
