@@ -27,6 +27,8 @@ class WithoutRecord:
 
     def to_document(self) -> dict[str, Any]:
         """Empty if each offset has a record."""
+        if not self.offsets:
+            return {}
         parts = {"control": self.control, "aborted": self.aborted, "absent": self.absent}
         document: dict[str, Any] = {name: json.loads(one.to_json()) for name, one in parts.items() if one}
         return document | ({"evidence": self.evidence} if self.evidence else {})

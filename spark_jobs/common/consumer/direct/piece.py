@@ -160,7 +160,11 @@ def _same(left: Any, right: Any) -> bool:
 def _differing(said: Any, expected: Any) -> str:
     """Where they differ, without the record's values."""
     if isinstance(said, Mapping) and isinstance(expected, Mapping):
-        names = sorted(key for key in said if not _same(said[key], expected.get(key)))
+        names = sorted(
+            key
+            for key in {*said, *expected}
+            if key not in said or key not in expected or not _same(said[key], expected[key])
+        )
         return f"columns {', '.join(names)}"
     return f"{_outcome(said)}, {_outcome(expected)} by the reference"
 

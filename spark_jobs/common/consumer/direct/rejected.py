@@ -97,7 +97,8 @@ class RejectedRows:
         times = malformed.column("_kafka_timestamp")
         newest = malformed.filter(pc.equal(times, pc.max(times)))
         # Without a time that can be read, any of them.
-        last = (newest if newest.num_rows else malformed).slice(0, 1)
+        last = newest if newest.num_rows else malformed
+        last = last.slice(max(last.num_rows - 1, 0))
         names = ["_kafka_timestamp", "_kafka_partition", "_kafka_offset", "reason"]
         for at, *place in zip(*(last.column(name).to_pylist() for name in names), strict=True):
             one = Newest(at or _EARLIEST, *place)

@@ -76,6 +76,7 @@ class ParquetFile:
         self._rows = self._bytes = 0
         # Of the topic, of which it has records.
         self._partitions: set[int | None] = set()
+        self._has_offsets = set(COLUMNS) <= set(schema.names)
 
     def __enter__(self) -> Self:
         return self
@@ -83,6 +84,8 @@ class ParquetFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        # In this order: else the library closes its writer later, on a file that is closed.
+        self._writer.close()
         self._body.close()
 
     def add(self, rows: pa.RecordBatch) -> None:
@@ -92,7 +95,8 @@ class ParquetFile:
             return
         self._waiting.append(fitted(rows, self.schema))
         self.records += rows.num_rows
-        self._partitions.update(pc.unique(self._waiting[-1].column(COLUMNS[0])).to_pylist())
+        if self._has_offsets:
+            self._partitions.update(pc.unique(self._waiting[-1].column(COLUMNS[0])).to_pylist())
         self._rows += rows.num_rows
         self._bytes += rows.nbytes
         if self._rows >= ROWS_PER_GROUP or self._bytes >= BYTES_PER_GROUP:
@@ -123,7 +127,7 @@ class ParquetFile:
         columns = (metadata.row_group(number).column(0) for number in range(metadata.num_row_groups))
         splits = tuple(one.dictionary_page_offset or one.data_page_offset for one in columns)
         offsets = None
-        if len(self._partitions) > 1 or partition:
+        if self._has_offsets and (len(self._partitions) > 1 or partition):
             self._body.seek(0)
             offsets = parquet.ParquetFile(self._body).read(COLUMNS, use_threads=False)
         self._body.seek(0)

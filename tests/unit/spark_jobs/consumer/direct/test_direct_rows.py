@@ -6,7 +6,7 @@ from typing import Any
 
 from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
 from sluice.core.tables.without_record import WithoutRecord
-from spark_jobs.common.consumer.direct.direct_rows import leader_epochs, without_record
+from spark_jobs.common.consumer.direct.direct_rows import last_epochs, without_record
 from spark_jobs.common.consumer.direct.rejected import RejectedPart
 from spark_jobs.common.consumer.direct.task import Result
 from tests.support.direct_batches import account
@@ -43,11 +43,14 @@ def test_without_such_offsets_there_is_nothing_to_say() -> None:
     assert without_record([result((0, account(0, 10)))]) == without_record([]) == WithoutRecord()
 
 
-def test_a_partitions_leader_epoch_is_the_highest_of_its_tasks() -> None:
-    """Their results come in any order; of an older one the broker would say that the log was truncated."""
-    results = [
-        result((0, account(10, 20, leader_epoch=5)), (1, account(0, 5, leader_epoch=2))),
-        result((0, account(0, 10, leader_epoch=4)), (2, account(0, 5, leader_epoch=None))),
+def test_the_epoch_of_a_partitions_last_record_counts_in_whatever_order_tasks_end() -> None:
+    accounts = [
+        (0, account(10, 20, last_epoch=5)),
+        (1, account(0, 5, last_epoch=2)),
+        (0, account(0, 10, last_epoch=4)),
+        # Its last offsets are absent: they may have had any later one.
+        (2, account(0, 5, last_epoch=None)),
     ]
-    assert leader_epochs(results) == {0: 5, 1: 2}
-    assert leader_epochs(results[::-1]) == {0: 5, 1: 2}
+    before = {0: 3, 2: 1, 7: 6}
+    for one in (accounts, accounts[::-1]):
+        assert last_epochs(before, one) == {0: 5, 1: 2, 7: 6}
