@@ -35,6 +35,18 @@ class Staged(NamedTuple):
         return self.commit.id
 
 
+class DataFile(NamedTuple):
+    """In place of :class:`spark_jobs.common.lake.data_files.parquet_file.DataFile`."""
+
+    file: File
+    # Its offsets are read from the bucket.
+    offsets: None = None
+
+    @property
+    def uri(self) -> str:
+        return self.file.path
+
+
 class Table:
     """In place of :class:`spark_jobs.common.lake.iceberg.IcebergTable`, with its methods."""
 
@@ -145,12 +157,13 @@ class Table:
         self._world.point(f"stage {self.name}")
         return staged
 
-    def append(self, branch: str, properties: Mapping[str, str], files: Sequence[File] = ()) -> None:
-        assert not files, "the model's writers write by data frames"
-        self._world.point(f"empty {self.name}")
-        number = self._catalog.commit(self.name, branch, properties, what="empty")
+    def append(self, branch: str, properties: Mapping[str, str], files: Sequence[DataFile] = ()) -> None:
+        what = "append" if files else "empty"
+        self._world.point(f"{what} {self.name}")
+        added = [file.file for file in files]
+        number = self._catalog.commit(self.name, branch, properties, added, what=what)
         self._is_stale = True
-        self._world.answer(f"emptied {self.name}", self.name, branch, number)
+        self._world.answer(f"{what} done {self.name}", self.name, branch, number)
 
     def expire(self, keep: int) -> None:
         self._world.point(f"expire {self.name}")

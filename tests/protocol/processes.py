@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
+from sluice.core.offsets.quarantine import CONSUMER_STAGE
 from spark_jobs.common.consumer import batch_rows, spark_rows
 from spark_jobs.common.consumer import writer as consumer
+from spark_jobs.common.consumer.direct.direct_rows import DirectRows
+from spark_jobs.common.consumer.rows import RowsOf
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.lake import quarantine, source_quarantine, writer_lease
 from spark_jobs.common.lake.iceberg import MAIN
@@ -72,7 +75,26 @@ def without_servers() -> Iterator[None]:
         yield
 
 
-def stream_writer(world: World, schema: int) -> StreamWriter:
+class DirectBatches:
+    """In place of :class:`spark_jobs.common.consumer.direct.batch.DirectBatches`, over the model's topic."""
+
+    def __init__(self, world: World, rows: Rows) -> None:
+        self._world, self._rows = world, rows
+
+    def run(self, *_: object, is_small: bool) -> list[Any]:
+        """Read and decode once; a file for each partition, which no commit names yet."""
+        records = self._rows.evaluate()
+        good, bad = ([r for r in records if (r.reason is None) is is_good] for is_good in (True, False))
+        files = tuple(map(lake.DataFile, self._world.spark.written(good)))
+        rejected = SimpleNamespace(count=len(bad), malformed=len(bad), newest=None, records=bad)
+        return [SimpleNamespace(files=files, rejected=rejected, runs=(), accounts=())]
+
+    def quarantine_files(self, results: list[Any]) -> list[lake.DataFile]:
+        staged = [r._replace(stage=CONSUMER_STAGE) for one in results for r in one.rejected.records]
+        return [lake.DataFile(self._world.catalog.new_file(staged))]
+
+
+def stream_writer(world: World, schema: int, is_direct: bool) -> StreamWriter:
     """The project's writer, whose schema rejects ``REJECTS[schema]``."""
 
     def decode(records: Rows) -> Rows:
@@ -82,14 +104,20 @@ def stream_writer(world: World, schema: int) -> StreamWriter:
 
     spark: Any = world.spark
     platform: Any = SimpleNamespace(kafka=world, s3=world, checkpoints=SimpleNamespace(root="checkpoints"))
-    rows_of = spark_rows.spark_rows(decode)  # type: ignore[arg-type]
+
+    def directly(writer: StreamWriter, records: Any) -> DirectRows:
+        batches: Any = DirectBatches(world, decode(records))
+        return DirectRows(batches, writer.state.leader_epochs)
+
+    rows_of: RowsOf = directly if is_direct else spark_rows.spark_rows(decode)  # type: ignore[arg-type]
     return StreamWriter(spark, platform, SPEC, rows_of, kafka.TopicClient(world))  # type: ignore[arg-type]
 
 
 def consume(process: Process, schema: int, until_end: bool = False) -> None:
     """The consumer's process. ``until_end``: it ends when it has read the topic."""
     world = process.world
-    process.writer = stream_writer(world, schema)
+    # Also one after the other, as after a change of the setting.
+    process.writer = stream_writer(world, schema, is_direct=world.is_direct())
 
     def work() -> None:
         positions = process.writer.acquire()

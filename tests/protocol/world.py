@@ -5,7 +5,8 @@ Each process is a greenlet that runs the project's own code and stops at every c
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import cycle
 from typing import Any
 
 from greenlet import GreenletExit, getcurrent, greenlet
@@ -16,6 +17,8 @@ from tests.protocol.kafka import Topic
 from tests.protocol.reader import QUARANTINE, STREAM, Reader
 
 PARTITIONS = 2
+# How consumers write, one after the other: without Spark, by it, in turn as after a change of the setting.
+DIRECT, BY_SPARK, IN_TURN = (True,), (False,), (True, False)
 
 
 class Process:
@@ -51,7 +54,10 @@ class Process:
 
 
 class World:
-    def __init__(self) -> None:
+    """``is_direct``: whether the next consumer writes without Spark."""
+
+    def __init__(self, paths: Sequence[bool]) -> None:
+        self.is_direct = cycle(paths).__next__
         self.story: list[str] = []
         self.topic = Topic(PARTITIONS)
         self.catalog = Catalog([QUARANTINE, STREAM], self._committed)
