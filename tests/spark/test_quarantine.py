@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import timedelta
 from types import SimpleNamespace
@@ -18,6 +18,7 @@ from sluice.core.offsets.quarantine import Rejections
 from spark_jobs.common.consumer.writer import StreamWriter, VerificationFailed
 from spark_jobs.common.kafka import offsets
 from spark_jobs.common.lake import clock, source_quarantine
+from spark_jobs.common.lake.data_files.parquet_file import DataFile
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.lake.quarantine import BatchQuarantine, Malformed, malformed_in, of_stage
 from spark_jobs.common.lake.source_quarantine import SourceQuarantine
@@ -278,16 +279,16 @@ def test_a_quarantine_of_another_history_is_named(stream: Stream) -> None:
         stream.writer().acquire()
 
 
-def test_a_decoding_that_differs_from_time_to_time_is_not_published(stream: Stream) -> None:
+def test_a_batch_whose_rejected_records_are_not_staged_is_not_published(stream: Stream) -> None:
     send(stream, b"good", b"bad")
     writer = picky(stream)
     positions = writer.acquire()
-    stage = writer.quarantine.stage
+    stage = writer.quarantine.stage_files
 
-    def none_this_time(bad: DataFrame, *more: Any) -> list[str]:
-        return stage(bad.where("false"), *more)
+    def none_of_them(files: Sequence[DataFile], *more: Any) -> list[str]:
+        return stage([], *more)
 
-    vars(writer.quarantine)["stage"] = none_this_time
+    vars(writer.quarantine)["stage_files"] = none_of_them
     with pytest.raises(VerificationFailed, match="gap"):
         stream.await_end(stream.consume(writer, positions))
     assert (published(stream), quarantined(stream)) == ([], [])
