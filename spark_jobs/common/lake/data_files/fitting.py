@@ -32,6 +32,7 @@ def _check_fields(kind: pa.DataType, wanted: pa.DataType, path: str) -> None:
     elif pa.types.is_list(kind) and pa.types.is_list(wanted):
         _check_fields(kind.value_type, wanted.value_type, path)
     elif pa.types.is_map(kind) and pa.types.is_map(wanted):
+        _check_fields(kind.key_type, wanted.key_type, path)
         _check_fields(kind.item_type, wanted.item_type, path)
 
 
