@@ -23,7 +23,9 @@ from spark_jobs.common.kafka.read_ranges import headers_as_text
 from spark_jobs.common.lake.written.written_batch import runs_of
 
 # The reference decodes one record of so many again, scattered, whatever patterns producers have.
-_ONE_OF, _SCATTER = 4096, 2_654_435_761
+_ONE_OF = 4096
+# 2**64 by the golden ratio: the highest bits of its multiples are spread. The lowest are those of the offset.
+_SCATTER, _HIGHEST = np.uint64(0x9E37_79B9_7F4A_7C15), np.uint64((1 << 64) // _ONE_OF)
 
 
 class DecodersDiffer(RuntimeError):
@@ -143,7 +145,7 @@ def _check_sample(
 def _sample(offsets: Ints) -> list[int]:
     """The same offsets at each attempt, so that a restart does not pass over a difference; and the first one
     of each piece."""
-    chosen: list[int] = np.flatnonzero(offsets * _SCATTER % _ONE_OF == 0).tolist()
+    chosen: list[int] = np.flatnonzero(offsets.astype(np.uint64) * _SCATTER < _HIGHEST).tolist()
     return chosen if not len(offsets) or chosen[:1] == [0] else [0, *chosen]
 
 
