@@ -15,18 +15,30 @@ from sluice.core.offsets.ranges import IntervalSet
 from sluice.core.record_batches.account import Account
 from spark_jobs.common.consumer.direct.task import Duplicates, Job, Part, Task
 from spark_jobs.common.lake.data_files.partitioned import Layout
+from tests.support.field_ids import with_ids
 from tests.support.numbered import NumberedDecoder
 
-TABLE = pa.schema(
-    [
-        ("number", pa.int64()),
-        ("text", pa.string()),
-        ("_kafka_partition", pa.int32()),
-        ("_kafka_offset", pa.int64()),
-        ("_source_id", pa.string()),
-    ]
+_PLACE = [("_kafka_partition", pa.int32()), ("_kafka_offset", pa.int64())]
+_TIME = ("_kafka_timestamp", pa.timestamp("us", tz="UTC"))
+_SOURCE = [("_source_id", pa.string()), ("_source_row", pa.int64()), ("_source_base_offset", pa.int64())]
+TABLE = with_ids(pa.schema([*NumberedDecoder.schema, *_PLACE, _TIME, *_SOURCE]))
+# Without the columns of a record that a producer rejects.
+QUARANTINE = with_ids(
+    pa.schema(
+        [
+            ("stage", pa.string()),
+            ("reason", pa.string()),
+            *_PLACE,
+            _TIME,
+            ("_kafka_timestamp_type", pa.int32()),
+            ("key", pa.binary()),
+            ("value", pa.binary()),
+            ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+            *_SOURCE,
+            ("quarantined_at", pa.timestamp("us", tz="UTC")),
+        ]
+    )
 )
-QUARANTINE = pa.schema([("_kafka_offset", pa.int64()), ("reason", pa.string())])
 
 
 def account(start: int, until: int, **more: Any) -> Account:
@@ -81,4 +93,4 @@ def job(*partition_by: str) -> Job:
 
 def task(*partitions: int, duplicates: Duplicates | None = None) -> Task:
     parts = tuple(Part(one, IntervalSet.of([(0, 1)]), Epochs(2, 3)) for one in partitions)
-    return Task(parts, "f.parquet", duplicates)
+    return Task(parts, duplicates)

@@ -16,28 +16,18 @@ from spark_jobs.common.consumer.direct import rejected
 from spark_jobs.common.consumer.direct.piece import rows_of
 from spark_jobs.common.consumer.direct.rejected import Newest, RejectedPart, RejectedRows, gathered
 from spark_jobs.common.lake.data_files.partitioned import Layout
+from tests.support.direct_batches import QUARANTINE
 from tests.support.memory_s3 import MemoryS3
 from tests.support.numbered import WHEN, NumberedDecoder, piece
 
 FOLDER = "s3://lake/raw/q/data/"
-LAYOUT = Layout(
-    pa.schema(
-        [
-            pa.field("value", pa.binary()),
-            pa.field("_kafka_partition", pa.int32()),
-            pa.field("_kafka_offset", pa.int64()),
-            pa.field("reason", pa.string()),
-            pa.field("stage", pa.string()),
-            pa.field("quarantined_at", pa.timestamp("us", tz="UTC")),
-        ]
-    ),
-    FOLDER,
-)
+LAYOUT = Layout(QUARANTINE, FOLDER)
 
 
 def bad(first: int, *reasons: str, partition: int = 0, at: datetime | None = WHEN) -> pa.RecordBatch:
     """Rejected records from an offset on, for these reasons."""
     found = rows_of(piece([(None, b"x")] * len(reasons), first), partition, NumberedDecoder()).bad
+    assert found is not None
     columns = {name: found.column(name) for name in found.schema.names}
     times = pa.array([at] * len(reasons), pa.timestamp("us", tz="UTC"))
     return pa.RecordBatch.from_pydict(
@@ -59,7 +49,7 @@ def read(s3: MemoryS3, uri: str) -> list[dict[str, Any]]:
 
 def test_nothing_rejected_is_nothing() -> None:
     s3 = MemoryS3()
-    assert part(s3) == part(s3, bad(0)) == RejectedPart()
+    assert part(s3) == part(s3, bad(0, "x").slice(0, 0)) == RejectedPart()
     assert gathered([RejectedPart()], LAYOUT, s3.as_client(), "g.parquet") == []
     assert not s3.objects
 

@@ -78,11 +78,7 @@ def test_rows_that_wait_are_sent_together_and_when_they_are_many(monkeypatch: py
 
 @pytest.mark.usefixtures("reading")
 def test_writers_write_all_rows_in_one_file_of_each_partition(s3: MemoryS3) -> None:
-    results = [
-        result
-        for number, those in by_writer(0, 1).items()
-        for result in written(job("text"), those, f"{number}.parquet")
-    ]
+    results = [result for those in by_writer(0, 1).values() for result in written(job("text"), those)]
     files = [file for result in results for file in result.files]
     assert sorted(file.partition for file in files) == [(letter,) for letter in LETTERS]
     rows = [
@@ -107,12 +103,12 @@ def test_writers_write_all_rows_in_one_file_of_each_partition(s3: MemoryS3) -> N
 def test_without_a_good_row_only_what_was_seen_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "reader", lambda _: Ranges({0: [piece([(None, b"x")], 0)]}))
     those = [one for _, one in sent(job("text"), task(0), WRITERS)]
-    (result,) = written(job("text"), those, "f.parquet")
+    (result,) = written(job("text"), those)
     assert (result.files, result.rejected.count, result.accounts) == ((), 1, ((0, account(0, 1)),))
 
 
 @pytest.mark.usefixtures("s3")
 def test_a_writer_without_rows_passes_results_on() -> None:
     seen = Result((), RejectedPart(), (), ((4, account(0, 1)),))
-    assert list(written(job("text"), [seen, seen], "f.parquet")) == [seen, seen]
-    assert list(written(job("text"), [], "f.parquet")) == []
+    assert list(written(job("text"), [seen, seen])) == [seen, seen]
+    assert list(written(job("text"), [])) == []

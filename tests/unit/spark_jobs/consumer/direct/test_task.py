@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
+import re
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -11,12 +14,17 @@ from hypothesis import strategies as st
 
 from sluice.core.offsets.deduplication import LoadedRows, Run, loaded_from, possible_duplicates
 from sluice.core.offsets.ranges import IntervalSet
+from spark_jobs.common.consumer.direct import rejected
 from spark_jobs.common.consumer.direct import task as tasks
 from spark_jobs.common.consumer.direct.task import Duplicates, Reading, joined
+from spark_jobs.common.lake.data_files.fitting import LosesColumns
 from tests.support.direct_batches import Ranges, account, job, task
 from tests.support.memory_s3 import MemoryS3
 from tests.support.numbered import OTHER, SOURCE, key, piece
 from tests.support.raising import raising
+
+# Its number among the task's files, and the attempt's own.
+NAME = re.compile(r"s3://lake/raw/t/data/00000-[0-9a-f-]{36}\.parquet")
 
 
 def test_runs_that_follow_each_other_are_one() -> None:
@@ -74,11 +82,45 @@ def test_a_task_writes_good_rows_and_says_what_it_saw(monkeypatch: pytest.Monkey
     monkeypatch.setattr(tasks, "reader", lambda _: ranges)
     found = tasks.run(job(), task(0, 1))
     (file,) = found.files
-    assert (file.uri, file.records) == ("s3://lake/raw/t/data/f.parquet", 5)
+    assert NAME.fullmatch(file.uri)
+    assert file.records == 5
     assert (found.rejected.count, found.rejected.malformed) == (1, 1)
     assert found.runs == (Run(SOURCE, 0, 0, 5, 5),), "over pieces, the rejected row included"
     assert found.accounts == ((0, account(0, 5)), (1, account(50, 51)))
     assert len(s3.objects) == 1
+
+
+def test_an_attempt_overwrites_nothing_of_another(monkeypatch: pytest.MonkeyPatch, s3: MemoryS3) -> None:
+    """One that was lost may go on beside the one that took its place."""
+    monkeypatch.setattr(tasks, "reader", lambda _: Ranges({0: [piece([(None, b"1:a"), (None, b"x")], 0)]}))
+    monkeypatch.setattr(rejected, "FEW_BYTES", 0)
+    results = [tasks.run(job(), task(0)) for _ in range(2)]
+    uris = [file.uri for result in results for file in (*result.files, result.rejected.file) if file]
+    assert len(set(uris)) == len(uris) == len(s3.objects) == 4
+
+
+def test_the_offsets_of_a_file_of_several_parts_come_with_it(
+    monkeypatch: pytest.MonkeyPatch, s3: MemoryS3
+) -> None:
+    pieces = {n: [piece([(None, b"1:a"), (None, b"2:b")], 10 * n)] for n in (0, 1)}
+    monkeypatch.setattr(tasks, "reader", lambda _: Ranges(pieces))
+
+    def offsets(*by: str, parts: tuple[int, ...]) -> list[Any]:
+        files = pickle.loads(pickle.dumps(tasks.run(job(*by), task(*parts)).files))  # noqa: S301
+        return [file.offsets and [tuple(row.values()) for row in file.offsets.to_pylist()] for file in files]
+
+    assert offsets(parts=(0,)) == [None]
+    assert offsets(parts=(0, 1)) == [[(0, 0), (0, 1), (1, 10), (1, 11)]]
+    assert offsets("text", parts=(0, 1)) == [[(0, 0), (1, 10)], [(0, 1), (1, 11)]]
+
+
+def test_a_table_that_lost_a_column_stops_the_batch(monkeypatch: pytest.MonkeyPatch, s3: MemoryS3) -> None:
+    monkeypatch.setattr(tasks, "reader", lambda _: Ranges({0: [piece([(None, b"1:a")], 0)]}))
+    given = job()
+    lacking = given.table.schema.remove(given.table.schema.get_field_index("text"))
+    with raising(LosesColumns, "lacks text,"):
+        tasks.run(replace(given, table=replace(given.table, schema=lacking)), task(0))
+    assert not s3.objects
 
 
 def test_a_task_without_a_good_row_writes_no_file(monkeypatch: pytest.MonkeyPatch, s3: MemoryS3) -> None:

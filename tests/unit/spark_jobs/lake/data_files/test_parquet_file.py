@@ -11,7 +11,7 @@ import pytest
 from pyarrow import parquet
 
 from spark_jobs.common.lake.data_files import parquet_file
-from spark_jobs.common.lake.data_files.parquet_file import DataFile, ParquetFile, fitted
+from spark_jobs.common.lake.data_files.parquet_file import DataFile, ParquetFile
 from spark_jobs.common.lake.data_files.schema import arrow_schema
 from tests.support.memory_s3 import MemoryS3
 
@@ -49,13 +49,16 @@ def texts(numbers: Sequence[int]) -> list[str]:
 
 
 def written(
-    pieces: Sequence[pa.RecordBatch], schema: pa.Schema = SCHEMA, sorted_by: Sequence[str] = ()
+    pieces: Sequence[pa.RecordBatch],
+    schema: pa.Schema = SCHEMA,
+    sorted_by: Sequence[str] = (),
+    partition: tuple[Any, ...] = ("1",),
 ) -> tuple[DataFile, bytes]:
     s3 = MemoryS3()
     with ParquetFile(schema, sorted_by) as file:
         for piece in pieces:
             file.add(piece)
-        found = file.upload(s3.as_client(), URI, ("1",))
+        found = file.upload(s3.as_client(), URI, partition)
     ((place, body),) = s3.objects.items()
     assert place == ("lake", "raw/t/data/a=1/f.parquet")
     return found, body
@@ -85,16 +88,6 @@ def test_a_reader_finds_each_column_by_its_id() -> None:
     fields = [*schema, element, element.type.field("x")]
     assert [field.metadata[b"PARQUET:field_id"] for field in fields] == [b"4", b"2", b"7", b"8", b"9"]
     assert (schema.field("n").nullable, schema.field("text").nullable) == (False, True)
-
-
-def test_columns_are_found_by_their_names_in_any_case_and_order() -> None:
-    given = pa.RecordBatch.from_pydict({"TEXT": ["a", "b"], "other": [0, 0], "N": [1, 2]})
-    assert fitted(given, SCHEMA).to_pylist() == [
-        {"n": 1, "text": "a", "list": None},
-        {"n": 2, "text": "b", "list": None},
-    ]
-    assert fitted(given, SCHEMA).schema.equals(SCHEMA, check_metadata=True)
-    assert fitted(given, pa.schema([("Other", pa.int64())])).to_pydict() == {"Other": [0, 0]}
 
 
 @pytest.mark.parametrize(("name", "most"), [("ROWS_PER_GROUP", 100), ("BYTES_PER_GROUP", 40 * (8 + 4 + 6))])

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
-from decimal import Decimal
+from decimal import Context, Decimal
 from itertools import chain
 from typing import Any
 
@@ -14,7 +13,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyarrow import parquet
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform, TruncateTransform
@@ -31,19 +29,14 @@ from pyiceberg.types import (
 )
 
 from sluice.config.schema import Partition
-from spark_jobs.common.lake.data_files import partitioned
 from spark_jobs.common.lake.data_files.partitioned import (
-    Files,
-    Layout,
     Values,
     as_json,
     by_partition,
     path,
     transformed,
 )
-from tests.support.memory_s3 import MemoryS3
 
-FOLDER = "s3://lake/raw/t/data/"
 # Emoji are surrogate pairs in Java, combining marks are characters of their own.
 TEXTS = st.text(
     st.sampled_from("aé😀e\u0301 /=%*~👨‍👩‍👧") | st.characters(exclude_categories=["Cs"]), max_size=6
@@ -114,6 +107,23 @@ def test_without_a_width_a_value_is_its_own_partition(
 )
 def test_examples_of_the_specification(column: pa.Array, width: int, expected: list[Any]) -> None:
     assert transformed(column, width).to_pylist() == expected
+
+
+@given(st.data())
+def test_a_decimal_is_truncated_as_the_number_without_its_point(data: st.DataObject) -> None:
+    """Of up to 38 digits, which PyIceberg's own truncation does not have."""
+    scale, width = data.draw(st.integers(0, 38)), data.draw(st.integers(1, 2**31 - 1))
+    # The multiple below has no more digits than a column can have.
+    least, most = -(10**38 - 1) // width * width + width, 10**38 - 1
+    numbers = data.draw(st.lists(st.none() | st.integers(least, most), max_size=8))
+    exact = Context(prec=40)
+
+    def values(those: list[int | None]) -> list[Decimal | None]:
+        return [None if one is None else Decimal(one).scaleb(-scale, exact) for one in those]
+
+    found = transformed(pa.array(values(numbers), pa.decimal128(38, scale)), width)
+    expected = [None if one is None else one - one % width for one in numbers]
+    assert found == pa.array(values(expected), pa.decimal128(38, scale))
 
 
 def rows(**columns: Any) -> pa.RecordBatch:
@@ -236,76 +246,3 @@ def test_a_truncated_column_has_a_name_of_its_own() -> None:
 def test_values_in_json(value: Any, expected: Any) -> None:
     assert as_json(value) == expected
     assert json.loads(json.dumps(as_json(value))) == expected
-
-
-SCHEMA = pa.schema(
-    [pa.field("text", pa.string()), pa.field("number", pa.int64()), pa.field("at", pa.int64())]
-)
-LAYOUT = Layout(SCHEMA, FOLDER, BY_TEXT_AND_NUMBER)
-
-
-def uploaded(layout: Layout, batches: Sequence[pa.RecordBatch]) -> tuple[MemoryS3, list[Any]]:
-    s3 = MemoryS3()
-    with Files(layout, "f.parquet") as files:
-        for batch in batches:
-            files.add(batch)
-        return s3, files.upload(s3.as_client())
-
-
-def test_each_partition_has_one_file_in_its_folder() -> None:
-    first = rows(text=["ab", "b", None], number=[1, 1, None], at=[0, 1, 2])
-    second = rows(text=["aa", None, "b"], number=[1, None, 2], at=[3, 4, 5])
-    s3, files = uploaded(LAYOUT, [first, second])
-    found = {
-        file.uri.removeprefix(FOLDER): (
-            file.partition,
-            parquet.read_table(io.BytesIO(s3.objects["lake", file.uri.removeprefix("s3://lake/")]))
-            .column("at")
-            .to_pylist(),
-        )
-        for file in files
-    }
-    assert found == {
-        # Sorted by the column of the truncated partition.
-        "text_trunc=a/number=1/f.parquet": (("a", 1), [3, 0]),
-        "text_trunc=b/number=1/f.parquet": (("b", 1), [1]),
-        "text_trunc=null/number=null/f.parquet": ((None, None), [2, 4]),
-        "text_trunc=b/number=2/f.parquet": (("b", 2), [5]),
-    }
-    assert len(s3.objects) == len(files) == 4
-
-
-def test_values_of_a_partition_are_those_of_json() -> None:
-    layout = Layout(pa.schema([("day", pa.date32())]), FOLDER, (Partition("day"),))
-    _, files = uploaded(layout, [rows(day=[date(2026, 1, 2)])])
-    assert [file.partition for file in files] == [("2026-01-02",)]
-
-
-@pytest.mark.parametrize("partitions", [(), BY_TEXT_AND_NUMBER])
-def test_without_a_row_there_is_no_file(partitions: tuple[Partition, ...]) -> None:
-    layout = Layout(SCHEMA, FOLDER, partitions)
-    empty = [pa.RecordBatch.from_pylist([], SCHEMA)]
-    for batches in ([], empty):
-        s3, files = uploaded(layout, batches)
-        assert (s3.objects, files) == ({}, [])
-
-
-def test_a_table_without_partitions_has_one_file() -> None:
-    _, files = uploaded(Layout(SCHEMA, FOLDER), [rows(at=[1]), rows(at=[2])])
-    assert [(file.uri, file.records, file.partition) for file in files] == [(f"{FOLDER}f.parquet", 2, ())]
-
-
-def test_rows_of_all_files_together_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each file alone would wait for a row group of its own."""
-    monkeypatch.setattr(partitioned, "BYTES_PER_GROUP", 24 * 100)
-    batches = [rows(text=["a", "b"], number=[1, 1], at=[n, n]) for n in range(100)]
-    size = sum(part.nbytes for batch in batches for _, part in by_partition(batch, BY_TEXT_AND_NUMBER))
-    _, files = uploaded(LAYOUT, batches)
-    assert [file.records for file in files] == [100, 100]
-    groups = [len(file.splits) for file in files]
-    assert all(size // 2_400 - 1 <= count <= size // 2_400 + 1 for count in groups), groups
-    assert groups[0] > 1
-
-
-def test_files_are_sorted_by_truncated_columns_alone() -> None:
-    assert LAYOUT.sorted_by == ["text"]

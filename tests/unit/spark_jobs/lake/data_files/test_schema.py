@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyarrow import parquet
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
@@ -27,7 +29,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from spark_jobs.common.lake.data_files.schema import arrow_schema
+from spark_jobs.common.lake.data_files.schema import arrow_schema, leaf_ids
 from tests.support.raising import raising
 
 ID = b"PARQUET:field_id"
@@ -102,6 +104,24 @@ def test_columns_stay_in_their_order() -> None:
     fields = [NestedField(number, name, LongType()) for number, name in ((7, "b"), (2, "a"), (9, "c"))]
     found = arrow_schema(Schema(*fields).model_dump(mode="json", by_alias=True))
     assert [(one.name, one.metadata[ID]) for one in found] == [("b", b"7"), ("a", b"2"), ("c", b"9")]
+
+
+@pytest.mark.parametrize("kind", [*NESTED, LongType()], ids=str)
+def test_ids_of_leaves_are_in_the_order_of_the_files_columns(kind: IcebergType) -> None:
+    fields = [
+        NestedField(30, "first", LongType()),
+        NestedField(1, "a", kind),
+        NestedField(20, "c", BinaryType()),
+    ]
+    schema = arrow_schema(Schema(*fields).model_dump(mode="json", by_alias=True))
+    file = pa.BufferOutputStream()
+    with parquet.ParquetWriter(file, schema):
+        pass
+    columns = parquet.read_metadata(pa.BufferReader(file.getvalue())).schema
+    # A leaf is what ends there: ``optional int64 field_id=30 first;``.
+    expected = [int(found) for found in re.findall(r"field_id=(\d+) [^{};]*;", str(columns))]
+    assert leaf_ids(schema) == expected
+    assert len(expected) == len(columns)
 
 
 @pytest.mark.parametrize("kind", ["uuid", "time", "fixed[4]", "decimal(9)", {"type": "variant"}])
