@@ -58,6 +58,11 @@ class Batch:
     is_control: bool
     body: memoryview
 
+    @property
+    def size(self) -> int:
+        """In bytes, as the log has it."""
+        return _FIELDS.size + len(self.body)
+
 
 def batches(data: bytes | memoryview, asked: int, *, is_continued: bool = False) -> Iterator[Batch]:
     """Yield the whole batches of a fetch response for offset ``asked``, in their order; a last one that the

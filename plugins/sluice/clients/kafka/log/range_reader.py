@@ -114,7 +114,9 @@ class RangeRead:
                     f"before offset {done.following}, which was asked for. Fix: compare its replicas"
                 )
             following, is_continued = found[-1].last_offset + 1, True
-            self._fetching.bytes_per_offset = len(fetched.records) / max(following - done.following, 1)
+            # Not what the response has behind the range.
+            offsets = following - min(done.following, found[0].base_offset)
+            self._fetching.bytes_per_offset = sum(batch.size for batch in found) / offsets
             if following < done.end:
                 # Brokers work while this one is decoded.
                 self._ask(following, found[-1].leader_epoch)
