@@ -132,6 +132,8 @@ class Fetching:
                 why = self._not_yet(found)
             except Moving as error:
                 self._leader, why = None, error
+                # Another leader has its own time to learn of it.
+                self._unknown_since = 0.0
             if time.monotonic() > deadline:
                 raise why
             self._brokers.wait(_PAUSE_SECONDS)
