@@ -42,8 +42,10 @@ def told(wanted: Sequence[tuple[int, int]], *records: tuple[Batch, Sequence[int]
         # The cleaner took its last record, and the batch still stands for the offset.
         ([(0, 4)], [(batch(0, 1, epoch=4, last=3), [0, 1])], (4, 4)),
         ([(0, 2), (7, 8)], [(batch(0, 1, epoch=3), [0, 1]), (batch(7, epoch=4), [7])], (4, 4)),
+        # In no sound log.
+        ([(0, 4)], [(batch(0, 1, epoch=5), [0, 1]), (batch(2, 3, epoch=3), [2, 3])], (5, 3)),
     ],
-    ids=["end", "beyond", "cleaned", "parts"],
+    ids=["end", "beyond", "cleaned", "parts", "fell"],
 )
 def test_the_epoch_of_the_last_wanted_offset(
     wanted: Sequence[tuple[int, int]],

@@ -111,7 +111,7 @@ def test_examples_of_the_specification(column: pa.Array, width: int, expected: l
 
 @given(st.data())
 def test_a_decimal_is_truncated_as_the_number_without_its_point(data: st.DataObject) -> None:
-    """Of up to 38 digits, which PyIceberg's own truncation does not have."""
+    """PyIceberg's own truncation has no more than 28 digits."""
     scale, width = data.draw(st.integers(0, 38)), data.draw(st.integers(1, 2**31 - 1))
     # The multiple below has no more digits than a column can have.
     least, most = -(10**38 - 1) // width * width + width, 10**38 - 1
