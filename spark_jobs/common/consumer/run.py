@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 CHECK_SECONDS = 10.0
 DIRECT = {
     "spark.python.daemon.module": "spark_jobs.common.consumer.direct.daemon",
-    # Of a stream's own function: by default 10,000, which may be more than 2 GB.
+    # Rows to a stream's own function: by default 10,000, which may be more than 2 GB.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
 }
 

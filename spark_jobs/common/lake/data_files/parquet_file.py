@@ -74,7 +74,7 @@ class ParquetFile:
         )
         self._waiting: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0
-        # Of the topic, of which it has records.
+        # The topic's, of which it has records.
         self._partitions: set[int | None] = set()
         self._has_offsets = set(COLUMNS) <= set(schema.names)
 

@@ -78,7 +78,7 @@ class Fetching:
         self._partition, self._patience = partition, patience
         self._where = f"topic {topic!r}, partition {partition}"
         self._leader: tuple[int, int] | None = None
-        # Of the log, compressed, as the last response had it; None before one came.
+        # Compressed, as the last response had it; None before one came.
         self.bytes_per_offset: float | None = None
         self._asked = (0, -1, 0)
         # When the leader first did not know the epoch that was asked with.
