@@ -14,6 +14,7 @@ from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from sluice.clients.kafka.log import range_reader
 from sluice.clients.kafka.log.fetching import LogTruncated
 from sluice.config.platform_sections.lake import CATALOG
 from sluice.core.decoding.decoder import Malformed, RawHeaders
@@ -22,6 +23,8 @@ from spark_jobs.common.consumer import writer as writer_module
 from spark_jobs.common.consumer.direct import batch, shuffle
 from spark_jobs.common.consumer.direct.direct_rows import DirectSource
 from spark_jobs.common.consumer.direct.piece import DecodersDiffer
+from spark_jobs.common.lake.data_files import parquet_file
+from spark_jobs.common.lake.data_files.fitting import LosesColumns
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from tests.support.lakehouse import Stream, TextDecoder, accepting
 from tests.support.services import Services
@@ -184,3 +187,47 @@ def test_the_leader_epoch_of_the_newest_record_is_kept(stream: Stream) -> None:
     with pytest.raises(LogTruncated):
         stream.await_end(stream.consume(later, dict(later.state.ends)))
     assert len(stream.record_offsets()) == 4
+
+
+def test_a_column_that_another_process_adds_is_null_in_the_next_batch(stream: Stream) -> None:
+    """As after a restored catalog: the columns and their ids are those of the table by now."""
+    table = f"{CATALOG}.{stream.spec.table}"
+    stream.send(1)
+    running = stream.run(stream.writer())
+    stream.spark.sql(f"ALTER TABLE {table} ADD COLUMN more STRING")
+    stream.send(1)
+    running.query.processAllAvailable()
+    stream.spark.sql(f"ALTER TABLE {table} RENAME COLUMN text TO before")
+    stream.spark.sql(f"ALTER TABLE {table} RENAME COLUMN more TO text")
+    stream.send(1)
+    running.query.processAllAvailable()
+    rows = stream.spark.table(table).where("_kafka_partition = 0").orderBy("_kafka_offset").collect()
+    assert [(row["before"], row["text"]) for row in rows] == [("text", None)] * 2 + [(None, "text")]
+
+
+def test_a_table_that_lost_a_column_publishes_nothing(stream: Stream) -> None:
+    table = f"{CATALOG}.{stream.spec.table}"
+    stream.send(1)
+    writer = stream.writer()
+    running = stream.run(writer)
+    stream.spark.sql(f"ALTER TABLE {table} DROP COLUMN text")
+    stream.send(1)
+    with pytest.raises(LosesColumns, match="the table lacks text"):
+        stream.await_end(running)
+    assert len(stream.record_offsets()) == 2
+
+
+def test_a_text_that_is_too_long_for_a_bound_is_found_by_its_value(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Iceberg takes a row group without bounds for one of nulls, and would leave the file out."""
+    monkeypatch.setattr(parquet_file, "ROWS_PER_GROUP", 1)
+    long = b"z" * 5_000
+    # Two pieces, so two groups.
+    monkeypatch.setattr(range_reader, "PIECE_BYTES", 1)
+    for text in (b"a", long):
+        stream.services.send(stream.spec.topic.name, {0: [text]})
+    stream.run(stream.writer()).query.stop()
+    rows = stream.spark.table(f"{CATALOG}.{stream.spec.table}")
+    assert rows.where(F.col("text") == long.decode()).count() == 1
+    assert rows.where("text = 'a'").count() == 1

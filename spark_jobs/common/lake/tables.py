@@ -222,8 +222,8 @@ def ensure(spark: SparkSession, spec: StreamSpec, record: StructType) -> None:
         existing = present.get(field.name.lower())
         if existing is None:
             _alter(spark, spec.table, f"ADD COLUMN `{field.name}` {_sql(field.dataType)}")
-        # Spark finds fields whatever their case, as columns.
-        elif _sql(existing.dataType).upper() != _sql(field.dataType).upper():
+        # Fields of a record as they are spelled: others would be null in a file.
+        elif _sql(existing.dataType) != _sql(field.dataType):
             raise IncompatibleSchema(
                 f"{spec.table}: column {field.name} is {_sql(existing.dataType)} and {spec.schema} says "
                 f"{_sql(field.dataType)}. Fix: give the new type a new column name"

@@ -45,8 +45,9 @@ def read(pieces: Sequence[tuple[Batch, bytes | memoryview]]) -> pa.RecordBatch:
     if sum(len(body) for _, body in pieces) > _MOST_BYTES:
         raise ValueError(f"more than {_MOST_BYTES} bytes in one piece")
     # One byte more, which a position at the end may look at.
-    data: Bytes = np.frombuffer(b"".join((*(body for _, body in pieces), b"\0")), np.uint8)
-    starts, ends = _records(data, pieces)
+    raw = b"".join((*(body for _, body in pieces), b"\0"))
+    data: Bytes = np.frombuffer(raw, np.uint8)
+    starts, ends = _records(raw, data, pieces)
     of = np.repeat(np.arange(len(pieces)), np.array([batch.count for batch, _ in pieces], np.int64))
     cursor = Cursor(data, starts, ends)
     # The record's attributes: none is defined.
@@ -79,32 +80,53 @@ def read(pieces: Sequence[tuple[Batch, bytes | memoryview]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
-def _records(data: Bytes, pieces: Sequence[tuple[Batch, bytes | memoryview]]) -> tuple[Ints, Ints]:
-    """Where each record begins, behind its length, and where it ends."""
-    view, starts, ends = memoryview(data.data), [], []
-    following = 0
+def _records(
+    raw: bytes, data: Bytes, pieces: Sequence[tuple[Batch, bytes | memoryview]]
+) -> tuple[Ints, Ints]:
+    """Where each record begins, behind its length, and where it ends. ``data``: ``raw`` as an array."""
+    found: list[int] = []
+    # Each record's place depends on the one before it: the only loop over records, as short as it can be.
+    add, following = found.append, 0
     for batch, body in pieces:
         at, following = following, following + len(body)
-        for _ in range(batch.count):
-            # Zigzag; most lengths are of one or two bytes.
-            byte = view[at] if at < following else 0x80
-            at += 1
-            size, shift = byte & 0x7F, 7
-            while byte > 0x7F:
-                if at >= following or shift > 28:
-                    raise _damaged(batch, "the length of a record has no end")
-                byte = view[at]
+        try:
+            for _ in range(batch.count):
+                # Zigzag; most lengths are of one or two bytes.
+                size = raw[at]
                 at += 1
-                size |= (byte & 0x7F) << shift
-                shift += 7
-            starts.append(at)
-            at += size >> 1
-            if size & 1 or at > following:
-                raise _damaged(batch, "a record is longer than the batch")
-            ends.append(at)
+                if size > 0x7F:
+                    size, at = _long_length(raw, at, size & 0x7F)
+                at += size >> 1
+                add(at)
+        except IndexError:
+            at = following + 1
+        if at > following:
+            raise _damaged(batch, "a record is longer than the batch, or its length has no end")
         if at != following:
             raise _damaged(batch, f"{following - at} bytes behind its {batch.count} records")
-    return np.array(starts, np.int64), np.array(ends, np.int64)
+    ends: Ints = np.array(found, np.int64)
+    before: Ints = np.concatenate([np.zeros(min(len(ends), 1), np.int64), ends[:-1]])
+    if len(ends) and (is_negative := (data[before] & 1).astype(np.bool_)).any():
+        counts = np.cumsum([batch.count for batch, _ in pieces])
+        place = int(np.searchsorted(counts, int(np.argmax(is_negative)), side="right"))
+        raise _damaged(pieces[place][0], "a record has a negative length")
+    starts = before + 1
+    goes_on = data[before] > 0x7F
+    while goes_on.any():
+        goes_on[goes_on] = data[starts[goes_on]] > 0x7F
+        starts += goes_on
+    return starts + (data[before] > 0x7F), ends
+
+
+def _long_length(raw: bytes, at: int, size: int) -> tuple[int, int]:
+    """The rest of a length of several bytes, and the place behind it. Raises IndexError without an end."""
+    for shift in (7, 14, 21, 28):
+        byte = raw[at]
+        at += 1
+        size |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return size, at
+    raise IndexError
 
 
 def _rising(delta: Ints, of: Ints, pieces: Sequence[tuple[Batch, object]]) -> Flags:
