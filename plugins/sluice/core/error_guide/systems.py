@@ -71,9 +71,10 @@ ERRORS = {
     ),
     ErrorCode.DAMAGED_BATCH: ErrorGuide(
         cause="A broker sent bytes that are no record batch, or a batch whose checksum, lengths or counts "
-        "are wrong. Nothing of it was read. Retried, since another replica may lead by then",
+        "are wrong, or that has more than 64 MiB when it is decompressed. Nothing of it was read. Retried, "
+        "since another replica may lead by then",
         fix="compare the partition's replicas with `kafka-dump-log.sh --deep-iteration` on each broker, and "
-        "let a sound one lead",
+        "let a sound one lead. If the text says that it is too large: read it with `[consumer] direct = false`",
     ),
     ErrorCode.OFFSETS_MISSING: ErrorGuide(
         cause="Offsets between others are in no record batch, and the topic's `cleanup.policy` does not "
@@ -86,7 +87,8 @@ ERRORS = {
         "read: a broker led that did not have all records (`unclean.leader.election.enable`), or a disk was "
         "restored",
         fix="find which broker led without the others, and bring back its log; else compare what was "
-        "published from the offset on with the topic",
+        "published from the offset on with the topic. To go on with the log as it is, publish a batch with "
+        "`[consumer] direct = false`, which forgets the epochs",
     ),
     ErrorCode.TRANSACTION_OPEN: ErrorGuide(
         cause="A transaction that began before the end of the range has not ended in two minutes, so its "
