@@ -74,7 +74,8 @@ ERRORS = {
         "are wrong, or that has more than 64 MiB when it is decompressed. Nothing of it was read. Retried, "
         "since another replica may lead by then",
         fix="compare the partition's replicas with `kafka-dump-log.sh --deep-iteration` on each broker, and "
-        "let a sound one lead. If the text says that it is too large: read it with `[consumer] direct = false`",
+        "let a sound one lead. If the text says that it is too large, read it with "
+        "`[consumer] direct = false`",
     ),
     ErrorCode.OFFSETS_MISSING: ErrorGuide(
         cause="Offsets between others are in no record batch, and the topic's `cleanup.policy` does not "
