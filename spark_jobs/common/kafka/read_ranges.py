@@ -110,11 +110,17 @@ def read_ranges(
 
 
 def described(brokers: Brokers, topic: str, offsets: OffsetRanges) -> TopicLeaders:
-    """The topic's id and leaders, once each partition of ``offsets`` has one. Raises Missing, Refused or
-    Unreachable."""
+    """The topic's id, and the leaders of the partitions of ``offsets``, once each has one, as these leaders
+    themselves say: another broker may not know of an election yet, and records of a later epoch would look
+    like a log that was truncated. Raises Missing, Refused or Unreachable."""
 
     def ask() -> TopicLeaders:
+        leaders: dict[int, tuple[int, int]] = {}
         found = brokers.describe(topic)
+        for node in {found.leaders[number][0] for number in offsets.partitions if number in found.leaders}:
+            said = brokers.describe(topic, node)
+            leaders |= {number: one for number, one in said.leaders.items() if one[0] == node}
+        found = TopicLeaders(found.id, leaders)
         if without := sorted(set(offsets.partitions) - set(found.leaders)):
             raise Moving(f"topic {topic!r}: partition {without[0]} has no leader")
         return found
