@@ -108,11 +108,19 @@ class Both(Stream):
         return other
 
 
-@pytest.mark.parametrize("small_batch", [0, 10_000])
+MANY, FEW = 0, 10_000
+
+
 @pytest.mark.parametrize(
-    ("name", "make"),
-    [("nyc_taxi", trips), ("wiki_changes", changes), ("isp_hits", hits)],
-    ids=["trips", "changes", "hits"],
+    ("name", "make", "small_batch"),
+    [
+        pytest.param("nyc_taxi", trips, FEW, id="few trips"),
+        pytest.param("nyc_taxi", trips, MANY, id="trips"),
+        pytest.param("wiki_changes", changes, MANY, id="changes"),
+        pytest.param("isp_hits", hits, FEW, id="few hits"),
+        pytest.param("wiki_changes", changes, FEW, id="few changes", marks=pytest.mark.exhaustive),
+        pytest.param("isp_hits", hits, MANY, id="hits", marks=pytest.mark.exhaustive),
+    ],
 )
 def test_both_paths_publish_the_same(
     spark: SparkSession,
