@@ -21,13 +21,14 @@ from pyspark.sql.types import StructType
 from sluice.clients.lake.catalog import Lake
 from sluice.clients.lake.reading import files, rows
 from sluice.config import streams
+from sluice.core.decoding.texts import MAX_REASON
 from spark_jobs.common.consumer.batch_rows import decoded_rows, is_good, table_rows, without_withheld
 from spark_jobs.common.consumer.readable import unreadable
 from spark_jobs.common.consumer.run import decoding
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.kafka.avro import Schemas, decoded
 from spark_jobs.common.spark.session import KAFKA_RECORD
-from spark_jobs.common.spark.texts import MAX_REASON, printable
+from spark_jobs.common.spark.texts import printable
 from tests.spark.test_wiki import CAME, EVENT, WHOLE
 from tests.support.hostile_records import EVENTS, HALF, Headers, body, cases
 from tests.support.lakehouse import Stream

@@ -32,7 +32,8 @@ from spark_jobs.common.spark import session
 RECORDS_PER_TASK = 500_000
 # Ranges that are nearer to each other are read with what lies between them: a request each costs more.
 JOINED_OFFSETS = 5_000
-_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+# As Spark's Kafka source has them.
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
 @dataclass(frozen=True)
@@ -239,10 +240,10 @@ def headers_as_text(headers: pa.ListArray) -> pa.ListArray:
     lengths = pc.list_value_length(headers)
     fields = headers.flatten()
     items = pa.StructArray.from_arrays(
-        [_text(fields.field("key")), fields.field("value")], fields=list(_HEADERS.value_type)
+        [_text(fields.field("key")), fields.field("value")], fields=list(HEADERS.value_type)
     )
     starts = np.concatenate([[0], np.cumsum(lengths.to_numpy(zero_copy_only=False))]).astype(np.int32)
-    return pa.ListArray.from_arrays(pa.array(starts), items, type=_HEADERS, mask=pc.equal(lengths, 0))
+    return pa.ListArray.from_arrays(pa.array(starts), items, type=HEADERS, mask=pc.equal(lengths, 0))
 
 
 def _in_microseconds(piece: pa.RecordBatch, task: _Task) -> pa.TimestampArray:

@@ -5,16 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-# From their documentation: "Wire format" (Confluent), "Single-object encoding" and "Object container files"
-# (Avro specification), RFC 1952, RFC 8878.
-_PREFIXES = {
-    b"\xc3\x01": "starts with C3 01: Avro's single-object encoding",
-    b"Obj\x01": "starts with Obj and 01: an Avro container file",
-    b"\x03\x00": "starts with 03 00: the wire format of AWS Glue's schema registry",
-    b"\x03\x05": "starts with 03 05: the wire format of AWS Glue's schema registry, compressed",
-    b"\x1f\x8b": "starts with 1F 8B: gzip",
-    b"\x28\xb5\x2f\xfd": "starts with 28 B5 2F FD: Zstandard",
-}
+from sluice.core.decoding.wire_formats import PREFIXES
 
 
 def wire_format(value: Column) -> Column:
@@ -31,6 +22,6 @@ def wire_format(value: Column) -> Column:
         F.when(has_id & (F.length(value) > 5) & (number != "0"), confluent),
         *(
             F.when(F.substring(value, 1, len(prefix)) == F.lit(prefix), F.lit(words))
-            for prefix, words in _PREFIXES.items()
+            for prefix, words in PREFIXES.items()
         ),
     )

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from sluice.core.decoding.texts import MAX_REASON
+
 # Java's classes of characters that are not shown as such: controls, formats (such as those that turn the
 # direction of a line), half surrogate pairs, unassigned ones, and separators other than the space.
 _UNPRINTABLE = r"[\p{C}\p{Z}&&[^ ]]"
-MAX_REASON = 1_000
 # Half a pair, by its escape. A backslash that is escaped itself is no part of one.
 _HALF = r"\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]"
 

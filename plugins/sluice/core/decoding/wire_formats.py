@@ -1,13 +1,10 @@
-"""What a value that cannot be decoded seems to be: by its first bytes, for the reason of its rejection.
-
-The words are those of ``spark_jobs.common.kafka.wire_formats``.
-"""
+"""What a value that cannot be decoded seems to be: by its first bytes, for the reason of its rejection."""
 
 from __future__ import annotations
 
-# From their documentation: "Wire format" (Confluent), "Single-object encoding" and "Object container files"
-# (Avro specification), RFC 1952, RFC 8878.
-_PREFIXES = {
+# First bytes -> the words of a reason; Spark's columns use them, too. From their documentation: "Wire format"
+# (Confluent), "Single-object encoding" and "Object container files" (Avro specification), RFC 1952, RFC 8878.
+PREFIXES = {
     b"\xc3\x01": "starts with C3 01: Avro's single-object encoding",
     b"Obj\x01": "starts with Obj and 01: an Avro container file",
     b"\x03\x00": "starts with 03 00: the wire format of AWS Glue's schema registry",
@@ -26,4 +23,4 @@ def wire_format(value: bytes) -> str | None:
     schema_id = int.from_bytes(value[1:5], "big")
     if value.startswith(b"\0\0") and len(value) > 5 and schema_id:
         return f"starts with 00 and a schema id ({schema_id}): Confluent's wire format"
-    return next((words for prefix, words in _PREFIXES.items() if value.startswith(prefix)), None)
+    return next((words for prefix, words in PREFIXES.items() if value.startswith(prefix)), None)

@@ -14,11 +14,8 @@ from spark_jobs.common.consumer.batch_rows import Decode
 from spark_jobs.common.consumer.direct import own_decode, shuffle, task
 from spark_jobs.common.consumer.direct.rejected import gathered
 from spark_jobs.common.consumer.direct.task import Duplicates, Job, Part, Result, Task
-from spark_jobs.common.kafka.read_ranges import described
+from spark_jobs.common.kafka.read_ranges import RECORDS_PER_TASK, described
 from spark_jobs.common.lake.data_files.parquet_file import DataFile
-
-# A partition with more is several tasks and files, so a skewed one is not the last to end.
-RECORDS_PER_TASK = 500_000
 
 
 class DirectBatches:

@@ -18,14 +18,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, StringType
 
 from sluice.config.schema import Partition
-from sluice.core.offsets.deduplication import Run
 from sluice.core.record_batches.account import Account
 from sluice.core.tables.records import IDENTITY, KAFKA_COLUMNS
 from spark_jobs.common.consumer.batch_rows import Decode, decoded_rows, without_withheld
 from spark_jobs.common.consumer.direct import task as tasks
 from spark_jobs.common.consumer.direct.rejected import RejectedRows
-from spark_jobs.common.consumer.direct.task import Job, Result, Task, joined
-from spark_jobs.common.kafka.read_ranges import as_spark_does
+from spark_jobs.common.consumer.direct.task import Job, Result, Runs, Task
+from spark_jobs.common.kafka.read_ranges import HEADERS, as_spark_does
 from spark_jobs.common.lake import deduplicate
 from spark_jobs.common.lake.data_files.partitioned import Files
 from spark_jobs.common.lake.quarantine import REJECTED_COLUMNS
@@ -88,7 +87,6 @@ def _times(piece: pa.RecordBatch) -> pa.Array:
 
 
 def _account_record(topic: str, partition: int, account: Account) -> pa.RecordBatch:
-    headers = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
     columns = {
         "key": pa.array([pickle.dumps((partition, account))]),
         # For the stream's function a tombstone, as others may be.
@@ -98,7 +96,7 @@ def _account_record(topic: str, partition: int, account: Account) -> pa.RecordBa
         "offset": pa.array([-1]),
         "timestamp": pa.array([0], pa.timestamp("us", tz="UTC")),
         "timestampType": pa.array([_ACCOUNT], pa.int32()),
-        "headers": pa.nulls(1, headers),
+        "headers": pa.nulls(1, HEADERS),
     }
     return pa.RecordBatch.from_pydict(columns)
 
@@ -126,7 +124,7 @@ def _writing(job: Job) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     def write(batches: Batches) -> Iterator[pa.RecordBatch]:
         name = tasks.file_name()
         accounts: list[tuple[int, Account]] = []
-        runs: list[Run] = []
+        runs = Runs()
         client = tasks.client(job.s3)
         with Files(job.table, name) as files, RejectedRows(job.quarantine, client, name) as rejected:
             for batch in batches:
@@ -134,11 +132,11 @@ def _writing(job: Job) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
                 for said in batch.filter(is_account).column("key").to_pylist():
                     accounts.append(pickle.loads(said))  # noqa: S301
                 rows = batch.filter(pc.invert(is_account))
-                runs = joined([*runs, *runs_of(pa.Table.from_batches([rows]))])
+                runs.add(runs_of(pa.Table.from_batches([rows])))
                 is_good = pc.is_null(rows.column("reason"))
                 files.add(_as_table(rows.filter(is_good)))
                 rejected.add(rows.filter(pc.invert(is_good)).drop_columns(["record"]))
-            result = Result(tuple(files.upload(client)), rejected.upload(), tuple(runs), tuple(accounts))
+            result = Result(tuple(files.upload(client)), rejected.upload(), runs.joined(), tuple(accounts))
         yield pa.RecordBatch.from_pydict({"result": pa.array([pickle.dumps(result)])})
 
     return write

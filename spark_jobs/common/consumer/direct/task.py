@@ -122,8 +122,7 @@ class Reading:
         job = self._job
         assert job.decoder is not None
         accounts: list[tuple[int, Account]] = []
-        runs: list[Run] = []
-        most = MANY_RUNS
+        runs = Runs()
         with RejectedRows(job.quarantine, client(job.s3), file_name()) as rejected:
             for part in self._task.parts:
                 pieces = reader(job).read(part.partition, part.offsets, part.epochs)
@@ -133,13 +132,10 @@ class Reading:
                     rows = rows_of(piece, part.partition, job.decoder, known)
                     if rows.bad is not None:
                         rejected.add(rows.bad)
-                    runs += rows.runs
-                    if len(runs) > most:
-                        runs = joined(runs)
-                        most = max(2 * len(runs), MANY_RUNS)
+                    runs.add(rows.runs)
                     yield rows.good
                 accounts.append((part.partition, pieces.account))
-            self._result = Result((), rejected.upload(), tuple(joined(runs)), tuple(accounts))
+            self._result = Result((), rejected.upload(), runs.joined(), tuple(accounts))
 
 
 def file_name() -> str:
@@ -161,6 +157,25 @@ def reader(job: Job) -> RangeReader:
 @cache
 def _reader(kafka: Kafka, topic: str, topic_id: str) -> RangeReader:
     return RangeReader(Brokers(kafka, PATIENCE_SECONDS), topic, topic_id)
+
+
+class Runs:
+    """The runs of a task, piece by piece: joined now and then, so that they stay about as many as there are
+    gaps, and each is joined a few times."""
+
+    def __init__(self) -> None:
+        self._runs: list[Run] = []
+        self._most = MANY_RUNS
+
+    def add(self, more: Iterable[Run]) -> None:
+        self._runs += more
+        if len(self._runs) > self._most:
+            self._runs = joined(self._runs)
+            self._most = max(2 * len(self._runs), MANY_RUNS)
+
+    def joined(self) -> tuple[Run, ...]:
+        """All of them."""
+        return tuple(joined(self._runs))
 
 
 def joined(runs: Iterable[Run]) -> list[Run]:
