@@ -14,7 +14,6 @@ Turns = Mapping[str, Sequence[Mapping[str, float]]]
 
 SLUICE, PLAIN, TUNED, CONNECT = "sluice", "plain", "plain_tuned", "connect"
 # Sluice by Spark's source and expressions, instead of by Python alone.
-SPARK = f"{SLUICE}_spark"
 # Sluice with ten batches behind it, and with its supervision paused: contenders of Sluice itself.
 NEW, PAUSED = f"{SLUICE}_new", f"{SLUICE}_paused"
 # Key of `ratio` in the result -> workload, the other contender, figure. Sluice's figure by the other's.

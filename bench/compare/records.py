@@ -16,7 +16,6 @@ PARTITIONS = 10
 _STREAM = """\
 name = "{name}"
 schema = "{schema}"
-{decode}
 table = "bench.{name}"
 
 [topic]
@@ -26,7 +25,6 @@ partitions = {partitions}
 [consumer]
 trigger_seconds = {trigger_seconds}
 max_offsets_per_trigger = {max_offsets_per_trigger}
-direct = {direct}
 
 [budget]
 s3_calls_per_batch = 25
@@ -41,24 +39,6 @@ extra_columns = "other_columns"
 """
 # Its records are another stream's, as JSON: the generator is never asked.
 _GENERATED = '[generator]\nrows = "transforms:trips"\n'
-_TRANSFORMS = '''\
-"""Decode taxi trips from JSON."""
-
-from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructField, StructType
-
-from spark_jobs.common.spark.columns import computed
-
-
-def trips(rows, schema):
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt"}
-    whole = StructType([*schema, StructField("_corrupt", StringType())])
-    parsed = computed(rows, parsed=F.from_json(F.col("value").cast("string"), whole, options))
-    fields = [F.col("parsed")[name].alias(name) for name in schema.names]
-    is_bad = F.col("parsed").isNull() | F.col("parsed._corrupt").isNotNull()
-    reason = F.when(is_bad, F.lit("the value is no trip as JSON"))
-    return computed(parsed, record=F.struct(*fields), reason=reason).drop("parsed")
-'''
 
 
 @dataclass(frozen=True)
@@ -76,25 +56,17 @@ class Declared:
     partitions: int = PARTITIONS
     """Number of the topic's."""
     is_json: bool = False
-    """Its records are JSON, by Spark's path decoded by a function of the stream; else Avro with the taxi
-    trips' schema."""
-    is_direct: bool = True
-    """As `[consumer] direct`."""
+    """Its records are JSON; else Avro with the taxi trips' schema."""
 
     def write(self, folder: Path) -> None:
         values = asdict(self)
         values["schema"] = "schema.ddl" if self.is_json else "schema.avsc"
-        has_decode = self.is_json and not self.is_direct
-        values["decode"] = 'decode = "transforms:trips"' if has_decode else ""
-        values["direct"] = str(self.is_direct).lower()
         values["source"] = _GENERATED if self.is_json else _CSV
         (folder / self.name).mkdir()
         (folder / self.name / "stream.toml").write_text(_STREAM.format(**values))
         if self.is_json:
             ddl = "\n".join(f"{name} {kind.upper()}" for name, kind in json_columns().items())
             (folder / self.name / "schema.ddl").write_text(ddl + "\n")
-            (folder / self.name / "transforms.py").write_text(_TRANSFORMS)
-            (folder / self.name / "__init__.py").touch()
         else:
             shutil.copy(folders.STREAMS / "nyc_taxi" / "schema.avsc", folder / self.name)
 

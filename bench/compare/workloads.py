@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,7 @@ from bench.compare.contenders.changes import ChangedSluice
 from bench.compare.contenders.connect import Connect
 from bench.compare.contenders.jobs import Plain, Sluice
 from bench.compare.contenders.watch import Contender, WatchedPlain, WatchedSluice, measure
-from bench.compare.figures import CONNECT, NEW, PAUSED, PLAIN, SLUICE, SPARK, TUNED, Figures, prefixed, report
+from bench.compare.figures import CONNECT, NEW, PAUSED, PLAIN, SLUICE, TUNED, Figures, prefixed, report
 from bench.compare.records import PARTITIONS, Declared
 from bench.compare.stack import BenchStack, bench_stack
 from local.services.streams import spark_defaults
@@ -77,7 +77,6 @@ def one_batch(bench: BenchStack, size: Size, names: list[str], objects: int = OB
         produced = {SLUICE: sluice.produce(prefix, size.rows)}
         produced |= {other: one.produce(prefix, size.rows) for other, one in contenders.items()}
         consumed = {SLUICE: sluice.consume(size.rows)}
-        consumed[SPARK] = Sluice(bench, by_spark(name)).consume(size.rows)
         topic = sluice.spec.topic.name
         consumed |= {other: one.consume(topic, size.rows) for other, one in contenders.items()}
         for contender, figures in consumed.items():
@@ -124,7 +123,6 @@ def small_batches(bench: BenchStack, size: Size, names: list[str]) -> dict[str, 
     producer.produce("small/", rows)
     for name in names:
         found[SLUICE].append(Sluice(bench, name).consume(rows))
-        found[SPARK].append(Sluice(bench, by_spark(name)).consume(rows))
         for other, one in plain_contenders(bench, name, size.batch_rows).items():
             found[other].append(one.consume(producer.spec.topic.name, rows))
         say(name, found)
@@ -162,7 +160,6 @@ def json_records(bench: BenchStack, size: Size, names: list[str]) -> dict[str, A
     Plain(bench, "as-json", True, size.rows).as_json(source.spec.topic.name, topic, size.rows)
     for sluice in contenders:
         found[SLUICE].append(sluice.consume(size.rows))
-        found[SPARK].append(Sluice(bench, by_spark(sluice.spec.name)).consume(size.rows))
         connector = Connect(bench, sluice.spec.name.replace("json", "connect"))
         found[CONNECT].append(connector.consume(topic, size.rows))
         say(sluice.spec.name, found)
@@ -214,19 +211,7 @@ WORKLOADS: Mapping[str, Run] = {
 
 
 def declared(workload: str, size: Size) -> list[Declared]:
-    """The streams of a workload, in the order in which it takes them; then those by Spark's path."""
-    found = _declared(workload, size)
-    compared = found if workload in ("one_batch", "one_object", "small_batches") else []
-    if workload == "json":
-        compared = [one for one in found if one.is_json]
-    return [*found, *(replace(one, name=by_spark(one.name), is_direct=False) for one in compared)]
-
-
-def by_spark(stream: str) -> str:
-    return f"{stream}_spark"
-
-
-def _declared(workload: str, size: Size) -> list[Declared]:
+    """The streams of a workload, in the order in which it takes them."""
     turns = range(size.turns)
     if workload == "small_batches":
         return [Declared(f"small_{n}", "bench-small", 1, size.batch_rows) for n in turns]
@@ -253,7 +238,7 @@ def run(workloads: Sequence[str], size: Size) -> Iterator[tuple[str, dict[str, A
             continue
         with bench_stack([one for each in streams.values() for one in each], is_supervised) as bench:
             for name, each in streams.items():
-                yield name, WORKLOADS[name](bench, size, [one.name for one in each if one.is_direct])
+                yield name, WORKLOADS[name](bench, size, [one.name for one in each])
 
 
 def plain_contenders(bench: BenchStack, name: str, max_offsets: int) -> dict[str, Plain]:

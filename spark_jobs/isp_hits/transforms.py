@@ -60,8 +60,7 @@ def hits(rows: DataFrame, schema: StructType) -> DataFrame:
         read, hit=F.try_variant_get("json", "$", f"struct<{kinds}>"), shape=F.schema_of_variant("json")
     )
     timed = computed(typed, time=date_time(_hit("hittime")))
-    assessed = computed(timed, reason=_reason(text))
-    return assessed.select(*rows.columns, "reason", _record(schema).alias("record"))
+    return timed.select(*rows.columns, _reason(text).alias("reason"), _record(schema).alias("record"))
 
 
 def _hit(name: str) -> Column:
@@ -92,7 +91,8 @@ def _reason(text: Column) -> Column:
         unreadable_json(text),
         F.when(F.col("json").isNull(), F.lit("not JSON, or a key is there twice")),
         F.when(~shape.startswith("OBJECT<"), F.lit("not a JSON object")),
-        F.when(shape != _SHAPE, _wrong()),
+        # By a lambda, so that what is for a rejected record alone is no part of compiled code.
+        F.when(shape != _SHAPE, F.transform(F.array("json"), _wrong)[0]),
         *(F.when(F.coalesce(_hit(name), F.lit("")) == "", F.lit(f"no {name}")) for name in REQUIRED),
         F.when(time.isNull(), F.lit("hittime is not a time")),
         F.when(time < F.lit(OLDEST).cast("timestamp"), F.lit("hittime is before 2001")),
@@ -104,13 +104,13 @@ def _reason(text: Column) -> Column:
     )
 
 
-def _wrong() -> Column:
+def _wrong(json: Column) -> Column:
     """The reason for the first field of another type, or null."""
     return F.coalesce(
         *(
             # The type of a missing field is null, which passes.
             F.when(
-                ~F.schema_of_variant(F.variant_get("json", f"$.{name}", "variant")).isin(kind, "VOID"),
+                ~F.schema_of_variant(F.variant_get(json, f"$.{name}", "variant")).isin(kind, "VOID"),
                 F.lit(f"{name} is not {WORDS[kind]}"),
             )
             for name, (kind, _) in FIELDS.items()

@@ -22,7 +22,7 @@ from tests.protocol.catalog import AnswerLost
 from tests.protocol.kafka import KINDS
 from tests.protocol.processes import compact, consume, reject_rows
 from tests.protocol.reader import QUARANTINE, STREAM, Violation, require
-from tests.protocol.world import DIRECT, Process, World
+from tests.protocol.world import Process, World
 
 CALLS = 200
 MAX_ALIVE = 5
@@ -216,10 +216,9 @@ def histories(faults: frozenset[str] = FAULTS) -> st.SearchStrategy[History]:
     return st.builds(History, st.lists(piece, min_size=3, max_size=12), fewer)
 
 
-def play(history: History, paths: Sequence[bool] = DIRECT) -> None:
-    """Raises AssertionError, with what happened. ``paths``: of its consumers, in turn: whether a batch is
-    written without Spark."""
-    world = World(paths)
+def play(history: History) -> None:
+    """Raises AssertionError, with what happened."""
+    world = World()
     # In place of a random part: another one each time, the same in every replay.
     numbers = count(1)
     names = SimpleNamespace(token_hex=lambda _: f"{next(numbers):x}")

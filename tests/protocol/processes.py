@@ -10,14 +10,11 @@ from typing import Any
 import pytest
 
 from sluice.core.offsets.quarantine import CONSUMER_STAGE
-from spark_jobs.common.consumer import batch_rows, spark_rows
 from spark_jobs.common.consumer import writer as consumer
 from spark_jobs.common.consumer.direct.direct_rows import DirectRows
-from spark_jobs.common.consumer.rows import RowsOf
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.lake import quarantine, source_quarantine, writer_lease
 from spark_jobs.common.lake.iceberg import MAIN
-from spark_jobs.common.lake.quarantine import Malformed
 from spark_jobs.common.lake.source_quarantine import SourceQuarantine
 from spark_jobs.common.lake.writer_lease import run_with_lease
 from tests.protocol import dataframes, kafka, lake
@@ -42,14 +39,6 @@ REPLACED: Mapping[Any, Mapping[str, Any]] = {
     },
     # Each branch of another producer is old enough to be removed.
     source_quarantine: {"now_ms": lambda: LATER_MS},
-    batch_rows: {"F": dataframes.F},
-    spark_rows: {
-        # Their types and identities mean nothing here.
-        "decoded_rows": lambda records, decode: decode(records),
-        # No record of a history is sent to be withheld.
-        "without_withheld": lambda rows: rows,
-        "malformed_in": lambda bad: Malformed(len(bad.evaluate()), "a reason"),
-    },
     consumer: {
         "now_ms": lambda: LATER_MS,
         "KEEP_SNAPSHOTS": 4,
@@ -94,7 +83,7 @@ class DirectBatches:
         return [lake.DataFile(self._world.catalog.new_file(staged))]
 
 
-def stream_writer(world: World, schema: int, is_direct: bool) -> StreamWriter:
+def stream_writer(world: World, schema: int) -> StreamWriter:
     """The project's writer, whose schema rejects ``REJECTS[schema]``."""
 
     def decode(records: Rows) -> Rows:
@@ -109,15 +98,13 @@ def stream_writer(world: World, schema: int, is_direct: bool) -> StreamWriter:
         batches: Any = DirectBatches(world, decode(records))
         return DirectRows(batches, writer.state.leader_epochs)
 
-    rows_of: RowsOf = directly if is_direct else spark_rows.spark_rows(decode)  # type: ignore[arg-type]
-    return StreamWriter(spark, platform, SPEC, rows_of, kafka.TopicClient(world))  # type: ignore[arg-type]
+    return StreamWriter(spark, platform, SPEC, directly, kafka.TopicClient(world))  # type: ignore[arg-type]
 
 
 def consume(process: Process, schema: int, until_end: bool = False) -> None:
     """The consumer's process. ``until_end``: it ends when it has read the topic."""
     world = process.world
-    # Also one after the other, as after a change of the setting.
-    process.writer = stream_writer(world, schema, is_direct=world.is_direct())
+    process.writer = stream_writer(world, schema)
 
     def work() -> None:
         positions = process.writer.acquire()

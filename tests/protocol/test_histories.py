@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from tests.protocol.history import History, Step, histories, play
 from tests.protocol.processes import without_servers
 from tests.protocol.removed_fixes import REMOVED, staged_by_a_commit_of_its_own
-from tests.protocol.world import BY_SPARK, DIRECT, IN_TURN
 
 # Times the examples of the profile: one takes 5 ms.
 HISTORIES_PER_EXAMPLE = 20
@@ -27,17 +26,14 @@ def _without_servers() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("paths", [DIRECT, BY_SPARK, IN_TURN], ids=["direct", "spark", "in turn"])
 @settings(
     max_examples=HISTORIES_PER_EXAMPLE * settings().max_examples,
     database=None,
     suppress_health_check=list(HealthCheck),
 )
 @given(history=histories())
-def test_every_offset_is_published_once_whatever_happens_or_the_stream_says_why_not(
-    paths: Sequence[bool], history: History
-) -> None:
-    play(history, paths)
+def test_every_offset_is_published_once_whatever_happens_or_the_stream_says_why_not(history: History) -> None:
+    play(history)
 
 
 @pytest.mark.parametrize("fix", REMOVED)

@@ -5,8 +5,7 @@ Each process is a greenlet that runs the project's own code and stops at every c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import cycle
+from collections.abc import Callable
 from typing import Any
 
 from greenlet import GreenletExit, getcurrent, greenlet
@@ -17,8 +16,6 @@ from tests.protocol.kafka import Topic
 from tests.protocol.reader import QUARANTINE, STREAM, Reader
 
 PARTITIONS = 2
-# How consumers write, one after the other: without Spark, by it, in turn as after a change of the setting.
-DIRECT, BY_SPARK, IN_TURN = (True,), (False,), (True, False)
 
 
 class Process:
@@ -54,10 +51,9 @@ class Process:
 
 
 class World:
-    """``is_direct``: whether the next consumer writes without Spark."""
+    """What the processes of a history share."""
 
-    def __init__(self, paths: Sequence[bool]) -> None:
-        self.is_direct = cycle(paths).__next__
+    def __init__(self) -> None:
         self.story: list[str] = []
         self.topic = Topic(PARTITIONS)
         self.catalog = Catalog([QUARANTINE, STREAM], self._committed)

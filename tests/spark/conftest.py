@@ -18,7 +18,7 @@ from local.setup.bootstrap import java_home
 from sluice.config import streams
 from sluice.config.sections.query import Query
 from spark_jobs.common.kafka.avro import Schemas
-from spark_jobs.common.spark.session import AVRO_SETTINGS, SETTINGS, catalog_options
+from spark_jobs.common.spark.session import SETTINGS, catalog_options
 from tests.support.counting import Counting
 from tests.support.databases import Maria, Postgres, Server, empty
 from tests.support.jvm import QUICK
@@ -36,8 +36,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     class_path = cache.spark_class_path(cache.environment().path, cache.jars("spark").path)
     archive = archive_options(cache.spark_classes(home).path)
-    # With the reader that a job has.
-    avro = " ".join(f"-D{key}={value}" for key, value in AVRO_SETTINGS.items())
     session = (
         SparkSession.builder.master("local[2]")
         .appName("sluice tests")
@@ -45,7 +43,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.ui.enabled", "false")
-        .config("spark.driver.extraJavaOptions", f"{QUICK} -XX:+UseSerialGC {archive} {avro}")
+        .config("spark.driver.extraJavaOptions", f"{QUICK} -XX:+UseSerialGC {archive}")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", "2")
         # What has nothing to do asks Kafka or the catalog again: not a hundred times a second.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from datetime import date
 from functools import partial
 from itertools import count
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
@@ -23,6 +25,7 @@ from sluice.config.platform_sections.lake import CATALOG
 from sluice.core.changes import published as named_changes
 from sluice.core.changes.plan import Action, ChangePlan
 from sluice.core.changes.result import ChangeResult, RemovedRecord
+from sluice.core.decoding.identity import identity
 from sluice.core.offsets.quarantine import WITHHELD_REASON
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.rejection import Share
@@ -33,10 +36,12 @@ from sluice.ledger.batches import BatchLog
 from sluice.ledger.documents import Ledger
 from sluice.maintenance.reconciliation.foreign_files import ForeignFiles
 from sluice.maintenance.reconciliation.verified_table import Verified
-from spark_jobs.common.consumer import batch_rows
 from spark_jobs.common.consumer import writer as writer_module
+from spark_jobs.common.consumer.direct import batch, own_decode
+from spark_jobs.common.consumer.direct.rejected import RejectedPart, gathered
 from spark_jobs.common.consumer.writer import StreamWriter
-from spark_jobs.common.lake import quarantine, writer_lease
+from spark_jobs.common.lake import writer_lease
+from spark_jobs.common.lake.data_files.parquet_file import DataFile
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.maintenance import change, leaving
 from spark_jobs.common.maintenance.change import Change
@@ -560,6 +565,31 @@ def test_a_source_is_not_closed_any_more_after_a_restore_to_before_its_change(
     assert sorted(stream.texts().values()) == ["a0", "a1", "a2", "c0"]
 
 
+def as_before(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Without a look at the values, for a text of the file."""
+    named = dict(zip(rows.schema.names, rows.columns, strict=True))
+    return pa.RecordBatch.from_pydict(named | identity(named["key"]).columns(named["_kafka_offset"]))
+
+
+def gathered_as_before(parts: Iterable[RejectedPart], *more: Any) -> list[DataFile]:
+    """With the reason of offset 3 as it was said."""
+
+    def spoiled(few: bytes) -> bytes:
+        rows = pa.ipc.open_stream(few).read_all().combine_chunks()
+        raw = [
+            b"\xff" if at == 3 else text.encode()
+            for at, text in zip(rows["_kafka_offset"].to_pylist(), rows["reason"].to_pylist(), strict=True)
+        ]
+        said = pa.array(raw, pa.binary()).view(pa.string())
+        rows = rows.set_column(rows.schema.get_field_index("reason"), "reason", said)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, rows.schema) as stream:
+            stream.write_table(rows)
+        return bytes(sink.getvalue())
+
+    return gathered([replace(part, few=spoiled(part.few)) for part in parts if part.few], *more)
+
+
 def test_single_records_go_out_of_table_and_quarantine_that_no_reader_can_read(
     stream: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -567,9 +597,8 @@ def test_single_records_go_out_of_table_and_quarantine_that_no_reader_can_read(
     stream.send_rows(B, 1, ["b0"])
     with monkeypatch.context() as earlier:
         # They were published before such records were rejected, and reasons printable.
-        earlier.setattr(batch_rows, "unreadable", lambda *_: (F.lit(False), F.lit("")))
-        earlier.setattr(quarantine, "printable", lambda reason: reason)
-        earlier.setattr(stream, "is_direct", False)
+        earlier.setattr(own_decode, "assessed", as_before)
+        earlier.setattr(batch, "gathered", gathered_as_before)
         stream.publish()
     assert stream.readable(stream.spec.table) is stream.readable(stream.spec.quarantine_table) is False
     going = OffsetRanges.of({0: [(1, 2), (3, 4)]})

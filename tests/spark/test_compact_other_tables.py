@@ -342,7 +342,7 @@ def test_rejected_records_are_quarantined_once_if_the_quarantine_is_compacted_me
         send(stream, b"bad", b"good")
         running.query.processAllAvailable()
     assert len(files(stream.spark, name)) == 5
-    stage = writer.quarantine.stage_files
+    stage = writer.quarantine.stage
 
     def rewrite() -> None:
         if not done:
@@ -357,7 +357,7 @@ def test_rejected_records_are_quarantined_once_if_the_quarantine_is_compacted_me
         rewrite()
         BatchQuarantine.publish(writer.quarantine, branch, rejected)
 
-    vars(writer.quarantine)["stage_files" if moment == "staged" else "publish"] = (
+    vars(writer.quarantine)["stage" if moment == "staged" else "publish"] = (
         staged if moment == "staged" else publish
     )
     send(stream, b"bad", b"good")

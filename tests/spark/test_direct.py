@@ -38,7 +38,7 @@ OWN = pytest.mark.parametrize("is_own", [False, True], ids=["decoder", "own"])
 
 @pytest.fixture
 def direct(stream: Stream, is_own: bool) -> Stream:
-    stream.is_direct, stream.is_own = True, is_own
+    stream.is_own = is_own
     return stream
 
 
@@ -48,7 +48,7 @@ def partitioned(spark: SparkSession, services: Services, tmp_path: Path, is_own:
     services.minio, services.postgres  # noqa: B018
     name = f"direct_{next(_numbers)}"
     made = Stream(spark, services, name, str(tmp_path), by=("truncate(1, text)",))
-    made.is_direct, made.is_own = True, is_own
+    made.is_own = is_own
     yield made
     made.stop()
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.core.offsets.deduplication import LoadedRows, Run, possible_duplicates
+from sluice.core.decoding import identity
+from sluice.core.offsets.deduplication import LoadedRows, possible_duplicates
 from sluice.core.offsets.ranges import OffsetRanges
-from spark_jobs.common.kafka import keys as identity
+from spark_jobs.common.kafka import keys as spark_keys
 from spark_jobs.common.lake import deduplicate
+from spark_jobs.common.lake.written.written_batch import runs_of
 
 A, B = "a" * 16, "b" * 16
 
@@ -19,8 +22,8 @@ def test_partitions_and_sequences_follow_from_the_rows_alone(spark: SparkSession
         frame = spark.createDataFrame(
             shuffled, "source_id string, row bigint, partition_count int, reason string"
         ).repartition(3)
-        placed = identity.with_partition_and_sequence(frame).select(
-            "row", "target_partition", "sequence", identity.key().alias("key")
+        placed = spark_keys.with_partition_and_sequence(frame).select(
+            "row", "target_partition", "sequence", spark_keys.key().alias("key")
         )
         found = {r.row: (r.target_partition, r.sequence, bytes(r.key).decode()) for r in placed.collect()}
         assert found[0] == (0, 0, f"{A}:0:0")
@@ -30,48 +33,32 @@ def test_partitions_and_sequences_follow_from_the_rows_alone(spark: SparkSession
 
 
 def records(spark: SparkSession, keys: list[bytes | None], partition: int = 0, first: int = 100) -> DataFrame:
-    rows = [(partition, first + n, key, None) for n, key in enumerate(keys)]
-    frame = spark.createDataFrame(
-        rows, "_kafka_partition int, _kafka_offset bigint, key binary, reason string"
+    offsets = pa.array(range(first, first + len(keys)))
+    own = identity.identity(pa.array(keys, pa.binary())).columns(offsets)
+    columns = [pa.array([partition] * len(keys), pa.int32()), offsets, own["_source_id"].cast(pa.string())]
+    rows = zip(*(one.to_pylist() for one in (*columns, own["_source_base_offset"])), strict=True)
+    return spark.createDataFrame(
+        [(*row, None) for row in rows],
+        "_kafka_partition int, _kafka_offset bigint, _source_id string, _source_base_offset bigint, "
+        "reason string",
     )
-    return identity.with_identity(frame)
 
 
 def keys(source: str, sequences: range | list[int]) -> list[bytes | None]:
     return [f"{source}:{sequence * 10}:{sequence}".encode() for sequence in sequences]
 
 
-def test_foreign_keys_are_no_identity(spark: SparkSession) -> None:
-    foreign = [
-        None,
-        b"",
-        b"ride-1",
-        *(f"{A}:{rest}".encode() for rest in ("1", "70:7\n", "70:7:7", f"{10**18}:7")),
-    ]
-    own = [f"{A}:70:7".encode(), f"{A}:{10**18 - 1}:{10**18 - 2}".encode()]
-    frame = records(spark, [*foreign, *own]).orderBy("_kafka_offset")
-    found = [(r._source_id, r._source_row, r._source_base_offset) for r in frame.collect()]
-    assert found == [(None, None, None)] * 7 + [(A, 70, 100), (A, 10**18 - 1, 110 - 10**18)]
-
-
 def test_a_record_that_is_withheld_says_so_in_its_key_and_is_the_same_row(spark: SparkSession) -> None:
     frame = spark.createDataFrame([(A, 70, 7), (B, 80, 8)], "source_id string, row bigint, sequence bigint")
-    found = [bytes(r.key).decode() for r in frame.select(identity.key({B}).alias("key")).collect()]
-    assert found == [f"{A}:70:7", f"{B}!80:8"]
-    foreign = [f"{'x' * 16}!80:8", "0123456789abcdef!8", "ride-567890123456!"]
-    sent = records(spark, [text.encode() for text in (*found, *foreign)]).withColumn(
-        "withheld", identity.is_withheld()
-    )
-    by_offset = {r._kafka_offset: (r._source_id, r._source_row, r.withheld) for r in sent.collect()}
-    assert by_offset == {
-        100: (A, 70, False),
-        101: (B, 80, True),
-        **dict.fromkeys((102, 103, 104), (None, None, False)),
-    }
+    found = [bytes(r.key) for r in frame.select(spark_keys.key({B}).alias("key")).collect()]
+    assert found == [f"{A}:70:7".encode(), f"{B}!80:8".encode()]
+    read = identity.identity(pa.array(found))
+    assert (read.source_ids.to_pylist(), read.rows.to_pylist()) == ([A, B], [70, 80])
+    assert (read.sequences.to_pylist(), read.withheld.to_pylist()) == ([7, 8], [False, True])
 
 
 def named(frame: DataFrame, seen: LoadedRows) -> dict[int, str]:
-    possible = possible_duplicates(seen, deduplicate.runs(frame))
+    possible = possible_duplicates(seen, runs_of(frame.toArrow()))
     if not possible:
         return {}
     rows = deduplicate.flag_duplicates(frame, seen, possible).where(F.col("reason").isNotNull())
@@ -90,14 +77,3 @@ def test_rows_of_the_published_table_are_told_apart(spark: SparkSession) -> None
     seen = LoadedRows({A: OffsetRanges.of({0: [(0, 3)], 1: [(0, 50)]})})
     found = named(records(spark, keys(A, range(1, 6))), seen)
     assert found == dict.fromkeys((100, 101), "duplicate: this row of its source is in the table already")
-
-
-def test_mixed_producers_are_as_many_runs_as_there_are_gaps(spark: SparkSession) -> None:
-    mixed = [key for pair in zip(keys(A, range(50)), keys(B, range(100, 150)), strict=True) for key in pair]
-    runs = deduplicate.runs(records(spark, [*mixed, *keys(A, [60, 61]), None]))
-    assert runs == [Run(A, 0, 0, 50, 50), Run(A, 0, 60, 62, 2), Run(B, 0, 100, 150, 50)]
-    assert possible_duplicates(LoadedRows(), runs) == set()
-
-
-def test_a_row_sent_twice_shows_in_its_run(spark: SparkSession) -> None:
-    assert deduplicate.runs(records(spark, keys(A, [0, 1, 1, 2]))) == [Run(A, 0, 0, 3, 4)]

@@ -20,7 +20,7 @@ from spark_jobs.common.kafka import offsets
 from spark_jobs.common.lake import clock, source_quarantine
 from spark_jobs.common.lake.data_files.parquet_file import DataFile
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
-from spark_jobs.common.lake.quarantine import BatchQuarantine, Malformed, malformed_in, of_stage
+from spark_jobs.common.lake.quarantine import BatchQuarantine, of_stage
 from spark_jobs.common.lake.source_quarantine import SourceQuarantine
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit
 from spark_jobs.common.spark.failures import Fenced, Unrecoverable
@@ -69,16 +69,6 @@ def interrupt(*_: object) -> None:
 def instead_of_publishing(writer: StreamWriter, do: Callable[..., None]) -> None:
     """Between the publish of a batch and that of its rejected records."""
     vars(writer.quarantine)["publish"] = do
-
-
-def test_the_newest_malformed_record_gives_a_log_no_orders(spark: SparkSession) -> None:
-    """Its reason quotes what a sender wrote, and is in the summary, in logs and in notifications."""
-    columns = "_kafka_partition int, _kafka_offset bigint, _kafka_timestamp bigint, reason string"
-    reasons = ["unknown: a\x1b[31m\u202eb\nc", "it is bad", "duplicate: x"]
-    bad = spark.createDataFrame([(0, n, 9 - n, reason) for n, reason in enumerate(reasons)], columns)
-    expected = r"partition 0, offset 0: unknown: a\u001b[31m\u202eb\u000ac"
-    assert malformed_in(bad) == Malformed(2, expected)
-    assert malformed_in(bad.where("_kafka_offset = 2")) == Malformed(0, "")
 
 
 def test_a_file_is_written_by_one_task_and_its_rows_are_computed_by_all(spark: SparkSession) -> None:
@@ -256,9 +246,8 @@ def test_a_quarantine_that_was_restored_alone_is_named(stream: Stream) -> None:
     stream.restore_catalog(before, stream.spec.quarantine_table)
     send(stream, b"bad")
     with raising(ConcurrentCommit, stream.spec.quarantine_table, 1, 3):
-        rows = stream.spark.table(f"lake.{stream.spec.quarantine_table}")
         three = running.state.rejected
-        running.quarantine.stage(rows, running.branch, three, three.more(1, "b"))
+        running.quarantine.stage([], running.branch, three, three.more(1, "b"))
     with raising(Unrecoverable, stream.spec.quarantine_table, "has 1", "stream 3"):
         stream.writer().acquire()
 
@@ -283,12 +272,12 @@ def test_a_batch_whose_rejected_records_are_not_staged_is_not_published(stream: 
     send(stream, b"good", b"bad")
     writer = picky(stream)
     positions = writer.acquire()
-    stage = writer.quarantine.stage_files
+    stage = writer.quarantine.stage
 
     def none_of_them(files: Sequence[DataFile], *more: Any) -> list[str]:
         return stage([], *more)
 
-    vars(writer.quarantine)["stage_files"] = none_of_them
+    vars(writer.quarantine)["stage"] = none_of_them
     with pytest.raises(VerificationFailed, match="gap"):
         stream.await_end(stream.consume(writer, positions))
     assert (published(stream), quarantined(stream)) == ([], [])

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-import pyarrow
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from local.services import minio
-from sluice.clients.s3 import object_file
 from sluice.config.platform_sections.lake import CATALOG
-from sluice.config.platform_sections.s3 import S3
 from sluice.config.reading.toml import ConfigError
 from spark_jobs.common.consumer import writer as writer_module
 from spark_jobs.common.consumer.writer import StreamWriter, VerificationFailed
@@ -55,32 +52,6 @@ def added(wiki: Stream) -> list[AddedFile]:
     return table.added_files(newest.id)
 
 
-class Listed(IcebergTable):
-    """Does something where the files of a batch are listed: between its append and its verification."""
-
-    def __init__(self, wiki: Wiki, do: Callable[[list[AddedFile]], None]) -> None:
-        super().__init__(wiki.spark, wiki.spec.table)
-        self._do = do
-
-    def added_files(self, snapshot_id: int) -> list[AddedFile]:
-        files = super().added_files(snapshot_id)
-        self._do(files)
-        return files
-
-
-class Noting(OffsetReader):
-    """Remembers which files it read."""
-
-    def __init__(self, s3: S3) -> None:
-        super().__init__(s3)
-        self.asked: list[str] = []
-
-    def tables(self, uris: Iterable[str], columns: Sequence[str]) -> list[pyarrow.Table]:
-        uris = list(uris)
-        self.asked.extend(uris)
-        return super().tables(uris, columns)
-
-
 class Counted(StreamWriter):
     """Calls ``observe`` before and behind each batch."""
 
@@ -92,11 +63,6 @@ class Counted(StreamWriter):
         self._observe()
         super().batch(records, batch_id)
         self._observe()
-
-
-def remove(services: Services, uri: str) -> None:
-    bucket, _, key = uri.removeprefix("s3://").partition("/")
-    services.minio.delete_object(Bucket=bucket, Key=key)
 
 
 @pytest.mark.parametrize("dates", [pytest.param(1, marks=pytest.mark.exhaustive), 2])
@@ -153,15 +119,6 @@ def test_an_event_that_is_on_the_topic_twice_is_two_rows(wiki: Wiki) -> None:
     assert [row["count"] for row in ids] == [2]
 
 
-def test_a_file_that_is_gone_when_it_is_read_back_publishes_nothing(wiki: Wiki, services: Services) -> None:
-    wiki.put([("same", body) for _, body in events(40, 2)])
-    writer = wiki.writer()
-    writer.table = Listed(wiki, lambda files: remove(services, files[0].stats.path))
-    with pytest.raises(Exception, match="no such object"):
-        wiki.await_end(wiki.consume(writer, writer.acquire()))
-    assert wiki.record_offsets() == []
-
-
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
@@ -178,16 +135,6 @@ def test_rows_that_come_twice_or_not_at_all_are_seen_in_the_files(
     with pytest.raises(VerificationFailed, match=words):
         wiki.await_end(wiki.consume(writer, writer.acquire()))
     assert wiki.record_offsets() == []
-
-
-def test_a_file_larger_than_its_tail_is_read_in_parts(wiki: Wiki, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(object_file, "TAIL_BYTES", 64)
-    wiki.put([("same", body) for _, body in events(500, 2)])
-    writer = wiki.writer()
-    writer.offset_reader = noting = Noting(wiki.platform.s3)
-    wiki.run(writer)
-    assert len(noting.asked) == 2
-    wiki.assert_all_of_it(500)
 
 
 ODD = [
@@ -252,9 +199,10 @@ def test_a_table_whose_files_settle_it_is_never_read_back(
     services.minio, services.postgres  # noqa: B018
     stream = Stream(spark, services, f"plain_{next(_numbers)}", str(tmp_path))
     writer = stream.writer()
-    writer.offset_reader = noting = Noting(stream.platform.s3)
+    asked: list[str] = []
+    monkeypatch.setattr(OffsetReader, "_read", lambda _, uri, *__: asked.append(uri))
     stream.send(50)
     stream.run(writer)
     stream.stop()
-    assert noting.asked == []
+    assert asked == []
     assert json.loads(stream.summaries()[0]["end-offsets"]) == {"0": 50, "1": 50}

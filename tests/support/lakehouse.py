@@ -22,11 +22,10 @@ from sluice.config.platform import Platform
 from sluice.config.platform_sections.checkpoints import Checkpoints
 from sluice.config.platform_sections.lake import CATALOG
 from sluice.core.decoding.decoder import Decoded, Decoder, RawHeaders
-from spark_jobs.common.consumer.batch_rows import Decode
+from spark_jobs.common.consumer.decoded_rows import Decode
 from spark_jobs.common.consumer.direct.direct_rows import DirectSource
 from spark_jobs.common.consumer.rows import RowsOf
 from spark_jobs.common.consumer.run import ConsumerRun
-from spark_jobs.common.consumer.spark_rows import spark_rows
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.kafka.offsets import Topic
 from spark_jobs.common.lake import tables
@@ -41,9 +40,7 @@ PARTITIONS = 2
 class Stream:
     """A stream by its name, and what is to be known of it."""
 
-    # By which path its batches are read and written.
-    is_direct = True
-    # And decoded: by a function in PySpark, though there is a decoder.
+    # Whether it is decoded by a function in PySpark, though there is a decoder.
     is_own = False
 
     def __init__(
@@ -80,8 +77,6 @@ class Stream:
 
     def rows_of(self, decode: Decode | None = None) -> RowsOf:
         """For a writer; ``decode``: in place of one that accepts every text."""
-        if not self.is_direct:
-            return spark_rows(decode or accepting)
         decoding: Decoder | Decode = decode or (accepting if self.is_own else TextDecoder())
         return DirectSource(self.spark, self.platform, self.spec, decoding)
 

@@ -87,7 +87,7 @@ class ChangedSluice(Sluice):
 
 def main(arguments: Sequence[str]) -> None:
     """Read and decode, into nothing."""
-    from spark_jobs.common.consumer.batch_rows import decoded_rows, is_good, table_rows
+    from spark_jobs.common.consumer.decoded_rows import decoded_rows, is_good, table_rows
     from spark_jobs.common.consumer.run import decoding
     from spark_jobs.common.kafka.read_ranges import read_ranges
     from spark_jobs.common.maintenance.change import SHUFFLE_PARTITIONS

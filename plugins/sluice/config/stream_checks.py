@@ -105,10 +105,10 @@ def _check_numbers(spec: StreamSpec, where: str) -> None:
 
 
 def _check_source(spec: StreamSpec, where: str) -> None:
-    is_json = not spec.is_avro and spec.consumer.direct
-    if spec.decode if spec.is_avro else not spec.decode and not is_json:
-        fix = "leave decode out" if spec.is_avro else 'add decode = "transforms:<function>"'
-        raise ConfigError(f"{where}: decode {shown(spec.decode)} with schema {spec.schema!r}. Fix: {fix}")
+    if spec.decode and spec.is_avro:
+        raise ConfigError(
+            f"{where}: decode {shown(spec.decode)} with schema {spec.schema!r}. Fix: leave decode out"
+        )
     if not (spec.feed or spec.generator or spec.is_avro):
         raise ConfigError(
             f"{where}: schema {spec.schema!r}: rows of CSV objects are sent as Avro. Fix: name an .avsc "

@@ -6,5 +6,6 @@ log. It promises that a batch is published whole, once, by the holder of the lea
 before.
 
 Start with ``run``, which acquires the lease and runs the query; ``writer`` appends a batch to the writer's
-branch, verifies and publishes it; ``batch_rows`` decodes; ``state`` reads where ``main`` is.
+branch, verifies and publishes it; ``direct`` reads, decodes and writes its rows; ``decoded_rows`` decodes
+those of a DataFrame; ``state`` reads where ``main`` is.
 """

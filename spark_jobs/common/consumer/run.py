@@ -19,13 +19,11 @@ from sluice.config.stream import StreamSpec
 from sluice.core.decoding.avro.decoder import AvroDecoder
 from sluice.core.decoding.decoder import Decoder
 from sluice.core.decoding.json.decoder import JsonDecoder
-from spark_jobs.common.consumer.batch_rows import Decode, warm_up
+from spark_jobs.common.consumer.decoded_rows import Decode
 from spark_jobs.common.consumer.direct.by_decoder import by_decoder
 from spark_jobs.common.consumer.direct.direct_rows import DirectSource
-from spark_jobs.common.consumer.rows import RowsOf
-from spark_jobs.common.consumer.spark_rows import spark_rows
 from spark_jobs.common.consumer.writer import StreamWriter
-from spark_jobs.common.kafka.avro import Schemas, decoded
+from spark_jobs.common.kafka.avro import Schemas
 from spark_jobs.common.kafka.offsets import Topic
 from spark_jobs.common.lake import known_tables, tables
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit, run_with_lease
@@ -38,7 +36,7 @@ log = logging.getLogger(__name__)
 
 # Between two checks of an idle consumer's lease: one row of the catalog's database each.
 CHECK_SECONDS = 10.0
-DIRECT = {
+SETTINGS = {
     "spark.python.daemon.module": "spark_jobs.common.consumer.direct.daemon",
     # Rows to a stream's own function: by default 10,000, which may be more than 2 GB.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
@@ -51,15 +49,9 @@ def run(name: str) -> int:
     def consume(stop: threading.Event) -> None:
         spec = streams.load(name)
         platform = platforms.load("consumer")
-        settings = DIRECT if spec.consumer.direct else {}
-        spark = session.start(f"sluice {name} consumer", platform, spec.topic.partitions, settings)
+        spark = session.start(f"sluice {name} consumer", platform, spec.topic.partitions, SETTINGS)
         record = record_type(spark, spec)
-        if spec.consumer.direct:
-            rows_of: RowsOf = DirectSource(spark, platform, spec, decoder_of(spec) or decoding(spark, spec))
-        else:
-            decode = decoding(spark, spec)
-            rows_of = spark_rows(decode)
-            threading.Thread(target=warm_up, args=(spark, decode), name="warm-up", daemon=True).start()
+        rows_of = DirectSource(spark, platform, spec, decoder_of(spec) or own_decode_of(spec))
         known_tables.check(spark, platform, name, spec.table, spec.quarantine_table)
         tables.ensure(spark, spec, record)
         topic = Topic(platform.kafka, spec.topic.name)
@@ -86,11 +78,12 @@ def record_type(spark: SparkSession, spec: StreamSpec) -> StructType:
 def decoding(spark: SparkSession, spec: StreamSpec) -> Decode:
     """The function that adds ``record`` and ``reason`` to a DataFrame of records: the stream's own, or the
     decoder's."""
-    decoder = decoder_of(spec) if spec.consumer.direct else None
-    if decoder is not None:
-        return by_decoder(decoder, record_type(spark, spec))
-    if spec.is_avro:
-        return partial(decoded, schemas=Schemas.load(spec.schema_file))
+    decoder = decoder_of(spec)
+    return own_decode_of(spec) if decoder is None else by_decoder(decoder, record_type(spark, spec))
+
+
+def own_decode_of(spec: StreamSpec) -> Decode:
+    """The function that a stream declares."""
     return partial(function(spec, spec.decode), schema=tables.declared(spec))
 
 

@@ -1,7 +1,7 @@
 """Records and offsets of Kafka, as jobs need them: how a value is encoded, and where a stream is.
 
-In: bytes of records, or offsets to keep. Out: decoded columns or the reason why not (``avro``,
-``wire_formats``), keys (``keys``), exact ranges of any topics (``read_ranges``), offsets that a stream
+In: bytes of records, or offsets to keep. Out: the schemas of a stream (``avro``), what a value seems to be
+(``wire_formats``), keys (``keys``), exact ranges of any topics (``read_ranges``), offsets that a stream
 commits in a consumer group (``offsets``) and heartbeats in their metadata (``heartbeat``). Start with
 ``offsets``.
 """

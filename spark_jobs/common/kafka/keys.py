@@ -20,8 +20,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from sluice.core.offsets.sources import KEY_PATTERN, WITHHELD_MARK
-from spark_jobs.common.spark.columns import computed
+from sluice.core.offsets.sources import WITHHELD_MARK
 
 
 def with_partition_and_sequence(rows: DataFrame) -> DataFrame:
@@ -46,31 +45,6 @@ def key(withheld: Collection[str] = ()) -> Column:
     mark = F.when(is_withheld, F.lit(WITHHELD_MARK)).otherwise(F.lit(":")) if withheld else F.lit(":")
     row, sequence = F.col("row").cast("string"), F.col("sequence").cast("string")
     return F.concat(F.col("source_id"), mark, row, F.lit(":"), sequence).cast("binary")
-
-
-def is_withheld() -> Column:
-    """Whether a record with ``key`` and ``_source_id`` was sent to be withheld."""
-    return F.col("_source_id").isNotNull() & (F.substring("key", 17, 1) == F.lit(WITHHELD_MARK.encode()))
-
-
-def with_identity(records: DataFrame) -> DataFrame:
-    """Add ``_source_id``, ``_source_row``, ``_source_base_offset`` from the ``key``; null without one.
-
-    The base offset is the offset minus ``sequence``: constant while one producer writes a partition alone, so
-    file bounds alone show that no row is duplicated.
-    """
-    # Cut as bytes: of a text, its characters are counted each time. All digits of a number fit into 64 bits.
-    source, numbers = (F.substring("key", *part).cast("string") for part in ((1, 16), (18, 37)))
-    row, sequence = (F.substring_index(numbers, ":", n).try_cast("long") for n in (1, -1))
-    identity = F.struct(source.alias("source"), row.alias("row"), sequence.alias("sequence"))
-    is_sluice_key = F.col("key").cast("string").rlike(KEY_PATTERN)
-    found = computed(records, identity=F.when(is_sluice_key, identity))
-    return found.select(
-        *records.columns,
-        F.col("identity.source").alias("_source_id"),
-        F.col("identity.row").alias("_source_row"),
-        (F.col("_kafka_offset") - F.col("identity.sequence")).alias("_source_base_offset"),
-    )
 
 
 _TEXT_BY_CAST = (StringType, ByteType, ShortType, IntegerType, LongType, DateType)

@@ -8,28 +8,13 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from sluice.core.offsets.deduplication import LoadedRows, Run
+from sluice.core.offsets.deduplication import LoadedRows
 from sluice.core.offsets.quarantine import DUPLICATE
 from spark_jobs.common.spark.columns import in_ranges
 
 
 def _sequence() -> Column:
     return (F.col("_kafka_offset") - F.col("_source_base_offset")).alias("sequence")
-
-
-def runs(rows: DataFrame) -> list[Run]:
-    """Return the runs of a batch's rows: one more than gaps in ``sequence``, however producers are mixed."""
-    identified = rows.where(F.col("_source_id").isNotNull()).select(
-        "_source_id", "_kafka_partition", _sequence()
-    )
-    order = Window.partitionBy("_source_id", "_kafka_partition").orderBy("sequence")
-    islands = (
-        identified.withColumn("island", F.col("sequence") - F.dense_rank().over(order))
-        .groupBy("_source_id", "_kafka_partition", "island")
-        .agg(F.min("sequence"), F.max("sequence") + 1, F.count("*"))
-        .drop("island")
-    )
-    return sorted(Run(*row) for row in islands.collect())
 
 
 def flag_duplicates(rows: DataFrame, loaded: LoadedRows, sources: set[str]) -> DataFrame:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import reduce
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sluice.config.platform_sections.lake import CATALOG
@@ -14,7 +12,6 @@ from sluice.config.stream import StreamSpec
 from sluice.core.offsets.quarantine import (
     CONSUMER_STAGE,
     NO_REJECTIONS,
-    ON_PURPOSE,
     Rejections,
     Settlement,
     held_in,
@@ -27,7 +24,7 @@ from spark_jobs.common.lake.clock import now_ms
 from spark_jobs.common.lake.data_files.parquet_file import DataFile
 from spark_jobs.common.lake.iceberg import MAIN, CommitRefused, IcebergTable, StagedSnapshot
 from spark_jobs.common.lake.tables import IncompatibleSchema
-from spark_jobs.common.lake.write import on_branch, write_rows
+from spark_jobs.common.lake.write import on_branch
 from spark_jobs.common.lake.writer_lease import MAX_ATTEMPTS, ConcurrentCommit
 from spark_jobs.common.spark.failures import Unrecoverable
 from spark_jobs.common.spark.texts import printable
@@ -37,31 +34,6 @@ KEEP_SNAPSHOTS = 20
 REJECTED_COLUMNS = (*RECORD, "reason")
 # Longest text, in a summary, of the newest malformed record's place and reason.
 MAX_CHARACTERS = 200
-
-
-@dataclass(frozen=True)
-class Malformed:
-    """How many rejected records are malformed; ``newest``: place and reason of the newest, in one line."""
-
-    count: int
-    newest: str
-
-
-def malformed_in(bad: DataFrame) -> Malformed:
-    """Return those of the rejected records that were not rejected on purpose."""
-    of_purpose = [F.col("reason").startswith(begin) for begin in ON_PURPOSE]
-    newest = F.max_by(F.struct("_kafka_partition", "_kafka_offset", "reason"), "_kafka_timestamp")
-    counted = bad.where(~reduce(Column.__or__, of_purpose)).agg(
-        F.count("*").alias("count"), newest.alias("newest")
-    )
-    # As in the table: it quotes what a sender wrote.
-    reason = printable(F.col("newest.reason"))
-    found = counted.select("count", "newest._kafka_partition", "newest._kafka_offset", reason).first()
-    if found is None:
-        raise RuntimeError("Spark counted the rejected records, and gave no number")
-    count, partition, offset, said = found
-    text = f"partition {partition}, offset {offset}: {' '.join(said.split())}" if count else ""
-    return Malformed(count, text[:MAX_CHARACTERS])
 
 
 class Quarantine:
@@ -97,41 +69,20 @@ class BatchQuarantine(Quarantine):
     """
 
     def stage(
-        self, bad: DataFrame, writer: str, before: Rejections, after: Rejections, newest: str = ""
-    ) -> list[str]:
-        """Stage a batch's rejected records; return the addresses of their files.
-
-        ``bad`` has REJECTED_COLUMNS. ``before`` and ``after``: the stream's rejections without and with the
-        batch. ``newest``: of :class:`Malformed`. Raises ConcurrentCommit if the quarantine does not hold the
-        earlier ones.
-        """
-        rows = of_stage(self.spark, self.name, bad.select(*REJECTED_COLUMNS), CONSUMER_STAGE)
-        return self._stage(
-            lambda summary: write_rows(self.table, writer, rows, summary), writer, before, after, newest
-        )
-
-    def stage_files(
         self, files: Sequence[DataFile], writer: str, before: Rejections, after: Rejections, newest: str = ""
     ) -> list[str]:
-        """As :meth:`stage`, of files that have all columns."""
-        return self._stage(
-            lambda summary: self.table.append(writer, summary, files), writer, before, after, newest
-        )
+        """Stage the files of a batch's rejected records; return their addresses.
 
-    def _stage(
-        self,
-        commit: Callable[[Mapping[str, str]], None],
-        writer: str,
-        before: Rejections,
-        after: Rejections,
-        newest: str,
-    ) -> list[str]:
+        ``before`` and ``after``: the stream's rejections without and with the batch. ``newest``: place and
+        reason of the newest malformed record, in one line of MAX_CHARACTERS at most, if there is one. Raises
+        ConcurrentCommit if the quarantine does not hold the earlier ones.
+        """
         self.table.refresh()
         start = self._branch(writer, before)
         summary = {WRITER: writer, **after.properties()}
         summary |= {NEWEST_MALFORMED: newest} if newest else {}
         try:
-            commit(summary)
+            self.table.append(writer, summary, files)
         except CommitRefused as refusal:
             raise self._moved(str(refusal)) from refusal
         self.table.refresh()

@@ -34,7 +34,7 @@ from sluice.core.offsets.deduplication import LoadedRows, loaded_from, possible_
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.tables.batches import Snapshot
 from sluice.core.tables.summary import KIND
-from spark_jobs.common.consumer.batch_rows import Decode
+from spark_jobs.common.consumer.decoded_rows import Decode
 from spark_jobs.common.consumer.run import decoding
 from spark_jobs.common.lake import known_tables
 from spark_jobs.common.lake.iceberg import MAIN

@@ -21,7 +21,7 @@ from sluice.core.offsets.quarantine import CONSUMER_STAGE
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.topic_ranges import TopicRanges
 from sluice.core.tables.records import FROM_KAFKA
-from spark_jobs.common.consumer.batch_rows import is_good, table_rows
+from spark_jobs.common.consumer.decoded_rows import is_good, table_rows
 from spark_jobs.common.kafka.read_ranges import read_ranges, split_deleted
 from spark_jobs.common.lake.written.read_offsets import COLUMNS, OffsetReader
 from spark_jobs.common.maintenance.row_diff import RowsDiffer, compare

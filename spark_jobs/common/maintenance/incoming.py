@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame, SparkSession
@@ -11,11 +12,12 @@ from pyspark.sql import functions as F
 from sluice.config.platform import Platform
 from sluice.config.stream import StreamSpec
 from sluice.core.changes.plan import ChangePlan
+from sluice.core.decoding.texts import printable
 from sluice.core.offsets.deduplication import LoadedRows, loaded_from, possible_duplicates
 from sluice.core.offsets.quarantine import DUPLICATE, WITHHELD
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.verify import needs_read, verify
-from spark_jobs.common.consumer.batch_rows import Decode, decoded_rows, is_good, table_rows, without_withheld
+from spark_jobs.common.consumer.decoded_rows import Decode, decoded_rows, is_good, table_rows
 from spark_jobs.common.consumer.writer import SMALL_BATCH
 from spark_jobs.common.lake import deduplicate
 from spark_jobs.common.lake.written.read_offsets import COLUMNS, OffsetReader, by_partition
@@ -23,7 +25,6 @@ from spark_jobs.common.lake.written.written_batch import WrittenBatch
 from spark_jobs.common.maintenance.change_records import check_as_quarantined, records_to_load
 from spark_jobs.common.maintenance.changed_stream import ChangedStream, ChangeRefused
 from spark_jobs.common.maintenance.staged_change import StagedChange, TableFile, Touched
-from spark_jobs.common.spark.texts import printable
 
 log = logging.getLogger(__name__)
 
@@ -63,14 +64,12 @@ class IncomingRecords:
         records, recovered = records_to_load(
             self.spark, self.platform.kafka, self.spec, self.plan, self.reader
         )
-        decoded = decoded_rows(records, self.decode)
         before = self.stream.removed_before(self.stream.now())
-        if removed := before.rows_out_of(self.plan):
-            decoded = deduplicate.flag_removed(decoded, removed)
-        rows = decoded if self.plan.withheld else without_withheld(decoded)
+        removed = before.rows_out_of(self.plan)
+        rows = self._decoded(records, removed, None if self.plan.withheld else ())
         coming = self._write(staged, rows)
         if not self.plan.withheld and (published := self._published_of_withheld(staged, coming)):
-            rows = without_withheld(decoded, published)
+            rows = self._decoded(records, removed, published)
             coming = self._write(staged, rows)
         # The rows of these sources that stay in the table; and of a reverted one, of which none is to come.
         sources_in = {run.source_id for run in coming.written.runs}
@@ -90,6 +89,12 @@ class IncomingRecords:
         self._check_not_lost(coming, touched)
         check_as_quarantined(staged, coming.files, rows, recovered.minus(coming.rejected))
         return replace(coming, recovered=recovered)
+
+    def _decoded(
+        self, records: DataFrame, removed: Collection[tuple[str, int]], published: Collection[str] | None
+    ) -> DataFrame:
+        rows = decoded_rows(records, self.decode, published)
+        return deduplicate.flag_removed(rows, removed) if removed else rows
 
     def _write(self, staged: StagedChange, rows: DataFrame) -> StagedRecords:
         good = table_rows(rows.where(is_good()))
@@ -117,12 +122,10 @@ class IncomingRecords:
         if not lost:
             return
         others = coming.bad.where(~F.col("reason").startswith(DUPLICATE))
-        for partition, offset, reason in others.select(
-            *COLUMNS, printable(F.col("reason"))
-        ).toLocalIterator():
+        for partition, offset, reason in others.select(*COLUMNS, "reason").toLocalIterator():
             if offset in lost[partition]:
                 raise ChangeRefused(
                     f"{self.spec.table}: {lost.count} records are published and would be rejected now, the "
-                    f"first: {self.plan.topic} partition {partition} offset {offset}: {reason}; nothing was "
-                    "changed. Fix: correct the schema or the decoder, or leave them out"
+                    f"first: {self.plan.topic} partition {partition} offset {offset}: {printable(reason)}; "
+                    "nothing was changed. Fix: correct the schema or the decoder, or leave them out"
                 )

@@ -134,7 +134,7 @@ def start_worker(spark: SparkSession) -> None:
     try:
         _read(spark, [], Reading.rest, LINE_SCHEMA).collect()
     except Exception as error:
-        # Without its text, as batch_rows.warm_up.
+        # Without its text: Airflow shows the last error in the log as the reason why a process ended.
         log.warning("no Python worker was started, the first rows take longer (%s)", type(error).__name__)
 
 

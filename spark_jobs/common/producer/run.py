@@ -15,7 +15,6 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.clients.kafka.consumers import topic_offsets
 from sluice.clients.s3.requests import connect, read_json
 from sluice.config import platform as platforms
 from sluice.config import streams
@@ -23,12 +22,10 @@ from sluice.config.platform import Platform
 from sluice.config.sending_rules import SendingRules, changed_message
 from sluice.config.stream import StreamSpec
 from sluice.core.error_codes import ErrorCode
-from sluice.core.offsets.deduplication import LoadedRows, loaded_from
-from sluice.core.offsets.ranges import OffsetRanges
-from sluice.core.offsets.topic_ranges import TopicRanges
+from sluice.core.offsets.deduplication import LoadedRows
 from spark_jobs.common.kafka import keys
-from spark_jobs.common.kafka.read_ranges import read_ranges
 from spark_jobs.common.lake import deduplicate
+from spark_jobs.common.producer.sent import sent_rows
 from spark_jobs.common.spark import session
 from spark_jobs.common.spark.process import log_to_stderr
 
@@ -144,7 +141,7 @@ def produce(spark: SparkSession, spec: StreamSpec, platform: Platform, plan: Pla
     """Send the plan's rows that are not on the topic."""
     # With Spark's older path to the Kafka sink, Observation.get never returns.
     spark.conf.set("spark.sql.sources.useV1SourceList", "")
-    sent = sent_rows(spark, spec, platform, plan)
+    sent = sent_rows(spark, spec, platform, plan.start_offsets)
     options = session.kafka_options(platform.kafka) | sink(plan.rules) | {"topic": spec.topic.name}
     for frame in rows(Job(spark, spec, platform, plan, sent)):
         # A join would change the rows' order, and no file's bounds would be conclusive.
@@ -156,33 +153,3 @@ def produce(spark: SparkSession, spec: StreamSpec, platform: Platform, plan: Pla
             F.col("target_partition").alias("partition"),
             *headers,
         ).write.format("kafka").options(**options).mode("append").save()
-
-
-def sent_rows(spark: SparkSession, spec: StreamSpec, platform: Platform, plan: Plan) -> LoadedRows:
-    """Read the rows on the topic: source id -> partition -> ``sequence``.
-
-    From the offsets of the sources' first plan on; rows that retention deleted are sent again, and the
-    consumer flags them as duplicates.
-    """
-    bounds = topic_offsets(platform.kafka, spec.topic.name)
-    starts = plan.start_offsets.values()
-    start = {
-        partition: min(max(first, min(offsets.get(partition, first) for offsets in starts)), after)
-        for partition, (first, after) in bounds.items()
-    }
-    ranges = TopicRanges.of(
-        {spec.topic.name: OffsetRanges.from_ends(start, {p: after for p, (_, after) in bounds.items()})}
-    )
-    if not ranges:
-        return LoadedRows()
-    log.info("reading sent rows %s", ranges)
-    records = read_ranges(spark, platform.kafka, ranges).select(
-        "key",
-        F.col("partition").alias("_kafka_partition"),
-        F.col("offset").alias("_kafka_offset"),
-    )
-    planned = keys.with_identity(records).where(F.col("_source_id").isin(sorted(plan.start_offsets)))
-    sent = loaded_from(deduplicate.runs(planned))
-    for source, sequences in sent.sources.items():
-        log.info("rows already sent source=%s rows=%d sequences=%s", source, sequences.count, sequences)
-    return sent

@@ -7,7 +7,6 @@ import signal
 import threading
 from collections.abc import Mapping
 from time import monotonic
-from typing import Any, cast
 
 from pyspark.sql import SparkSession
 
@@ -16,16 +15,6 @@ from sluice.config.platform_sections.kafka import Kafka
 from sluice.config.platform_sections.lake import CATALOG
 
 log = logging.getLogger(__name__)
-
-# Avro allocates a string of the length that a record names before it reads it: without limits, 19 bytes are
-# an OutOfMemoryError, which ends the job, at each restart again. Beyond them a record is malformed.
-# Its faster reader would keep the schemas of every task for good: 16 kB a batch (Avro 1.12.0).
-AVRO_SETTINGS = {
-    "org.apache.avro.fastread": "false",
-    "org.apache.avro.limits.string.maxLength": "16777216",
-    "org.apache.avro.limits.bytes.maxLength": "16777216",
-    "org.apache.avro.limits.collectionItems.maxLength": "1048576",
-}
 
 # The columns of its Kafka source with ``includeHeaders``.
 KAFKA_RECORD = (
@@ -64,16 +53,8 @@ def start(
         .config("spark.task.maxFailures", "1")
         .config("spark.speculation", "false")
         .config("spark.sql.shuffle.partitions", str(partitions))
-        .config(
-            "spark.executor.defaultJavaOptions",
-            " ".join(f"-D{key}={value}" for key, value in AVRO_SETTINGS.items()),
-        )
         .getOrCreate()
     )
-    # The driver gets them not by an option: spark-submit has started its JVM by now. Avro reads them at its
-    # first record.
-    for key, value in AVRO_SETTINGS.items():
-        cast("Any", spark._jvm).java.lang.System.setProperty(key, value)
     # PySpark installs its own handler, which ends the process during a batch.
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, interrupt)

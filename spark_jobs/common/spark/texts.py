@@ -44,8 +44,3 @@ def text_of(value: Column) -> Column:
     """Bytes as the text that they are in UTF-8, or else as SQL writes bytes: ``X'61FF'``."""
     text = value.cast("string")
     return F.when(F.is_valid_utf8(text), text).otherwise(F.concat(F.lit("X'"), F.hex(value), F.lit("'")))
-
-
-def quoted(value: Column) -> Column:
-    """Bytes for a reason, as :func:`text_of`; at most 100 of them."""
-    return text_of(F.substring(value, 1, 100))

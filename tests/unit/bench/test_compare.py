@@ -196,14 +196,13 @@ def test_the_workloads_of_one_run_have_streams_of_their_own_and_one_per_turn() -
     names = [one.name for each in streams.values() for one in each]
     assert len(names) == len(set(names))
     assert {name: len(each) for name, each in streams.items()} == {
-        # Each by both paths.
-        "one_batch": 6,
-        "one_object": 6,
+        "one_batch": 3,
+        "one_object": 3,
         "changes": 3,
-        "small_batches": 6,
+        "small_batches": 3,
         # At both triggers; the Avro stream that the JSON is made of.
         "latency": 6,
-        "json": 7,
+        "json": 4,
         "growth": 3,
         # Those of a stack, whatever the turns.
         "supervision": 20,

@@ -186,12 +186,10 @@ def test_a_wrong_feed_table_or_partition_is_refused(change: tuple[str, str], wor
     assert words in str(caught.value)
 
 
-def test_records_after_a_ddl_are_json_unless_a_function_decodes_them_or_spark_does() -> None:
+def test_records_after_a_ddl_are_json_unless_a_function_decodes_them() -> None:
     text = (MINIMAL + FEED + QUERIES).replace('"schema.avsc"', '"schema.ddl"')
     assert not streams.parse(text, "stream.toml").decode
     assert streams.parse(text.replace("[topic]", 'decode = "a:b"\n[topic]', 1), "stream.toml").decode
-    with pytest.raises(ConfigError, match="decode '' with schema"):
-        streams.parse(text.replace("[consumer]", "[consumer]\ndirect = false"), "stream.toml")
 
 
 def test_a_streams_objects_are_in_a_folder_of_its_name_unless_it_declares_another() -> None:

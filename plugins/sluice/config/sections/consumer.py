@@ -10,11 +10,6 @@ from typing import Annotated
 class Consumer:
     trigger_seconds: Annotated[int, "seconds between micro-batches"] = 5
     max_offsets_per_trigger: Annotated[int, "records in one micro-batch at most"] = 3_000_000
-    direct: Annotated[
-        bool,
-        "true: batches are read, decoded and written by Python alone, which costs less; false: by Spark's "
-        "source and expressions, as in 0.1.0",
-    ] = True
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,4 @@
-"""The identity of Sluice's own records, from their keys, all keys of a piece at once.
-
-``spark_jobs.common.kafka.keys`` says the same of Spark's columns.
-"""
+"""The identity of Sluice's own records, from their keys, all keys of a piece at once."""
 
 from __future__ import annotations
 
@@ -9,11 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sluice.core.decoding.arrays import bytes_of
 from sluice.core.offsets.sources import WITHHELD_MARK
 from sluice.core.record_batches.cursor import Bytes, Flags, Ints
+from sluice.core.tables.records import IDENTITY
 
 Words = NDArray[np.uint64]
 
@@ -48,6 +47,13 @@ class Identity:
     rows: pa.Int64Array
     sequences: pa.Int64Array
     withheld: pa.BooleanArray
+
+    def columns(self, offsets: pa.Int64Array) -> dict[str, pa.Array]:
+        """As tables have them, of records at these offsets. The base offset is the offset minus the sequence:
+        constant while one producer writes a partition alone, so that a file's bounds alone show that no row
+        is there twice."""
+        base = pc.subtract(offsets, self.sequences)
+        return dict(zip(IDENTITY, (self.source_ids, self.rows, base), strict=True))
 
 
 def identity(keys: pa.BinaryArray) -> Identity:

@@ -4,8 +4,6 @@ One of them makes its whole column unreadable. So a record that has one is rejec
 a time or date beyond what Python's datetime holds, which is less than DuckDB and pandas do, a decimal of more
 digits than its column has, a map with two equal keys, which DuckDB refuses. The first and the last day are
 left out of times with a zone: readers show them in their own zone.
-
-The words are those of ``spark_jobs.common.consumer.readable`` and ``batch_rows``.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from sluice.core.decoding.arrays import bytes_of
 from sluice.core.record_batches.cursor import Flags, Ints
 
 # Types whose every value can be read; so could times of the day and bytes of a fixed size, which none has.
-_ALWAYS = (pa.bool_(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.binary())
+_ALWAYS = (pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.binary())
 _DAY = 86_400_000_000
 _FIRST_DAY, _LAST_DAY = ((day - date(1970, 1, 1)).days for day in (date.min, date.max))
 
@@ -71,24 +69,25 @@ def unreadable(columns: pa.RecordBatch) -> dict[int, str]:
 
 
 def readable_times(times: pa.Array) -> tuple[pa.TimestampArray, dict[int, str]]:
-    """The records' times in Kafka, milliseconds since 1970, as microseconds in UTC.
+    """The records' times in Kafka, since 1970 in milliseconds (also as plain numbers) or microseconds, as
+    microseconds in UTC.
 
     Null where they cannot be read, as the quarantine can be then; and the reasons of these rows.
     """
-    milliseconds = times.view(pa.int64())
-    first, last = _TIMES.first // 1000, _TIMES.last // 1000
-    is_beyond = _beyond(milliseconds, first, last)
-    if milliseconds.null_count:
-        is_beyond |= milliseconds.is_null().to_numpy(zero_copy_only=False)
+    per_second = 1_000_000 if pa.types.is_timestamp(times.type) and times.type.unit == "us" else 1_000
+    numbers, micros = times.view(pa.int64()), 1_000_000 // per_second
+    is_beyond = _beyond(numbers, _TIMES.first // micros, _TIMES.last // micros)
+    if numbers.null_count:
+        is_beyond |= numbers.is_null().to_numpy(zero_copy_only=False)
     beyond = np.flatnonzero(is_beyond).tolist()
-    texts = [_time_text(milliseconds[row].as_py(), 1000) for row in beyond]
+    texts = [_time_text(numbers[row].as_py(), per_second) for row in beyond]
     reasons = {
         row: f"its timestamp in Kafka is beyond what can be read: {text}"
         for row, text in zip(beyond, texts, strict=True)
     }
     if reasons:
-        milliseconds = pc.if_else(pa.array(is_beyond), None, milliseconds)
-    return pc.multiply(milliseconds, 1000).view(pa.timestamp("us", tz="UTC")), reasons
+        numbers = pc.if_else(pa.array(is_beyond), None, numbers)
+    return pc.multiply(numbers, micros).view(pa.timestamp("us", tz="UTC")), reasons
 
 
 def _wrong(values: _Values) -> Iterator[tuple[int, str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
 
@@ -24,6 +25,8 @@ class Run:
     records: int
 
 
+# Runs that wait to be joined; then twice as many as these came to.
+MANY_RUNS = 1_000
 # Above every sequence number (KEY_PATTERN).
 _MAX_SEQUENCE = 10**18
 
@@ -88,3 +91,37 @@ def possible_duplicates(loaded: LoadedRows, runs: Iterable[Run]) -> set[str]:
         # A run within an earlier one has duplicated its source already, so the last end is enough.
         reached[place] = run.until
     return duplicated
+
+
+class Runs:
+    """Runs that come piece by piece: joined now and then, so that they stay about as many as there are
+    gaps, and each is joined a few times."""
+
+    def __init__(self) -> None:
+        self._runs: list[Run] = []
+        self._most = MANY_RUNS
+
+    def add(self, more: Iterable[Run]) -> None:
+        self._runs += more
+        if len(self._runs) > self._most:
+            self._runs = joined(self._runs)
+            self._most = max(2 * len(self._runs), MANY_RUNS)
+
+    def joined(self) -> tuple[Run, ...]:
+        """All of them."""
+        return tuple(joined(self._runs))
+
+
+def joined(runs: Iterable[Run]) -> list[Run]:
+    """Runs with those joined that follow each other: as many as there are gaps, whatever the pieces were."""
+    found: list[Run] = []
+    for (source, partition), these in groupby(sorted(runs), lambda run: (run.source_id, run.partition)):
+        last: Run | None = None
+        for one in these:
+            if last is not None and one.start == last.until:
+                last = Run(source, partition, last.start, one.until, last.records + one.records)
+                found[-1] = last
+            else:
+                last = one
+                found.append(one)
+    return found

@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 
 from sluice.clients.kafka.log.range_reader import Epochs
 from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
-from spark_jobs.common.consumer.batch_rows import Decode
-from spark_jobs.common.consumer.direct import own_decode, shuffle, task
+from spark_jobs.common.consumer.direct import shuffle, task
+from spark_jobs.common.consumer.direct.own_decode import OwnDecode
 from spark_jobs.common.consumer.direct.rejected import gathered
 from spark_jobs.common.consumer.direct.task import Duplicates, Job, Part, Result, Task
 from spark_jobs.common.kafka.read_ranges import RECORDS_PER_TASK, described
@@ -21,10 +21,9 @@ from spark_jobs.common.lake.data_files.parquet_file import DataFile
 class DirectBatches:
     """The batches of one stream, by tasks of Spark or in the driver. For one thread at a time."""
 
-    def __init__(self, spark: SparkSession, job: Job, decode: Decode | None = None) -> None:
-        """``decode``: the stream's own, where the job has no decoder."""
-        self._spark, self._context = spark, spark.sparkContext
-        self._job, self._decode = job, decode
+    def __init__(self, spark: SparkSession, job: Job, own: OwnDecode | None = None) -> None:
+        """``own``: the stream's own function, where the job has no decoder."""
+        self._context, self._job, self._own = spark.sparkContext, job, own
 
     def run(
         self,
@@ -47,8 +46,8 @@ class DirectBatches:
         groups = [tuple(parts)] if is_small else [(part,) for part in parts]
         tasks = [Task(group, duplicates) for group in groups]
         job = self._job
-        if self._decode is not None:
-            return own_decode.run(self._spark, job, tasks, self._decode, is_small=is_small)
+        if self._own is not None:
+            return self._own.run(job, tasks, is_small=is_small)
         if is_small:
             return [task.run(job, one) for one in tasks]
         if job.table.partitions:

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StringType, StructField, StructType
 
 from sluice.core.decoding.decoder import Decoder
-from spark_jobs.common.consumer.batch_rows import Decode
+from spark_jobs.common.consumer.decoded_rows import Decode
 
 _HEADERS = pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())]))
 

@@ -1,4 +1,4 @@
-"""A batch's rows without the JVM: what :class:`spark_rows.SparkRows` is for Spark's expressions."""
+"""A batch's rows: read, decoded and written by tasks, committed by the driver."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from pyspark.sql import DataFrame, SparkSession
 from sluice.config.platform import Platform
 from sluice.config.stream import StreamSpec
 from sluice.core.decoding.decoder import Decoder
-from sluice.core.offsets.deduplication import LoadedRows
+from sluice.core.offsets.deduplication import LoadedRows, joined
 from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
 from sluice.core.record_batches.account import Account
 from sluice.core.tables.summary import LEADER_EPOCHS
 from sluice.core.tables.without_record import WithoutRecord
-from spark_jobs.common.consumer.batch_rows import Decode
+from spark_jobs.common.consumer.decoded_rows import Decode
 from spark_jobs.common.consumer.direct.batch import DirectBatches
-from spark_jobs.common.consumer.direct.task import Duplicates, Job, Result, joined
+from spark_jobs.common.consumer.direct.own_decode import OwnDecode
+from spark_jobs.common.consumer.direct.task import Duplicates, Job, Result
 from spark_jobs.common.lake.clock import now_ms
 from spark_jobs.common.lake.data_files.parquet_file import DataFile
 from spark_jobs.common.lake.data_files.partitioned import Layout
@@ -43,7 +44,7 @@ class DirectSource:
         """``decoding``: a decoder, or the stream's own function."""
         self._spark, self._platform, self._spec = spark, platform, spec
         self._decoder: Decoder | None = None if callable(decoding) else decoding
-        self._decode: Decode | None = decoding if callable(decoding) else None
+        self._own = OwnDecode(spark, decoding) if callable(decoding) else None
         self._known: tuple[str | None, ...] = ()
         self._batches: DirectBatches | None = None
 
@@ -55,7 +56,7 @@ class DirectSource:
             *(str((one.schema(), one.location(), one.partitions())) for one in (table, quarantine)),
         )
         if self._batches is None or known != self._known:
-            self._known, self._batches = known, DirectBatches(self._spark, self._job(writer), self._decode)
+            self._known, self._batches = known, DirectBatches(self._spark, self._job(writer), self._own)
         return DirectRows(self._batches, writer.state.leader_epochs)
 
     def _job(self, writer: StreamWriter) -> Job:
@@ -101,7 +102,7 @@ class DirectRows:
             newest = max((part.newest for part in rejected if part.newest is not None), default=None)
             before, after = writer.rejections(count, summary, malformed)
             rejected_files = self._batches.quarantine_files(results)
-            staged = writer.quarantine.stage_files(
+            staged = writer.quarantine.stage(
                 rejected_files,
                 writer.branch,
                 before,

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from sluice.core.decoding.assessment import Assessment, assess
 from sluice.core.decoding.decoder import Decoded, Decoder, Malformed
 from sluice.core.decoding.duplicates import Deduplication
-from sluice.core.decoding.identity import Identity, identity
-from sluice.core.decoding.readable import readable_times, unreadable
 from sluice.core.error_codes import ErrorCode
 from sluice.core.offsets.deduplication import Run
-from sluice.core.offsets.quarantine import WITHHELD_REASON
-from sluice.core.record_batches.cursor import Flags, Ints
+from sluice.core.record_batches.cursor import Ints
 from spark_jobs.common.kafka.read_ranges import headers_as_text
 from spark_jobs.common.lake.written.written_batch import runs_of
 
@@ -50,49 +47,31 @@ def rows_of(
     """``piece``: as ``record_batches.records.SCHEMA``. Records that were sent to be withheld are rejected,
     and those that ``deduplication`` finds to be duplicates. Raises DecodersDiffer."""
     decoded = decoder.decode(piece.column("value"), piece.column("headers"))
-    times, beyond = readable_times(piece.column("timestamp"))
-    found = identity(piece.column("key"))
-    reasons: dict[int, str] = {}
-    if decoded.reasons.null_count < len(piece):
-        rejected = np.flatnonzero(decoded.reasons.is_valid().to_numpy(zero_copy_only=False))
-        texts = decoded.reasons.take(pa.array(rejected)).to_pylist()
-        reasons = dict(zip(rejected.tolist(), texts, strict=True))
-    beyond_readers = unreadable(decoded.columns)
-    _check_sample(piece, partition, decoder, decoded, beyond_readers)
-    for more in (beyond_readers, beyond, _withheld(found)):
-        for row, why in more.items():
-            reasons.setdefault(row, why)
+    found = assess(decoded, piece.column("key"), piece.column("timestamp"))
+    _check_sample(piece, partition, decoder, decoded, found.unreadable)
     if deduplication is not None:
         offsets = piece.column("offset").to_numpy()
-        reasons |= deduplication.duplicates(offsets, found, _is_good(len(piece), reasons))
-    context = _context(piece, partition, times, found)
+        found.reasons.update(deduplication.duplicates(offsets, found.identity, found.is_good))
+    context = _context(piece, partition, found)
     good = pa.RecordBatch.from_arrays(
         [*decoded.columns.columns, *context.values()], [*decoded.columns.schema.names, *context]
     )
     runs = runs_of(pa.table({name: context[name] for name in _OF_RUNS}))
-    if not reasons:
+    if not found.reasons:
         return PieceRows(good, None, runs)
-    is_good = pa.array(_is_good(len(piece), reasons))
-    return PieceRows(good.filter(is_good), _bad(piece, context, reasons), runs)
-
-
-def _is_good(rows: int, reasons: Iterable[int]) -> Flags:
-    found: Flags = np.ones(rows, np.bool_)
-    found[list(reasons)] = False
-    return found
+    return PieceRows(good.filter(pa.array(found.is_good)), _bad(piece, context, found.reasons), runs)
 
 
 _OF_RUNS = ("_kafka_partition", "_kafka_offset", "_source_id", "_source_base_offset")
 
 
-def _context(piece: pa.RecordBatch, partition: int, times: pa.Array, found: Identity) -> dict[str, pa.Array]:
+def _context(piece: pa.RecordBatch, partition: int, found: Assessment) -> dict[str, pa.Array]:
+    offsets = piece.column("offset")
     return {
         "_kafka_partition": pa.array(np.full(len(piece), partition, np.int32)),
-        "_kafka_offset": piece.column("offset"),
-        "_kafka_timestamp": times,
-        "_source_id": found.source_ids,
-        "_source_row": found.rows,
-        "_source_base_offset": pc.subtract(piece.column("offset"), found.sequences),
+        "_kafka_offset": offsets,
+        "_kafka_timestamp": found.times,
+        **found.identity.columns(offsets),
     }
 
 
@@ -110,11 +89,6 @@ def _bad(
         "reason": pa.array([reasons[row] for row in sorted(reasons)], pa.string()),
     }
     return pa.RecordBatch.from_pydict(columns)
-
-
-def _withheld(found: Identity) -> dict[int, str]:
-    rows = np.flatnonzero(found.withheld.to_numpy(zero_copy_only=False))
-    return dict.fromkeys(rows.tolist(), WITHHELD_REASON)
 
 
 def _check_sample(

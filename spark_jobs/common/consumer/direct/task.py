@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -19,7 +18,7 @@ from sluice.config.platform_sections.kafka import Kafka
 from sluice.config.platform_sections.s3 import S3
 from sluice.core.decoding.decoder import Decoder
 from sluice.core.decoding.duplicates import Deduplication
-from sluice.core.offsets.deduplication import LoadedRows, Run
+from sluice.core.offsets.deduplication import LoadedRows, Run, Runs
 from sluice.core.offsets.ranges import IntervalSet
 from sluice.core.record_batches.account import Account
 from spark_jobs.common.consumer.direct.piece import rows_of
@@ -29,10 +28,6 @@ from spark_jobs.common.lake.data_files.partitioned import Files, Layout
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
-
-
-# Runs that wait to be joined; then twice as many as these came to.
-MANY_RUNS = 1_000
 
 
 @dataclass(frozen=True)
@@ -157,37 +152,3 @@ def reader(job: Job) -> RangeReader:
 @cache
 def _reader(kafka: Kafka, topic: str, topic_id: str) -> RangeReader:
     return RangeReader(Brokers(kafka, PATIENCE_SECONDS), topic, topic_id)
-
-
-class Runs:
-    """The runs of a task, piece by piece: joined now and then, so that they stay about as many as there are
-    gaps, and each is joined a few times."""
-
-    def __init__(self) -> None:
-        self._runs: list[Run] = []
-        self._most = MANY_RUNS
-
-    def add(self, more: Iterable[Run]) -> None:
-        self._runs += more
-        if len(self._runs) > self._most:
-            self._runs = joined(self._runs)
-            self._most = max(2 * len(self._runs), MANY_RUNS)
-
-    def joined(self) -> tuple[Run, ...]:
-        """All of them."""
-        return tuple(joined(self._runs))
-
-
-def joined(runs: Iterable[Run]) -> list[Run]:
-    """Runs with those joined that follow each other: as many as there are gaps, whatever the pieces were."""
-    found: list[Run] = []
-    for (source, partition), these in groupby(sorted(runs), lambda run: (run.source_id, run.partition)):
-        last: Run | None = None
-        for one in these:
-            if last is not None and one.start == last.until:
-                last = Run(source, partition, last.start, one.until, last.records + one.records)
-                found[-1] = last
-            else:
-                last = one
-                found.append(one)
-    return found

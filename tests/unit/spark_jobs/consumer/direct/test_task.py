@@ -9,64 +9,20 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from sluice.core.offsets.deduplication import LoadedRows, Run, loaded_from, possible_duplicates
+from sluice.core.offsets.deduplication import LoadedRows, Run
 from sluice.core.offsets.ranges import IntervalSet
 from spark_jobs.common.consumer.direct import rejected
 from spark_jobs.common.consumer.direct import task as tasks
-from spark_jobs.common.consumer.direct.task import Duplicates, Reading, joined
+from spark_jobs.common.consumer.direct.task import Duplicates, Reading
 from spark_jobs.common.lake.data_files.fitting import LosesColumns
 from tests.support.direct_batches import Ranges, account, job, task
 from tests.support.memory_s3 import MemoryS3
-from tests.support.numbered import OTHER, SOURCE, key, piece
+from tests.support.numbered import SOURCE, key, piece
 from tests.support.raising import raising
 
 # Its number among the task's files, and the attempt's own.
 NAME = re.compile(r"s3://lake/raw/t/data/00000-[0-9a-f-]{36}\.parquet")
-
-
-def test_runs_that_follow_each_other_are_one() -> None:
-    runs = [
-        Run(SOURCE, 0, 3, 5, 2),
-        Run(SOURCE, 0, 0, 3, 3),
-        Run(SOURCE, 0, 6, 7, 1),
-        Run(SOURCE, 1, 5, 6, 1),
-    ]
-    assert joined(runs) == [Run(SOURCE, 0, 0, 5, 5), Run(SOURCE, 0, 6, 7, 1), Run(SOURCE, 1, 5, 6, 1)]
-    assert joined([Run(SOURCE, 0, 0, 3, 3), Run(OTHER, 0, 3, 4, 1)]) == [
-        Run(SOURCE, 0, 0, 3, 3), Run(OTHER, 0, 3, 4, 1)
-    ]  # fmt: skip
-    assert joined([]) == []
-
-
-def test_runs_that_overlap_stay_two() -> None:
-    runs = [Run(SOURCE, 0, 0, 3, 3), Run(SOURCE, 0, 2, 4, 2)]
-    assert joined(runs) == runs
-
-
-@given(
-    st.lists(
-        st.builds(
-            lambda source, partition, start, size, more: Run(
-                source, partition, start, start + size, size + more
-            ),
-            st.sampled_from([SOURCE, OTHER]),
-            st.integers(0, 1),
-            st.integers(0, 20),
-            st.integers(1, 5),
-            st.sampled_from([0, 0, 0, 1]),
-        ),
-        max_size=8,
-    )
-)
-def test_joined_runs_tell_the_same(runs: list[Run]) -> None:
-    found = joined(runs)
-    assert len(found) <= len(runs)
-    assert sum(run.records for run in found) == sum(run.records for run in runs)
-    assert loaded_from(found) == loaded_from(runs)
-    assert possible_duplicates(LoadedRows(), found) == possible_duplicates(LoadedRows(), runs)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A topic in two tables, by Spark's expressions and without the JVM: the same rows, and the same rejected."""
+"""A topic in two tables, by a small batch and by many tasks: the same rows, and the same rejected."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ from pyspark.sql.types import StructType
 from sluice.config import streams
 from sluice.config.platform_sections.lake import CATALOG
 from spark_jobs.common.consumer import writer as writer_module
-from spark_jobs.common.consumer.batch_rows import Decode
+from spark_jobs.common.consumer.decoded_rows import Decode
 from spark_jobs.common.consumer.direct import batch
 from spark_jobs.common.consumer.direct.direct_rows import DirectSource
 from spark_jobs.common.consumer.rows import RowsOf
-from spark_jobs.common.consumer.run import decoder_of, decoding, record_type
-from spark_jobs.common.consumer.spark_rows import spark_rows
+from spark_jobs.common.consumer.run import decoder_of, own_decode_of, record_type
 from spark_jobs.common.kafka.avro import Schemas
 from spark_jobs.common.lake import tables
 from tests.spark.test_wiki import WHOLE
@@ -81,7 +80,7 @@ def hits(_: Schemas) -> list[Record]:
     ]
 
 
-class Both(Stream):
+class Declared(Stream):
     """A declared stream's columns, decoding and partitions, on a topic and in a table of its own."""
 
     def __init__(self, spark: SparkSession, services: Services, name: str, root: str, declared: str) -> None:
@@ -92,37 +91,28 @@ class Both(Stream):
         return record_type(self.spark, self.declared)
 
     def rows_of(self, decode: Decode | None = None) -> RowsOf:
-        by_spark = replace(self.declared, consumer=replace(self.declared.consumer, direct=False))
-        own = decoding(self.spark, by_spark)
-        if not self.is_direct:
-            return spark_rows(own)
-        return DirectSource(self.spark, self.platform, self.spec, decoder_of(self.declared) or own)
+        decoding = decoder_of(self.declared) or own_decode_of(self.declared)
+        return DirectSource(self.spark, self.platform, self.spec, decoding)
 
-    def beside(self) -> Both:
-        """Another table of the same topic, without the JVM."""
+    def beside(self) -> Declared:
+        """Another table of the same topic."""
         other = copy.copy(self)
-        name = f"{self.spec.name}_direct"
-        other.is_direct, other.started = True, []
+        name = f"{self.spec.name}_large"
+        other.started = []
         other.spec = replace(self.spec, name=name, table=f"raw.{name}")
         tables.ensure(self.spark, other.spec, self.record())
         return other
 
 
-MANY, FEW = 0, 10_000
-
-
 @pytest.mark.parametrize(
-    ("name", "make", "small_batch"),
+    ("name", "make"),
     [
-        pytest.param("nyc_taxi", trips, FEW, id="few trips"),
-        pytest.param("nyc_taxi", trips, MANY, id="trips"),
-        pytest.param("wiki_changes", changes, MANY, id="changes"),
-        pytest.param("isp_hits", hits, FEW, id="few hits"),
-        pytest.param("wiki_changes", changes, FEW, id="few changes", marks=pytest.mark.exhaustive),
-        pytest.param("isp_hits", hits, MANY, id="hits", marks=pytest.mark.exhaustive),
+        pytest.param("nyc_taxi", trips, id="trips"),
+        pytest.param("wiki_changes", changes, id="changes"),
+        pytest.param("isp_hits", hits, id="hits", marks=pytest.mark.exhaustive),
     ],
 )
-def test_both_paths_publish_the_same(
+def test_small_and_large_batches_publish_the_same(
     spark: SparkSession,
     services: Services,
     tmp_path: Path,
@@ -130,29 +120,27 @@ def test_both_paths_publish_the_same(
     monkeypatch: pytest.MonkeyPatch,
     name: str,
     make: Callable[[Schemas], list[Record]],
-    small_batch: int,
 ) -> None:
-    monkeypatch.setattr(writer_module, "SMALL_BATCH", small_batch)
     monkeypatch.setattr(batch, "RECORDS_PER_TASK", 100)
     services.minio, services.postgres  # noqa: B018
-    by_spark = Both(spark, services, f"both_{name}_{small_batch}", str(tmp_path), name)
-    by_spark.is_direct = False
+    small = Declared(spark, services, f"sizes_{name}", str(tmp_path), name)
     producer = Producer({**services.kafka, "linger.ms": 5, "log_level": 0})
     records = make(schemas)
     random.Random(1).shuffle(records)  # noqa: S311
     for number, (key, value, headers) in enumerate(records):
-        producer.produce(by_spark.spec.topic.name, value, key, partition=number % 2, headers=headers)
+        producer.produce(small.spec.topic.name, value, key, partition=number % 2, headers=headers)
     assert producer.flush(30) == 0
-    directly = by_spark.beside()
-    for stream in (by_spark, directly):
+    large = small.beside()
+    for stream, size in ((small, 10_000), (large, 0)):
+        monkeypatch.setattr(writer_module, "SMALL_BATCH", size)
         stream.run(stream.writer())
         stream.stop()
-    of_spark, direct = (spark.table(f"{CATALOG}.{each.spec.table}") for each in (by_spark, directly))
-    assert of_spark.count() >= EACH
-    assert differing(of_spark, direct) == []
+    rows, others = (spark.table(f"{CATALOG}.{each.spec.table}") for each in (small, large))
+    assert rows.count() >= EACH
+    assert differing(rows, others) == []
     quarantines = [
         spark.table(f"{CATALOG}.{each.spec.quarantine_table}").drop("quarantined_at")
-        for each in (by_spark, directly)
+        for each in (small, large)
     ]
     assert quarantines[0].count() >= 5
     assert differing(*quarantines) == []

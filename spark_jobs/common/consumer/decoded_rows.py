@@ -1,0 +1,83 @@
+"""Kafka's records in a DataFrame, decoded, with their offsets and the identity of their source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from sluice.core.decoding.assessment import assess
+from sluice.core.decoding.decoder import Decoded
+from sluice.core.tables.records import FROM_KAFKA, IDENTITY, KAFKA_COLUMNS
+
+# Kafka's columns (`_kafka_…`, `key`, `value`, `headers`) -> the same with the decoded `record`, and with the
+# `reason` why it is malformed (or null).
+Decode = Callable[[DataFrame], DataFrame]
+_IDENTITY = dict(zip(IDENTITY, (StringType(), LongType(), LongType()), strict=True))
+
+
+def decoded(records: DataFrame, decode: Decode) -> DataFrame:
+    """Records, with the columns of Spark's Kafka source, as ``decode`` leaves them: for :func:`assessed`."""
+    named = records.select(
+        F.col("topic").alias("_kafka_topic"),
+        *(F.col(source).alias(name) for name, source in FROM_KAFKA.items()),
+    )
+    return decode(named).select(*FROM_KAFKA, "record", "reason")
+
+
+def decoded_rows(records: DataFrame, decode: Decode, published: Collection[str] | None = ()) -> DataFrame:
+    """As :func:`decoded`, with the identity of each record, and a reason also where its values cannot be
+    read, or it is withheld: but for those of the ``published`` sources (ids; None: all)."""
+    rows = decoded(records, decode)
+
+    def judge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield assessed(batch, published)
+
+    # All of them nullable: the function's record may be never null.
+    kinds = {field.name: field.dataType for field in rows.schema} | _IDENTITY
+    return rows.mapInArrow(judge, StructType([StructField(name, kind) for name, kind in kinds.items()]))
+
+
+def assessed(rows: pa.RecordBatch, published: Collection[str] | None = ()) -> pa.RecordBatch:
+    """Rows of :func:`decoded` with all reasons, as UTF-8, and with their identity. ``record`` is null where
+    there is a reason. Rows that were assessed before stay as they are."""
+    record = rows.column("record")
+    columns = pa.RecordBatch.from_arrays(record.flatten(), record.type.names)
+    found = assess(
+        Decoded(columns, rows.column("reason")),
+        rows.column("key"),
+        rows.column("_kafka_timestamp"),
+        published,
+    )
+    own = found.identity.columns(rows.column("_kafka_offset"))
+    own["_source_id"] = own["_source_id"].cast(pa.string())
+    all_of_it = dict(zip(rows.schema.names, rows.columns, strict=True)) | {
+        "_kafka_timestamp": found.times,
+        "record": _without(record, columns, found.reasons),
+        "reason": pa.array([found.reasons.get(row) for row in range(len(rows))], pa.string()),
+        **own,
+    }
+    return pa.RecordBatch.from_pydict(all_of_it)
+
+
+def _without(record: pa.StructArray, columns: pa.RecordBatch, rejected: Collection[int]) -> pa.StructArray:
+    """The record, null in the rejected rows."""
+    if not rejected:
+        return record
+    mask = pc.is_in(pa.array(range(len(record))), pa.array(sorted(rejected)))
+    return pa.StructArray.from_arrays(columns.columns, fields=list(record.type), mask=mask)
+
+
+def is_good() -> Column:
+    """Whether a decoded row is loaded; the others are quarantined."""
+    return F.col("reason").isNull()
+
+
+def table_rows(rows: DataFrame) -> DataFrame:
+    """Decoded rows as the stream's table has them."""
+    return rows.select("record.*", *KAFKA_COLUMNS, *IDENTITY)

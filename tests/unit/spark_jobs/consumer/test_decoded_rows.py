@@ -1,0 +1,42 @@
+"""Decoded rows with their reasons and identity, as Arrow has them."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from spark_jobs.common.consumer.decoded_rows import assessed
+
+A = "a" * 16
+
+
+def rows() -> pa.RecordBatch:
+    kind = pa.struct([pa.field("text", pa.string(), nullable=False)])
+    return pa.record_batch(
+        {
+            "_kafka_partition": pa.array([0, 0, 1], pa.int32()),
+            "_kafka_offset": pa.array([7, 8, 9]),
+            "_kafka_timestamp": pa.array([0, 0, 0], pa.timestamp("us", tz="UTC")),
+            "key": pa.array([f"{A}:70:5".encode(), b"other", None]),
+            "record": pa.array([{"text": "a"}, {"text": "b"}, {"text": "c"}], kind),
+            "reason": pa.array([None, "bad", None], pa.string()),
+        }
+    )
+
+
+def test_identity_is_added_and_a_rejected_record_is_null() -> None:
+    found = assessed(rows())
+    assert found.select(["_source_id", "_source_row", "_source_base_offset"]).to_pylist() == [
+        {"_source_id": A, "_source_row": 70, "_source_base_offset": 2},
+        *[dict.fromkeys(("_source_id", "_source_row", "_source_base_offset"))] * 2,
+    ]
+    assert found["record"].to_pylist() == [{"text": "a"}, None, {"text": "c"}]
+    assert found["reason"].to_pylist() == [None, "bad", None]
+
+
+def test_a_second_time_changes_nothing() -> None:
+    once = assessed(rows())
+    assert assessed(once).equals(once)
+
+
+def test_no_rows_are_none() -> None:
+    assert assessed(rows().slice(0, 0)).num_rows == 0
