@@ -34,6 +34,14 @@ class Staged(NamedTuple):
     def id(self) -> int:
         return self.commit.id
 
+    @property
+    def parent(self) -> int | None:
+        return self.commit.parent
+
+    @property
+    def added(self) -> tuple[AddedFile, ...]:
+        return tuple(map(_added, self.commit.added))
+
 
 class DataFile(NamedTuple):
     """In place of :class:`spark_jobs.common.lake.data_files.parquet_file.DataFile`."""
@@ -145,9 +153,11 @@ class Table:
         self._is_stale = True
         self._world.point(f"committed {self.name}")
 
-    def stage(self, properties: Mapping[str, str], files_of: int | None = None) -> Staged:
+    def stage(
+        self, properties: Mapping[str, str], files_of: int | None = None, files: Sequence[DataFile] = ()
+    ) -> Staged:
         found = None if files_of is None else self._current().commits[files_of]
-        added, removed = (found.added, found.removed) if found else ((), ())
+        added, removed = (found.added, found.removed) if found else (tuple(f.file for f in files), ())
         self.refresh()
 
         def others(files: tuple[File, ...]) -> tuple[File, ...]:

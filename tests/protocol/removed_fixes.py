@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pytest
@@ -31,26 +31,20 @@ class RemovedFix(NamedTuple):
     seed: int
 
 
-def whatever_head_the_branch_has(patch: pytest.MonkeyPatch) -> None:
-    """``fast_forward`` by name: main moves to the branch's head, if it descends from main."""
+def on_top_of_whatever_main_is(patch: pytest.MonkeyPatch) -> None:
+    """As an append to main: what was written is put on top of it again, as it is by now."""
 
-    def follow_branch(self: WriterLease) -> None:
-        self.table.refresh()
-        head = self.table.head(self.branch)
-        if head is None:
-            self._raise_moved(None)
-        self.head = head
+    def stage_again(self: WriterLease) -> Any:
+        assert self._stage is not None
+        self._staged = self._stage()
+        return self._staged
 
     def publish(self: WriterLease, *_: object) -> None:
-        self.table.refresh()
-        main, head = self.table.head(MAIN), self.table.head(self.branch)
-        if head is None or main not in [snapshot.id for snapshot in self.table.snapshots(self.branch)]:
-            self._raise_moved(None)
-        self.table.change_refs({MAIN: main, self.branch: head}, {MAIN: head})
-        self.published = self.head = head
+        staged = stage_again(self)
+        self.table.change_refs({MAIN: staged.parent}, {MAIN: staged, self.branch: staged})
+        self.published = self.head = staged.id
 
-    patch.setattr(WriterLease, "_drop_unpublished", lambda self: None)
-    patch.setattr(WriterLease, "_follow_branch", follow_branch)
+    patch.setattr(WriterLease, "_stage_again", stage_again)
     patch.setattr(WriterLease, "_publish", publish)
 
 
@@ -132,11 +126,16 @@ def nothing_staged_is_published_later(patch: pytest.MonkeyPatch) -> None:
 def staged_by_a_commit_of_its_own(patch: pytest.MonkeyPatch) -> None:
     """Iceberg repeats it if its answer is lost: ``main`` is then set to what was staged."""
 
-    def stage(self: lake.Table, properties: Mapping[str, str], files_of: int | None = None) -> lake.Staged:
+    def stage(
+        self: lake.Table,
+        properties: Mapping[str, str],
+        files_of: int | None = None,
+        files: Sequence[lake.DataFile] = (),
+    ) -> lake.Staged:
         self.refresh()
         world, catalog, base = self._world, self._catalog, self._known
-        files = () if files_of is None else base.commits[files_of].added
-        made = catalog.snapshot(base, MAIN, properties, files)
+        added = [file.file for file in files] if files_of is None else base.commits[files_of].added
+        made = catalog.snapshot(base, MAIN, properties, added)
         world.point(f"commit {self.name}")
         new = Metadata({**base.commits, made.id: made}, base.refs)
         catalog.swap(self.name, base, new, f"stage {made.id}")
@@ -162,11 +161,11 @@ def rows_of_a_source_appended_to_main(patch: pytest.MonkeyPatch) -> None:
 
 
 REMOVED = {
-    "1 publish whatever head the branch has": RemovedFix(
-        whatever_head_the_branch_has, frozenset({"restore"}), seed=0
+    "1 publish on top of a restored main": RemovedFix(
+        on_top_of_whatever_main_is, frozenset({"restore"}), seed=0
     ),
-    "2 remove branches that others write to": RemovedFix(
-        whatever_head_the_branch_has, frozenset({"start_another"}), seed=4
+    "2 publish on top of another writer's": RemovedFix(
+        on_top_of_whatever_main_is, frozenset({"start_another"}), seed=4
     ),
     "3 first start not fenced": RemovedFix(unfenced_first_start, frozenset({"start_another"}), seed=2),
     "4 quarantine before publish": RemovedFix(quarantine_before_publish, frozenset({"kill"}), seed=4),

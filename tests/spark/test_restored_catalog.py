@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from typing import Any
 
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
@@ -88,11 +89,11 @@ def test_of_two_first_writers_of_a_table_the_slower_one_does_not_publish_again(s
     done: list[int] = []
 
     class Suspended(IcebergTable):
-        def stage(self, properties: Mapping[str, str], files_of: int | None = None) -> StagedSnapshot:
+        def stage(self, *arguments: Any, **named: Any) -> StagedSnapshot:
             if not done:
                 done.append(1)
                 stream.run(faster).query.stop()
-            return super().stage(properties, files_of)
+            return super().stage(*arguments, **named)
 
     slower.table = Suspended(stream.spark, stream.spec.table)
     stream.run(slower).query.processAllAvailable()
@@ -107,10 +108,10 @@ def test_a_commit_to_a_branch_while_the_lease_is_acquired_costs_an_attempt(strea
     staged: list[StagedSnapshot] = []
 
     class Raced(IcebergTable):
-        def stage(self, properties: Mapping[str, str], files_of: int | None = None) -> StagedSnapshot:
-            staged.append(super().stage(properties, files_of))
+        def stage(self, *arguments: Any, **named: Any) -> StagedSnapshot:
+            staged.append(super().stage(*arguments, **named))
             if len(staged) == 1:
-                running.commit_to_branch({"sluice.kind": "batch"})
+                running.table.append(running.branch, {"sluice.kind": "batch"})
             return staged[-1]
 
     successor.table = Raced(stream.spark, stream.spec.table)
@@ -132,14 +133,14 @@ def test_what_a_zombie_writes_to_its_removed_branch_is_not_published(stream: Str
     with raising(Fenced):
         zombie.write_branch(rows, {"sluice.kind": "batch"})
     with raising(Fenced):
-        zombie.commit_to_branch({"sluice.kind": "batch"})
+        zombie.stage_summary({"sluice.kind": "batch"})
     stream.assert_exact(3)
 
 
 def test_maintenance_that_moved_main_is_no_later_writer(stream: Stream) -> None:
     writer = stream.writer()
     writer.acquire()
-    writer.commit_to_branch({"sluice.kind": "batch"})
+    writer.stage_summary({"sluice.kind": "batch"})
     writer.table.append(MAIN, {"maintenance": "a test"})
     with raising(ConcurrentCommit):
         writer.check_lease()

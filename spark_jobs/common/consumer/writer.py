@@ -1,4 +1,4 @@
-"""The writer of a stream's table: append a batch to a branch, verify it by metadata, publish it to ``main``.
+"""The writer of a stream's table: stage a batch, verify it by metadata, publish it to ``main``.
 
 One commit carries rows and offsets, so the checkpoint is removed with every failover.
 """

@@ -38,13 +38,25 @@ class CommitRefused(RuntimeError):
     code = ErrorCode.CONCURRENT_COMMIT
 
 
+class SnapshotDiffers(RuntimeError):
+    """A snapshot that was written for some files holds others; it was not committed."""
+
+    code = ErrorCode.BATCH_NOT_VERIFIED
+
+
 @dataclass(frozen=True)
 class StagedSnapshot:
-    """A snapshot that is written and not committed. ``base``: the metadata file that it is on top of."""
+    """A snapshot that is written and not committed: in no metadata.
+
+    ``id``, ``parent``: its own, and of the head of ``main`` that it is on top of; ``base``: the metadata file
+    in which that was; ``snapshot``: Iceberg's; ``added``: the files given to it, as Iceberg describes them.
+    """
 
     id: int
+    parent: int | None
     base: str
     snapshot: Any
+    added: tuple[AddedFile, ...] = ()
 
 
 class IcebergTable:
@@ -222,27 +234,45 @@ class IcebergTable:
             if _heads(operations.refresh(), wanted) != wanted:
                 raise
 
-    def stage(self, properties: Mapping[str, str], files_of: int | None = None) -> StagedSnapshot:
+    def stage(
+        self, properties: Mapping[str, str], files_of: int | None = None, files: Sequence[DataFile] = ()
+    ) -> StagedSnapshot:
         """Write a snapshot with ``properties`` on top of the head of ``main``, for :meth:`change_refs`.
-        ``files_of``: it adds and removes the data files that this snapshot did, instead of none.
+        ``files_of``: it adds and removes the data files that this snapshot did; ``files``: it adds these.
 
         Iceberg does not commit it: if the answer to its own commit is lost, it refreshes and sets ``main`` to
-        what it finds committed, whatever ``main`` has become.
+        what it finds committed, whatever ``main`` has become. Raises SnapshotDiffers.
         """
         found, io = None if files_of is None else self._table.snapshot(files_of), self._table.io()
         removed = list(found.removedDataFiles(io)) if found else []
-        update = self._table.newOverwrite() if removed else self._table.newFastAppend()
+        if removed:
+            update = self._table.newOverwrite()
+        else:
+            # Without files there is nothing to merge.
+            update = self._table.newAppend() if files else self._table.newFastAppend()
         for file in removed:
             update.deleteFile(file)
         for file in found.addedDataFiles(io) if found else ():
             (update.addFile if removed else update.appendFile)(file)
+        ours = list(data_files(self._jvm, self._table, files))
+        for file in ours:
+            update.appendFile(file)
         snapshot = with_properties(update, properties).apply()
         if missing := not_removed(snapshot, len(removed)):
             raise CommitRefused(f"{self.name}: {missing} files of snapshot {files_of} were rewritten")
         # The one that apply() has read:
         # https://github.com/apache/iceberg/blob/apache-iceberg-1.10.2/core/src/main/java/org/apache/iceberg/SnapshotProducer.java
         base = self._table.operations().current()
-        return StagedSnapshot(int(snapshot.snapshotId()), str(base.metadataFileLocation()), snapshot)
+        if files:
+            check_added(self.name, dict(snapshot.summary()), files)
+        parent = snapshot.parentId()
+        return StagedSnapshot(
+            int(snapshot.snapshotId()),
+            None if parent is None else int(parent),
+            str(base.metadataFileLocation()),
+            snapshot,
+            tuple(self._described(ours)),
+        )
 
     def append(self, branch: str, properties: Mapping[str, str], files: Sequence[DataFile] = ()) -> None:
         """Commit a snapshot with ``properties`` to ``branch``, which adds these files. Raises CommitRefused,
@@ -281,12 +311,15 @@ class IcebergTable:
 
     def added_files(self, snapshot_id: int) -> list[AddedFile]:
         """The data files that this snapshot added; reads its manifest list and manifest only."""
-        columns = {name: self._table.schema().findField(name) for name in BOUNDED}
-        return [read(file, columns, self._value_of) for file in self._data_files(snapshot_id)]
+        return self._described(self._data_files(snapshot_id))
 
     def added_paths(self, snapshot_id: int) -> list[str]:
         """The locations of :meth:`added_files`."""
         return [str(file.location()) for file in self._data_files(snapshot_id)]
+
+    def _described(self, files: Iterable[Any]) -> list[AddedFile]:
+        columns = {name: self._table.schema().findField(name) for name in BOUNDED}
+        return [read(file, columns, self._value_of) for file in files]
 
     def _data_files(self, snapshot_id: int) -> Iterator[Any]:
         return iter(self._table.snapshot(snapshot_id).addedDataFiles(self._table.io()))
@@ -295,6 +328,22 @@ class IcebergTable:
 def _heads(metadata: Any, names: Iterable[str]) -> dict[str, int | None]:
     refs = {name: metadata.ref(name) for name in names}
     return {name: None if ref is None else int(ref.snapshotId()) for name, ref in refs.items()}
+
+
+def check_added(table: str, summary: Mapping[str, str], files: Sequence[DataFile]) -> None:
+    """Raise SnapshotDiffers unless a snapshot with this summary adds as many files, records and bytes as
+    ``files`` have: what is verified are these, and what readers will see is the snapshot."""
+    expected = {
+        "added-data-files": len(files),
+        "added-records": sum(file.records for file in files),
+        "added-files-size": sum(file.size for file in files),
+    }
+    found = {name: int(summary.get(name, 0)) for name in expected}
+    if found != expected:
+        raise SnapshotDiffers(
+            f"{table}: Iceberg's snapshot says {found}, its files have {expected}; nothing was committed. "
+            "Fix: restart the consumer; report it if it happens again"
+        )
 
 
 def not_removed(snapshot: Any, removed: int) -> int:

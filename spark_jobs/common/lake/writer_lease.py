@@ -1,10 +1,10 @@
 """The writer lease of a table: one writer at a time can publish.
 
-The writer commits to its branch ``w<epoch>_<random>``, and publishes by moving ``main`` from the snapshot
-that it published last to the one on top of it, in one atomic step. If either is not where the writer left
-it, nothing is published: a later writer has the lease, maintenance moved ``main``, or the catalog was
-restored.
-Acquiring the lease moves ``main`` to a snapshot with a higher epoch in the same way.
+The writer stages a snapshot on top of the one that it published last: it is written, and in no metadata.
+Spark commits by itself, so its rows are staged by a commit to the writer's branch ``w<epoch>_<random>``.
+The writer publishes by moving ``main`` and the branch to what is staged, in one atomic step. If either is
+not where it left it, nothing is published: a later writer has the lease, maintenance moved ``main``, or the
+catalog was restored. Acquiring the lease moves ``main`` to a snapshot with a higher epoch in the same way.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from sluice.core.tables.summary import EPOCH, WRITER
 from sluice.core.tables.writers import epoch_of, next_epoch, writer_name
 from spark_jobs.common.lake.clock import now_ms, outdated_by
 from spark_jobs.common.lake.data_files.parquet_file import DataFile
-from spark_jobs.common.lake.iceberg import MAIN, CommitRefused, IcebergTable
+from spark_jobs.common.lake.iceberg import MAIN, CommitRefused, IcebergTable, StagedSnapshot
 from spark_jobs.common.lake.write import Write, write_rows
+from spark_jobs.common.lake.written.added_file import AddedFile
 from spark_jobs.common.spark.failures import Fenced, check_epoch, first_line
 
 log = logging.getLogger(__name__)
@@ -67,8 +68,11 @@ class WriterLease:
         self.has_published = False
         # The snapshot that this writer published last, which is the head of ``main``.
         self.published = NO_SNAPSHOT
-        # The newest one on the branch: ``published``, or on top of it and not yet verified.
+        # The head of the branch: ``published``, or on top of it and not yet verified.
         self.head = NO_SNAPSHOT
+        # On top of ``published``, in place of a commit to the branch; and how it is staged again.
+        self._staged: StagedSnapshot | None = None
+        self._stage: Callable[[], StagedSnapshot] | None = None
         # When the newest write to the branch began, in ms since 1970.
         self._began = 0
         self._until_expiry = EXPIRY_INTERVAL
@@ -103,6 +107,7 @@ class WriterLease:
                 log.info("lease refused writer=%s epoch=%d: %s", self.name, self.epoch, refusal)
                 continue
             self.published = self.head = start.id
+            self._staged = None
             log.info("lease acquired writer=%s epoch=%d branch=%s", self.name, self.epoch, self.branch)
             return
         raise Fenced(f"{self.name}: lease refused {MAX_ATTEMPTS} times; another writer is starting")
@@ -113,26 +118,10 @@ class WriterLease:
         Rows that are there and not published are dropped. Raises Fenced or ConcurrentCommit if the branch is
         not where this writer left it, ClockSetBack.
         """
-        self._commit(
-            lambda signed: write_rows(self.table, self.branch, frame, signed, how), summary, now_ms()
-        )
-
-    def append_files(self, files: Sequence[DataFile], summary: Mapping[str, str], began: int) -> None:
-        """Commit files to the branch, which were begun after ``began`` (ms since 1970). As
-        :meth:`write_branch`."""
-        self._commit(lambda signed: self.table.append(self.branch, signed, files), summary, began)
-
-    def commit_to_branch(self, summary: Mapping[str, str]) -> None:
-        """Commit a summary without rows to the branch. As :meth:`write_branch`."""
-        self.append_files([], summary, now_ms())
-
-    def _commit(
-        self, commit: Callable[[Mapping[str, str]], None], summary: Mapping[str, str], began: int
-    ) -> None:
         self._drop_unpublished()
-        self._began = began
+        self._began = now_ms()
         try:
-            commit(self._signed(summary))
+            write_rows(self.table, self.branch, frame, self._signed(summary), how)
         except CommitRefused as refusal:
             self._raise_moved(refusal)
         except (Py4JJavaError, PySparkException) as error:
@@ -142,7 +131,32 @@ class WriterLease:
             raise
         self._follow_branch()
 
+    def stage_files(
+        self, files: Sequence[DataFile], summary: Mapping[str, str], began: int
+    ) -> Sequence[AddedFile]:
+        """Stage a snapshot that adds ``files``, which were begun after ``began`` (ms since 1970); return what
+        Iceberg says of them. What was written before and is not published is dropped. Raises Fenced or
+        ConcurrentCommit if ``main`` is not where this writer left it, SnapshotDiffers."""
+        self._drop_unpublished()
+        self._began = began
+        signed = self._signed(summary)
+        self._stage = lambda: self.table.stage(signed, files=files)
+        return self._stage_again().added
+
+    def stage_summary(self, summary: Mapping[str, str]) -> None:
+        """As :meth:`stage_files`, of none."""
+        self.stage_files([], summary, now_ms())
+
+    def _stage_again(self) -> StagedSnapshot:
+        assert self._stage is not None
+        staged = self._stage()
+        if staged.parent != self.published:
+            self._raise_moved(None)
+        self._staged = staged
+        return staged
+
     def _drop_unpublished(self) -> None:
+        self._staged = None
         if self.head == self.published:
             return
         try:
@@ -160,12 +174,12 @@ class WriterLease:
         self.head = head
 
     def _publish(self, keep: int, needed_from: Callable[[], int] = now_ms) -> None:
-        """Move ``main`` to the head of the branch.
+        """Move ``main`` to what is staged, or to the head of the branch.
 
         Every EXPIRY_INTERVAL times, snapshots behind the newest ``keep`` expire in the same commit, but none
         from ``needed_from`` on (ms since 1970). Raises Fenced if another writer has the lease,
         ConcurrentCommit if maintenance moved ``main``, the catalog was restored, or this writer was suspended
-        for so long that its files may be gone; then ``main`` is unchanged.
+        for so long that its files may be gone, ClockSetBack; then ``main`` is unchanged.
         """
         check_age(self.table.name, self._began)
         expected = {MAIN: self.published, self.branch: self.head}
@@ -173,7 +187,8 @@ class WriterLease:
         expired = [] if self._until_expiry > 0 else self.table.expirable(keep, needed_from())
         for attempt in range(MAX_ATTEMPTS):
             try:
-                self.table.change_refs(expected, {MAIN: self.head}, expired)
+                target = self._staged or self.head
+                self.table.change_refs(expected, {MAIN: target, self.branch: target}, expired)
                 break
             except CommitRefused as refusal:
                 # Another writer's attempt to acquire the lease is a commit too, and moves neither.
@@ -181,7 +196,10 @@ class WriterLease:
                 found = {name: self.table.head(name) for name in expected}
                 if found != expected or attempt == MAX_ATTEMPTS - 1:
                     self._raise_moved(refusal)
-        self.published = self.head
+                if self._staged:
+                    self._stage_again()
+        self.published = self.head = self._staged.id if self._staged else self.head
+        self._staged = None
         self.has_published = True
         if self._until_expiry <= 0:
             self._until_expiry = EXPIRY_INTERVAL

@@ -84,7 +84,7 @@ class QueryStateWriter(WriterLease):
                 checkpoints=[self.branch],
             )
             after = {**self.states, query: state}
-            self.commit_to_branch(progress.summary("query-start", self.spec.name, self.epoch, after))
+            self.stage_summary(progress.summary("query-start", self.spec.name, self.epoch, after))
             self._publish(KEEP_SNAPSHOTS)
             self.states = after
 
@@ -97,7 +97,7 @@ class QueryStateWriter(WriterLease):
             after = {**self.states, query: replace(state, checkpoints=[self.branch])}
             summary = progress.summary("batch", self.spec.name, self.epoch, after)
             if late is None:
-                self.commit_to_branch(summary)
+                self.stage_summary(summary)
             else:
                 rows = late.select(F.lit(query).alias("query"), F.lit(state.number).alias("batch"), "*")
                 self.write_branch(rows, summary)

@@ -68,7 +68,7 @@ class IcebergSink(WriterLease):
         elif windows := [row[0] for row in rows.select(F.unix_millis(WINDOW)).distinct().collect()]:
             self._merge(results, windows, summary)
         else:
-            self.commit_to_branch(summary)
+            self.stage_summary(summary)
         self._publish(KEEP_SNAPSHOTS)
         self._batch = batch
         return True

@@ -93,7 +93,6 @@ class DirectRows:
         self.epochs = last_epochs(self._before, [one for result in results for one in result.accounts])
         files = [file for result in results for file in result.files]
         said = without.properties() | {LEADER_EPOCHS: json.dumps(self.epochs)}
-        writer.append_files(files, {**summary, **said}, began)
         staged: list[str] = []
         rejected_files: list[DataFile] = []
         rejected = [result.rejected for result in results]
@@ -109,8 +108,10 @@ class DirectRows:
                 after,
                 str(newest)[:MAX_CHARACTERS] if newest else "",
             )
+        # Last: the time of a batch is when it was staged.
+        added = writer.stage_files(files, {**summary, **said}, began)
         return WrittenBatch(
-            writer.table.added_files(writer.head),
+            list(added),
             staged,
             writer.offset_reader,
             malformed,

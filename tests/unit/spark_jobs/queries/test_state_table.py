@@ -29,7 +29,7 @@ class Interrupted(QueryStateWriter):
         self._lock = threading.Lock()
         self.thread = threading.Thread(target=self.rebuild, args=("second", 57))
 
-    def commit_to_branch(self, summary: Mapping[str, str]) -> None:
+    def stage_summary(self, summary: Mapping[str, str]) -> None:
         pass
 
     def _publish(self, *_: object) -> None:
