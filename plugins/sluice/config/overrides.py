@@ -20,7 +20,7 @@ VARIABLE = "SLUICE_STREAM_OVERRIDES"
 # The keys that may be overridden; * is any name. No topics, tables, columns or queries: a process without
 # the overrides would load into another place. Not interval_seconds, which is the DAG's schedule.
 KEYS = (
-    *("consumer.trigger_seconds", "consumer.max_offsets_per_trigger"),
+    *("consumer.trigger_seconds", "consumer.max_offsets_per_trigger", "consumer.by_reference"),
     *("feed.read_timeout_seconds", "feed.lock_seconds", "feed.max_in_flight"),
     *("feed.resume.finding", "feed.resume.position"),
     "queries.*.trigger_seconds",

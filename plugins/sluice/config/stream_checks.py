@@ -109,6 +109,11 @@ def _check_source(spec: StreamSpec, where: str) -> None:
         raise ConfigError(
             f"{where}: decode {shown(spec.decode)} with schema {spec.schema!r}. Fix: leave decode out"
         )
+    if spec.decode and spec.consumer.by_reference:
+        raise ConfigError(
+            f"{where}: [consumer] by_reference with decode {shown(spec.decode)}, which has no reference. Fix: "
+            "leave by_reference out"
+        )
     if not (spec.feed or spec.generator or spec.is_avro):
         raise ConfigError(
             f"{where}: schema {spec.schema!r}: rows of CSV objects are sent as Avro. Fix: name an .avsc "

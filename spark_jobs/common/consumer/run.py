@@ -17,6 +17,7 @@ from sluice.config.reading.files import declared_text
 from sluice.config.schema import parse_ddl
 from sluice.config.stream import StreamSpec
 from sluice.core.decoding.avro.decoder import AvroDecoder
+from sluice.core.decoding.by_reference import ByReference
 from sluice.core.decoding.decoder import Decoder
 from sluice.core.decoding.json.decoder import JsonDecoder
 from spark_jobs.common.consumer.decoded_rows import Decode
@@ -92,10 +93,13 @@ def decoder_of(spec: StreamSpec) -> Decoder | None:
     ConfigError."""
     if spec.decode:
         return None
-    if not spec.is_avro:
-        return JsonDecoder(parse_ddl(declared_text(spec.schema_file), f"{spec.name}/{spec.schema}"))
-    schemas = Schemas.load(spec.schema_file)
-    return AvroDecoder(schemas.current.text, tuple(schema.text for schema in schemas.earlier))
+    decoder: Decoder
+    if spec.is_avro:
+        schemas = Schemas.load(spec.schema_file)
+        decoder = AvroDecoder(schemas.current.text, tuple(schema.text for schema in schemas.earlier))
+    else:
+        decoder = JsonDecoder(parse_ddl(declared_text(spec.schema_file), f"{spec.name}/{spec.schema}"))
+    return ByReference(decoder) if spec.consumer.by_reference else decoder
 
 
 class ConsumerRun(GuardedQuery):

@@ -189,7 +189,12 @@ def test_a_wrong_feed_table_or_partition_is_refused(change: tuple[str, str], wor
 def test_records_after_a_ddl_are_json_unless_a_function_decodes_them() -> None:
     text = (MINIMAL + FEED + QUERIES).replace('"schema.avsc"', '"schema.ddl"')
     assert not streams.parse(text, "stream.toml").decode
-    assert streams.parse(text.replace("[topic]", 'decode = "a:b"\n[topic]', 1), "stream.toml").decode
+    own = text.replace("[topic]", 'decode = "a:b"\n[topic]', 1)
+    assert streams.parse(own, "stream.toml").decode
+    by_reference = "[consumer]\nby_reference = true"
+    assert streams.parse(text.replace("[consumer]", by_reference), "stream.toml").consumer.by_reference
+    with raising(ConfigError, "by_reference with decode 'a:b'", "leave by_reference out"):
+        streams.parse(own.replace("[consumer]", by_reference), "stream.toml")
 
 
 def test_a_streams_objects_are_in_a_folder_of_its_name_unless_it_declares_another() -> None:

@@ -10,5 +10,6 @@ reference, another library's: one set of reasons, and an odd record slows its pi
 sample of each piece decoded again by the reference.
 
 Start with ``decoder``: what a format is. ``avro`` and ``json`` are the formats, ``identity`` reads keys,
-``readable`` finds what readers cannot read, ``duplicates`` what is there already. Pure.
+``readable`` finds what readers cannot read, ``duplicates`` what is there already; ``assessment`` puts these
+together. Pure.
 """

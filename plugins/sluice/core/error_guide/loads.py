@@ -99,7 +99,8 @@ ERRORS = {
         cause="The consumer decodes some records of each piece a second time, by another library, and one of "
         "them came out as another row, or was rejected by one of the two alone; the text has its offset. "
         "Nothing of its batch was published",
-        fix="report it with the record's bytes; until then set `[consumer] direct = false`",
+        fix="report it with the record's bytes; until then set `[consumer] by_reference = true`, and restart "
+        "the consumer",
     ),
     ErrorCode.SINKS_DIFFER: ErrorGuide(
         cause="A result is missing, extra or different in a database or topic, or a record or group "

@@ -112,7 +112,7 @@ def _check_sample(
             raise DecodersDiffer(
                 f"partition {partition}, offset {piece.column('offset')[row]}: two decoders give two records "
                 f"({_differing(said, expected)}); nothing of the batch is published. Fix: report it with "
-                "the record's value; quarantine it meanwhile"
+                "the record's value; set [consumer] by_reference = true meanwhile"
             )
 
 
