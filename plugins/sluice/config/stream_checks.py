@@ -111,8 +111,8 @@ def _check_source(spec: StreamSpec, where: str) -> None:
         )
     if spec.decode and spec.consumer.by_reference:
         raise ConfigError(
-            f"{where}: [consumer] by_reference with decode {shown(spec.decode)}, which has no reference. Fix: "
-            "leave by_reference out"
+            f"{where}: [consumer] by_reference with decode {shown(spec.decode)}, which has no reference. "
+            "Fix: leave by_reference out"
         )
     if not (spec.feed or spec.generator or spec.is_avro):
         raise ConfigError(
