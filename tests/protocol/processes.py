@@ -70,7 +70,7 @@ class DirectBatches:
     def __init__(self, world: World, rows: Rows) -> None:
         self._world, self._rows = world, rows
 
-    def run(self, *_: object, is_small: bool) -> list[Any]:
+    def run(self, *_: object, **__: object) -> list[Any]:
         """Read and decode once; a file for each partition, which no commit names yet."""
         records = self._rows.evaluate()
         good, bad = ([r for r in records if (r.reason is None) is is_good] for is_good in (True, False))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Iterator, Mapping
 from itertools import count
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote_plus
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
@@ -17,10 +20,10 @@ from pyspark.sql import functions as F
 from sluice.clients.kafka.log import range_reader
 from sluice.clients.kafka.log.fetching import LogTruncated
 from sluice.config.platform_sections.lake import CATALOG
-from sluice.core.decoding.decoder import Malformed, RawHeaders
+from sluice.core.decoding.decoder import Decoded, Malformed, RawHeaders
 from sluice.core.tables.batches import batches_of
 from spark_jobs.common.consumer import writer as writer_module
-from spark_jobs.common.consumer.direct import batch, shuffle
+from spark_jobs.common.consumer.direct import batch, killers, shuffle
 from spark_jobs.common.consumer.direct.direct_rows import DirectSource
 from spark_jobs.common.consumer.direct.piece import DecodersDiffer
 from spark_jobs.common.lake.data_files import parquet_file
@@ -170,6 +173,33 @@ def test_two_decoders_that_differ_publish_nothing(stream: Stream, says: str | No
     with pytest.raises(DecodersDiffer, match=f"offset [012]: two decoders give two records .{what}.*Fix: "):
         stream.await_end(stream.consume(writer, writer.acquire()))
     assert stream.record_offsets() == []
+
+
+def test_a_record_that_ends_its_process_is_quarantined_and_the_stream_goes_on(stream: Stream) -> None:
+    driver = os.getpid()
+
+    class Ending(TextDecoder):
+        def decode(self, values: pa.BinaryArray, headers: pa.ListArray) -> Decoded:
+            if b"end" in values.to_pylist():
+                assert os.getpid() != driver
+                os.kill(os.getpid(), signal.SIGKILL)
+            return super().decode(values, headers)
+
+    # A consumer that acquires the lease and publishes nothing: as if its driver had decoded that record.
+    stream.writer().acquire()
+    writer = stream.writer()
+    writer.rows_of = DirectSource(stream.spark, stream.platform, stream.spec, Ending())
+    values = [b"text", b"end", b"text", b"text"]
+    stream.services.send(stream.spec.topic.name, {0: values, 1: [b"text"]})
+    running = stream.run(writer)
+    assert stream.record_offsets() == [(0, 0), (0, 2), (0, 3), (1, 0)]
+    quarantine = f"{CATALOG}.{stream.spec.quarantine_table}"
+    (row,) = stream.spark.table(quarantine).collect()
+    assert (row["_kafka_partition"], row["_kafka_offset"], row["value"]) == (0, 1, b"end")
+    assert row["reason"] == killers.REASON
+    stream.send(1)
+    running.query.processAllAvailable()
+    assert len(stream.record_offsets()) == 6
 
 
 def test_the_leader_epoch_of_the_newest_record_is_kept(stream: Stream) -> None:

@@ -95,6 +95,8 @@ class StreamWriter(WriterLease):
         self.batches = BatchLogWriter(self.client, self.table.location())
         self.state = StreamState()
         self.acquired_at = 0
+        # The writer before this one acquired the lease, and published nothing.
+        self.follows_a_failure = False
         self.checkpoint = self.checkpoints.of_writer(self.branch)
 
     def acquire(self) -> dict[int, int]:
@@ -109,6 +111,8 @@ class StreamWriter(WriterLease):
 
         def read() -> None:
             self.state = state.read(self.table.snapshots(MAIN), self._rows_of, self.spec.table)
+            newest = next((snapshot.summary for snapshot in self.table.snapshots(MAIN)), {})
+            self.follows_a_failure = newest.get(KIND) == "epoch-start"
             recent[:] = self._newest_batches(len(self.state.unrecorded) + KEEP_SNAPSHOTS)
             self.store.forget()
             self.acquired_at = now_ms()

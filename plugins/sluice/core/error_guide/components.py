@@ -73,6 +73,13 @@ ERRORS = {
         "the trigger ended over an error of its own, which the task's log has (retried)",
         fix="`make status`; start the triggerer (`airflow triggerer`), then clear the task",
     ),
+    ErrorCode.DECODING_ENDS: ErrorGuide(
+        cause="More than 20 records of one batch ended the process that decoded them, each also alone: by a "
+        "crash, or out of memory. Nothing of the batch was published. "
+        "[Fewer are quarantined](operating.md#records-that-end-their-process)",
+        fix="give the process more memory (`[cluster]`), or correct the stream's `decode`; the text has the "
+        "offsets",
+    ),
     ErrorCode.SINK_WRITE_FAILED: ErrorGuide(
         cause="A sink was unreachable for 10 minutes, rejects a batch, or holds other rows than the query "
         "wrote. The process is restarted and repeats the batch",

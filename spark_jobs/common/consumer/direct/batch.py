@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, pairwise, repeat
@@ -11,11 +12,14 @@ from pyspark.sql import SparkSession
 from sluice.clients.kafka.log.range_reader import Epochs
 from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
 from spark_jobs.common.consumer.direct import shuffle, task
+from spark_jobs.common.consumer.direct.killers import Killers, process_ended
 from spark_jobs.common.consumer.direct.own_decode import OwnDecode
 from spark_jobs.common.consumer.direct.rejected import gathered
 from spark_jobs.common.consumer.direct.task import Duplicates, Job, Part, Result, Task
 from spark_jobs.common.kafka.read_ranges import RECORDS_PER_TASK, described
 from spark_jobs.common.lake.data_files.parquet_file import DataFile
+
+log = logging.getLogger(__name__)
 
 
 class DirectBatches:
@@ -32,26 +36,37 @@ class DirectBatches:
         duplicates: Duplicates | None = None,
         *,
         is_small: bool,
+        in_driver: bool = True,
     ) -> list[Result]:
-        """Read ``ranges``, which the topic has, and write their rows; in the driver if they are few, as one
-        file of each of the table's partitions. ``before``: partition -> the leader epoch of the record before
-        its range, as far as known.
+        """Read ``ranges``, which the topic has, and write their rows; if they are few, as one file of each of
+        the table's partitions, ``in_driver`` or by one task. ``before``: partition -> the leader epoch of the
+        record before its range, as far as known.
 
-        Raises what the range reader raises, DecodersDiffer, and botocore's errors; of a Spark task as Spark's
-        error, with its text.
+        Raises what the range reader raises, DecodersDiffer, DecodingEnds, and botocore's errors; of a Spark
+        task as Spark's error, with its text.
         """
         # An earlier row of its source may be anywhere before it.
         most = RECORDS_PER_TASK if duplicates is None else sys.maxsize
         parts = self._parts(ranges, before, most)
         groups = [tuple(parts)] if is_small else [(part,) for part in parts]
-        tasks = [Task(group, duplicates) for group in groups]
+        tasks, job = [Task(group, duplicates) for group in groups], self._job
+        if is_small and in_driver and self._own is None:
+            return [task.run(job, one) for one in tasks]
+        try:
+            if job.table.partitions and self._own is None and not is_small:
+                return shuffle.run(self._context, job, tasks, self._context.defaultParallelism)
+            return self._by_spark(tasks, is_small=is_small)
+        except Exception as error:
+            if not process_ended(error):
+                raise
+            log.warning("process ended while decoding ranges=%s; running each part alone", ranges)
+        alone = Killers(lambda one: self._by_spark([one], is_small=True), lambda one: [task.run(job, one)])
+        return alone.results(tasks)
+
+    def _by_spark(self, tasks: list[Task], *, is_small: bool) -> list[Result]:
         job = self._job
         if self._own is not None:
             return self._own.run(job, tasks, is_small=is_small)
-        if is_small:
-            return [task.run(job, one) for one in tasks]
-        if job.table.partitions:
-            return shuffle.run(self._context, job, tasks, self._context.defaultParallelism)
 
         def run(those: Iterable[Task]) -> Iterator[Result]:
             for one in those:

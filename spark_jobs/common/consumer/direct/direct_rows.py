@@ -57,7 +57,9 @@ class DirectSource:
         )
         if self._batches is None or known != self._known:
             self._known, self._batches = known, DirectBatches(self._spark, self._job(writer), self._own)
-        return DirectRows(self._batches, writer.state.leader_epochs)
+        # If writers before it published nothing, what is in the batch may end its process: not the driver's.
+        is_safe = writer.has_published or not writer.follows_a_failure
+        return DirectRows(self._batches, writer.state.leader_epochs, in_driver=is_safe)
 
     def _job(self, writer: StreamWriter) -> Job:
         """No I/O."""
@@ -76,8 +78,9 @@ class DirectSource:
 class DirectRows:
     """Implements :class:`rows.Rows`."""
 
-    def __init__(self, batches: DirectBatches, epochs: Mapping[int, int]) -> None:
-        self._batches, self._before = batches, dict(epochs)
+    def __init__(self, batches: DirectBatches, epochs: Mapping[int, int], *, in_driver: bool = True) -> None:
+        """``in_driver``: a small batch is decoded there."""
+        self._batches, self._before, self._in_driver = batches, dict(epochs), in_driver
         self._duplicates: Duplicates | None = None
         self.epochs: dict[int, int] = dict(epochs)
 
@@ -88,7 +91,9 @@ class DirectRows:
         self, writer: StreamWriter, ranges: OffsetRanges, summary: Mapping[str, str], *, is_small: bool
     ) -> WrittenBatch:
         began = now_ms()
-        results = self._batches.run(ranges, self._before, self._duplicates, is_small=is_small)
+        results = self._batches.run(
+            ranges, self._before, self._duplicates, is_small=is_small, in_driver=self._in_driver
+        )
         without = without_record(results)
         self.epochs = last_epochs(self._before, [one for result in results for one in result.accounts])
         files = [file for result in results for file in result.files]

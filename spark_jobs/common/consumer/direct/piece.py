@@ -62,6 +62,16 @@ def rows_of(
     return PieceRows(good.filter(pa.array(found.is_good)), _bad(piece, context, found.reasons), runs)
 
 
+def undecoded(piece: pa.RecordBatch, partition: int, reason: str) -> PieceRows:
+    """All records of a piece rejected for this reason, by what is not in their values."""
+    nothing = pa.RecordBatch.from_arrays([], [])
+    reasons = pa.array([reason] * len(piece), pa.string())
+    found = assess(Decoded(nothing, reasons), piece.column("key"), piece.column("timestamp"))
+    context = _context(piece, partition, found)
+    runs = runs_of(pa.table({name: context[name] for name in _OF_RUNS}))
+    return PieceRows(nothing, _bad(piece, context, found.reasons), runs)
+
+
 _OF_RUNS = ("_kafka_partition", "_kafka_offset", "_source_id", "_source_base_offset")
 
 

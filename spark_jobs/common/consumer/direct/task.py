@@ -21,7 +21,7 @@ from sluice.core.decoding.duplicates import Deduplication
 from sluice.core.offsets.deduplication import LoadedRows, Run, Runs
 from sluice.core.offsets.ranges import IntervalSet
 from sluice.core.record_batches.account import Account
-from spark_jobs.common.consumer.direct.piece import rows_of
+from spark_jobs.common.consumer.direct.piece import rows_of, undecoded
 from spark_jobs.common.consumer.direct.rejected import RejectedPart, RejectedRows
 from spark_jobs.common.lake.data_files.parquet_file import DataFile
 from spark_jobs.common.lake.data_files.partitioned import Files, Layout
@@ -68,10 +68,12 @@ class Duplicates:
 
 @dataclass(frozen=True)
 class Task:
-    """Parts that one process reads."""
+    """Parts that one process reads. ``reason``: why all of their records are rejected without being decoded;
+    empty for records that are decoded."""
 
     parts: tuple[Part, ...]
     duplicates: Duplicates | None = None
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -114,8 +116,7 @@ class Reading:
         return self._result
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        job = self._job
-        assert job.decoder is not None
+        job, reason = self._job, self._task.reason
         accounts: list[tuple[int, Account]] = []
         runs = Runs()
         with RejectedRows(job.quarantine, client(job.s3), file_name()) as rejected:
@@ -124,7 +125,11 @@ class Reading:
                 duplicates = self._task.duplicates
                 known = Deduplication(part.partition, duplicates.loaded) if duplicates else None
                 for piece in pieces:
-                    rows = rows_of(piece, part.partition, job.decoder, known)
+                    if reason:
+                        rows = undecoded(piece, part.partition, reason)
+                    else:
+                        assert job.decoder is not None
+                        rows = rows_of(piece, part.partition, job.decoder, known)
                     if rows.bad is not None:
                         rejected.add(rows.bad)
                     runs.add(rows.runs)
