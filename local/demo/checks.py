@@ -48,8 +48,8 @@ def offset_figures(
     """The five figures of every demo. `of`: where duplicates were counted."""
     return [
         Figure("topic records", records, "Kafka's begin and end offsets"),
-        Figure("lake rows", rows, "the table's branch main, by PyIceberg"),
-        Figure("quarantined", quarantined, "the quarantine table, by PyIceberg"),
+        Figure("lake rows", rows, "the table's branch main, by DuckDB"),
+        Figure("quarantined", quarantined, "the quarantine table, by DuckDB"),
         Figure("gaps", gaps, "topic offsets against record offsets in the lake"),
         Figure("duplicates", duplicates, of),
     ]

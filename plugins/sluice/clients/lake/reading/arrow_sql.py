@@ -38,11 +38,18 @@ class ArrowSql:
 @contextmanager
 def open_sql() -> Iterator[ArrowSql]:
     """Open an empty database; what it spills to disk is deleted with it."""
+    with connected(MEMORY_LIMIT) as connection:
+        yield ArrowSql(connection)
+
+
+@contextmanager
+def connected(memory_limit: str) -> Iterator[duckdb.DuckDBPyConnection]:
+    """As :func:`open_sql`, DuckDB's own connection."""
     with (
         TemporaryDirectory(prefix="sluice-sql-") as folder,
         duckdb.connect(
             config={
-                "memory_limit": MEMORY_LIMIT,
+                "memory_limit": memory_limit,
                 "temp_directory": folder,
                 "threads": THREADS,
                 "preserve_insertion_order": False,
@@ -52,7 +59,7 @@ def open_sql() -> Iterator[ArrowSql]:
     ):
         # Not in ``config``: an extension defines it.
         connection.execute("set TimeZone = 'UTC'")
-        yield ArrowSql(connection)
+        yield connection
 
 
 def quoted(column: str) -> str:

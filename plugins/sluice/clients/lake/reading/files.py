@@ -21,17 +21,17 @@ from pyiceberg.expressions import (
     LessThan,
     Or,
 )
-from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import ManifestContent, ManifestEntry
 from pyiceberg.table import FileScanTask, ManifestGroupPlanner, Table
 
 from sluice.clients.lake.commits import MAIN
 from sluice.clients.lake.errors import asking
+from sluice.clients.lake.reading import data_files
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.verify import FileStats
 from sluice.core.tables.storage import WrittenObject
 
-FILES_AT_ONCE = 64
 ALL_ROWS = AlwaysTrue()
 PARTITION, OFFSET, SOURCE, ROW = "_kafka_partition", "_kafka_offset", "_source_id", "_source_row"
 
@@ -144,18 +144,13 @@ def read(
     Raises Missing, Refused or Unreachable while it is read.
     """
     scan = table.scan(row_filter=rows, selected_fields=columns, snapshot_id=snapshot_id)
-    schema = schema_to_pyarrow(scan.projection())
 
     def batches() -> Iterator[RecordBatch]:
-        reader = ArrowScan(table.metadata, table.io, scan.projection(), rows)
         with asking(f"rows of table {_name(table)}"):
             chosen = list(scan.plan_files() if tasks is None else tasks)
-            # PyIceberg keeps all files of one call in memory.
-            for start in range(0, len(chosen), FILES_AT_ONCE):
-                yield from reader.to_record_batches(chosen[start : start + FILES_AT_ONCE])
+            yield from data_files.read(table, chosen, scan.projection(), rows)
 
-    # The files' types may be larger than the schema's (large_string): the cast makes them equal.
-    return RecordBatchReader.from_batches(schema, batches()).cast(schema)
+    return RecordBatchReader.from_batches(schema_to_pyarrow(scan.projection()), batches())
 
 
 def rows_by_source(

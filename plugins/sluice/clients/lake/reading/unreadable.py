@@ -1,4 +1,7 @@
-"""Records of which a value cannot be read: text that is not UTF-8, a time beyond Python's range."""
+"""Records of which a value cannot be read: text that is not UTF-8, a time beyond Python's range.
+
+Read by PyArrow, which hands such a value on; for DuckDB the whole file is unreadable then.
+"""
 
 from __future__ import annotations
 

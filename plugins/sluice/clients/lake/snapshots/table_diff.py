@@ -26,7 +26,6 @@ from sluice.core.tables.storage import REWRITE_ID
 from sluice.core.tables.summary import KIND, OFFSET_RANGES
 
 ALWAYS = AlwaysTrue()
-NAMED = 3
 
 # What PyIceberg's Avro reader raises for bytes that are no manifest, beside OSError.
 _NOT_AVRO = (
@@ -123,13 +122,8 @@ def read(
 ) -> Iterator[pa.RecordBatch]:
     """Columns of ``rows`` in these files. Raises Refused with CORRUPT_OBJECT or LAKE_FILE_MISSING."""
     tasks = [FileScanTask(one) for one in data_files]
-    if not tasks:
-        return
-    try:
+    if tasks:
         yield from files.read(table, rows, columns, tasks=tasks)
-    except pa.ArrowInvalid as error:
-        names = ", ".join(task.file.file_path for task in tasks[:NAMED])
-        raise _damaged(f"one of {len(tasks)} data files ({names})", str(error)) from error
 
 
 def stats_of(table: Table, data_files: Iterable[DataFile]) -> list[FileStats]:

@@ -15,7 +15,7 @@ from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import FileScanTask
 
 from sluice.clients.lake.catalog import Lake
-from sluice.clients.lake.reading import files
+from sluice.clients.lake.reading import data_files, files
 from sluice.core.offsets.ranges import OffsetRanges
 from tests.support import lake as lakes
 
@@ -91,7 +91,7 @@ def test_columns_are_read_of_the_named_files_only(lake: Lake) -> None:
 def test_many_files_are_read_a_few_at_a_time(
     lake: Lake, files_at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "FILES_AT_ONCE", files_at_once)
+    monkeypatch.setattr(data_files, "FILES_AT_ONCE", files_at_once)
     table = lake.table(lakes.TABLE)
     tasks = files.committed_since(table, 0)
     rows = (
