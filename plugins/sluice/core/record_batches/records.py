@@ -49,13 +49,13 @@ def read(pieces: Sequence[tuple[Batch, bytes | memoryview]]) -> pa.RecordBatch:
     data: Bytes = np.frombuffer(raw, np.uint8)
     starts, ends = _records(raw, data, pieces)
     of = np.repeat(np.arange(len(pieces)), np.array([batch.count for batch, _ in pieces], np.int64))
-    cursor = Cursor(data, starts, ends)
+    buffer, cursor = pa.py_buffer(data), Cursor(data, starts, ends)
     # The record's attributes: none is defined.
     cursor.skip(1)
     time_delta, delta = cursor.varint(), cursor.varint()
     keys = _bytes(cursor)
     values = _bytes(cursor)
-    headers = _headers(cursor)
+    headers = _headers(buffer, cursor)
     is_bad = cursor.is_bad | (cursor.at != ends) | ~_rising(delta, of, pieces)
     if is_bad.any():
         raise _damaged(pieces[int(of[np.argmax(is_bad)])][0], "a record is not laid out as one")
@@ -67,7 +67,6 @@ def read(pieces: Sequence[tuple[Batch, bytes | memoryview]]) -> pa.RecordBatch:
     is_append = each("is_log_append")
     with np.errstate(over="ignore"):
         times = np.where(is_append, each("max_timestamp"), each("base_timestamp") + time_delta)
-    buffer = pa.py_buffer(data)
     columns = [
         pa.array(each("base_offset") + delta),
         pa.array(times).view(pa.timestamp("ms", tz="UTC")),
@@ -75,7 +74,7 @@ def read(pieces: Sequence[tuple[Batch, bytes | memoryview]]) -> pa.RecordBatch:
         pa.array(each("leader_epoch").astype(np.int32)),
         _slices(buffer, *keys),
         _slices(buffer, *values),
-        _header_lists(buffer, len(of), *headers),
+        headers,
     ]
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
@@ -95,7 +94,11 @@ def _records(
                 size = raw[at]
                 at += 1
                 if size > 0x7F:
-                    size, at = _long_length(raw, at, size & 0x7F)
+                    second = raw[at]
+                    at += 1
+                    size += (second << 7) - 0x80
+                    if second > 0x7F:
+                        size, at = _long_length(raw, at, size & 0x3FFF)
                 at += size >> 1
                 add(at)
         except IndexError:
@@ -119,8 +122,9 @@ def _records(
 
 
 def _long_length(raw: bytes, at: int, size: int) -> tuple[int, int]:
-    """The rest of a length of several bytes, and the place behind it. Raises IndexError without an end."""
-    for shift in (7, 14, 21, 28):
+    """The rest of a length of three bytes or more, and the place behind it. Raises IndexError without an
+    end."""
+    for shift in (14, 21, 28):
         byte = raw[at]
         at += 1
         size |= (byte & 0x7F) << shift
@@ -145,8 +149,27 @@ def _bytes(cursor: Cursor, rows: Ints | None = None) -> tuple[Ints, Ints]:
     return starts, lengths
 
 
-def _headers(cursor: Cursor) -> tuple[Ints, tuple[Ints, Ints], tuple[Ints, Ints]]:
-    """How many headers each record has; of all of them in their order keys and values."""
+def _headers(buffer: pa.Buffer, cursor: Cursor) -> pa.ListArray:
+    """The headers of each record, of which many have the same: those are read once. Of no use if a record is
+    bad."""
+    # A bad row may be behind its end.
+    at = np.where(cursor.is_bad, cursor.ends, cursor.at)
+    encoded = _slices(buffer, at, cursor.ends - at).dictionary_encode()
+    which: Ints = encoded.indices.to_numpy().astype(np.int64)
+    # The last one that is set stays: the first record of each.
+    firsts = np.zeros(len(encoded.dictionary), np.int64)
+    firsts[which[::-1]] = np.arange(len(which))[::-1]
+    each = Cursor(cursor.data, at[firsts], cursor.ends[firsts])
+    found = _places(each)
+    cursor.is_bad |= (each.is_bad | (each.at != each.ends))[which]
+    cursor.at = cursor.ends
+    if cursor.is_bad.any():
+        return pa.array([], SCHEMA.field("headers").type)
+    return _header_lists(buffer, len(firsts), *found).take(encoded.indices)
+
+
+def _places(cursor: Cursor) -> tuple[Ints, tuple[Ints, Ints], tuple[Ints, Ints]]:
+    """How many headers each row has; of all of them in their order keys and values."""
     counts = cursor.varint()
     # A header has two lengths at least: a lying count allocates nothing.
     cursor.is_bad |= (counts < 0) | (counts > (cursor.ends - cursor.at) // 2)

@@ -65,6 +65,18 @@ def test_records_are_as_they_were_written(given: list[tuple[list[Record], str]])
     assert read(joined(made)) == [record for batch in made for record in batch.records]
 
 
+@pytest.mark.parametrize("size", [40, 60, 8_170, 8_190, 1 << 20])
+def test_lengths_of_one_to_four_bytes(size: int) -> None:
+    written = [Record(n, value=bytes(size + n)) for n in range(30)]
+    assert read(Made(tuple(written)).bytes()) == written
+
+
+def test_a_record_with_other_headers_than_those_around_it() -> None:
+    usual, other = ((b"schema", b"a1"), (b"n", None)), ((b"schema", b"a2"),)
+    written = [Record(n, headers={3: other, 5: ()}.get(n, usual)) for n in range(9)]
+    assert read(Made(tuple(written)).bytes()) == written
+
+
 @given(RECORDS)
 def test_another_reader_finds_the_same(given: list[Record]) -> None:
     headers = [(key.decode("latin1").encode(), value) for key, value in given[0].headers]
