@@ -1,4 +1,4 @@
-"""The content of the lake, read by PyIceberg and DuckDB with the reader's rights: for demos, drills, tests."""
+"""The content of the lake, read by PyIceberg and DuckDB with the reader's rights."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from sluice.core.offsets.quarantine import CONSUMER_STAGE
+from sluice.core.offsets.ranges import OffsetRanges
 from spark_jobs.common.consumer import writer as consumer
 from spark_jobs.common.consumer.direct.direct_rows import DirectRows
 from spark_jobs.common.consumer.writer import StreamWriter
@@ -67,13 +68,20 @@ def without_servers() -> Iterator[None]:
 class DirectBatches:
     """In place of :class:`spark_jobs.common.consumer.direct.batch.DirectBatches`, over the model's topic."""
 
-    def __init__(self, world: World, rows: Rows) -> None:
-        self._world, self._rows = world, rows
+    def __init__(self, world: World, rejects: set[str]) -> None:
+        """``rejects``: kinds of records."""
+        self._world, self._rejects = world, rejects
 
-    def run(self, *_: object, **__: object) -> list[Any]:
+    def run(self, ranges: OffsetRanges, *_: object, **__: object) -> list[Any]:
         """Read and decode once; a file for each partition, which no commit names yet."""
-        records = self._rows.evaluate()
-        good, bad = ([r for r in records if (r.reason is None) is is_good] for is_good in (True, False))
+        pairs = {partition: each.pairs() for partition, each in ranges.partitions.items()}
+        self._world.point("read topic")
+        records = self._world.topic.read(
+            {partition: each[0][0] for partition, each in pairs.items()},
+            {partition: each[-1][1] for partition, each in pairs.items()},
+        )
+        good = [record for record in records if record.kind not in self._rejects]
+        bad = [record._replace(reason="rejected") for record in records if record.kind in self._rejects]
         files = tuple(map(lake.DataFile, self._world.spark.written(good)))
         rejected = SimpleNamespace(count=len(bad), malformed=len(bad), newest=None, records=bad)
         return [SimpleNamespace(files=files, rejected=rejected, runs=(), accounts=())]
@@ -86,16 +94,11 @@ class DirectBatches:
 def stream_writer(world: World, schema: int) -> StreamWriter:
     """The project's writer, whose schema rejects ``REJECTS[schema]``."""
 
-    def decode(records: Rows) -> Rows:
-        return records.map(
-            lambda record: record._replace(reason="rejected" if record.kind in REJECTS[schema] else None)
-        )
-
     spark: Any = world.spark
     platform: Any = SimpleNamespace(kafka=world, s3=world, checkpoints=SimpleNamespace(root="checkpoints"))
 
-    def directly(writer: StreamWriter, records: Any) -> DirectRows:
-        batches: Any = DirectBatches(world, decode(records))
+    def directly(writer: StreamWriter) -> DirectRows:
+        batches: Any = DirectBatches(world, REJECTS[schema])
         return DirectRows(batches, writer.state.leader_epochs)
 
     return StreamWriter(spark, platform, SPEC, directly, kafka.TopicClient(world))  # type: ignore[arg-type]
@@ -137,16 +140,9 @@ def _query(world: World, writer: StreamWriter, positions: dict[int, int], until_
             world.point("idle")
             continue
         writer.checkpoint.write(batch, SPEC.topic.name, planned)  # type: ignore[attr-defined]
-        writer.batch(_records(world, at, planned), batch)  # type: ignore[arg-type]
+        # What Spark gives for it is not looked at.
+        writer.batch(None, batch)  # type: ignore[arg-type]
         at, batch = planned, batch + 1
-
-
-def _records(world: World, starts: Mapping[int, int], ends: Mapping[int, int]) -> Rows:
-    def read() -> list[Record]:
-        world.point("read topic")
-        return world.topic.read({partition: starts.get(partition, 0) for partition in ends}, ends)
-
-    return Rows(world.spark, read)
 
 
 class ModelSourceQuarantine(SourceQuarantine):

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from sluice.core.offsets.quarantine import Rejections
 from sluice.core.tables.writers import next_epoch, writer_name
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.lake.iceberg import MAIN
@@ -62,7 +61,8 @@ def unfenced_first_start(patch: pytest.MonkeyPatch) -> None:
         read()
         self.epoch = next_epoch(0, self.table.branches())
         self.branch = writer_name(self.epoch)
-        self.table.append(MAIN, self._signed(summary()))
+        model: Any = self.table
+        model.append(MAIN, self._signed(summary()))
         start = self.table.head(MAIN)
         assert start is not None
         self.table.change_refs({}, {self.branch: start})
@@ -74,15 +74,14 @@ def unfenced_first_start(patch: pytest.MonkeyPatch) -> None:
 def quarantine_before_publish(patch: pytest.MonkeyPatch) -> None:
     """A batch's rejected records are appended to main before its publish, unless they are there."""
 
-    def stage(
-        self: BatchQuarantine, bad: Rows, writer: str, before: Rejections, after: Rejections, newest: str
-    ) -> list[str]:
-        catalog, rejected = bad.spark.world.catalog, [r._replace(stage="consumer") for r in bad.evaluate()]
-        present = places(catalog.tables[self.name].records(MAIN))
-        bad.spark.world.point(f"append {self.name}")
-        files = bad.spark.written([record for record in rejected if record.place not in present])
-        catalog.commit(self.name, MAIN, {}, files)
-        return [file.path for file in bad.spark.written(rejected)]
+    def stage(self: BatchQuarantine, files: Sequence[lake.DataFile], *_: object) -> list[str]:
+        spark: Any = self.spark
+        rejected = [record for one in files for record in one.file.records]
+        present = places(spark.world.catalog.tables[self.name].records(MAIN))
+        spark.world.point(f"append {self.name}")
+        added = spark.written([record for record in rejected if record.place not in present])
+        spark.world.catalog.commit(self.name, MAIN, {}, added)
+        return [one.uri for one in files]
 
     patch.setattr(BatchQuarantine, "stage", stage)
     patch.setattr(BatchQuarantine, "publish", lambda self, *_: None)

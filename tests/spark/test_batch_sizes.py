@@ -21,8 +21,7 @@ from spark_jobs.common.consumer import writer as writer_module
 from spark_jobs.common.consumer.decoded_rows import Decode
 from spark_jobs.common.consumer.direct import batch
 from spark_jobs.common.consumer.direct.direct_rows import DirectSource
-from spark_jobs.common.consumer.rows import RowsOf
-from spark_jobs.common.consumer.run import decoder_of, own_decode_of, record_type
+from spark_jobs.common.consumer.run import decoding, record_type
 from spark_jobs.common.kafka.avro import Schemas
 from spark_jobs.common.lake import tables
 from tests.spark.test_wiki import WHOLE
@@ -90,9 +89,8 @@ class Declared(Stream):
     def record(self) -> StructType:
         return record_type(self.spark, self.declared)
 
-    def rows_of(self, decode: Decode | None = None) -> RowsOf:
-        decoding = decoder_of(self.declared) or own_decode_of(self.declared)
-        return DirectSource(self.spark, self.platform, self.spec, decoding)
+    def rows_of(self, decode: Decode | None = None) -> DirectSource:
+        return DirectSource(self.spark, self.platform, self.spec, decoding(self.declared))
 
     def beside(self) -> Declared:
         """Another table of the same topic."""

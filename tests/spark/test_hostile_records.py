@@ -25,7 +25,7 @@ from sluice.core.decoding.avro.decoder import AvroDecoder
 from sluice.core.decoding.texts import MAX_REASON
 from spark_jobs.common.consumer.decoded_rows import decoded, decoded_rows, is_good, table_rows
 from spark_jobs.common.consumer.direct.direct_rows import DirectSource
-from spark_jobs.common.consumer.run import decoding
+from spark_jobs.common.consumer.run import decoding, own_decode_of
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.kafka.avro import Schemas
 from spark_jobs.common.spark.session import KAFKA_RECORD
@@ -47,7 +47,7 @@ def loaded(
     spark: SparkSession, name: str, sent: Sequence[tuple[bytes | None, Headers]], at: datetime = CAME
 ) -> tuple[list[str | None], list[dict[str, Any]]]:
     """Return each record's reason, as the quarantine has it; the rows of the others, as readers show them."""
-    decode = decoding(spark, streams.load(name))
+    decode = decoding(streams.load(name))
     rows = decoded_rows(records(spark, sent, at), decode)
     said = rows.select("_kafka_offset", printable(F.col("reason")).alias("reason")).toArrow()
     reasons = [row["reason"] for row in said.sort_by("_kafka_offset").to_pylist()]
@@ -162,7 +162,7 @@ def test_hits_are_read_as_they_were_sent(spark: SparkSession) -> None:
 def test_a_timestamp_of_kafka_that_readers_cannot_show_is_rejected(
     spark: SparkSession, schemas: Schemas
 ) -> None:
-    decode = decoding(spark, streams.load("nyc_taxi"))
+    decode = decoding(streams.load("nyc_taxi"))
     sent = records(spark, [(body(schemas.current), [])])
     early = sent.withColumn("timestamp", F.timestamp_micros(F.lit(-(10**17))))
     (row,) = decoded_rows(early, decode).select("reason", "_kafka_timestamp").collect()
@@ -234,7 +234,7 @@ def test_a_reason_is_printable_whatever_it_quotes(spark: SparkSession) -> None:
 
 def test_a_streams_own_decoding_is_compiled(spark: SparkSession) -> None:
     """Java compiles no method of more than 8,000 bytes."""
-    rows = decoded(records(spark, []), decoding(spark, streams.load("isp_hits")))
+    rows = decoded(records(spark, []), own_decode_of(streams.load("isp_hits")))
     generated = cast("Any", spark._jvm).PythonSQLUtils.explainString(rows._jdf.queryExecution(), "codegen")
     sizes = [*map(int, re.findall(r"maxMethodCodeSize:(\d+)", generated))]
     assert max(sizes) < 8_000, sizes

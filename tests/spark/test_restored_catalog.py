@@ -22,7 +22,7 @@ from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, StagedSnapshot
 from spark_jobs.common.lake.tables import TableLost, TableReplaced
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit, run_with_lease
 from spark_jobs.common.spark.failures import Fenced
-from tests.support.lakehouse import Stream
+from tests.support.lakehouse import Stream, commit
 from tests.support.raising import raising
 
 
@@ -111,7 +111,7 @@ def test_a_commit_to_a_branch_while_the_lease_is_acquired_costs_an_attempt(strea
         def stage(self, *arguments: Any, **named: Any) -> StagedSnapshot:
             staged.append(super().stage(*arguments, **named))
             if len(staged) == 1:
-                running.table.append(running.branch, {"sluice.kind": "batch"})
+                commit(running.table, {"sluice.kind": "batch"}, running.branch)
             return staged[-1]
 
     successor.table = Raced(stream.spark, stream.spec.table)
@@ -141,7 +141,7 @@ def test_maintenance_that_moved_main_is_no_later_writer(stream: Stream) -> None:
     writer = stream.writer()
     writer.acquire()
     writer.stage_summary({"sluice.kind": "batch"})
-    writer.table.append(MAIN, {"maintenance": "a test"})
+    commit(writer.table, {"maintenance": "a test"})
     with raising(ConcurrentCommit):
         writer.check_lease()
     with raising(ConcurrentCommit):

@@ -32,7 +32,7 @@ from spark_jobs.common.lake.clock import now_ms
 from spark_jobs.common.lake.iceberg import HOUR_MS, MAIN, IcebergTable, StagedSnapshot
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit
 from spark_jobs.common.spark.failures import Fenced, Unrecoverable
-from tests.support.lakehouse import Stream
+from tests.support.lakehouse import Stream, commit
 from tests.support.services import Services
 
 
@@ -147,7 +147,7 @@ def test_a_table_from_before_there_were_ids_accepts_the_topic_and_keeps_its_id(s
         "end-offsets": ends,
         "loaded-rows": "{}",
     }
-    writer.table.append(MAIN, {f"sluice.{key}": value for key, value in said.items()})
+    commit(writer.table, {f"sluice.{key}": value for key, value in said.items()})
     stream.send(2)
     stream.run(writer)
     stream.assert_exact(2)
@@ -192,7 +192,8 @@ def test_a_publish_that_raced_with_a_commit_to_another_branch_is_tried_again(str
         ) -> None:
             if not races:
                 races.extend(changed)
-                self.append("another", {"sluice.kind": "test"})
+                other = IcebergTable(stream.spark, stream.spec.table)
+                commit(other, {"sluice.kind": "test"}, "another")
             super().change_refs(expected, changed, expired)
 
     positions = writer.acquire()

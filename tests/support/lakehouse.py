@@ -24,7 +24,6 @@ from sluice.config.platform_sections.lake import CATALOG
 from sluice.core.decoding.decoder import Decoded, Decoder, RawHeaders
 from spark_jobs.common.consumer.decoded_rows import Decode
 from spark_jobs.common.consumer.direct.direct_rows import DirectSource
-from spark_jobs.common.consumer.rows import RowsOf
 from spark_jobs.common.consumer.run import ConsumerRun
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.kafka.offsets import Topic
@@ -75,7 +74,7 @@ class Stream:
         topic.admin = AdminClient({**self.platform.kafka.librdkafka(), "log_level": 0})
         return kind(self.spark, self.platform, self.spec, self.rows_of(), topic)
 
-    def rows_of(self, decode: Decode | None = None) -> RowsOf:
+    def rows_of(self, decode: Decode | None = None) -> DirectSource:
         """For a writer; ``decode``: in place of one that accepts every text."""
         decoding: Decoder | Decode = decode or (accepting if self.is_own else TextDecoder())
         return DirectSource(self.spark, self.platform, self.spec, decoding)
@@ -180,3 +179,10 @@ def accepting(rows: DataFrame) -> DataFrame:
     """A decoding of the stream's own, that accepts every text."""
     record = F.struct(F.col("value").cast("string").alias("text"))
     return rows.select("*", record.alias("record"), F.lit(None).cast("string").alias("reason"))
+
+
+def commit(table: IcebergTable, properties: dict[str, str], branch: str = MAIN) -> None:
+    """A snapshot without rows on top of the head of ``main``, as another program commits it."""
+    table.refresh()
+    head = table.head(branch)
+    table.change_refs({branch: head}, {branch: table.stage(properties)})

@@ -33,6 +33,7 @@ from spark_jobs.common.queries.streaming_query import StreamingQueryRun
 from spark_jobs.common.sinks import base
 from spark_jobs.common.sinks.iceberg import IcebergSink
 from spark_jobs.common.spark.failures import Fenced
+from tests.support.lakehouse import commit
 from tests.support.services import Services
 
 COLUMNS = (
@@ -125,7 +126,7 @@ class Queried:
         spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.raw")
         spark.sql(f"CREATE TABLE {self.table} ({COLUMNS}) USING iceberg")
         # As a consumer does that acquires the lease.
-        IcebergTable(spark, self.spec.table).append(MAIN, {"sluice.kind": "epoch-start"})
+        commit(IcebergTable(spark, self.spec.table), {"sluice.kind": "epoch-start"})
         self.sinks = {
             n: [
                 KeptSink(folder / f"{n}-{s.kind}.json", query, f"{n} {s.kind}")

@@ -96,10 +96,11 @@ def main(arguments: Sequence[str]) -> None:
     stream, text = arguments
     spec, platform = streams.load(stream), platforms.load("consumer")
     spark = session.start(f"sluice {stream} read", platform, SHUFFLE_PARTITIONS)
-    decode = decoding(spark, spec)
     ranges = TopicRanges.parse(text, spec.topic.name)
     began = time.monotonic()
-    good = table_rows(decoded_rows(read_ranges(spark, platform.kafka, ranges), decode).where(is_good()))
+    good = table_rows(
+        decoded_rows(read_ranges(spark, platform.kafka, ranges), decoding(spec)).where(is_good())
+    )
     good.write.format("noop").mode("overwrite").save()
     seconds = time.monotonic() - began
     # After the measured part.

@@ -8,39 +8,62 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from sluice.core.decoding.assessment import assess
-from sluice.core.decoding.decoder import Decoded
+from sluice.core.decoding.decoder import Decoded, Decoder
 from sluice.core.tables.records import FROM_KAFKA, IDENTITY, KAFKA_COLUMNS
 
 # Kafka's columns (`_kafka_…`, `key`, `value`, `headers`) -> the same with the decoded `record`, and with the
 # `reason` why it is malformed (or null).
 Decode = Callable[[DataFrame], DataFrame]
+_HEADERS = pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())]))
 _IDENTITY = dict(zip(IDENTITY, (StringType(), LongType(), LongType()), strict=True))
 
 
 def decoded(records: DataFrame, decode: Decode) -> DataFrame:
     """Records, with the columns of Spark's Kafka source, as ``decode`` leaves them: for :func:`assessed`."""
-    named = records.select(
+    return decode(_named(records)).select(*FROM_KAFKA, "record", "reason")
+
+
+def _named(records: DataFrame) -> DataFrame:
+    return records.select(
         F.col("topic").alias("_kafka_topic"),
         *(F.col(source).alias(name) for name, source in FROM_KAFKA.items()),
     )
-    return decode(named).select(*FROM_KAFKA, "record", "reason")
 
 
-def decoded_rows(records: DataFrame, decode: Decode, published: Collection[str] | None = ()) -> DataFrame:
+def decoded_rows(
+    records: DataFrame, decoding: Decode | Decoder, published: Collection[str] | None = ()
+) -> DataFrame:
     """As :func:`decoded`, with the identity of each record, and a reason also where its values cannot be
     read, or it is withheld: but for those of the ``published`` sources (ids; None: all)."""
-    rows = decoded(records, decode)
+    if callable(decoding):
+        rows, decoder = decoded(records, decoding), None
+        record = rows.schema["record"].dataType
+    else:
+        rows, decoder = _named(records).select(*FROM_KAFKA), decoding
+        record = from_arrow_type(pa.struct(list(decoding.schema)))
 
     def judge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            yield assessed(batch, published)
+            yield assessed(batch if decoder is None else _with_record(batch, decoder), published)
 
-    # All of them nullable: the function's record may be never null.
-    kinds = {field.name: field.dataType for field in rows.schema} | _IDENTITY
+    # All of them nullable: a function's record may be never null.
+    kinds = {field.name: field.dataType for field in rows.schema}
+    kinds |= {"record": record, "reason": StringType()} | _IDENTITY
     return rows.mapInArrow(judge, StructType([StructField(name, kind) for name, kind in kinds.items()]))
+
+
+def _with_record(rows: pa.RecordBatch, decoder: Decoder) -> pa.RecordBatch:
+    # As ``record_batches.records.SCHEMA`` has them; Spark has null in place of none.
+    headers = pc.coalesce(rows.column("headers").cast(_HEADERS), pa.scalar([], _HEADERS))
+    found = decoder.decode(rows.column("value").cast(pa.binary()), headers)
+    record = pa.StructArray.from_arrays(
+        found.columns.columns, fields=list(found.columns.schema), mask=pc.is_valid(found.reasons)
+    )
+    return rows.append_column("record", record).append_column("reason", found.reasons)
 
 
 def assessed(rows: pa.RecordBatch, published: Collection[str] | None = ()) -> pa.RecordBatch:

@@ -21,7 +21,6 @@ from sluice.core.decoding.by_reference import ByReference
 from sluice.core.decoding.decoder import Decoder
 from sluice.core.decoding.json.decoder import JsonDecoder
 from spark_jobs.common.consumer.decoded_rows import Decode
-from spark_jobs.common.consumer.direct.by_decoder import by_decoder
 from spark_jobs.common.consumer.direct.direct_rows import DirectSource
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.kafka.avro import Schemas
@@ -52,7 +51,7 @@ def run(name: str) -> int:
         platform = platforms.load("consumer")
         spark = session.start(f"sluice {name} consumer", platform, spec.topic.partitions, SETTINGS)
         record = record_type(spark, spec)
-        rows_of = DirectSource(spark, platform, spec, decoder_of(spec) or own_decode_of(spec))
+        rows_of = DirectSource(spark, platform, spec, decoding(spec))
         known_tables.check(spark, platform, name, spec.table, spec.quarantine_table)
         tables.ensure(spark, spec, record)
         topic = Topic(platform.kafka, spec.topic.name)
@@ -76,11 +75,9 @@ def record_type(spark: SparkSession, spec: StreamSpec) -> StructType:
     return tables.declared(spec)
 
 
-def decoding(spark: SparkSession, spec: StreamSpec) -> Decode:
-    """The function that adds ``record`` and ``reason`` to a DataFrame of records: the stream's own, or the
-    decoder's."""
-    decoder = decoder_of(spec)
-    return own_decode_of(spec) if decoder is None else by_decoder(decoder, record_type(spark, spec))
+def decoding(spec: StreamSpec) -> Decode | Decoder:
+    """How a stream's records are decoded: by its own function, or by its decoder. Raises ConfigError."""
+    return decoder_of(spec) or own_decode_of(spec)
 
 
 def own_decode_of(spec: StreamSpec) -> Decode:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 
 from py4j.protocol import Py4JJavaError
@@ -39,7 +39,8 @@ from sluice.core.tables.summary import (
 )
 from spark_jobs.common.consumer import state
 from spark_jobs.common.consumer.batch_log import BatchLogWriter
-from spark_jobs.common.consumer.rows import Rows, RowsOf
+from spark_jobs.common.consumer.direct.direct_rows import DirectRows
+from spark_jobs.common.consumer.direct.task import Duplicates
 from spark_jobs.common.consumer.state import StreamState
 from spark_jobs.common.kafka.offsets import Group, Topic
 from spark_jobs.common.lake import known_tables
@@ -80,7 +81,7 @@ class StreamWriter(WriterLease):
         spark: SparkSession,
         platform: Platform,
         spec: StreamSpec,
-        rows_of: RowsOf,
+        rows_of: Callable[[StreamWriter], DirectRows],
         topic: Topic,
     ) -> None:
         super().__init__(spark, spec.table, spec.name)
@@ -180,7 +181,7 @@ class StreamWriter(WriterLease):
         }
 
     def batch(self, records: DataFrame, batch_id: int) -> None:
-        """Write, verify and publish one micro-batch, for ``foreachBatch``.
+        """Write, verify and publish one micro-batch, for ``foreachBatch``, whose records are not evaluated.
 
         Raises Fenced, VerificationFailed, ConcurrentCommit, Unrecoverable for a recreated topic,
         CheckpointCorrupted if Spark lost the batch's plan; then ``main`` is unchanged.
@@ -195,7 +196,7 @@ class StreamWriter(WriterLease):
         if not ranges:
             return
         summary = self._summary("batch", ranges, ends, {BATCH_ID: batch_id, STARTED_AT: int(began * 1000)})
-        rows = self.rows_of(self, records)
+        rows = self.rows_of(self)
         written, verification = self._write_and_verify(rows, ranges, summary)
         if not verification.is_ok:
             raise VerificationFailed(
@@ -238,7 +239,7 @@ class StreamWriter(WriterLease):
             self.group.commit(self.state.ends)
 
     def _write_and_verify(
-        self, rows: Rows, ranges: OffsetRanges, summary: Mapping[str, str]
+        self, rows: DirectRows, ranges: OffsetRanges, summary: Mapping[str, str]
     ) -> tuple[WrittenBatch, OffsetVerification]:
         is_small = ranges.count <= SMALL_BATCH
         written = rows.write(self, ranges, summary, is_small=is_small)
@@ -246,8 +247,8 @@ class StreamWriter(WriterLease):
         sources = possible_duplicates(loaded, written.runs)
         if sources:
             log.warning("possible duplicates sources=%s; comparing rows", ",".join(sorted(sources)))
-            rows.flag_duplicates(loaded, sources)
-            written = rows.write(self, ranges, summary, is_small=is_small)
+            duplicates = Duplicates(loaded, frozenset(sources))
+            written = rows.write(self, ranges, summary, duplicates, is_small=is_small)
         elsewhere = written.rejected.union(written.without_record)
         stats = [file.stats for file in written.files]
         paths = [file.path for file in needs_read(ranges, stats, elsewhere)]

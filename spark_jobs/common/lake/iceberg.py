@@ -274,15 +274,6 @@ class IcebergTable:
             tuple(self._described(ours)),
         )
 
-    def append(self, branch: str, properties: Mapping[str, str], files: Sequence[DataFile] = ()) -> None:
-        """Commit a snapshot with ``properties`` to ``branch``, which adds these files. Raises CommitRefused,
-        ClockSetBack."""
-        # Without files there is nothing to merge.
-        update = (self._table.newAppend() if files else self._table.newFastAppend()).toBranch(branch)
-        for file in data_files(self._jvm, self._table, files):
-            update.appendFile(file)
-        self._commit(with_properties(update, properties).commit)
-
     def _commit(self, commit: Callable[[], Any]) -> None:
         """Raises CommitRefused if another commit came first, ClockSetBack if the clock is behind the
         table."""

@@ -18,7 +18,7 @@ from sluice.core.offsets.quarantine import (
     settlement,
 )
 from sluice.core.tables.records import RECORD
-from sluice.core.tables.summary import KIND, NEWEST_MALFORMED, PREFIX, REJECTED, WRITER
+from sluice.core.tables.summary import NEWEST_MALFORMED, PREFIX, REJECTED, WRITER
 from sluice.core.tables.writers import epoch_of
 from spark_jobs.common.lake.clock import now_ms
 from spark_jobs.common.lake.data_files.parquet_file import DataFile
@@ -77,20 +77,20 @@ class BatchQuarantine(Quarantine):
         reason of the newest malformed record, in one line of MAX_CHARACTERS at most, if there is one. Raises
         ConcurrentCommit if the quarantine does not hold the earlier ones.
         """
-        self.table.refresh()
-        start = self._branch(writer, before)
         summary = {WRITER: writer, **after.properties()}
         summary |= {NEWEST_MALFORMED: newest} if newest else {}
-        try:
-            self.table.append(writer, summary, files)
-        except CommitRefused as refusal:
-            raise self._moved(str(refusal)) from refusal
-        self.table.refresh()
-        staged = self.table.head(writer)
-        # The catalog may have been restored since the branch began, and main be without the earlier ones.
-        if staged is None or self.table.parent(staged) != start or self._held() != before:
-            raise self._moved(f"main or branch {writer} was changed")
-        return self.table.added_paths(staged)
+        for _ in range(MAX_ATTEMPTS):
+            self.table.refresh()
+            # In every attempt: the writer may have been suspended, and its stream restored to its state.
+            self.check_holds(before)
+            main, staged = self.table.head(MAIN), self.table.stage(summary, files=files)
+            if staged.parent == main:
+                try:
+                    self.table.change_refs({MAIN: main}, {writer: staged})
+                    return [file.uri for file in files]
+                except CommitRefused:
+                    continue
+        raise self._moved("its main moves too often")
 
     def publish(self, writer: str, rejected: Rejections) -> None:
         """Publish what is staged for the newest batch of ``rejected``, which is published.
@@ -198,21 +198,6 @@ class BatchQuarantine(Quarantine):
         """Raise ConcurrentCommit if the quarantine, as of its last refresh, does not hold ``rejected``."""
         if (held := self._held()) != rejected:
             raise self._moved(f"it has {held}, the stream has {rejected}")
-
-    def _branch(self, writer: str, rejected: Rejections) -> int:
-        """Begin the writer's branch at ``main``, which holds ``rejected``, and whose first snapshot may have
-        to be made."""
-        for _ in range(MAX_ATTEMPTS):
-            # In every attempt: the writer may have been suspended, and its stream restored to its state.
-            self.check_holds(rejected)
-            main = self.table.head(MAIN)
-            start = self.table.stage({KIND: "init"}) if main is None else main
-            try:
-                self.table.change_refs({MAIN: main}, {MAIN: start, writer: start})
-                return start if isinstance(start, int) else start.id
-            except CommitRefused:
-                self.table.refresh()
-        raise self._moved("its main moves too often")
 
     def _lost(self, found: str, rejected: Rejections) -> Unrecoverable:
         return Unrecoverable(

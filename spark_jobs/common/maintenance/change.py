@@ -30,6 +30,7 @@ from sluice.config.platform import Platform
 from sluice.config.stream import StreamSpec
 from sluice.core.changes.plan import ChangePlan
 from sluice.core.changes.result import ChangeResult
+from sluice.core.decoding.decoder import Decoder
 from sluice.core.offsets.deduplication import LoadedRows, loaded_from, possible_duplicates
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.tables.batches import Snapshot
@@ -70,8 +71,7 @@ def main(name: str, options: Sequence[str]) -> int:
     plan = ChangePlan.from_document(read_json(connect(platform.s3), args.plan))
     spark = session.start(f"sluice {name} change", platform, SHUFFLE_PARTITIONS)
     known_tables.check(spark, platform, name, spec.table, spec.quarantine_table)
-    decode = decoding(spark, spec)
-    Change(spark, platform, spec, decode, plan).run()
+    Change(spark, platform, spec, decoding(spec), plan).run()
     return 0
 
 
@@ -79,7 +79,12 @@ class Change:
     """One change, from a plan to its commit; for one thread."""
 
     def __init__(
-        self, spark: SparkSession, platform: Platform, spec: StreamSpec, decode: Decode, plan: ChangePlan
+        self,
+        spark: SparkSession,
+        platform: Platform,
+        spec: StreamSpec,
+        decode: Decode | Decoder,
+        plan: ChangePlan,
     ) -> None:
         self.spark, self.spec, self.plan = spark, spec, plan
         self.reader = OffsetReader(platform.s3)

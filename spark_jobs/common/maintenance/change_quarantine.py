@@ -16,11 +16,11 @@ from pyspark.sql import DataFrame, SparkSession
 from sluice.config.stream import StreamSpec
 from sluice.core.offsets.quarantine import CONSUMER_STAGE, Rejections
 from sluice.core.offsets.ranges import OffsetRanges
-from sluice.core.tables.summary import WRITER
+from sluice.core.tables.summary import KIND, WRITER
 from sluice.core.tables.writers import writer_name
 from spark_jobs.common.lake.iceberg import MAIN, CommitRefused
 from spark_jobs.common.lake.quarantine import REJECTED_COLUMNS, BatchQuarantine, of_stage
-from spark_jobs.common.lake.writer_lease import ConcurrentCommit
+from spark_jobs.common.lake.writer_lease import MAX_ATTEMPTS, ConcurrentCommit
 from spark_jobs.common.lake.written.read_offsets import COLUMNS, OffsetReader
 from spark_jobs.common.maintenance.staged_change import StagedChange, TableFile, Touched
 from spark_jobs.common.spark.columns import is_at, offset_masks
@@ -85,6 +85,21 @@ class ChangeQuarantine(BatchQuarantine):
         self._own, self._after, self._left, self._staged_for = branch, after, left, (before, epoch)
         log.info("change staged in the quarantine: %d come, %d go", coming.count, left.rows)
         return after, left
+
+    def _branch(self, writer: str, rejected: Rejections) -> int:
+        """Begin the writer's branch at ``main``, which holds ``rejected``, and whose first snapshot may have
+        to be made."""
+        for _ in range(MAX_ATTEMPTS):
+            # In every attempt: the writer may have been suspended, and its stream restored to its state.
+            self.check_holds(rejected)
+            main = self.table.head(MAIN)
+            start = self.table.stage({KIND: "init"}) if main is None else main
+            try:
+                self.table.change_refs({MAIN: main}, {MAIN: start, writer: start})
+                return start if isinstance(start, int) else start.id
+            except CommitRefused:
+                self.table.refresh()
+        raise self._moved("its main moves too often")
 
     def _files(
         self, staged: StagedChange, left: Touched, coming: OffsetRanges, bad: DataFrame

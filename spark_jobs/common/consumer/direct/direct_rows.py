@@ -6,12 +6,12 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from sluice.config.platform import Platform
 from sluice.config.stream import StreamSpec
 from sluice.core.decoding.decoder import Decoder
-from sluice.core.offsets.deduplication import LoadedRows, joined
+from sluice.core.offsets.deduplication import joined
 from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
 from sluice.core.record_batches.account import Account
 from sluice.core.tables.summary import LEADER_EPOCHS
@@ -48,7 +48,7 @@ class DirectSource:
         self._known: tuple[str | None, ...] = ()
         self._batches: DirectBatches | None = None
 
-    def __call__(self, writer: StreamWriter, records: DataFrame) -> DirectRows:
+    def __call__(self, writer: StreamWriter) -> DirectRows:
         # At each batch: a catalog that is restored, or a table that is altered, has other columns and ids.
         table, quarantine = writer.table, writer.quarantine.table
         known = (
@@ -76,23 +76,31 @@ class DirectSource:
 
 
 class DirectRows:
-    """Implements :class:`rows.Rows`."""
+    """The rows of one batch, to be written as often as needed: they are read and decoded each time.
+
+    ``epochs``: partition -> the leader epoch of the newest record, as far as known; after :meth:`write`.
+    """
 
     def __init__(self, batches: DirectBatches, epochs: Mapping[int, int], *, in_driver: bool = True) -> None:
         """``in_driver``: a small batch is decoded there."""
         self._batches, self._before, self._in_driver = batches, dict(epochs), in_driver
-        self._duplicates: Duplicates | None = None
         self.epochs: dict[int, int] = dict(epochs)
 
-    def flag_duplicates(self, loaded: LoadedRows, sources: set[str]) -> None:
-        self._duplicates = Duplicates(loaded, frozenset(sources))
-
     def write(
-        self, writer: StreamWriter, ranges: OffsetRanges, summary: Mapping[str, str], *, is_small: bool
+        self,
+        writer: StreamWriter,
+        ranges: OffsetRanges,
+        summary: Mapping[str, str],
+        duplicates: Duplicates | None = None,
+        *,
+        is_small: bool,
     ) -> WrittenBatch:
+        """Stage the good records of ``ranges`` in a snapshot with ``summary``, and the others in the
+        quarantine; ``duplicates`` are rejected, as far as known. Raises what ``DirectBatches.run`` raises,
+        and the writer's ``stage_files``."""
         began = now_ms()
         results = self._batches.run(
-            ranges, self._before, self._duplicates, is_small=is_small, in_driver=self._in_driver
+            ranges, self._before, duplicates, is_small=is_small, in_driver=self._in_driver
         )
         without = without_record(results)
         self.epochs = last_epochs(self._before, [one for result in results for one in result.accounts])
