@@ -12,9 +12,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from spark_jobs.common.kafka.wire_formats import wire_format
 from spark_jobs.common.spark.columns import computed, date_time
-from spark_jobs.common.spark.texts import text_of, unreadable_json
+from spark_jobs.common.spark.texts import text_of, unreadable_json, wire_format
 
 # Older times are wrong; a time in milliseconds by mistake is far beyond DAY after its record's timestamp. A
 # sender's clock may be ahead by less: its hits are loaded, and windows leave them out as early rows.

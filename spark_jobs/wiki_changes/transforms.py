@@ -26,9 +26,8 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from spark_jobs.common.kafka.wire_formats import wire_format
 from spark_jobs.common.spark.columns import computed, date_time
-from spark_jobs.common.spark.texts import unreadable_json
+from spark_jobs.common.spark.texts import unreadable_json, wire_format
 
 # Wikipedia began in 2001; a time in milliseconds by mistake is far beyond DAY after its record's timestamp.
 # A clock may be ahead by less: such changes are loaded, and windows leave them out as early rows.

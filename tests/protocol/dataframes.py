@@ -12,23 +12,9 @@ from sluice.config.platform_sections.lake import CATALOG
 from tests.protocol.catalog import File, Record
 
 
-class Predicate:
-    def __init__(self, test: Callable[[Record], bool]) -> None:
-        self.test = test
-
-    def __invert__(self) -> Predicate:
-        return Predicate(lambda record: not self.test(record))
-
-
 class Column:
     def __init__(self, name: str) -> None:
         self.name = name
-
-    def alias(self, name: str) -> Column:
-        return Column(name)
-
-    def isNull(self) -> Predicate:  # noqa: N802
-        return Predicate(lambda record: getattr(record, self.name) is None)
 
 
 class F:
@@ -56,16 +42,13 @@ class Rows:
     def map(self, change: Callable[[Record], Record]) -> Rows:
         return Rows(self.spark, lambda: [change(record) for record in self.evaluate()])
 
-    def where(self, predicate: Predicate) -> Rows:
-        return Rows(self.spark, lambda: [r for r in self.evaluate() if predicate.test(r)])
-
     def withColumns(self, columns: Mapping[str, Any]) -> Rows:  # noqa: N802
         return self.map(lambda record: record._replace(stage=columns["stage"]))
 
     def select(self, *_: object) -> Rows:
         return self
 
-    drop = coalesce = repartition = persist = unpersist = select
+    repartition = select
 
     def writeTo(self, name: str) -> Write:  # noqa: N802
         return Write(self, name)
@@ -103,13 +86,6 @@ class Spark:
     def table(self, name: str) -> Any:
         """For its schema, or with the number of rows that a consumer rejected."""
         return Quarantined(self, name) if ".branch_" in name else self
-
-    def option(self, key: str, value: Any) -> Spark:
-        return self
-
-    @property
-    def read(self) -> Spark:
-        return self
 
     def branch(self, target: str) -> tuple[str, str]:
         """Table and branch. Raises as Spark's analysis if the branch is missing: the commit would make it."""

@@ -14,7 +14,6 @@ from pyspark.sql import functions as F
 
 from sluice.core.decoding import texts, wire_formats
 from sluice.core.decoding.readable import unreadable
-from spark_jobs.common.kafka import wire_formats as spark_wire_formats
 from spark_jobs.common.spark import texts as spark_texts
 from tests.support.column_values import records, same
 
@@ -59,8 +58,6 @@ def test_texts_and_frames_are_those_of_spark(spark: SparkSession) -> None:
         return list(found["text"].to_pylist())
 
     assert [texts.text_of(one) for one in values] == by_spark(spark_texts.text_of(value))
-    assert [wire_formats.wire_format(one) for one in values] == by_spark(
-        spark_wire_formats.wire_format(value)
-    )
+    assert [wire_formats.wire_format(one) for one in values] == by_spark(spark_texts.wire_format(value))
     shown = by_spark(spark_texts.printable(value.cast("string")))
     assert [texts.printable(one.decode(errors="replace")) for one in values] == shown

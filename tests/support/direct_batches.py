@@ -1,4 +1,4 @@
-"""Jobs and tasks of the path without the JVM, over pieces that are given in place of Kafka's."""
+"""Jobs and tasks of the path, over pieces that are given in place of Kafka's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Texts that every reader can read: valid UTF-8, and for reasons also printable."""
+"""Texts that every reader can read: valid UTF-8, and for reasons also printable; and what a value that cannot
+be decoded seems to be, for the reason of its rejection."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from sluice.core.decoding.texts import MAX_REASON
+from sluice.core.decoding.wire_formats import PREFIXES
 
 # Java's classes of characters that are not shown as such: controls, formats (such as those that turn the
 # direction of a line), half surrogate pairs, unassigned ones, and separators other than the space.
@@ -44,3 +46,22 @@ def text_of(value: Column) -> Column:
     """Bytes as the text that they are in UTF-8, or else as SQL writes bytes: ``X'61FF'``."""
     text = value.cast("string")
     return F.when(F.is_valid_utf8(text), text).otherwise(F.concat(F.lit("X'"), F.hex(value), F.lit("'")))
+
+
+def wire_format(value: Column) -> Column:
+    """How the bytes are framed, null if that is not known. Not for what can be decoded, which may begin with
+    the same bytes."""
+    # Ids are numbered from 1; one above 16,777,215 is taken for something else.
+    has_id = F.substring(value, 1, 2) == F.lit(b"\0\0")
+    number = F.conv(F.hex(F.substring(value, 2, 4)), 16, 10)
+    confluent = F.concat(
+        F.lit("starts with 00 and a schema id ("), number, F.lit("): Confluent's wire format")
+    )
+    return F.coalesce(
+        F.when(F.length(value) == 0, F.lit("it is empty")),
+        F.when(has_id & (F.length(value) > 5) & (number != "0"), confluent),
+        *(
+            F.when(F.substring(value, 1, len(prefix)) == F.lit(prefix), F.lit(words))
+            for prefix, words in PREFIXES.items()
+        ),
+    )

@@ -1,7 +1,7 @@
 """Texts for reasons, which every reader can show whatever they quote.
 
-The results are those of ``spark_jobs.common.spark.texts``, but for characters that only Java's or only
-Python's version of Unicode has.
+``spark_jobs.common.spark.texts`` gives the same for producers' rows, but for characters that only Java's or
+only Python's version of Unicode has.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A batch without the JVM: exact ranges of the topic into data files, by Python in Spark's tasks.
+"""A batch in Python: exact ranges of the topic into data files, by Python in Spark's tasks.
 
 In: the offset ranges that Structured Streaming planned. Out: data files that no commit names yet, the
 rejected records, the runs of sources, and an account of each range, for the writer to commit, verify and

@@ -1,4 +1,4 @@
-"""The driver's side of a batch without the JVM: ranges into tasks, tasks into results."""
+"""The driver's side of a batch in Python: ranges into tasks, tasks into results."""
 
 from __future__ import annotations
 
