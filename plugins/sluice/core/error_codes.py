@@ -93,6 +93,7 @@ class ErrorCode(StrEnum):
     DEADLINE_MISSED = "SLU-512", "Supervision missed its deadline"
     WAIT_FAILED = "SLU-513", "Wait in the triggerer failed"
     DECODING_ENDS = "SLU-514", "Records end the process that decodes them"
+    ACCOUNT_LOST = "SLU-515", "Account of offsets lost"
     # Supervision: one per health status that fails a task.
     HEALTH_LAGGING = "SLU-601", "Health: lagging"
     HEALTH_DATA_AT_RISK = "SLU-602", "Health: data at risk"

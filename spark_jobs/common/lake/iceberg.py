@@ -21,7 +21,7 @@ from sluice.config.schema import spelled
 from sluice.core.error_codes import ErrorCode
 from sluice.core.tables.batches import Snapshot
 from sluice.core.tables.storage import KEEP_REWRITES, REWRITE_ID
-from spark_jobs.common.lake.clock import committing
+from spark_jobs.common.lake.clock import committing, now_ms
 from spark_jobs.common.lake.data_files.append import data_files
 from spark_jobs.common.lake.data_files.parquet_file import DataFile
 from spark_jobs.common.lake.written.added_file import BOUNDED, AddedFile, read
@@ -207,7 +207,7 @@ class IcebergTable:
         for target in staged.values():
             if target.base != base.metadataFileLocation():
                 raise CommitRefused(f"{self.name}: another commit came since {target.id} was staged")
-            builder.addSnapshot(target.snapshot)
+            builder.addSnapshot(self._as_of_now(target.snapshot))
         targets = {n: t.id if isinstance(t, StagedSnapshot) else t for n, t in changed.items()}
         for name, snapshot_id in targets.items():
             if snapshot_id is None:
@@ -234,6 +234,12 @@ class IcebergTable:
             if _heads(operations.refresh(), wanted) != wanted:
                 raise
 
+    def _as_of_now(self, snapshot: Any) -> Any:
+        """A staged snapshot with the time of its commit: no reader could see it before."""
+        parser = self._jvm.org.apache.iceberg.SnapshotParser
+        said = json.loads(parser.toJson(snapshot)) | {"timestamp-ms": now_ms()}
+        return parser.fromJson(json.dumps(said))
+
     def stage(
         self, properties: Mapping[str, str], files_of: int | None = None, files: Sequence[DataFile] = ()
     ) -> StagedSnapshot:
@@ -254,7 +260,7 @@ class IcebergTable:
             update.deleteFile(file)
         for file in found.addedDataFiles(io) if found else ():
             (update.addFile if removed else update.appendFile)(file)
-        ours = list(data_files(self._jvm, self._table, files))
+        ours = list(data_files(self._jvm, self._table, self.partitions(), files))
         for file in ours:
             update.appendFile(file)
         snapshot = with_properties(update, properties).apply()

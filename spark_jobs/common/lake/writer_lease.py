@@ -149,6 +149,8 @@ class WriterLease:
 
     def _stage_again(self) -> StagedSnapshot:
         assert self._stage is not None
+        # Also in the middle of a publish: files that no branch names are removed at some time.
+        check_age(self.table.name, self._began)
         staged = self._stage()
         if staged.parent != self.published:
             self._raise_moved(None)

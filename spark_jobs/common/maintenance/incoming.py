@@ -94,6 +94,7 @@ class IncomingRecords:
     def _decoded(
         self, records: DataFrame, removed: Collection[tuple[str, int]], published: Collection[str] | None
     ) -> DataFrame:
+        """A row that is withheld says so, whether or not a change removed it."""
         rows = decoded_rows(records, self.decode, published)
         return deduplicate.flag_removed(rows, removed) if removed else rows
 

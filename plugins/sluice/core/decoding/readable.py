@@ -20,7 +20,17 @@ from sluice.core.decoding.arrays import bytes_of
 from sluice.core.record_batches.cursor import Flags, Ints
 
 # Types whose every value can be read; so could times of the day and bytes of a fixed size, which none has.
-_ALWAYS = (pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.binary())
+_ALWAYS = (
+    pa.null(),
+    pa.bool_(),
+    pa.int8(),
+    pa.int16(),
+    pa.int32(),
+    pa.int64(),
+    pa.float32(),
+    pa.float64(),
+    pa.binary(),
+)
 _DAY = 86_400_000_000
 _FIRST_DAY, _LAST_DAY = ((day - date(1970, 1, 1)).days for day in (date.min, date.max))
 
@@ -168,7 +178,8 @@ def _entries(values: _Values) -> Iterator[tuple[int, str]]:
     yield from _wrong(_Values(f"a key of {values.name}", keys, entries.rows, is_many=True))
     yield from _wrong(_Values(f"a value of {values.name}", items, entries.rows, is_many=True))
     lengths = pc.list_value_length(lists).fill_null(0).to_numpy()
-    if len(lengths) and lengths.max() > 1:
+    # Nested keys come only from Spark, which refuses equal ones itself.
+    if len(lengths) and lengths.max() > 1 and not pa.types.is_nested(keys.type):
         codes = keys.dictionary_encode().indices.to_numpy().astype(np.int64)
         maps = np.repeat(np.arange(len(lengths)), lengths)
         pairs = maps * len(codes) + codes

@@ -80,6 +80,14 @@ ERRORS = {
         fix="give the process more memory (`[cluster]`), or correct the stream's `decode`; the text has the "
         "offsets",
     ),
+    ErrorCode.ACCOUNT_LOST: ErrorGuide(
+        cause="Tasks read a batch's records, and the consumer did not get what they say of each offset "
+        "(record, marker, aborted, absent). Its process failed to take it, or the stream's `decode` caches "
+        "rows. "
+        "Nothing of the batch was published",
+        fix="the runtime restarts the consumer; if it comes again, take `persist` and `cache` out of "
+        "`decode`",
+    ),
     ErrorCode.SINK_WRITE_FAILED: ErrorGuide(
         cause="A sink was unreachable for 10 minutes, rejects a batch, or holds other rows than the query "
         "wrote. The process is restarted and repeats the batch",

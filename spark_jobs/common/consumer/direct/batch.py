@@ -10,6 +10,7 @@ from itertools import chain, pairwise, repeat
 from pyspark.sql import SparkSession
 
 from sluice.clients.kafka.log.range_reader import Epochs
+from sluice.core.error_codes import ErrorCode
 from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
 from spark_jobs.common.consumer.direct import shuffle, task
 from spark_jobs.common.consumer.direct.killers import Killers, process_ended
@@ -20,6 +21,12 @@ from spark_jobs.common.kafka.read_ranges import RECORDS_PER_TASK, described
 from spark_jobs.common.lake.data_files.parquet_file import DataFile
 
 log = logging.getLogger(__name__)
+
+
+class AccountLost(RuntimeError):
+    """Tasks read ranges and nothing says what their offsets are; nothing of the batch is published."""
+
+    code = ErrorCode.ACCOUNT_LOST
 
 
 class DirectBatches:
@@ -42,9 +49,22 @@ class DirectBatches:
         the table's partitions, ``in_driver`` or by one task. ``before``: partition -> the leader epoch of the
         record before its range, as far as known.
 
-        Raises what the range reader raises, DecodersDiffer, DecodingEnds, and botocore's errors; of a Spark
-        task as Spark's error, with its text.
+        Raises what the range reader raises, DecodersDiffer, DecodingEnds, AccountLost, and botocore's errors;
+        of a Spark task as Spark's error, with its text.
         """
+        results = self._results(ranges, before, duplicates, is_small=is_small, in_driver=in_driver)
+        check_accounts(ranges, results)
+        return results
+
+    def _results(
+        self,
+        ranges: OffsetRanges,
+        before: Mapping[int, int],
+        duplicates: Duplicates | None,
+        *,
+        is_small: bool,
+        in_driver: bool,
+    ) -> list[Result]:
         # An earlier row of its source may be anywhere before it.
         most = RECORDS_PER_TASK if duplicates is None else sys.maxsize
         parts = self._parts(ranges, before, most)
@@ -60,12 +80,12 @@ class DirectBatches:
             if not process_ended(error):
                 raise
             log.warning("process ended while decoding ranges=%s; running each part alone", ranges)
-        alone = Killers(lambda one: self._by_spark([one], is_small=True), lambda one: [task.run(job, one)])
-        return alone.results(tasks)
+        return Killers(lambda one: self._by_spark([one], is_small=True)).results(tasks)
 
     def _by_spark(self, tasks: list[Task], *, is_small: bool) -> list[Result]:
         job = self._job
-        if self._own is not None:
+        # What is not decoded does not need the function.
+        if self._own is not None and not any(one.reason for one in tasks):
             return self._own.run(job, tasks, is_small=is_small)
 
         def run(those: Iterable[Task]) -> Iterator[Result]:
@@ -87,6 +107,20 @@ class DirectBatches:
             for partition, offsets in sorted(ranges.partitions.items())
             for one, is_first in zip(_cut(offsets, most), chain([True], repeat(False)), strict=False)
         ]
+
+
+def check_accounts(ranges: OffsetRanges, results: Iterable[Result]) -> None:
+    """Raise AccountLost unless the accounts of the results are of all of ``ranges``: without one a marker is
+    a gap, and the leader epoch of a later batch is compared with an older one."""
+    found: dict[int, IntervalSet] = {}
+    for partition, account in (one for result in results for one in result.accounts):
+        found[partition] = found.get(partition, IntervalSet()).union(account.wanted)
+    if missing := ranges.minus(OffsetRanges(found)):
+        raise AccountLost(
+            f"the tasks' accounts of {missing} are lost: the driver failed to take them, or the stream's "
+            "decode caches rows (persist), so that they are not read again; nothing of the batch is "
+            "published. Fix: restart the consumer; take persist out of decode"
+        )
 
 
 def _cut(offsets: IntervalSet, most: int) -> Iterator[IntervalSet]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -18,8 +19,10 @@ log = logging.getLogger(__name__)
 # In a batch. If there are more, it is hardly the records.
 MAX_QUARANTINED = 20
 REASON = "the process that decoded it ended, also when it decoded nothing else: a crash, or out of memory"
+# Before a record is decoded a last time: what else takes the memory may be gone.
+PAUSE_SECONDS = 10.0
 # Texts of Spark's PythonRunner and TaskSetManager.
-_ENDED = re.compile(r"Python worker exited unexpectedly|ExecutorLostFailure")
+_ENDED = re.compile(r"SparkException: Python worker exited unexpectedly|ExecutorLostFailure \(executor")
 
 
 class DecodingEnds(RuntimeError):
@@ -35,14 +38,12 @@ def process_ended(error: Exception) -> bool:
 
 class Killers:
     """Runs the tasks of a batch in which a process ended: each part alone, and one that ends its process
-    again in halves, until what does so is one record. That one is quarantined undecoded."""
+    again in halves, until what does so is one record. That one is quarantined undecoded, if it does so a
+    second time, and being read without being decoded does not."""
 
-    def __init__(
-        self, run: Callable[[Task], Sequence[Result]], quarantine: Callable[[Task], Sequence[Result]]
-    ) -> None:
-        """``run``: a task, in a process of its own; ``quarantine``: one whose ``reason`` says why none of its
-        records is decoded."""
-        self._run, self._quarantine = run, quarantine
+    def __init__(self, run: Callable[[Task], Sequence[Result]]) -> None:
+        """``run``: a task, in a process of its own."""
+        self._run = run
         self._found: list[str] = []
 
     def results(self, tasks: Sequence[Task]) -> list[Result]:
@@ -55,20 +56,32 @@ class Killers:
             for result in self._of(replace(task, parts=(part,)))
         ]
 
-    def _of(self, task: Task) -> Iterator[Result]:
-        (part,) = task.parts
+    def _tried(self, task: Task) -> Sequence[Result] | None:
+        """The results, None if the process ended."""
         try:
-            yield from self._run(task)
-            return
+            return self._run(task)
         except Exception as error:
             if not process_ended(error):
                 raise
+            return None
+
+    def _of(self, task: Task) -> Iterator[Result]:
+        (part,) = task.parts
+        if (results := self._tried(task)) is not None:
+            yield from results
+            return
         log.warning("process ended while decoding partition=%d offsets=%s", part.partition, part.offsets)
         if part.offsets.count > 1:
             first, second = halves(part)
             before = list(self._of(replace(task, parts=(first,))))
             yield from before
             yield from self._of(replace(task, parts=(second,), duplicates=_after(before, task.duplicates)))
+            return
+        time.sleep(PAUSE_SECONDS)
+        # Not decoded, it must end no process: raises, if processes end whatever they do.
+        undecoded = self._run(replace(task, reason=REASON))
+        if (results := self._tried(task)) is not None:
+            yield from results
             return
         self._found.append(f"partition {part.partition}, offset {part.offsets.pairs()[0][0]}")
         if len(self._found) > MAX_QUARANTINED:
@@ -78,7 +91,7 @@ class Killers:
                 "signal and memory of the process; give it more memory, or correct the stream's `decode`"
             )
         log.error("record quarantined undecoded, it ends its process: %s", self._found[-1])
-        yield from self._quarantine(replace(task, reason=REASON))
+        yield from undecoded
 
 
 def _after(results: Sequence[Result], duplicates: Duplicates | None) -> Duplicates | None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from spark_jobs.common.lake.data_files.parquet_file import DataFile
 
 
-def data_files(jvm: Any, table: Any, files: Iterable[DataFile]) -> Iterator[Any]:
+def data_files(jvm: Any, table: Any, partitions: Sequence[str], files: Iterable[DataFile]) -> Iterator[Any]:
     """Iceberg's ``DataFile`` of each, with counts and bounds from its footer as the table's properties ask
-    for them. ``table``: Iceberg's. No I/O.
+    for them. ``table``: Iceberg's; ``partitions``: its fields, as a stream.toml spells them. No I/O.
+
+    Raises ValueError for a file of other partitions: its values would be taken for those of the table's.
 
     Of ``ParquetUtil`` and ``InMemoryInputFile`` in the version of local/ivy/spark.xml:
     https://github.com/apache/iceberg/blob/apache-iceberg-1.10.2/parquet/src/main/java/org/apache/iceberg/parquet/ParquetUtil.java
@@ -21,10 +23,11 @@ def data_files(jvm: Any, table: Any, files: Iterable[DataFile]) -> Iterator[Any]
     kind = spec.partitionType()
     fields = [str(field.fieldId()) for field in kind.fields()]
     for file in files:
-        if len(file.partition) != len(fields):
+        if (named := [name for name, _ in file.partition]) != list(partitions):
             raise ValueError(
-                f"{file.uri}: {len(file.partition)} partition values, and its table has {len(fields)} "
-                "partition fields: it was altered since the process started. Fix: restart the consumer"
+                f"{file.uri}: a file of partitions by {', '.join(named) or 'nothing'}, and its table is "
+                f"partitioned by {', '.join(partitions) or 'nothing'}: it was altered since the process "
+                "started. Fix: restart the consumer"
             )
         footer = iceberg.inmemory.InMemoryInputFile(file.uri, file.footer)
         # A list of longs: Py4J would add small ones as ints.
@@ -42,7 +45,7 @@ def data_files(jvm: Any, table: Any, files: Iterable[DataFile]) -> Iterator[Any]
             .withSplitOffsets(splits.build().boxed().toList())
         )
         if file.partition:
-            values = dict(zip(fields, file.partition, strict=True))
+            values = dict(zip(fields, (value for _, value in file.partition), strict=True))
             found = found.withPartition(iceberg.SingleValueParser.fromJson(kind, json.dumps(values)))
         yield found.build()
 

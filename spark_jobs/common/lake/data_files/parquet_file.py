@@ -39,7 +39,8 @@ class DataFile:
 
     ``uri``: its address; ``size``: in bytes; ``records``: number of its rows; ``footer``: its last bytes,
     behind the magic ones, as a file of its own that has no rows; ``splits``: where its row groups begin;
-    ``partition``: a value for each partition field as Iceberg writes it in JSON; ``offsets``:
+    ``partition``: each partition field, as a stream.toml spells it, with its value as Iceberg writes it in
+    JSON; ``offsets``:
     what its columns COLUMNS hold, read back, where its bounds do not tell: then they need not be read from
     the bucket. None where these do; ``unbounded``: field ids of columns of which a row group has values and
     no bounds: those of the others are not the file's.
@@ -50,7 +51,7 @@ class DataFile:
     records: int
     footer: bytes
     splits: tuple[int, ...]
-    partition: tuple[Any, ...] = ()
+    partition: tuple[tuple[str, Any], ...] = ()
     offsets: pa.Table | None = None
     unbounded: frozenset[int] = frozenset()
 

@@ -92,7 +92,8 @@ class Files:
         def send(one: tuple[int, tuple[Values, ParquetFile]]) -> DataFile:
             number, (values, file) = one
             folder = f"{self._layout.folder}{path(self._layout.partitions, values)}"
-            return file.upload(client, f"{folder}{number:05d}-{self._name}", tuple(map(as_json, values)))
+            named = zip(map(str, self._layout.partitions), map(as_json, values), strict=True)
+            return file.upload(client, f"{folder}{number:05d}-{self._name}", tuple(named))
 
         return at_once(enumerate(self._files.items()), send)
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from sluice.clients.kafka.log.range_reader import Epochs
 from sluice.core.offsets.deduplication import LoadedRows, Run
 from sluice.core.offsets.ranges import IntervalSet
-from spark_jobs.common.consumer.direct.killers import MAX_QUARANTINED, REASON, DecodingEnds, Killers, halves
+from spark_jobs.common.consumer.direct import killers
+from spark_jobs.common.consumer.direct.killers import REASON, DecodingEnds, Killers, halves, process_ended
 from spark_jobs.common.consumer.direct.rejected import RejectedPart
 from spark_jobs.common.consumer.direct.task import Duplicates, Part, Result, Task
 from tests.support.numbered import SOURCE
@@ -40,19 +41,25 @@ class Runs:
 
     def run(self, task: Task) -> list[Any]:
         self.attempts += 1
-        assert not task.reason
+        if task.reason:
+            assert task.reason == REASON
+            return [tuple(places(task))]
         if self.kills(places(task)):
             raise RuntimeError(CRASH)
         self.decoded += places(task)
         return [tuple(places(task))]
 
-    def quarantine(self, task: Task) -> list[Any]:
-        assert task.reason == REASON
-        self.quarantined += places(task)
-        return [tuple(places(task))]
-
     def all(self, *tasks: Task) -> list[Any]:
-        return Killers(self.run, self.quarantine).results(tasks)
+        results: list[Any] = Killers(self.run).results(tasks)
+        self.quarantined = sorted({place for one in results for place in one}.difference(self.decoded))
+        return results
+
+
+@pytest.fixture(autouse=True)
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    found: list[float] = []
+    monkeypatch.setattr(killers.time, "sleep", found.append)
+    return found
 
 
 @given(st.sets(st.integers(0, 99), max_size=5))
@@ -70,7 +77,8 @@ def test_one_of_many_is_found_in_a_few_attempts() -> None:
     runs = Runs(lambda found: (0, 333_333) in found)
     runs.all(Task((part(0, (0, 500_000)),)))
     assert runs.quarantined == [(0, 333_333)]
-    assert runs.attempts < 2 * 20
+    # Undecoded, and a second time.
+    assert runs.attempts < 2 * 20 + 3
 
 
 def test_records_that_do_so_only_together_are_all_decoded() -> None:
@@ -85,7 +93,7 @@ def test_if_every_record_does_so_the_batch_fails() -> None:
     runs = Runs(lambda found: True)
     with pytest.raises(DecodingEnds, match=r"more than 20 records .*partition 0, offset 1;.*Fix: "):
         runs.all(Task((part(0, (0, 1_000)),)))
-    assert len(runs.quarantined) == MAX_QUARANTINED
+    assert not runs.decoded
 
 
 def test_what_the_first_half_has_is_loaded_for_the_second() -> None:
@@ -101,7 +109,7 @@ def test_what_the_first_half_has_is_loaded_for_the_second() -> None:
         return [Result((), RejectedPart(), runs, ())]
 
     duplicates = Duplicates(LoadedRows(), frozenset({SOURCE}))
-    Killers(run, run).results([Task((part(0, (0, 4)),), duplicates)])
+    Killers(run).results([Task((part(0, (0, 4)),), duplicates)])
     found = [(of, loaded[SOURCE].partitions[0].pairs() if loaded.sources else ()) for of, loaded in seen]
     assert found == [
         ([(0, 0), (0, 1)], ()), ([(0, 2)], ((10, 12),)), ([(0, 3)], ((10, 13),)),
@@ -113,7 +121,29 @@ def test_another_failure_is_passed_on() -> None:
         raise RuntimeError("no broker answers")
 
     with pytest.raises(RuntimeError, match="no broker"):
-        Killers(fail, fail).results([Task((part(0, (0, 9)),))])
+        Killers(fail).results([Task((part(0, (0, 9)),))])
+
+
+def test_what_was_for_a_while_rejects_no_record(pauses: list[float]) -> None:
+    """Out of memory, because of another process."""
+    runs = Runs(lambda found: not pauses)
+    runs.all(Task((part(0, (0, 50)),)))
+    assert not runs.quarantined
+    assert sorted(runs.decoded) == [(0, n) for n in range(50)]
+    assert len(pauses) == 1
+
+
+def test_if_what_is_not_decoded_ends_its_process_too_it_is_not_the_record() -> None:
+    def fail(task: Task) -> list[Any]:
+        raise RuntimeError(CRASH)
+
+    with pytest.raises(RuntimeError, match="exited unexpectedly"):
+        Killers(fail).results([Task((part(0, (0, 9)),))])
+
+
+def test_a_text_that_a_function_raises_is_no_ended_process() -> None:
+    assert process_ended(RuntimeError(CRASH))
+    assert not process_ended(RuntimeError("ValueError: 'Python worker exited unexpectedly' is no number"))
 
 
 def test_the_leader_epoch_before_a_part_is_that_of_its_first_half_only() -> None:

@@ -80,16 +80,16 @@ def test_rows_that_wait_are_sent_together_and_when_they_are_many(monkeypatch: py
 def test_writers_write_all_rows_in_one_file_of_each_partition(s3: MemoryS3) -> None:
     results = [result for those in by_writer(0, 1).values() for result in written(job("text"), those)]
     files = [file for result in results for file in result.files]
-    assert sorted(file.partition for file in files) == [(letter,) for letter in LETTERS]
+    assert sorted(file.partition for file in files) == [(("text", letter),) for letter in LETTERS]
     rows = [
-        (row["_kafka_partition"], row["_kafka_offset"], row["_source_id"], row["text"], file.partition)
+        (row["_kafka_partition"], row["_kafka_offset"], row["_source_id"], row["text"], file.partition[0][1])
         for file in files
         for row in parquet.read_table(
             io.BytesIO(s3.objects["lake", file.uri.removeprefix("s3://lake/")])
         ).to_pylist()
     ]
     assert sorted(rows) == sorted(
-        (partition, first + n, source, letter, (letter,))
+        (partition, first + n, source, letter, letter)
         for partition in (0, 1)
         for first, source in ((0, SOURCE), (100, OTHER))
         for n, letter in enumerate(LETTERS)

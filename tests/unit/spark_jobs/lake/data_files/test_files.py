@@ -13,6 +13,7 @@ from pyarrow import parquet
 
 from sluice.config.schema import Partition
 from spark_jobs.common.lake.data_files import partitioned
+from spark_jobs.common.lake.data_files.parquet_file import DataFile
 from spark_jobs.common.lake.data_files.partitioned import Files, Layout, by_partition
 from tests.support.field_ids import with_ids
 from tests.support.memory_s3 import MemoryS3
@@ -37,6 +38,10 @@ def uploaded(layout: Layout, batches: Sequence[pa.RecordBatch]) -> tuple[MemoryS
         return s3, files.upload(s3.as_client())
 
 
+def values(file: DataFile) -> tuple[Any, ...]:
+    return tuple(value for _, value in file.partition)
+
+
 def column_at(s3: MemoryS3, uri: str) -> list[int]:
     body = s3.objects["lake", uri.removeprefix("s3://lake/")]
     return parquet.read_table(io.BytesIO(body)).column("at").to_pylist()
@@ -46,7 +51,7 @@ def test_each_partition_has_one_file_in_its_folder() -> None:
     first = rows(text=["ab", "b", None], number=[1, 1, None], at=[0, 1, 2])
     second = rows(text=["aa", None, "b"], number=[1, None, 2], at=[3, 4, 5])
     s3, files = uploaded(LAYOUT, [first, second])
-    found = {file.uri.removeprefix(FOLDER): (file.partition, column_at(s3, file.uri)) for file in files}
+    found = {file.uri.removeprefix(FOLDER): (values(file), column_at(s3, file.uri)) for file in files}
     assert found == {
         # Sorted by the column of the truncated partition.
         "text_trunc=a/number=1/00000-f.parquet": (("a", 1), [3, 0]),
@@ -55,12 +60,13 @@ def test_each_partition_has_one_file_in_its_folder() -> None:
         "text_trunc=b/number=2/00003-f.parquet": (("b", 2), [5]),
     }
     assert len(s3.objects) == len(files) == 4
+    assert {tuple(name for name, _ in file.partition) for file in files} == {("truncate(1, text)", "number")}
 
 
 def test_values_of_a_partition_are_those_of_json() -> None:
     layout = Layout(with_ids(pa.schema([("day", pa.date32())])), FOLDER, (Partition("day"),))
     _, files = uploaded(layout, [rows(day=[date(2026, 1, 2)])])
-    assert [file.partition for file in files] == [("2026-01-02",)]
+    assert [file.partition for file in files] == [(("day", "2026-01-02"),)]
 
 
 def test_values_with_the_same_folder_are_files_of_their_own() -> None:
@@ -68,7 +74,7 @@ def test_values_with_the_same_folder_are_files_of_their_own() -> None:
     s3, files = uploaded(layout, [rows(text=["null", None, "null"], at=[0, 1, 2]), rows(text=[None], at=[3])])
     assert len({file.uri for file in files}) == len(s3.objects) == 2
     assert {file.uri.rpartition("/")[0] for file in files} == {f"{FOLDER}text=null"}
-    found = {file.partition: column_at(s3, file.uri) for file in files}
+    found = {values(file): column_at(s3, file.uri) for file in files}
     assert found == {("null",): [0, 2], (None,): [1, 3]}
 
 
