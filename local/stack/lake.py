@@ -1,4 +1,4 @@
-"""The content of the lake, read by PyIceberg and DuckDB with the reader's rights."""
+"""The content of the lake, read by PyIceberg and DuckDB as role reader: for demos, drills and tests."""
 
 from __future__ import annotations
 

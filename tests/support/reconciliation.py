@@ -24,8 +24,10 @@ from sluice.clients.lake.commits import ancestors
 from sluice.clients.s3.objects import Entry
 from sluice.config.sections.supervision import Supervision
 from sluice.core.findings import FindingName
+from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.tables.rewrites import REWRITES, Rewrites
 from sluice.core.tables.storage import REWRITE_ID
+from sluice.core.tables.without_record import WithoutRecord
 from sluice.ledger.batch_log import FOLDER, document_of, published_key
 from sluice.ledger.batches import BatchLog
 from sluice.ledger.documents import Ledger
@@ -57,13 +59,18 @@ class World:
             ends=lambda topic: {0: self.end},
         )
 
-    def batch(self, reject: int | None = None, lie: int = 0, records: int = BATCH) -> None:
+    def batch(
+        self, reject: int | None = None, lie: int = 0, records: int = BATCH, marker: int | None = None
+    ) -> None:
         """``reject``: number of its record that goes to quarantine; ``lie``: offsets that its summary leaves
-        out."""
+        out; ``marker``: number of its offset that has no record."""
         start, self.end = self.end, self.end + records
-        rows = [(0, start + n) for n in range(records) if n != reject]
+        rows = [(0, start + n) for n in range(records) if n not in (reject, marker)]
         before = {"malformed": str(self.malformed)}
         said = lakes.summary("batch", 1, {0: self.end}, {0: 0}, {0: (start, self.end - lie)}, before)
+        if marker is not None:
+            at = OffsetRanges.of({0: [(start + marker, start + marker + 1)]})
+            said |= WithoutRecord(at).properties()
         lakes.append(self.lake, rows, said)
         if reject is not None:
             row = dict.fromkeys(lakes.BAD_ROWS.names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from sluice.changes.quarantined import QuarantinedRecords
@@ -10,6 +11,8 @@ from sluice.core.changes.result import ChangeResult
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing, Refused
 from sluice.core.offsets.ranges import OffsetRanges
+from sluice.loads.verification.checks import LoadFiles, check_offsets
+from sluice.loads.verification.without_record import of_gaps
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
     from sluice.config.stream import StreamSpec
     from sluice.ledger.documents import Ledger
     from sluice.systems import Systems
+
+log = logging.getLogger(__name__)
 
 
 def refused(message: str, fix: str) -> Refused:
@@ -42,6 +47,7 @@ class PlannedStream:
 
     def __init__(self, systems: Systems, spec: StreamSpec, ledger: Ledger, run_id: str) -> None:
         self.spec, self.ledger, self.run_id = spec, ledger, run_id
+        self._systems = systems
         self._s3, self.source = systems.s3, systems.source.within(spec.source_prefix)
         self.lake: Lake = systems.lake
         self.kafka: KafkaAdmin = systems.kafka
@@ -94,8 +100,12 @@ class PlannedStream:
 
     def readable(self, asked: OffsetRanges, *, is_partial: bool) -> OffsetRanges:
         """The records that the topic has, or the quarantine. Raises Refused if one is in neither, unless
-        ``is_partial``."""
+        ``is_partial``; also if the topic cannot tell which offsets have none."""
         topic = self.spec.topic.name
+        gaps = check_offsets(LoadFiles.at(self.lake, self.spec, asked)).verification.gaps if asked else asked
+        if without := of_gaps(self._systems, self.spec, gaps).explained:
+            log.info("%s: %d offsets have no record: %s", topic, without.count, without.shown())
+            asked = asked.minus(without)
         deleted = asked.minus(OffsetRanges.from_ends(self.kafka.begins(topic), self.kafka.ends(topic)))
         lost = deleted.minus(self.quarantine.among(deleted)) if deleted else deleted
         if lost and not is_partial:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pyiceberg.manifest import read_manifest_list
 from pyiceberg.table import Table
 
 from sluice.clients.lake.commits import ancestors, metadata_log, summary_of
 from sluice.clients.lake.errors import asking
+from sluice.clients.s3.requests import read_change
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
+from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.tables.batches import Batch, Snapshot, batches_of, time_of
+from sluice.core.tables.without_record import WithoutRecord
 from sluice.ledger.batch_log import (
     FOLDER,
     PUBLISHED,
@@ -167,6 +170,41 @@ class BatchLog:
             if found is not None:
                 return found
         return None
+
+    def without_record(self, offsets: OffsetRanges) -> WithoutRecord:
+        """What the batches that published ``offsets`` recorded of those among them that have no record.
+
+        Costs a GET for each document of a batch's many ranges; if ``main`` does not keep the batches, a
+        search by time as of :meth:`holding`, and a GET for ten of them.
+        """
+        found = WithoutRecord()
+        for batch in self._publishing(offsets):
+            said = batch.without_record.read(self._read_without_record)
+            found = found.union(said.within(offsets.intersect(batch.ranges)))
+        return found
+
+    def _read_without_record(self, address: str) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = read_change(self.documents.client, address, "offsets without a record")
+        return found
+
+    def _publishing(self, offsets: OffsetRanges) -> Iterator[Batch]:
+        """The batches that published any of these, newest first."""
+        missing = offsets
+        for batch in self.on_main.values():
+            if own := batch.ranges.intersect(missing):
+                missing = missing.minus(own)
+                yield batch
+        last = ((p, ranges.pairs()[-1][1] - 1) for p, ranges in missing.partitions.items())
+        newest = [found.published for place in last if (found := self.holding(*place)) is not None]
+        for batch in self._recorded(None, max(newest)) if newest else ():
+            if batch.published not in self.line:
+                continue
+            if own := batch.ranges.intersect(missing):
+                missing = missing.minus(own)
+                yield batch
+            # Those before it have lower offsets.
+            if all(ranges.pairs()[0][0] >= batch.ends.get(p, 0) for p, ranges in missing.partitions.items()):
+                return
 
     def _holding(
         self, partition: int, offset: int, low: datetime, high: datetime, near: datetime | None

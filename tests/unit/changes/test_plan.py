@@ -17,12 +17,17 @@ from sluice.changes import records as record_changes
 from sluice.changes.plan import plan_action
 from sluice.changes.quarantined import QuarantinedRecords
 from sluice.changes.stream import PlannedStream
+from sluice.clients.kafka import reader
 from sluice.config import streams
 from sluice.core.changes.plan import Action, ChangePlan
 from sluice.core.changes.published import Changes
 from sluice.core.changes.result import ChangeResult, RemovedRecord
 from sluice.core.errors import Refused
 from sluice.core.offsets.ranges import OffsetRanges
+from sluice.core.tables.without_record import WithoutRecord
+from sluice.ledger.batch_log import FOLDER
+from sluice.ledger.batches import BatchLog
+from sluice.ledger.documents import Ledger
 from sluice.ledger.keys import produced_key, run_key
 from sluice.loads.known.verified import VerifiedSources
 from tests.support import lake as lakes
@@ -53,8 +58,26 @@ class World:
             first_after=lambda topic, at, ends: {0: self.times.get(at, ends[0])},
         )
         return SimpleNamespace(
-            s3=self.loads.s3.as_client(), lake=self.loads.lake, kafka=kafka, source=self.loads.source
+            s3=self.loads.s3.as_client(),
+            lake=self.loads.lake,
+            kafka=kafka,
+            source=self.loads.source,
+            batch_log=self.batch_log,
+            platform=SimpleNamespace(kafka=None),
         )
+
+    def batch_log(self, table: str) -> BatchLog:
+        documents = Ledger(self.loads.s3.as_client(), "s3://warehouse/nyc_taxi", FOLDER)
+        return BatchLog(self.loads.lake.table(table), documents)
+
+    def marker(self) -> None:
+        """A batch of one offset, which has no record."""
+        end = self.loads.end
+        self.loads.end += 1
+        more = {"topic-id": self.topic_id, "writer": self.loads.writer}
+        said = WithoutRecord(of({0: (end, end + 1)})).properties()
+        summary = lakes.summary("batch", 1, {0: end + 1}, ranges={0: (end, end + 1)}, more=more)
+        lakes.append(self.loads.lake, [], summary | said)
 
     def plan(self, **params: Any) -> ChangePlan:
         stream = PlannedStream(self.hook, self.spec, self.loads.ledger, "run")
@@ -105,6 +128,18 @@ def test_a_range_goes_and_comes(world: World) -> None:
         plan = world.plan(ranges=text)
         assert (plan.rows_out, plan.rows_in) == (of({0: (1, 4)}), of({0: (1, 4)}))
     assert ChangePlan.from_document(json.loads(json.dumps(plan.to_document()))) == plan
+
+
+def test_offsets_without_a_record_do_not_come(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.marker()
+    delivered = OffsetRanges()
+    monkeypatch.setattr(reader, "delivered_among", lambda *given: delivered)
+    plan = world.plan(ranges="0=[4,7)")
+    assert (plan.rows_out, plan.rows_in) == (of({0: (4, 6)}), of({0: (4, 6)}))
+    world.refused("no record is in the range", ranges="0=[6,7)")
+    # The consumer was wrong, so the record must come.
+    delivered = of({0: (6, 7)})
+    assert world.plan(ranges="0=[4,7)").rows_in == of({0: (4, 7)})
 
 
 @pytest.mark.parametrize(

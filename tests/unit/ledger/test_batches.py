@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.tables.batches import Batch, time_of
+from sluice.core.tables.without_record import WithoutRecord
 from sluice.ledger.batches import BatchLog
 from sluice.ledger.documents import Ledger
 from tests.support import lake as lakes
@@ -160,3 +163,37 @@ def test_a_snapshot_says_what_it_read_and_main_when_it_was_published(tmp_path: P
     assert found.seconds == (found.published_at - 1) / 1000
     assert [one.batch for one in log.newest(5)] == [found]
     assert Batch.from_json(found.to_json()) == found
+
+
+def with_marker(one: Batch) -> Batch:
+    """The last of its ten offsets has no record."""
+    end = one.ends[0]
+    return replace(one, rows=9, without_record=WithoutRecord(OffsetRanges.of({0: [(end - 1, end)]})))
+
+
+@pytest.mark.parametrize("kept", [5, 400], ids=["in the log", "on main"])
+def test_offsets_without_a_record_are_found_by_their_batches(kept: int) -> None:
+    s3 = MemoryS3(page=1000)
+    batches = [with_marker(batch(n, n * 10, n * 10 + 10)) for n in range(500)]
+    for start in range(0, 500, 10):
+        writers_log(s3).record(batches[start : start + 10])
+    s3.requests.clear()
+    log = readers_log(s3, batches[-kept:])
+    asked = OffsetRanges.of({0: [(1002, 1025), (1090, 1120)], 1: [(0, 5)]})
+    found = log.without_record(asked)
+    assert found.offsets == OffsetRanges.of({0: [(n, n + 1) for n in (1009, 1019, 1099, 1109, 1119)]})
+    # Mostly the search for its newest batch, which costs the logarithm of the history.
+    assert s3.requests["GET"] <= (60 if kept == 5 else 25)
+
+
+def test_a_lost_batch_says_nothing_of_the_offsets_that_were_read_again() -> None:
+    """The catalog was restored to batch 9, and its successors have other offsets without a record."""
+    s3 = MemoryS3()
+    lost = [with_marker(batch(n, n * 10, n * 10 + 10)) for n in range(20)]
+    writers_log(s3).record(lost[:10])
+    writers_log(s3).record(lost[10:])
+    again = [batch(n + 20, n * 10, n * 10 + 10, writer="w2_b") for n in range(10, 20)]
+    writers_log(s3).note_restore(lost[:10], NOON + 19_500, "w2_b")
+    writers_log(s3).record(again)
+    log = readers_log(s3, [batch(40, 200, 210, writer="w2_b")])
+    assert log.without_record(OffsetRanges.of({0: [(0, 200)]})).count == 10

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from confluent_kafka import KafkaException, Message
 
@@ -16,6 +16,7 @@ from sluice.clients.kafka.consumers import consumer
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing, Refused, Unreachable
+from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
 from sluice.core.queries import committed_batch
 from sluice.core.queries.committed_batch import NO_BATCH
 from sluice.core.queries.result import VERSION, key_text, tombstone_version
@@ -56,6 +57,40 @@ def read_range(
 
 # For a whole topic.
 READ_SECONDS = 120.0
+# Records between two offsets that are read, so that the broker is asked once for both.
+_NEAR = 50_000
+_LEAST_PER_SECOND = 10_000
+
+
+def delivered_among(kafka: Kafka, topic: str, offsets: OffsetRanges) -> OffsetRanges:
+    """Those of ``offsets``, which the topic has, at which it delivers a committed record to librdkafka.
+
+    A second opinion about offsets without a record: what consumes streams reads by another client. Reads
+    between two offsets that are near. Raises as :func:`read_range`.
+    """
+    spans = {partition: _spans(ranges) for partition, ranges in offsets.partitions.items()}
+    found: dict[int, list[int]] = {}
+    for number in range(max(map(len, spans.values()), default=0)):
+        those = {partition: pairs[number] for partition, pairs in spans.items() if number < len(pairs)}
+        starts = {partition: start for partition, (start, _) in those.items()}
+        ends = {partition: until for partition, (_, until) in those.items()}
+        seconds = READ_SECONDS + sum(until - start for start, until in those.values()) / _LEAST_PER_SECOND
+        for message in read_range(kafka, topic, starts, ends, seconds):
+            partition, offset = cast("int", message.partition()), cast("int", message.offset())
+            if offset in offsets[partition]:
+                found.setdefault(partition, []).append(offset)
+    return OffsetRanges.of_values(found)
+
+
+def _spans(ranges: IntervalSet) -> list[tuple[int, int]]:
+    """The ranges, those that are near joined with what is between them."""
+    joined: list[tuple[int, int]] = []
+    for start, until in ranges:
+        if joined and start - joined[-1][1] <= _NEAR:
+            joined[-1] = (joined[-1][0], until)
+        else:
+            joined.append((start, until))
+    return joined
 
 
 @dataclass(frozen=True)

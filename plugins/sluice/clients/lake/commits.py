@@ -22,7 +22,7 @@ from sluice.core.tables.summary import (
     STARTED_AT,
     WRITER,
 )
-from sluice.core.tables.without_record import records_of
+from sluice.core.tables.without_record import record_count
 
 MAIN = "main"
 
@@ -127,7 +127,7 @@ def _commit(snapshot: Snapshot) -> Commit:
         kind=summary.get(KIND, ""),
         epoch=int(summary.get(EPOCH) or 0),
         ends=offsets_from_json(summary.get(END_OFFSETS, "{}")),
-        records=records_of(summary).count if OFFSET_RANGES in summary else 0,
+        records=record_count(summary) if OFFSET_RANGES in summary else 0,
         began=int(began) / 1000 if began else None,
         summary=summary,
     )

@@ -105,9 +105,9 @@ def read_json(client: S3Client, uri: str) -> Any:
         return json.load(client.get_object(Bucket=bucket, Key=key)["Body"])
 
 
-def read_change(client: S3Client, uri: str) -> Any:
-    """The document of a change's result, which a snapshot of the table names. Raises Refused, also if it is
-    gone (LAKE_FILE_MISSING), or Unreachable."""
+def read_change(client: S3Client, uri: str, what: str = "result of a change") -> Any:
+    """The document of a change's result, or ``what`` else a snapshot of the table names. Raises Refused, also
+    if it is gone (LAKE_FILE_MISSING), or Unreachable."""
     from sluice.core.error_codes import ErrorCode
     from sluice.core.errors import Missing, Refused
     from sluice.core.tables.file_removal import missing_message
@@ -115,7 +115,7 @@ def read_change(client: S3Client, uri: str) -> Any:
     try:
         return read_json(client, uri)
     except Missing as error:
-        message = f"result of a change: {missing_message(uri)}"
+        message = f"{what}: {missing_message(uri)}"
         raise Refused(message, ErrorCode.LAKE_FILE_MISSING) from error
 
 

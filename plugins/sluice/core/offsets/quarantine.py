@@ -16,8 +16,8 @@ from enum import StrEnum
 from itertools import islice
 
 from sluice.core.offsets.ranges import OffsetRanges
-from sluice.core.tables.summary import BATCH_ID, KIND, MALFORMED, REJECTED, REJECTED_BY, WRITER
-from sluice.core.tables.without_record import records_of
+from sluice.core.tables.summary import BATCH_ID, KIND, MALFORMED, OFFSET_RANGES, REJECTED, REJECTED_BY, WRITER
+from sluice.core.tables.without_record import record_count
 
 # Column `stage` of the quarantine: what rejected the record. A producer's has no offset.
 CONSUMER_STAGE, PRODUCER_STAGE = "consumer", "producer"
@@ -93,7 +93,7 @@ def rejected_by(summary: Mapping[str, str]) -> Rejections:
     # A table from before rejections were counted has none.
     if summary.get(KIND) != "batch" or REJECTED not in summary:
         return before
-    own = records_of(summary).count - int(summary.get("added-records", 0))
+    own = record_count(summary) - int(summary.get("added-records", 0))
     return before.more(own, batch_of(summary))
 
 
@@ -108,7 +108,10 @@ def malformed_out(summaries: Iterable[Mapping[str, str]], out: OffsetRanges, lim
     ``summaries``: of the stream's snapshots before it, newest first; of these the newest ``limit`` batches.
     """
     batches = (one for one in summaries if one.get(KIND) == "batch")
-    found = {batch_of(one): records_of(one).intersect(out).count for one in islice(batches, limit)}
+    found = {
+        batch_of(one): OffsetRanges.of_batch(one[OFFSET_RANGES]).intersect(out).count
+        for one in islice(batches, limit)
+    }
     return {batch: count for batch, count in found.items() if count}
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from sluice.core.offsets.quarantine import batch_of, held_in, rejected_by
 from sluice.core.tables.summary import KIND, MALFORMED, MALFORMED_OUT, StreamPart
-from sluice.core.tables.without_record import records_of
+from sluice.core.tables.without_record import record_count
 
 # So many of a stream's newest count.
 BATCHES = 20
@@ -80,7 +80,7 @@ def counters_of(snapshots: Said, malformed: int) -> tuple[Counters, ...]:
         rejected, before = rejected_by(summary), int(summary.get(MALFORMED, 0))
         after = found[-1] if found else Counters(at, _records(summary) - rejected.count, malformed)
         rejected_own = rejected.count - held_in([summary]).count
-        rows = records_of(summary).count - rejected_own
+        rows = record_count(summary) - rejected_own
         own = max(malformed - before - taken[batch_of(summary)], 0)
         # Its time belongs to what was after it, too.
         found[-1:] = [replace(after, at=at), Counters(at, after.rows - rows, after.malformed - own)]

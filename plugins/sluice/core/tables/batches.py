@@ -59,7 +59,7 @@ class Batch:
 
     @property
     def rejected(self) -> int:
-        return self.ranges.count - self.without_record.offsets.count - self.rows
+        return self.ranges.count - self.without_record.count - self.rows
 
     @property
     def seconds(self) -> float:

@@ -27,7 +27,8 @@ EPOCH, WRITER = "sluice.epoch", "sluice.writer"
 ACQUIRED_AT = "sluice.acquired-at"
 # What a batch read: partition -> [from, until].
 OFFSET_RANGES = "sluice.offset-ranges"
-# A batch's alone: control, aborted, absent -> offsets without a record; the evidence of absent ones. If any.
+# A batch's alone: control, aborted, absent -> offsets without a record; the evidence of absent ones; or the
+# address of the document that has them. If any.
 WITHOUT_RECORD = "sluice.without-record"
 # partition -> the leader epoch of the newest record, as far as known: a log that was truncated has another.
 LEADER_EPOCHS = "sluice.leader-epochs"

@@ -3,39 +3,85 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.tables.summary import OFFSET_RANGES, WITHOUT_RECORD
 
+# Characters of a summary's property; more are in a document beside the table: each reader of the table's
+# metadata reads all summaries, and a topic may have a marker for every few records.
+MAX_CHARACTERS = 4096
+# The folder of these documents, in the table's.
+FOLDER = "without-record"
+NAMES = ("control", "aborted", "absent")
+
 
 @dataclass(frozen=True)
 class WithoutRecord:
-    """``control``: markers of transactions; ``aborted``: records of aborted ones; ``absent``: in no batch of
-    the log, or taken out of it, which ``evidence`` explains."""
+    """Offsets and why they have no record."""
 
     control: OffsetRanges = field(default_factory=OffsetRanges)
+    """Markers of transactions."""
     aborted: OffsetRanges = field(default_factory=OffsetRanges)
+    """Records of aborted transactions."""
     absent: OffsetRanges = field(default_factory=OffsetRanges)
+    """In no batch of the log, or taken out of it, which ``evidence`` explains."""
     evidence: str = ""
+    """Text; empty without absent ones."""
+    address: str = ""
+    """The document that has the offsets; then none are here, and ``documented`` counts them."""
+    documented: int = 0
+    """Number of offsets in the document."""
 
     @property
     def offsets(self) -> OffsetRanges:
+        """Raises ValueError if a document has them: :meth:`read` it first."""
+        if self.address:
+            raise ValueError(f"{self.address} has the offsets")
         return self.control.union(self.aborted).union(self.absent)
+
+    @property
+    def count(self) -> int:
+        return self.documented if self.address else self.offsets.count
+
+    def read(self, document: Callable[[str], Mapping[str, Any]]) -> WithoutRecord:
+        """With the offsets. ``document``: reads one by its address."""
+        return WithoutRecord.from_document(document(self.address)) if self.address else self
+
+    def within(self, offsets: OffsetRanges) -> WithoutRecord:
+        """Those of ``offsets``."""
+        parts = {name: getattr(self, name).intersect(offsets) for name in NAMES}
+        return WithoutRecord(**parts, evidence=self.evidence if parts["absent"] else "")
+
+    def union(self, other: WithoutRecord) -> WithoutRecord:
+        parts = {name: getattr(self, name).union(getattr(other, name)) for name in NAMES}
+        evidence = dict.fromkeys(one for one in (self.evidence, other.evidence) if one)
+        return WithoutRecord(**parts, evidence="; ".join(evidence))
+
+    def message(self) -> str:
+        named = (
+            (self.control, "markers of transactions"),
+            (self.aborted, "of aborted transactions"),
+            (self.absent, f"absent ({self.evidence})"),
+        )
+        return ", ".join(f"{offsets.count} {what}" for offsets, what in named if offsets) or "none"
 
     def to_document(self) -> dict[str, Any]:
         """Empty if each offset has a record."""
-        if not self.offsets:
-            return {}
-        parts = {"control": self.control, "aborted": self.aborted, "absent": self.absent}
-        document: dict[str, Any] = {name: json.loads(one.to_json()) for name, one in parts.items() if one}
-        return document | ({"evidence": self.evidence} if self.evidence else {})
+        if self.address:
+            return {"address": self.address, "count": self.documented}
+        document: dict[str, Any] = {
+            name: json.loads(offsets.to_json()) for name in NAMES if (offsets := getattr(self, name))
+        }
+        return document | ({"evidence": self.evidence} if document and self.evidence else {})
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> WithoutRecord:
-        parts = {name: OffsetRanges.of(document.get(name, {})) for name in ("control", "aborted", "absent")}
+        if "address" in document:
+            return cls(address=document["address"], documented=document["count"])
+        parts: dict[str, Any] = {name: OffsetRanges.of(document.get(name, {})) for name in NAMES}
         return cls(**parts, evidence=document.get("evidence", ""))
 
     def properties(self) -> dict[str, str]:
@@ -43,12 +89,17 @@ class WithoutRecord:
         document = self.to_document()
         return {WITHOUT_RECORD: json.dumps(document, separators=(",", ":"))} if document else {}
 
+    @property
+    def is_long(self) -> bool:
+        """Whether they are too many for a summary."""
+        return any(len(value) > MAX_CHARACTERS for value in self.properties().values())
+
     @classmethod
     def of(cls, summary: Mapping[str, str]) -> WithoutRecord:
         return cls.from_document(json.loads(summary.get(WITHOUT_RECORD, "{}")))
 
 
-def records_of(summary: Mapping[str, str]) -> OffsetRanges:
-    """The offsets of a batch's records: what it read, less what has no record."""
+def record_count(summary: Mapping[str, str]) -> int:
+    """Number of a batch's records: the offsets that it read, less those without a record."""
     ranges = OffsetRanges.of_batch(summary[OFFSET_RANGES])
-    return ranges.minus(WithoutRecord.of(summary).offsets) if WITHOUT_RECORD in summary else ranges
+    return ranges.count - (WithoutRecord.of(summary).count if WITHOUT_RECORD in summary else 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from sluice.core.offsets.sources import SourceCheck, check_rows
 from sluice.core.offsets.sources import check_events as check_event_counts
 from sluice.core.offsets.verify import OffsetVerification, needs_read, verify
 from sluice.loads.sources.base import Counted, Source
+from sluice.loads.verification.without_record import NO_GAPS, GapsWithoutRecord
 
 if TYPE_CHECKING:
     import pyarrow
@@ -159,23 +160,28 @@ def files_since(table: Table, name: str, sources: Sequence[Source]) -> list[File
 
 @dataclass(frozen=True)
 class OffsetCheck:
-    """``quarantined``: of the load's offsets; ``files``: number of data files that may hold any of them,
-    ``read`` of which had no conclusive metadata."""
+    """``verification``: of the load's offsets but those ``without`` a record; ``quarantined``: of the load's
+    offsets; ``files``: number of data files that may hold any of them, ``read`` of which had no conclusive
+    metadata."""
 
     verification: OffsetVerification
     quarantined: OffsetRanges
     files: int
     read: int
+    without: GapsWithoutRecord = NO_GAPS
 
     def message(self) -> str:
         return (
             f"{self.files} data files may hold the load's offsets, {self.read} had to be read; "
-            f"{self.quarantined.count} offsets are in quarantine"
+            f"{self.quarantined.count} offsets are in quarantine; without a record: {self.without.message()}"
         )
 
 
-def check_offsets(load: LoadFiles) -> OffsetCheck:
-    """Verify the load's offsets by file metadata, and by two columns of the files that it does not decide."""
+def check_offsets(
+    load: LoadFiles, explain: Callable[[OffsetRanges], GapsWithoutRecord] = lambda gaps: NO_GAPS
+) -> OffsetCheck:
+    """Verify the load's offsets by file metadata, and by two columns of the files that it does not decide.
+    ``explain``: which gaps have no record; asked once, if there are any."""
     from sluice.clients.lake.reading import files
 
     expected = load.expected
@@ -184,8 +190,15 @@ def check_offsets(load: LoadFiles) -> OffsetCheck:
     inconclusive = {file.path for file in needs_read(expected, stats, quarantined)}
     unclear = [task for task in load.tasks if task.file.file_path in inconclusive]
     offsets = files.read_offsets(load.table, unclear) if unclear else {}
-    verification = verify(expected, stats, offsets, quarantined=quarantined, allow_outside=True)
-    return OffsetCheck(verification, quarantined.intersect(expected), len(stats), len(inconclusive))
+
+    def verified(wanted: OffsetRanges) -> OffsetVerification:
+        return verify(wanted, stats, offsets, quarantined=quarantined, allow_outside=True)
+
+    verification = verified(expected)
+    without = explain(verification.gaps) if verification.gaps else NO_GAPS
+    if without.explained:
+        verification = verified(expected.minus(without.explained))
+    return OffsetCheck(verification, quarantined.intersect(expected), len(stats), len(inconclusive), without)
 
 
 def file_bounds(stats: Sequence[FileStats]) -> OffsetRanges:
@@ -240,7 +253,7 @@ def check_events(spec: StreamSpec, load: LoadFiles, check: OffsetCheck) -> Sourc
     rows = files.overlapping(load.expected)
     found = count_event_ids(load.table, rows, spec.feed.event_id, spec.partition_by, load.tasks)
     return check_event_counts(
-        total=load.expected.count,
+        total=load.expected.count - check.without.explained.count,
         published=found.rows,
         quarantined=check.quarantined.count,
         missing_id=found.missing_id,

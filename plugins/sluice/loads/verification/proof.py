@@ -12,6 +12,7 @@ from sluice.core.messages import aligned
 from sluice.core.offsets.verify import EMPTY
 from sluice.ledger.keys import now
 from sluice.loads.planning.plan import names_again
+from sluice.loads.verification.without_record import NO_GAPS, GapsWithoutRecord
 
 if TYPE_CHECKING:
     from sluice.core.offsets.ranges import OffsetRanges
@@ -41,6 +42,8 @@ class ValidationResult:
     """Number of the quarantined rows that a change is to publish."""
     removed: OffsetRanges = EMPTY
     """Offsets that a change took out singly."""
+    without: GapsWithoutRecord = NO_GAPS
+    """Offsets of the load without a record."""
     uploaded_again: Sequence[Document] = ()
     """The plan's objects whose newest version has the content of an earlier one."""
 
@@ -130,6 +133,7 @@ def report(result: ValidationResult) -> str:
         ["verified before", f"{result.verified_before['count']} sources, not verified again"],
         ["reverted", f"{result.reverted} sources, left out (action redo of the change DAG)"],
         ["removed", f"{result.removed.count} records, by action remove of the change DAG"],
+        ["without a record", result.without.message()],
         ["uploaded again", f"{len(result.uploaded_again)} objects with the same content, loaded once"],
     ]
     return aligned(head, rows) + "\n" + aligned(["check", "result"], lines)
@@ -166,6 +170,7 @@ def document(load: VerifiedLoad) -> Document:
         "verified_before": result.verified_before,
         "reverted": result.reverted,
         "removed": result.removed.count,
+        "without_record": result.without.to_document(),
         "uploaded_again": list(result.uploaded_again),
         "at": now(),
     }

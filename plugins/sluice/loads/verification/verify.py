@@ -1,7 +1,8 @@
 """Verify a load from the table, the quarantine and the sources alone, and record the proof.
 
 - Every offset of the load is in the table or the quarantine exactly once: by file metadata, or by two columns
-  of the files whose metadata is not conclusive.
+  of the files whose metadata is not conclusive. Or it has no record: the consumer recorded so, and the topic
+  delivers none there to another client.
 - Every row of an object version (read again) or of a generator (its parameters tell the number) is published
   once or quarantined. For a feed, rows and quarantined offsets add up to the offsets, and each event id is in
   the table once.
@@ -17,7 +18,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Self
 
 from sluice.config.stream_columns import schema_problems
@@ -32,6 +33,7 @@ from sluice.loads.sources.base import Source
 from sluice.loads.verification import checks, proof
 from sluice.loads.verification.checks import LoadFiles
 from sluice.loads.verification.proof import ValidationResult, VerifiedLoad
+from sluice.loads.verification.without_record import of_gaps
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -85,9 +87,9 @@ class LoadVerification:
         sent = produced.offsets_of_all(self.produced)
         removed = removed_by(self.ledger.client, lake.changes(self.spec.table))
         load = LoadFiles.plan(lake, self.spec, self.sources, sent.minus(removed.single_offsets))
-        check = checks.check_offsets(load)
+        check = checks.check_offsets(load, partial(of_gaps, self.systems, self.spec))
         result = self._result(load, check, removed, sent, limit)
-        problems = result.problems()
+        problems = result.problems() + check.without.problems(self.spec.name)
         if not self.verified.still(result.verified_before):
             problems.append(RESTORED.format(count=result.verified_before["count"], table=self.spec.table))
         head = load.table.current_snapshot()
@@ -134,6 +136,7 @@ class LoadVerification:
             # Any producer can send such keys: of other sources they are rejected rows.
             withheld=sum(len(load.withheld.get(s.source_id, ())) for s in self.sources if s.is_withheld),
             removed=sent.intersect(removed.single_offsets),
+            without=check.without,
             uploaded_again=self.plan.get("uploaded_again", []),
         )
 

@@ -104,7 +104,8 @@ class ContentsReconciliation:
     def _result(self, verified: Verified, earlier: Verified | None) -> dict[str, Any]:
         message = (
             f"{verified.count} offsets, each once; {verified.quarantined.count} of them in quarantine, "
-            f"{verified.quarantined_since(earlier)} since the last run that passed; {verified.files} files "
+            f"{verified.quarantined_since(earlier)} since the last run that passed; "
+            f"{verified.without_record.count} more have no record; {verified.files} files "
             f"added or removed since then, {verified.read} of them read, {verified.manifests} manifests"
         )
         log.info("%s: %s", self.spec.table, message)

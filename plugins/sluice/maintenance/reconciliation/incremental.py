@@ -74,15 +74,21 @@ def advance(verified: OffsetRanges, removed: OffsetRanges, added: Contents) -> C
 
 @dataclass(frozen=True)
 class Expected:
-    """Published is ``[starts, ends)`` but for ``removed``, the offsets that changes took out on purpose."""
+    """Published is ``[starts, ends)`` but for ``removed``, the offsets that changes took out on purpose.
+    ``without_record``: those that may be missing, since the consumer recorded that they have no record."""
 
     starts: Mapping[int, int] = field(default_factory=dict)
     ends: Mapping[int, int] = field(default_factory=dict)
     removed: OffsetRanges = EMPTY
+    without_record: OffsetRanges = EMPTY
 
     @property
     def offsets(self) -> OffsetRanges:
         return OffsetRanges.from_ends(self.starts, self.ends).minus(self.removed)
+
+    def missing(self, table: Contents, quarantine: Contents) -> OffsetRanges:
+        """Those that are in neither."""
+        return self.offsets.minus(table.present).minus(quarantine.present).minus(self.without_record)
 
 
 def content_findings(expected: Expected, table: Contents, quarantine: Contents) -> list[Finding]:
@@ -95,7 +101,7 @@ def content_findings(expected: Expected, table: Contents, quarantine: Contents) 
     rejected = quarantine.present
     repeated = table.repeated.union(quarantine.repeated.intersect(published))
     named = (
-        (FindingName.OFFSETS_MISSING, wanted.minus(table.present).minus(rejected), "are in neither table"),
+        (FindingName.OFFSETS_MISSING, expected.missing(table, quarantine), "are in neither table"),
         (FindingName.OFFSETS_DUPLICATED, repeated, "are there more than once"),
         (FindingName.OFFSETS_UNEXPECTED, table.present.minus(wanted), "are in the table, and not published"),
         (

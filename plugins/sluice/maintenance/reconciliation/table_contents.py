@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sluice.core.error_codes import ErrorCode
@@ -55,6 +56,7 @@ class TableContents:
     ) -> None:
         """``batch_log``: of a table."""
         self.lake, self.table, self.quarantine, self.ledger = lake, table, quarantine, ledger
+        self._batch_log = batch_log
         self.foreign_files = ForeignFiles(ledger, lambda: batch_log(table))
 
     def earlier(self, document: Document | None, warn: Callable[..., Any]) -> Verified | None:
@@ -120,7 +122,12 @@ class TableContents:
         if any(end < at.starts.get(partition, 0) for partition, end in at.ends.items()):
             message = f"{self.table}: main says it starts at {at.starts} and ends at {at.ends}"
             return [*found, Finding(FindingName.RANGE_WRONG, message)], None
-        expected = Expected(at.starts, at.ends, self._removed(table))
+        known = before.without_record if before else EMPTY
+        expected = Expected(at.starts, at.ends, self._removed(table), known)
+        # The batches are asked only if there are gaps.
+        if missing := expected.missing(contents, quarantine):
+            recorded = self._batch_log(self.table).without_record(missing)
+            expected = replace(expected, without_record=known.union(recorded.offsets))
         found += content_findings(expected, contents, quarantine)
         now = Verified(
             self.table,
@@ -139,6 +146,7 @@ class TableContents:
             diff.manifests,
             at.malformed,
             on_purpose,
+            without_record=expected.without_record,
         )
         return found, now
 

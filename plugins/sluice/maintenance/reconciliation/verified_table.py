@@ -83,6 +83,8 @@ class Verified:
     """Number of records rejected so far that do not say that they are there on purpose."""
     on_purpose: OnPurpose = field(default_factory=OnPurpose)
     """The unplanned ones of these records are malformed too."""
+    without_record: OffsetRanges = EMPTY
+    """Offsets in neither table, which the consumer recorded as without a record."""
     base: Base | None = None
     """State behind which no run has judged malformed records yet; None: the run before."""
 
@@ -137,11 +139,12 @@ class Verified:
             OffsetRanges.from_json(document["quarantined"]),
             malformed=document["malformed"],
             on_purpose=OnPurpose(**document["on_purpose"]),
+            without_record=OffsetRanges.from_json(document.get("without_record", "{}")),
             base=Base.from_json(document["base"]) if document.get("base") else None,
         )
 
 
-_RANGES = ("present", "quarantined")
+_RANGES = ("present", "quarantined", "without_record")
 
 
 def _until(earlier: Verified | Base | None) -> OffsetRanges:

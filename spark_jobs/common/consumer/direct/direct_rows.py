@@ -14,7 +14,7 @@ from sluice.core.decoding.decoder import Decoder
 from sluice.core.offsets.deduplication import joined
 from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
 from sluice.core.record_batches.account import Account
-from sluice.core.tables.summary import LEADER_EPOCHS
+from sluice.core.tables.summary import BATCH_ID, LEADER_EPOCHS
 from sluice.core.tables.without_record import WithoutRecord
 from spark_jobs.common.consumer.decoded_rows import Decode
 from spark_jobs.common.consumer.direct.batch import DirectBatches
@@ -24,6 +24,7 @@ from spark_jobs.common.lake.clock import now_ms
 from spark_jobs.common.lake.data_files.parquet_file import DataFile
 from spark_jobs.common.lake.data_files.partitioned import Layout
 from spark_jobs.common.lake.data_files.schema import arrow_schema
+from spark_jobs.common.lake.keep_without_record import keep
 from spark_jobs.common.lake.quarantine import MAX_CHARACTERS
 from spark_jobs.common.lake.written.written_batch import WrittenBatch
 
@@ -105,7 +106,8 @@ class DirectRows:
         without = without_record(results)
         self.epochs = last_epochs(self._before, [one for result in results for one in result.accounts])
         files = [file for result in results for file in result.files]
-        said = without.properties() | {LEADER_EPOCHS: json.dumps(self.epochs)}
+        kept = keep(writer.client, writer.table.location(), f"{writer.branch}-{summary[BATCH_ID]}", without)
+        said = kept.properties() | {LEADER_EPOCHS: json.dumps(self.epochs)}
         staged: list[str] = []
         rejected_files: list[DataFile] = []
         rejected = [result.rejected for result in results]

@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from sluice.clients.kafka import reader as kafka_reader
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.core.errors import Refused, Unreachable
+from sluice.core.offsets.ranges import OffsetRanges
 from tests.support.kafka_records import Record
 from tests.support.raising import raising
 
@@ -21,6 +22,7 @@ class FakeConsumer:
     def __init__(self, *answers: list[Record], error: KafkaError | None = None) -> None:
         self.answers, self.error = list(answers), error
         self.assigned: list[TopicPartition] = []
+        self.all_assigned: list[TopicPartition] = []
         self.assigned_at_end: list[TopicPartition] | None = None
         self.is_closed = False
 
@@ -31,6 +33,7 @@ class FakeConsumer:
 
     def assign(self, partitions: list[TopicPartition]) -> None:
         self.assigned = partitions
+        self.all_assigned += partitions
 
     def consume(self, count: int, seconds: float) -> list[Record]:
         return self.answers.pop(0) if self.answers else []
@@ -54,6 +57,21 @@ def offsets(consumer: FakeConsumer, starts: dict[int, int], ends: dict[int, int]
     with patch.object(kafka_reader, "consumer", consumer.make):
         found = kafka_reader.read_range(Kafka("k:9092"), "t", starts, ends, 0.05)
         return [(cast("int", one.partition()), cast("int", one.offset())) for one in found]
+
+
+def test_offsets_at_which_a_record_is_delivered() -> None:
+    """Those that are near are read at once, and those between are none of them."""
+    consumer = FakeConsumer(
+        [record(0, 3), record(0, 4), record(1, 8), record(0, 6)],
+        [end(0, 10), end(1, 9)],
+        [record(0, 90_001), end(0, 90_003)],
+    )
+    asked = OffsetRanges.of({0: [(3, 4), (6, 7), (9, 10), (90_000, 90_003)], 1: [(7, 9)]})
+    with patch.object(kafka_reader, "consumer", consumer.make):
+        found = kafka_reader.delivered_among(Kafka("k:9092"), "t", asked)
+    assert found == OffsetRanges.of({0: [(3, 4), (6, 7), (90_001, 90_002)], 1: [(8, 9)]})
+    assert [(one.partition, one.offset) for one in consumer.all_assigned] == [(0, 3), (1, 7), (0, 90_000)]
+    assert not kafka_reader.delivered_among(Kafka("k:9092"), "t", OffsetRanges())
 
 
 def test_it_reads_to_the_ends_and_no_further() -> None:

@@ -106,5 +106,3 @@ def test_offsets_without_a_record_are_not_rejected() -> None:
     }
     assert rejected_by(summary | {"added-records": "5"}) == FIRST, "five rows of five records"
     assert rejected_by(summary | {"added-records": "3"}) == Rejections(5, "w1_a/7")
-    out = OffsetRanges.of({0: [(22, 26)]})
-    assert malformed_out([summary], out, 9) == {"w1_a/7": 2}, "two of the four offsets have a record"

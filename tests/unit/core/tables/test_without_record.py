@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.tables.summary import OFFSET_RANGES, WITHOUT_RECORD
-from sluice.core.tables.without_record import WithoutRecord, records_of
+from sluice.core.tables.without_record import MAX_CHARACTERS, WithoutRecord, record_count
 
 CONTROL = OffsetRanges.of({0: [(3, 4)], 1: [(10, 11)]})
 ABORTED = OffsetRanges.of({0: [(0, 3)]})
@@ -46,9 +47,41 @@ def test_the_summary_names_what_there_is() -> None:
 
 
 def test_records_are_what_was_read_without_these() -> None:
-    every = OffsetRanges.of({0: [(0, 10)], 1: [(10, 12)], 2: [(5, 9)]})
-    assert records_of(SUMMARY) == every
+    assert record_count(SUMMARY) == 16
     said = WithoutRecord(CONTROL, ABORTED, ABSENT).properties()
-    assert records_of(SUMMARY | said) == OffsetRanges.of({0: [(4, 10)], 1: [(11, 12)], 2: [(7, 8)]})
-    all_control = WithoutRecord(every).properties()
-    assert not records_of(SUMMARY | all_control)
+    assert record_count(SUMMARY | said) == 16 - 2 - 3 - 3
+    assert record_count(SUMMARY | WithoutRecord(documented=15, address="s3://b/k").properties()) == 1
+
+
+def test_of_a_document_only_the_number_is_known_until_it_is_read() -> None:
+    whole = WithoutRecord(CONTROL, ABORTED, ABSENT, "compacted")
+    named = WithoutRecord.of(WithoutRecord(address="s3://b/k", documented=whole.count).properties())
+    assert named.count == whole.count
+    with pytest.raises(ValueError, match="s3://b/k has the offsets"):
+        named.offsets  # noqa: B018
+    assert named.read({"s3://b/k": whole.to_document()}.__getitem__) == whole
+    assert whole.read(lambda address: {}) == whole
+
+
+def test_a_summary_has_only_so_many_characters() -> None:
+    def said(count: int) -> WithoutRecord:
+        return WithoutRecord(OffsetRanges.of({0: [(n, n + 1) for n in range(1000, 1000 + 2 * count, 2)]}))
+
+    (text,) = said(300).properties().values()
+    assert not said(300).is_long
+    assert len(text) <= MAX_CHARACTERS < 2 * len(text)
+    assert said(600).is_long
+    assert not WithoutRecord().is_long
+
+
+@given(RANGES, RANGES, RANGES, RANGES)
+def test_parts_are_joined_by_their_reasons(
+    control: OffsetRanges, aborted: OffsetRanges, absent: OffsetRanges, wanted: OffsetRanges
+) -> None:
+    one, other = WithoutRecord(control), WithoutRecord(absent=absent, evidence="compacted")
+    both = one.union(other).union(WithoutRecord(aborted=aborted)).union(one)
+    assert (both.control, both.aborted, both.absent, both.evidence) == (control, aborted, absent, "compacted")
+    within = both.within(wanted)
+    assert within.offsets == both.offsets.intersect(wanted)
+    assert within.absent == absent.intersect(wanted)
+    assert bool(within.evidence) == bool(within.absent)

@@ -18,6 +18,9 @@ from sluice.core.changes.result import ChangeResult, RemovedRecord
 from sluice.core.offsets.quarantine import WITHHELD_REASON
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.ledger import keys
+from sluice.ledger.batch_log import FOLDER
+from sluice.ledger.batches import BatchLog
+from sluice.ledger.documents import Ledger
 from tests.support import lake as lakes
 from tests.support.memory_s3 import MemoryS3
 from tests.support.raising import raising
@@ -49,6 +52,9 @@ class Load:
         """As a load with ``withhold`` plans it."""
         self.s3.objects.clear()
         sent(self.ledger, {**self.names, "withheld": True}, {"0": [0, 10]})
+
+    def batch_log(self, table: str) -> BatchLog:
+        return BatchLog(self.lake.table(table), Ledger(self.s3.as_client(), "s3://w/nyc_taxi", FOLDER))
 
     def bucket(self, name: str) -> Load:
         return self

@@ -12,10 +12,16 @@ import pytest
 
 from sluice.clients.lake.catalog import Lake
 from sluice.config import streams
+from sluice.core.offsets.ranges import OffsetRanges
+from sluice.core.tables.without_record import WithoutRecord
 from sluice.ledger import keys
+from sluice.ledger.batch_log import FOLDER
+from sluice.ledger.batches import BatchLog
+from sluice.ledger.documents import Ledger
 from sluice.loads.announce import announcement
 from sluice.loads.verification.proof import short
 from tests.support import lake as lakes
+from tests.support.memory_s3 import MemoryS3
 from tests.support.raising import raising
 from tests.support.steps import audited, ledger, sent
 from tests.support.verification import NotVerifiedError, verify, wrong_columns
@@ -38,6 +44,14 @@ SOURCE: dict[str, Any] = {
     "topic": "wiki-changes",
     "start_offsets": {"0": 0, "1": 5},
 }
+
+
+KAFKA = SimpleNamespace(
+    describe=lambda topic: SimpleNamespace(id="t1"),
+    begins=lambda topic: {0: 0, 1: 0},
+    ends=lambda topic: {0: 10, 1: 10},
+)
+PLATFORM = SimpleNamespace(kafka=None)
 
 
 class Load:
@@ -78,7 +92,12 @@ class Load:
         table.append(pa.Table.from_pylist(rows, schema=lakes.BAD_ROWS))
 
     def validate(self, limit: float = 50.0, run: str = "r") -> dict[str, Any]:
-        return verify(SimpleNamespace(lake=self.lake), "wiki_changes", self.ledger, limit, run)
+        systems = SimpleNamespace(lake=self.lake, batch_log=self.batch_log, kafka=KAFKA, platform=PLATFORM)
+        return verify(systems, "wiki_changes", self.ledger, limit, run)
+
+    def batch_log(self, table: str) -> BatchLog:
+        documents = Ledger(MemoryS3().as_client(), "s3://w/wiki_changes", FOLDER)
+        return BatchLog(self.lake.table(table), documents)
 
 
 @pytest.fixture
@@ -107,6 +126,17 @@ def test_exact_over_files_that_are_not_contiguous(load: Load) -> None:
         {"feed": URL, "source_id": "feed-1", "rows": 15, "published": 15, "quarantined": 0}
     ]
     assert proof["ranges"] == {"0": [[0, 10]], "1": [[5, 10]]}
+
+
+def test_markers_of_transactions_are_no_events(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sluice.clients.kafka.reader.delivered_among", lambda *given: OffsetRanges())
+    load.batch(*ALL[:9], *ALL[10:])
+    said = WithoutRecord(OffsetRanges.of({0: [(9, 10)]})).properties()
+    ranges = {0: (0, 10), 1: (5, 10)}
+    summary = lakes.summary("batch", 1, {0: 10, 1: 10}, ranges=ranges, more={"topic-id": "t1"})
+    load.lake.catalog.load_table("raw.wiki_changes").append(ROWS.empty_table(), summary | said)
+    found = load.validate()
+    assert (found["status"], found["source_rows"], found["published"]) == ("passed", 14, 14)
 
 
 def test_malformed_records_are_accounted_for(load: Load) -> None:

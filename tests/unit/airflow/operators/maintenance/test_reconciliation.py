@@ -26,11 +26,12 @@ from sluice.core.errors import Missing
 from sluice.core.findings import FindingName
 from sluice.core.tables.known_tables import CREATED_AT
 from sluice.ledger.batch_log import FOLDER
-from sluice.ledger.keys import PROOF, history_key, rewrite_key, run_key
+from sluice.ledger.keys import PROOF, VERIFIED_TABLE, history_key, rewrite_key, run_key
 from sluice.ledger.known_tables import KnownTables
 from sluice.ledger.marks import LedgerMarks
 from sluice.ledger.verified_rewrites import VerifiedRewrites
 from sluice.maintenance.reconciliation import contents
+from sluice.maintenance.reconciliation.verified_table import Verified
 from tests.support import lake as lakes
 from tests.support.memory_s3 import MemoryS3
 from tests.support.reconciliation import BATCH, World
@@ -110,6 +111,29 @@ def test_the_result_says_how_many_offsets_are_in_quarantine(world: World) -> Non
         in (world.run()["result"])
     )
     assert "1 of them in quarantine, 0 since the last run" in world.run()["result"]
+
+
+def test_recorded_offsets_without_a_record_are_not_missing(world: World) -> None:
+    world.batch(marker=BATCH - 1)
+    assert "; 1 more have no record; " in world.run()["result"]
+    world.batch(marker=0)
+    world.record()
+    world.expire()
+    assert "; 2 more have no record; " in world.run()["result"]
+    known = Verified.from_document(world.history.latest(VERIFIED_TABLE) or {})
+    assert known.without_record.count == 2
+    # All of the table is verified again, and no snapshot says it any more.
+    assert "; 2 more have no record; " in world.run(full=True)["result"]
+
+
+def test_an_offset_that_no_batch_recorded_is_missing_beside_those(world: World) -> None:
+    world.batch(marker=1)
+    world.batch(marker=2)
+    gone = f"_kafka_offset = {world.end - 1}"
+    world.lake.catalog.load_table(lakes.TABLE).delete(gone)
+    assert f"1 offsets are in neither table: 0=[{world.end - 1},{world.end})" in world.finds(
+        FindingName.OFFSETS_MISSING, FindingName.FOREIGN_COMMIT
+    )
 
 
 def test_malformed_records_above_the_streams_limit_are_found_once(world: World) -> None:
