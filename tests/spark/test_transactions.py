@@ -37,7 +37,7 @@ RECORDS = SENT.minus(MARKERS).minus(ABORTED)
 
 @pytest.fixture
 def systems(stream: Stream) -> Iterator[Any]:
-    """Of a task, with the consumer's rights."""
+    """A task's, with the consumer's rights."""
     platform = stream.platform
     with closing(Lake.open(platform)) as lake:
         s3 = connect(platform.s3)

@@ -83,7 +83,10 @@ def of_load(
         problems=[problem[:MAX_CHARACTERS] for problem in load.problems[:MAX_PROBLEMS]],
     )
     return OperatorLineage(
-        inputs=[*map(_source, datasets(read)), _topic(load.expected, platform, spec)],
+        inputs=[
+            *map(_source, datasets(read)),
+            _topic(load.expected.minus(result.without.explained), platform, spec),
+        ],
         outputs=[_table(load, platform, spec)],
         run_facets={"sluice_verification": facet},
     )
