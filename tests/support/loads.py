@@ -22,6 +22,9 @@ from sluice.airflow.sensors.published import PublishedSensor
 from sluice.clients.s3.objects import Bucket
 from sluice.config.sections.topic import MAX_MESSAGE_BYTES
 from sluice.core.offsets.quarantine import WITHHELD_REASON
+from sluice.ledger.batch_log import FOLDER
+from sluice.ledger.batches import BatchLog
+from sluice.ledger.documents import Ledger
 from sluice.loads.planning import plan as plans
 from tests.support import lake as lakes
 from tests.support.memory_s3 import MemoryS3
@@ -45,6 +48,10 @@ class Loads:
 
     def bucket(self, name: str) -> Bucket:
         return Bucket(self.s3.as_client(), name)
+
+    def batch_log(self, table: str) -> BatchLog:
+        documents = Ledger(self.s3.as_client(), "s3://warehouse/nyc_taxi", FOLDER)
+        return BatchLog(self.lake.table(table), documents)
 
     def ends(self, topic: str) -> dict[int, int]:
         return {0: self.end}

@@ -25,9 +25,6 @@ from sluice.core.changes.result import ChangeResult, RemovedRecord
 from sluice.core.errors import Refused
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.tables.without_record import WithoutRecord
-from sluice.ledger.batch_log import FOLDER
-from sluice.ledger.batches import BatchLog
-from sluice.ledger.documents import Ledger
 from sluice.ledger.keys import produced_key, run_key
 from sluice.loads.known.verified import VerifiedSources
 from tests.support import lake as lakes
@@ -62,13 +59,9 @@ class World:
             lake=self.loads.lake,
             kafka=kafka,
             source=self.loads.source,
-            batch_log=self.batch_log,
+            batch_log=self.loads.batch_log,
             platform=SimpleNamespace(kafka=None),
         )
-
-    def batch_log(self, table: str) -> BatchLog:
-        documents = Ledger(self.loads.s3.as_client(), "s3://warehouse/nyc_taxi", FOLDER)
-        return BatchLog(self.loads.lake.table(table), documents)
 
     def marker(self) -> None:
         """A batch of one offset, which has no record."""
