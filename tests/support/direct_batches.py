@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -56,21 +56,26 @@ def account(start: int, until: int, **more: Any) -> Account:
 
 
 class Ranges:
-    """A reader that yields the given pieces of each partition."""
+    """A reader that yields the given pieces of each partition. ``events``: what was done with a partition."""
 
     def __init__(self, pieces: Mapping[int, Sequence[pa.RecordBatch]]) -> None:
         self.pieces, self.asked = pieces, list[tuple[int, IntervalSet, Epochs]]()
+        self.events = list[tuple[str, int]]()
 
     def read(self, partition: int, wanted: IntervalSet, epochs: Epochs) -> Any:
         self.asked.append((partition, wanted, epochs))
-        return _Read(self.pieces[partition])
+        return _Read(self.pieces[partition], lambda what: self.events.append((what, partition)))
 
 
 class _Read:
-    def __init__(self, pieces: Sequence[pa.RecordBatch]) -> None:
-        self._pieces = pieces
+    def __init__(self, pieces: Sequence[pa.RecordBatch], note: Callable[[str], None]) -> None:
+        self._pieces, self._note = pieces, note
+
+    def ask_ahead(self) -> None:
+        self._note("ask")
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
+        self._note("read")
         return iter(self._pieces)
 
     @property

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from sluice.clients.kafka.log.brokers import Brokers
 from sluice.clients.kafka.log.fetching import PATIENCE_SECONDS
-from sluice.clients.kafka.log.range_reader import Epochs, RangeReader
+from sluice.clients.kafka.log.range_reader import Epochs, RangeRead, RangeReader
 from sluice.clients.s3.requests import connect
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.config.platform_sections.s3 import S3
@@ -120,8 +120,7 @@ class Reading:
         accounts: list[tuple[int, Account]] = []
         runs = Runs()
         with RejectedRows(job.quarantine, client(job.s3), file_name()) as rejected:
-            for part in self._task.parts:
-                pieces = reader(job).read(part.partition, part.offsets, part.epochs)
+            for part, pieces in self._reads():
                 duplicates = self._task.duplicates
                 known = Deduplication(part.partition, duplicates.loaded) if duplicates else None
                 for piece in pieces:
@@ -136,6 +135,17 @@ class Reading:
                     yield rows.good
                 accounts.append((part.partition, pieces.account))
             self._result = Result((), rejected.upload(), runs.joined(), tuple(accounts))
+
+    def _reads(self) -> list[tuple[Part, RangeRead]]:
+        """The parts, of which each partition's first is asked for: brokers work on all of them at once."""
+        log = reader(self._job)
+        found = [(part, log.read(part.partition, part.offsets, part.epochs)) for part in self._task.parts]
+        asked: set[int] = set()
+        for part, pieces in found:
+            if part.partition not in asked:
+                asked.add(part.partition)
+                pieces.ask_ahead()
+        return found
 
 
 def file_name() -> str:

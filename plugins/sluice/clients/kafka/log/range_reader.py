@@ -87,6 +87,14 @@ class RangeRead:
         self._reader, self._topic, self._partition = reader, reader.topic, partition
         self._fetching, self._accounting, self._epochs = fetching, accounting, epochs
         self._account: Account | None = None
+        self._is_asked = False
+
+    def ask_ahead(self) -> None:
+        """Ask for the first records, which iterating waits for: for one who reads several ranges, each of
+        another partition. Raises as iterating does."""
+        if not self._is_asked and not self._accounting.is_complete:
+            self._is_asked = True
+            self._ask(self._accounting.begin, self._epochs.before)
 
     @property
     def account(self) -> Account:
@@ -98,8 +106,7 @@ class RangeRead:
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Yield the records as ``core.record_batches.records.SCHEMA``, in pieces of some MB."""
         done, is_continued = self._accounting, False
-        if not done.is_complete:
-            self._ask(done.begin, self._epochs.before)
+        self.ask_ahead()
         while not done.is_complete:
             fetched = self._fetching.take()
             found: list[Batch] = []

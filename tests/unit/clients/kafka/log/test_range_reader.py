@@ -39,6 +39,18 @@ def test_the_epoch_of_what_was_read_goes_with_the_next_fetch() -> None:
     assert log.fetches == [(0, 1), (2, EPOCH), (4, EPOCH)]
 
 
+def test_what_was_asked_for_ahead_is_not_asked_for_again() -> None:
+    log = Log([made(n) for n in range(3)])
+    read = reading(log, 0, 3, last_epoch=1)
+    for _ in range(2):
+        read.ask_ahead()
+    assert log.fetches == [(0, 1)]
+    assert offsets(read) == [0, 1, 2]
+    assert log.fetches == [(0, 1), (2, EPOCH)]
+    reading(log, 2, 2).ask_ahead()
+    assert len(log.fetches) == 2, "there is nothing to ask for"
+
+
 def test_markers_and_aborted_transactions_are_seen() -> None:
     log = Log(
         [

@@ -46,6 +46,16 @@ def test_a_task_writes_good_rows_and_says_what_it_saw(monkeypatch: pytest.Monkey
     assert len(s3.objects) == 1
 
 
+def test_all_partitions_are_asked_for_before_one_is_read(
+    monkeypatch: pytest.MonkeyPatch, s3: MemoryS3
+) -> None:
+    """But of two parts of one partition only the first: their requests are one behind the other."""
+    ranges = Ranges({n: [piece([(None, b"1:a")], n)] for n in (0, 1)})
+    monkeypatch.setattr(tasks, "reader", lambda _: ranges)
+    tasks.run(job(), task(0, 0, 1))
+    assert ranges.events == [("ask", 0), ("ask", 1), ("read", 0), ("read", 0), ("read", 1)]
+
+
 def test_an_attempt_overwrites_nothing_of_another(monkeypatch: pytest.MonkeyPatch, s3: MemoryS3) -> None:
     """One that was lost may go on beside the one that took its place."""
     monkeypatch.setattr(tasks, "reader", lambda _: Ranges({0: [piece([(None, b"1:a"), (None, b"x")], 0)]}))
