@@ -30,6 +30,7 @@ from spark_jobs.common.lake.writer_lease import ConcurrentCommit, run_with_lease
 from spark_jobs.common.spark import progress_listener, session
 from spark_jobs.common.spark.functions import function
 from spark_jobs.common.spark.guarded_query import GuardedQuery
+from spark_jobs.common.spark.pandas import leave_out_pandas
 from spark_jobs.common.spark.process import run_process
 
 log = logging.getLogger(__name__)
@@ -41,6 +42,15 @@ SETTINGS = {
     # Rows to a stream's own function: by default 10,000, which may be more than 2 GB.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
 }
+# The same with a decoder: the JVM plans and commits, and Python's processes run no code of the stream's own.
+WITH_DECODER = {
+    "spark.python.daemon.module": "spark_jobs.common.consumer.direct.decoder_daemon",
+    # Java's second compiler would cost more than it saves, and a heap begins with a sixty-fourth of the
+    # machine's memory. spark.driver.extraJavaOptions wins.
+    "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -Xms64m -Xmn32m",
+    # Arrow's own keeps 30 MB of each process.
+    "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
+}
 
 
 def run(name: str) -> int:
@@ -49,7 +59,11 @@ def run(name: str) -> int:
     def consume(stop: threading.Event) -> None:
         spec = streams.load(name)
         platform = platforms.load("consumer")
-        spark = session.start(f"sluice {name} consumer", platform, spec.topic.partitions, SETTINGS)
+        settings = SETTINGS
+        if not spec.decode:
+            settings = settings | WITH_DECODER
+            leave_out_pandas()
+        spark = session.start(f"sluice {name} consumer", platform, spec.topic.partitions, settings)
         record = record_type(spark, spec)
         rows_of = DirectSource(spark, platform, spec, decoding(spec))
         known_tables.check(spark, platform, name, spec.table, spec.quarantine_table)

@@ -22,9 +22,15 @@ pa.set_cpu_count(1)
 pa.set_io_thread_count(1)
 IMPORTED = (avro, json, own_decode, shuffle, task, transfer)
 
-if __name__ == "__main__":
+
+def main() -> None:
+    """Serve until Spark ends."""
     # boto3 keeps its description of S3, half of what a client takes. Nothing is sent.
     connect(S3("", ""))
     # A collection in a worker would copy what all of them share.
     gc.freeze()
     manager()
+
+
+if __name__ == "__main__":
+    main()
