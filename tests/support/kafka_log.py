@@ -33,6 +33,7 @@ class Log:
     policy: str = "delete"
     aborted: tuple[tuple[int, int], ...] = ()
     last_stable: int | None = None
+    max_batch_bytes: int = 1 << 20
     ids: list[str] = field(default_factory=lambda: [ID])
     # Before a fetch is answered: an error's number, or one that is raised.
     errors: list[int | Exception] = field(default_factory=list)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from sluice.config import postgresql
-from sluice.config.platform_sections import checkpoints, kubernetes, metrics
+from sluice.config.platform_sections import checkpoints, kafka, kubernetes, metrics
 from sluice.config.platform_sections.checkpoints import Checkpoints
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.config.platform_sections.kubernetes import Kubernetes, Strimzi
@@ -53,6 +53,7 @@ def parse(text: str, where: str) -> Platform:
     platform = build(Platform, config.toml(text, where), where)
     if platform.role not in ROLES:
         raise ConfigError(f"{where}: role {platform.role!r} is unknown; roles are {', '.join(ROLES)}")
+    kafka.check(platform.kafka, where)
     checkpoints.check(platform.checkpoints, where)
     if platform.metrics:
         metrics.check(platform.metrics, where)

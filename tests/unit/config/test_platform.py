@@ -140,6 +140,13 @@ def test_of_the_metrics_alone_no_more_of_the_file_is_read(tmp_path: Path) -> Non
     assert platform.load_metrics(environ) == metrics.Metrics("t" * 24)
 
 
+@pytest.mark.parametrize(("size", "bound"), [(0, "at least 1"), (1025, "at most 1024")])
+def test_a_batch_may_have_a_gigabyte_at_most(size: int, bound: str) -> None:
+    text = PLATFORM.replace("[kafka]", f"[kafka]\nmax_batch_mb = {size}")
+    with raising(ConfigError, f"consumer.toml: kafka max_batch_mb is {size}; it must be {bound}. Fix: "):
+        platform.parse(text, "consumer.toml")
+
+
 @pytest.mark.parametrize(
     ("root", "in_bucket"),
     [("/srv/checkpoints", False), ("s3a://bucket", True), ("s3a://bucket/a/b/", True)],

@@ -6,6 +6,8 @@ import logging
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
+from sluice.config.reading import limits
+
 # librdkafka's log, which it else writes to standard error, past every handler.
 LIBRDKAFKA_LOG = logging.getLogger("librdkafka")
 
@@ -20,6 +22,16 @@ class Kafka:
     username: Annotated[str, "any name: only its rights matter"] = ""
     password: Annotated[str, "of `username`"] = field(default="", repr=False)
     ssl_ca_location: Annotated[str, "path of a PEM file with the broker's CA; empty: the system's CAs"] = ""
+    max_batch_mb: Annotated[
+        int,
+        "a record batch with more MiB, decompressed, is not read: a few bytes can stand for gigabytes. A "
+        "process takes about five times as much memory",
+    ] = 64
+
+    @property
+    def max_batch_bytes(self) -> int:
+        """``max_batch_mb`` in bytes."""
+        return self.max_batch_mb << 20
 
     def librdkafka(self) -> dict[str, Any]:
         """Configuration for confluent-kafka, whose clients log when they are polled."""
@@ -69,6 +81,11 @@ class Kafka:
         if self.ssl_ca_location:
             settings |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": self.ssl_ca_location}
         return settings
+
+
+def check(kafka: Kafka, where: str) -> None:
+    """Raises ConfigError for a number out of its bounds."""
+    limits.check(kafka, "kafka", where)
 
 
 def _jaas(value: str) -> str:

@@ -18,6 +18,8 @@ MAXIMA = {
     "_hours": YEAR_DAYS * 24,
     "_days": 10 * YEAR_DAYS,
     "_percent": 100,
+    # Positions in a piece have 31 bits.
+    "_batch_mb": 1024,
 }
 # For any other number: what Airflow's tables and Kafka's requests take.
 MAX_INTEGER = 2**31 - 1

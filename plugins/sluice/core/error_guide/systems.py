@@ -71,11 +71,11 @@ ERRORS = {
     ),
     ErrorCode.DAMAGED_BATCH: ErrorGuide(
         cause="A broker sent bytes that are no record batch, or a batch whose checksum, lengths or counts "
-        "are wrong, or that has more than 64 MiB when it is decompressed. Nothing of it was read. Retried, "
-        "since another replica may lead by then",
+        "are wrong, or that has more than `max_batch_mb` when it is decompressed. Nothing of it was read. "
+        "Retried, since another replica may lead by then",
         fix="compare the partition's replicas with `kafka-dump-log.sh --deep-iteration` on each broker, and "
-        "let a sound one lead. If the text says that it is too large, read it with "
-        "`[consumer] direct = false`",
+        "let a sound one lead. If the text says that it is too large: raise "
+        "`max_batch_mb` of [`[kafka]`](your-own-systems.md)",
     ),
     ErrorCode.OFFSETS_MISSING: ErrorGuide(
         cause="Offsets between others are in no record batch, and the topic's `cleanup.policy` does not "

@@ -8,8 +8,6 @@ import pyarrow as pa
 
 from sluice.core.record_batches.header import Batch, DamagedBatch
 
-# A batch is limited by `max.message.bytes`, by default 1 MiB, when it is compressed.
-MAX_BYTES = 64 << 20
 _CHUNK_BYTES = 1 << 20
 _NONE, _SNAPPY = 0, 2
 _STREAMS = {1: "gzip", 3: "lz4", 4: "zstd"}
@@ -20,9 +18,13 @@ _XERIAL_HEADER = 16
 _MOST_LENGTH_BYTES = 5
 
 
-def decompressed(batch: Batch, limit: int = MAX_BYTES) -> bytes | memoryview:
-    """The batch's records. Raises DamagedBatch for a body that is cut, of an unknown codec, or of more than
-    ``limit`` bytes."""
+class BatchTooLarge(DamagedBatch):
+    """A batch has more bytes than it may have; `max.message.bytes` limits it when it is compressed."""
+
+
+def decompressed(batch: Batch, limit: int) -> bytes | memoryview:
+    """The batch's records. Raises DamagedBatch for a body that is cut or of an unknown codec, BatchTooLarge
+    for one of more than ``limit`` bytes."""
     try:
         if batch.codec == _NONE or not batch.body:
             found: bytes | memoryview = batch.body
@@ -32,6 +34,12 @@ def decompressed(batch: Batch, limit: int = MAX_BYTES) -> bytes | memoryview:
             found = _stream(batch.body, _STREAMS[batch.codec], limit)
         else:
             raise ValueError(f"codec {batch.codec} is none of Kafka's")
+    except OverflowError as error:
+        raise BatchTooLarge(
+            f"record batch of offsets {batch.base_offset} to {batch.last_offset}: more than {limit} bytes "
+            "when decompressed. Fix: raise `max_batch_mb` of `[kafka]` in the role's platform file, and the "
+            "memory of its processes, if the topic's producer sends so much; else find who does"
+        ) from error
     except (ValueError, OSError, pa.ArrowException) as error:
         raise DamagedBatch(
             f"damaged record batch of offsets {batch.base_offset} to {batch.last_offset}: its body: {error}. "
@@ -46,7 +54,7 @@ def _stream(body: memoryview, codec: str, limit: int) -> memoryview:
         while chunk := stream.read(_CHUNK_BYTES):
             found += chunk
             if len(found) > limit:
-                raise _too_large(limit)
+                raise OverflowError
     return memoryview(found)
 
 
@@ -76,10 +84,6 @@ def _block(block: memoryview, limit: int, left: int) -> bytes:
     else:
         raise ValueError("the length of a block has no end")
     if size > left:
-        raise _too_large(limit)
+        raise OverflowError
     found: bytes = pa.Codec("snappy").decompress(pa.py_buffer(block), size, asbytes=True)
     return found
-
-
-def _too_large(limit: int) -> ValueError:
-    return ValueError(f"more than {limit} bytes when decompressed")

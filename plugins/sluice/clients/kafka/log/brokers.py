@@ -60,6 +60,8 @@ class Brokers:
         self, kafka: Kafka, seconds: float = CONNECT_SECONDS, request_seconds: float = REQUEST_SECONDS
     ) -> None:
         self._servers, self._request_seconds = kafka.bootstrap_servers, request_seconds
+        # Of a record batch that is decompressed.
+        self.max_batch_bytes = kafka.max_batch_bytes
         settings = kafka.kafka_python() | {
             "receive_message_max_bytes": _MOST_RESPONSE_BYTES,
             "request_timeout_ms": _NEVER_SECONDS * 1000,

@@ -157,7 +157,7 @@ class RangeRead:
             if is_aborted or batch.is_control:
                 (done.aborted if is_aborted else done.control)(batch)
                 continue
-            body = codecs.decompressed(batch)
+            body = codecs.decompressed(batch, self._reader.brokers.max_batch_bytes)
             if waiting and size + len(body) > PIECE_BYTES:
                 yield from self._decoded(waiting)
                 waiting, size = [], 0

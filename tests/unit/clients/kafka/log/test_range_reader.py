@@ -13,6 +13,7 @@ from sluice.clients.kafka.log.responses import Fetched, Moving, TopicLeaders
 from sluice.core.errors import Missing, Refused, Unreachable
 from sluice.core.offsets.ranges import IntervalSet
 from sluice.core.record_batches.account import OffsetsMissing
+from sluice.core.record_batches.codecs import BatchTooLarge
 from sluice.core.record_batches.header import DamagedBatch
 from tests.support.kafka_log import EPOCH, ID, Log, made, offsets, reading
 from tests.support.raising import raising
@@ -37,6 +38,13 @@ def test_the_epoch_of_what_was_read_goes_with_the_next_fetch() -> None:
     log = Log([made(n) for n in range(6)])
     list(reading(log, 0, 6, last_epoch=1))
     assert log.fetches == [(0, 1), (2, EPOCH), (4, EPOCH)]
+
+
+def test_a_batch_of_more_than_the_setting_allows_is_not_read() -> None:
+    batch = Made((Record(0, value=bytes(9_000)),), "zstd")
+    assert len(list(reading(Log([batch], max_batch_bytes=10_000), 0, 1))) == 1
+    with raising(BatchTooLarge, "offsets 0 to 0: more than 9000 bytes"):
+        list(reading(Log([batch], max_batch_bytes=9_000), 0, 1))
 
 
 def test_what_was_asked_for_ahead_is_not_asked_for_again() -> None:
