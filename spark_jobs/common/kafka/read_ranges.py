@@ -26,6 +26,7 @@ from sluice.core.error_codes import ErrorCode, coded
 from sluice.core.errors import Refused
 from sluice.core.offsets.ranges import IntervalSet, OffsetRanges, Pair
 from sluice.core.offsets.topic_ranges import TopicRanges
+from sluice.core.record_batches.records import MAX_HEADERS
 from spark_jobs.common.spark import session
 
 # A partition with more is several tasks, so a skewed one is not the last to end.
@@ -219,8 +220,15 @@ def _near(offsets: IntervalSet) -> Iterator[IntervalSet]:
 
 def as_spark_does(piece: pa.RecordBatch, topic: str, partition: int, times: pa.Array) -> pa.RecordBatch:
     """``piece`` (``record_batches.records.SCHEMA``) with the columns of Spark's Kafka source, where a record
-    without headers has null in their place. ``times``: its timestamps in microseconds."""
-    rows = len(piece)
+    without headers has null in their place. ``times``: its timestamps in microseconds. Raises Refused for a
+    record with more than MAX_HEADERS headers."""
+    rows, headers = len(piece), piece.column("headers")
+    if headers.null_count:
+        place = headers.is_null().index(True).as_py()
+        raise Refused(
+            f"topic {topic!r}, partition {partition}: the record at offset {piece.column('offset')[place]} "
+            f"has more than {MAX_HEADERS:,} headers. Fix: read the ranges around it, and find its producer"
+        )
     columns = {
         "key": piece.column("key"),
         "value": piece.column("value"),
@@ -229,15 +237,15 @@ def as_spark_does(piece: pa.RecordBatch, topic: str, partition: int, times: pa.A
         "offset": piece.column("offset"),
         "timestamp": times,
         "timestampType": piece.column("timestamp_type"),
-        "headers": headers_as_text(piece.column("headers")),
+        "headers": headers_as_text(headers),
     }
     return pa.RecordBatch.from_pydict(columns)
 
 
 def headers_as_text(headers: pa.ListArray) -> pa.ListArray:
     """Headers of ``record_batches.records.SCHEMA`` as Spark's Kafka source gives them: null where a record
-    has none, and keys as texts."""
-    lengths = pc.list_value_length(headers)
+    has none, or too many, and keys as texts."""
+    lengths = pc.list_value_length(headers).fill_null(0)
     fields = headers.flatten()
     items = pa.StructArray.from_arrays(
         [_text(fields.field("key")), fields.field("value")], fields=list(HEADERS.value_type)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sluice.core.record_batches.cursor import Bytes, Cursor, Flags, Ints, varint_at
@@ -26,9 +27,11 @@ SCHEMA = pa.schema(
         pa.field("leader_epoch", pa.int32(), nullable=False),
         pa.field("key", pa.binary()),
         pa.field("value", pa.binary()),
-        pa.field("headers", pa.list_(pa.field("item", _HEADER, nullable=False)), nullable=False),
+        # Null if they are more than MAX_HEADERS, which are not read: each takes 36 times its bytes of memory.
+        pa.field("headers", pa.list_(pa.field("item", _HEADER, nullable=False))),
     ]
 )
+MAX_HEADERS = 10_000
 # An Arrow array of bytes has positions of 32 bits.
 _MOST_BYTES = (1 << 31) - 1
 # Headers of all records at once, the first of each, then the second: a record with more is read by itself.
@@ -160,20 +163,25 @@ def _headers(buffer: pa.Buffer, cursor: Cursor) -> pa.ListArray:
     firsts = np.zeros(len(encoded.dictionary), np.int64)
     firsts[which[::-1]] = np.arange(len(which))[::-1]
     each = Cursor(cursor.data, at[firsts], cursor.ends[firsts])
-    found = _places(each)
+    counts = each.varint()
+    # A header has two lengths at least: a lying count allocates nothing.
+    each.is_bad |= (counts < 0) | (counts > (each.ends - each.at) // 2)
+    counts[each.is_bad] = 0
+    is_many = counts > MAX_HEADERS
+    each.at[is_many], counts[is_many] = each.ends[is_many], 0
+    found = _places(each, counts)
     cursor.is_bad |= (each.is_bad | (each.at != each.ends))[which]
     cursor.at = cursor.ends
     if cursor.is_bad.any():
         return pa.array([], SCHEMA.field("headers").type)
-    return _header_lists(buffer, len(firsts), *found).take(encoded.indices)
+    lists = _header_lists(buffer, len(firsts), *found)
+    if is_many.any():
+        lists = pc.if_else(pa.array(is_many), None, lists)
+    return lists.take(encoded.indices)
 
 
-def _places(cursor: Cursor) -> tuple[Ints, tuple[Ints, Ints], tuple[Ints, Ints]]:
-    """How many headers each row has; of all of them in their order keys and values."""
-    counts = cursor.varint()
-    # A header has two lengths at least: a lying count allocates nothing.
-    cursor.is_bad |= (counts < 0) | (counts > (cursor.ends - cursor.at) // 2)
-    counts[cursor.is_bad] = 0
+def _places(cursor: Cursor, counts: Ints) -> tuple[Ints, tuple[Ints, Ints], tuple[Ints, Ints]]:
+    """How many headers each row has, of ``counts``; of all of them in their order keys and values."""
     first = np.cumsum(counts) - counts
     places = np.zeros((4, int(counts.sum())), np.int64)
     for number in range(min(int(counts.max(initial=0)), _MOST_ROUNDS)):

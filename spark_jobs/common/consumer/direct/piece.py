@@ -16,6 +16,7 @@ from sluice.core.decoding.duplicates import Deduplication
 from sluice.core.error_codes import ErrorCode
 from sluice.core.offsets.deduplication import Run
 from sluice.core.record_batches.cursor import Ints
+from sluice.core.record_batches.records import MAX_HEADERS
 from spark_jobs.common.kafka.read_ranges import headers_as_text
 from spark_jobs.common.lake.written.written_batch import runs_of
 
@@ -47,8 +48,9 @@ def rows_of(
     """``piece``: as ``record_batches.records.SCHEMA``. Records that were sent to be withheld are rejected,
     and those that ``deduplication`` finds to be duplicates. Raises DecodersDiffer."""
     decoded = decoder.decode(piece.column("value"), piece.column("headers"))
-    found = assess(decoded, piece.column("key"), piece.column("timestamp"))
-    _check_sample(piece, partition, decoder, decoded, found.unreadable)
+    found, many = assess(decoded, piece.column("key"), piece.column("timestamp")), _with_many_headers(piece)
+    _check_sample(piece, partition, decoder, decoded, {*found.unreadable, *many})
+    found.reasons.update(many)
     if deduplication is not None:
         offsets = piece.column("offset").to_numpy()
         found.reasons.update(deduplication.duplicates(offsets, found.identity, found.is_good))
@@ -60,6 +62,13 @@ def rows_of(
     if not found.reasons:
         return PieceRows(good, None, runs)
     return PieceRows(good.filter(pa.array(found.is_good)), _bad(piece, context, found.reasons), runs)
+
+
+def _with_many_headers(piece: pa.RecordBatch) -> dict[int, str]:
+    """The records whose headers were not read, and the reason."""
+    headers = piece.column("headers")
+    rows = np.flatnonzero(headers.is_null().to_numpy(zero_copy_only=False)) if headers.null_count else []
+    return {int(row): f"it has more than {MAX_HEADERS:,} headers, which are not kept" for row in rows}
 
 
 def undecoded(piece: pa.RecordBatch, partition: int, reason: str) -> PieceRows:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from dataclasses import replace
 
 import pytest
@@ -215,6 +216,27 @@ def test_a_record_with_many_headers(count: int) -> None:
     headers = tuple((b"k%d" % n, None if n % 3 else b"v%d" % n) for n in range(count))
     made = Made((Record(1, headers=headers), Record(2), Record(3, headers=headers[:20])))
     assert read(made.bytes()) == list(made.records)
+
+
+def test_headers_of_a_record_that_has_too_many_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "MAX_HEADERS", 3)
+    written = [Record(n, headers=((b"k", b"v"),) * n) for n in range(6)]
+    (batch,) = batches(Made(tuple(written)).bytes(), 0)
+    found = records.read([(batch, batch.body)])
+    lengths = [headers and len(headers) for headers in found.column("headers").to_pylist()]
+    assert [0 if length == [] else length for length in lengths] == [0, 1, 2, 3, None, None]
+    assert found.column("value").to_pylist() == [record.value for record in written]
+
+
+def test_millions_of_headers_take_no_gigabytes() -> None:
+    body = b"\0\0\0" + varint(-1) + varint(-1) + varint(4_000_000) + bytes(8_000_000)
+    (batch,) = batches(Made((Record(1),)).bytes(), 0)
+    tracemalloc.start()
+    found = records.read([(batch, varint(len(body)) + body)])
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found.column("headers").null_count == 1
+    assert peak < 50_000_000
 
 
 def test_a_record_whose_many_headers_lie() -> None:

@@ -14,6 +14,7 @@ from sluice.core.offsets.deduplication import LoadedRows, Run
 from sluice.core.offsets.quarantine import DUPLICATE, WITHHELD_REASON
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.sources import WITHHELD_MARK
+from sluice.core.record_batches.records import SCHEMA
 from spark_jobs.common.consumer.direct.piece import DecodersDiffer, PieceRows, rows_of
 from tests.support.numbered import OTHER, SOURCE, WHEN, NumberedDecoder, key, piece
 from tests.support.raising import raising
@@ -59,6 +60,21 @@ def test_good_rows_have_the_tables_columns() -> None:
     assert found.good["_kafka_partition"].type == pa.int32()
     assert found.bad is None
     assert found.runs == [Run(SOURCE, PARTITION, 2, 3, 1)]
+
+
+def test_a_record_whose_headers_are_too_many_is_rejected() -> None:
+    """The first one is in the sample of the reference, which would read them."""
+    given = piece([(key(1, 1), b"1:one"), (key(2, 2), b"2:two")])
+    given = given.set_column(
+        given.schema.get_field_index("headers"),
+        SCHEMA.field("headers"),
+        pa.array([None, []], SCHEMA.field("headers").type),
+    )
+    found = rows(given)
+    assert found.good["number"].to_pylist() == [2]
+    assert reasons(found) == {100: "it has more than 10,000 headers, which are not kept"}
+    assert found.bad is not None
+    assert (found.bad["value"].to_pylist(), found.bad["headers"].to_pylist()) == ([b"1:one"], [None])
 
 
 def test_rejected_rows_are_as_they_came() -> None:
