@@ -67,8 +67,10 @@ def rows_of(
 def _with_many_headers(piece: pa.RecordBatch) -> dict[int, str]:
     """The records whose headers were not read, and the reason."""
     headers = piece.column("headers")
-    rows = np.flatnonzero(headers.is_null().to_numpy(zero_copy_only=False)) if headers.null_count else []
-    return {int(row): f"it has more than {MAX_HEADERS:,} headers, which are not kept" for row in rows}
+    if not headers.null_count:
+        return {}
+    rows = np.flatnonzero(headers.is_null().to_numpy(zero_copy_only=False))
+    return dict.fromkeys(rows.tolist(), f"it has more than {MAX_HEADERS:,} headers, which are not kept")
 
 
 def undecoded(piece: pa.RecordBatch, partition: int, reason: str) -> PieceRows:
