@@ -26,7 +26,7 @@ class ByReference:
         reasons: list[str | None] = []
         for value, each in zip(values.to_pylist(), headers.to_pylist(), strict=True):
             try:
-                rows.append(self.reference(value, [(one["key"], one["value"]) for one in each]))
+                rows.append(self.reference(value, [(one["key"], one["value"]) for one in each or ()]))
                 reasons.append(None)
             except Malformed as why:
                 rows.append({})

@@ -60,7 +60,7 @@ class Brokers:
         self, kafka: Kafka, seconds: float = CONNECT_SECONDS, request_seconds: float = REQUEST_SECONDS
     ) -> None:
         self._servers, self._request_seconds = kafka.bootstrap_servers, request_seconds
-        # Of a record batch that is decompressed.
+        # A record batch may have so many, decompressed.
         self.max_batch_bytes = kafka.max_batch_bytes
         settings = kafka.kafka_python() | {
             "receive_message_max_bytes": _MOST_RESPONSE_BYTES,
