@@ -24,11 +24,16 @@ class InvalidHeader(RuntimeError):
 
 def same(name: str) -> str:
     """What two names of one column have in common: ``Pickup date (UTC)`` is ``pickup_date_utc``."""
-    return re.sub(r"[^\w]+", "_", name.strip().casefold()).strip("_") or name.strip().casefold()
+    folded = name.strip().casefold()
+    return re.sub(r"\W+", "_", re.sub(r"^\W+|\W+$", "", folded)) or folded
 
 
 def names_of(record: bytes, dialect: Dialect, where: str) -> list[str]:
     """The names in a header record, without blanks around them. Raises InvalidHeader, naming ``where``."""
+    if b"\0" in record:
+        raise InvalidHeader(
+            f"{where}: the header has zeros, as UTF-16 has: {_shown(record)}. Fix: declare [csv] encoding"
+        )
     faults = cut(record, dialect, is_end=True).faults
     if faults:
         raise InvalidHeader(f"{where}: {faults[0]}: {_shown(record)}. Fix: correct the header")

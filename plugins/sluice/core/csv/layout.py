@@ -95,8 +95,8 @@ class Layout:
         extra = tuple((name, n) for n, name in enumerate(names) if same(name) not in taken)
         if extra and len(fields) == len(known):
             raise InvalidHeader(
-                f"{where}: column {quoted(extra[0][0])} of the header is not in the schema. Fix: add it, or name "
-                f"a map of strings of the schema as [csv] extra_columns (now {rest!r})"
+                f"{where}: column {quoted(extra[0][0])} of the header is not in the schema. Fix: add it, or "
+                f"name a map of strings of the schema as [csv] extra_columns (now {rest!r})"
                 f"{separator_hint(names, dialect)}"
             )
         columns = tuple(
@@ -122,6 +122,9 @@ class Layout:
             chosen = np.flatnonzero(regular & (records.widths == width))
             cells = columns(records.only(_mask(chosen, count)), width, len(chosen), self.dialect)
             numbers = np.concatenate([numbers, chosen])
+            for filled in (~mask(pc.equal(pc.utf8_trim(cell, WHITE), "")) for cell in cells[self.width :]):
+                for number in chosen[filled].tolist():
+                    reasons.setdefault(number, self._says_width(width))
             bodies.append(self._bodies(cells, chosen, reasons))
         is_good = np.ones(count, bool)
         is_good[list(reasons)] = False
@@ -133,12 +136,9 @@ class Layout:
         return Rows(found if good.all() else found.filter(pa.array(good)), is_good, reasons)
 
     def _wrong_width(self, records: Records) -> Mask:
-        wrong = records.widths != self.width
         if self.dialect.trailing_empty:
-            for number in np.flatnonzero(records.widths > self.width).tolist():
-                cells = cells_of(records[number], self.dialect)[self.width :]
-                wrong[number] = any(cell.strip(WHITE.encode()) for cell in cells)
-        return wrong
+            return records.widths < self.width
+        return records.widths != self.width
 
     def _says_width(self, width: int) -> str:
         return f"the row has {width} columns, the header names {self.width}"
@@ -190,8 +190,8 @@ def kind_of_field(avro: Mapping[str, Any]) -> Kind:
         return kind_of(avro["type"])
     except UnsupportedType as error:
         raise UnsupportedType(
-            f"field {avro['name']!r} has {error}, which no CSV cell can be. Fix: use a text, a number, a boolean, "
-            "a date, a timestamp, a decimal, an enum, or one of these with null"
+            f"field {avro['name']!r} has {error}, which no CSV cell can be. Fix: use a text, a number, a "
+            "boolean, a date, a timestamp, a decimal, an enum, or one of these with null"
         ) from error
 
 

@@ -87,8 +87,10 @@ def cut(data: bytes, dialect: Dialect, is_end: bool, width: int | None = None) -
     chars = np.frombuffer(data, np.uint8)
     quoted = quoted_spans(data, chars, dialect)
     outside = _outside(len(data), quoted)
-    lines = _line_breaks(data, chars, quoted)
-    ends = lines if outside is None else lines[outside[lines]]
+    lines = ends = _line_breaks(data, chars, quoted.escaped[:0])
+    if outside is not None:
+        ends = _line_breaks(data, chars, quoted.escaped)
+        ends = ends[outside[ends]]
     if not is_end and len(ends) and ends[-1] == len(data) - 1 and data[-1] == CR:
         # Perhaps an LF follows.
         ends = ends[:-1]
@@ -122,16 +124,16 @@ def _is_crlf(chars: NDArray[np.uint8], ends: Ints) -> Mask:
     return (chars[ends] == CR) & (chars[following] == LF) & (ends + 1 < len(chars))
 
 
-def _line_breaks(data: bytes, chars: NDArray[np.uint8], quoted: Quoted) -> Ints:
+def _line_breaks(data: bytes, chars: NDArray[np.uint8], escaped: Ints) -> Ints:
     """Where lines end, also inside quotes; of a CRLF its CR."""
     if b"\r" not in data:
         found = np.flatnonzero(chars == LF)
     else:
         found = np.flatnonzero((chars == LF) | (chars == CR))
         is_second = (chars[found] == LF) & (np.diff(found, prepend=-2) == 1) & (chars[found - 1] == CR)
-        if len(quoted.escaped):
+        if len(escaped):
             # An escaped CR does not take the LF behind it.
-            is_second &= ~np.isin(found - 1, quoted.escaped)
+            is_second &= ~np.isin(found - 1, escaped)
         found = found[~is_second]
     return found
 

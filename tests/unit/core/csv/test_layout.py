@@ -73,7 +73,8 @@ HEADER = "id,text,flag,small,real,single,day,at,local,amount,kind,x.y,z\n"
 def test_a_value_of_each_type_and_a_null_of_each() -> None:
     rows, reasons = load(
         HEADER
-        + '-1,"a ""b"", c",true,-5,1.5,0.5,1969-12-31,2026-01-31T12:00:00.250+01:00,2018-02-08 05:07:37,-1.5,b,p,q\n'
+        + '-1,"a ""b"", c",true,-5,1.5,0.5,1969-12-31,2026-01-31T12:00:00.250+01:00,'
+        + "2018-02-08 05:07:37,-1.5,b,p,q\n"
         + "9223372036854775807,,,,-0.0,,,,,,,,\n"
         + f"0,{'ä' * 500},no,2147483647,1e300,-2,2026-01-31,,0001-01-01 00:00:00,12345678901234567.125,a,,q\n"
     )
@@ -176,6 +177,7 @@ def test_a_column_with_the_name_of_the_map_is_an_entry_of_it() -> None:
         ("id,note,NOTE", ["'note' and 'NOTE'", "twice"]),
         ("id,,note", ["column 2 of the header has no name"]),
         ('id,"note', ["never closed"]),
+        ("i\0d\0,note", ["UTF-16", "encoding"]),
         ("id,note\x1b[2J" + "x" * 9000, ["not in the schema"]),
     ],
 )
