@@ -125,7 +125,8 @@ def _behind_record(data: bytes, source: Iterator[tuple[bytes, bool]], dialect: D
 def _state(body: bytes, dialect: Dialect) -> bytes:
     """A few bytes of one line behind which a parser is as behind ``body``, which ends within a record and not
     with a mark whose meaning the next byte decides."""
-    if quoted_spans(body, np.frombuffer(body, np.uint8), dialect).is_open:
+    spans = quoted_spans(body, np.frombuffer(body, np.uint8), dialect)
+    if spans.is_open:
         return f"{dialect.quote}x".encode()
-    begins_cell = body.endswith(dialect.separator.encode())
+    begins_cell = body.endswith(dialect.separator.encode()) and len(body) - 1 not in spans.escaped[-1:]
     return b"x" + (dialect.separator.encode() if begins_cell else b"")
