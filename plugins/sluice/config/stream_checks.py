@@ -12,6 +12,7 @@ from sluice.config.reading.urls import check_url
 from sluice.config.reading.values import shown
 from sluice.config.sections import backfill as backfill_spec
 from sluice.config.sections import cluster as cluster_spec
+from sluice.config.sections import csv as csv_spec
 from sluice.config.sections import generator as generator_spec
 from sluice.config.sections import query as query_spec
 from sluice.config.sections.sink import SinkKind
@@ -22,6 +23,7 @@ from sluice.config.sections.topic import (
     TIMESTAMP_TYPE,
     Topic,
 )
+from sluice.config.stream import SourceType
 
 if TYPE_CHECKING:
     from sluice.config.sections.feed import Feed
@@ -109,11 +111,13 @@ def _check_source(spec: StreamSpec, where: str) -> None:
     if spec.decode if spec.is_avro else not spec.decode and not is_json:
         fix = "leave decode out" if spec.is_avro else 'add decode = "transforms:<function>"'
         raise ConfigError(f"{where}: decode {shown(spec.decode)} with schema {spec.schema!r}. Fix: {fix}")
-    if not (spec.feed or spec.generator or spec.is_avro):
-        raise ConfigError(
-            f"{where}: schema {spec.schema!r}: rows of CSV objects are sent as Avro. Fix: name an .avsc "
-            "file, or add [feed] or [generator]"
-        )
+    if spec.source is SourceType.CSV:
+        if spec.decode:
+            raise ConfigError(
+                f"{where}: decode {shown(spec.decode)}: rows of CSV objects are sent as Avro. Fix: leave it out, "
+                "or add [feed] or [generator]"
+            )
+        csv_spec.check(spec.csv, where)
     if not re.fullmatch(PREFIX, spec.source_prefix):
         raise ConfigError(
             f"{where}: [csv] prefix {shown(spec.source_prefix)}. Fix: write folders of letters, digits and _ "

@@ -79,7 +79,7 @@ def run(name: str) -> int:
 def record_type(spark: SparkSession, spec: StreamSpec) -> StructType:
     """The type of a record, as Spark has it."""
     if spec.is_avro:
-        return Schemas.load(spec.schema_file).current.struct(spark)
+        return Schemas.load(spec).current.struct(spark)
     return tables.declared(spec)
 
 
@@ -90,7 +90,7 @@ def decoding(spark: SparkSession, spec: StreamSpec) -> Decode:
     if decoder is not None:
         return by_decoder(decoder, record_type(spark, spec))
     if spec.is_avro:
-        return partial(decoded, schemas=Schemas.load(spec.schema_file))
+        return partial(decoded, schemas=Schemas.load(spec))
     return partial(function(spec, spec.decode), schema=tables.declared(spec))
 
 
@@ -101,7 +101,7 @@ def decoder_of(spec: StreamSpec) -> Decoder | None:
         return None
     if not spec.is_avro:
         return JsonDecoder(parse_ddl(declared_text(spec.schema_file), f"{spec.name}/{spec.schema}"))
-    schemas = Schemas.load(spec.schema_file)
+    schemas = Schemas.load(spec)
     return AvroDecoder(schemas.current.text, tuple(schema.text for schema in schemas.earlier))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sluice.core.csv.dialect import Dialect
+from sluice.core.csv.form import Dialect
 from sluice.core.csv.quotes import quoted_spans
 from sluice.core.csv.records import Records, cut
 

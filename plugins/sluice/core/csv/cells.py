@@ -10,7 +10,7 @@ from __future__ import annotations
 import pyarrow as pa
 from pyarrow import csv
 
-from sluice.core.csv.dialect import Dialect
+from sluice.core.csv.form import Dialect
 
 _BOM = b"\xef\xbb\xbf"
 

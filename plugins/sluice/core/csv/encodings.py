@@ -5,15 +5,8 @@ from __future__ import annotations
 import codecs
 from collections.abc import Iterable, Iterator
 
-# As declared -> Python's codec.
-ENCODINGS = {
-    "utf-8": "utf-8",
-    "utf-16": "utf-16-le",
-    "utf-16-le": "utf-16-le",
-    "utf-16-be": "utf-16-be",
-    "latin-1": "latin-1",
-    "windows-1252": "cp1252",
-}
+from sluice.core.csv.form import ENCODINGS
+
 _UTF8_BOM = codecs.BOM_UTF8
 _MARKS = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 # Bytes that tell which mark a file begins with.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from sluice.core.csv.dialect import Dialect
+from sluice.core.csv.form import Dialect
 from sluice.core.csv.quotes import cells_of
 from sluice.core.csv.records import cut
 from sluice.core.error_codes import ErrorCode

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-
 TEXT, BOOLEAN, INT, LONG, FLOAT, DOUBLE = "text", "boolean", "int", "long", "float", "double"
 DATE, LOCAL_TIME, INSTANT, DECIMAL, ENUM, MAP = "date", "local time", "instant", "decimal", "enum", "map"
 # What is wrong with a text that is none, in a reason: "'5f' is not a number".
@@ -68,20 +66,15 @@ class Kind:
     def is_required(self) -> bool:
         return self.null_branch is None
 
-    @property
-    def arrow(self) -> pa.DataType:
-        return {
-            BOOLEAN: pa.bool_(),
-            INT: pa.int32(),
-            LONG: pa.int64(),
-            FLOAT: pa.float32(),
-            DOUBLE: pa.float64(),
-            DATE: pa.int32(),
-            LOCAL_TIME: pa.int64(),
-            INSTANT: pa.int64(),
-            DECIMAL: pa.decimal128(self.precision or 1, self.scale),
-            MAP: pa.map_(pa.string(), pa.string()),
-        }.get(self.name, pa.string())
+
+def kind_of_field(avro: Mapping[str, Any]) -> Kind:
+    try:
+        return kind_of(avro["type"])
+    except UnsupportedType as error:
+        raise UnsupportedType(
+            f"field {avro['name']!r} has {error}, which no CSV cell can be. Fix: use a text, a number, a "
+            "boolean, a date, a timestamp, a decimal, an enum, or one of these with null"
+        ) from error
 
 
 def kind_of(avro: Any) -> Kind:

@@ -13,13 +13,13 @@ import pyarrow.compute as pc
 from sluice.core.csv import kinds
 from sluice.core.csv.bodies import Extra, encode
 from sluice.core.csv.cells import columns
-from sluice.core.csv.dialect import WHITE, Dialect
+from sluice.core.csv.form import WHITE, Dialect, Rules
 from sluice.core.csv.header import InvalidHeader, same, separator_hint
-from sluice.core.csv.kinds import Kind, UnsupportedType, kind_of
+from sluice.core.csv.kinds import Kind, UnsupportedType, kind_of_field
 from sluice.core.csv.numbers import mask, valid
-from sluice.core.csv.quotes import Mask, cells_of
+from sluice.core.csv.quotes import Mask
 from sluice.core.csv.records import Records
-from sluice.core.csv.values import Converter, Rules
+from sluice.core.csv.values import Converter, arrow_nulls
 from sluice.core.messages import quoted
 
 # Characters of a cell in a reason.
@@ -84,7 +84,7 @@ class Layout:
         known = {name: kind_of_field(one) for one in schema["fields"] for name in (one["name"],)}
         fields = {name: kind for name, kind in known.items() if not (name == rest and kind.name == kinds.MAP)}
         for name, kind in fields.items():
-            if kind.name == kinds.MAP and same(name) in at:
+            if kind.name == kinds.MAP:
                 raise UnsupportedType(f"field {name!r} is a map. Fix: name it as [csv] extra_columns")
             if kind.is_required and same(name) not in at:
                 raise InvalidHeader(
@@ -158,7 +158,7 @@ class Layout:
                     )
                 )
             elif column.position is None:
-                values.append(pa.nulls(count, column.kind.arrow))
+                values.append(arrow_nulls(column.kind, count))
             else:
                 found, wrong = converter.convert(cells[column.position], column.kind)
                 values.append(found)
@@ -183,16 +183,6 @@ class Layout:
     def _says_value(column: Column, cell: str) -> str:
         shown = cell if len(cell) <= MAX_CELL else f"{cell[:MAX_CELL]}…"
         return f"column {column.name}: '{shown}' is not {column.kind.title}"
-
-
-def kind_of_field(avro: Mapping[str, Any]) -> Kind:
-    try:
-        return kind_of(avro["type"])
-    except UnsupportedType as error:
-        raise UnsupportedType(
-            f"field {avro['name']!r} has {error}, which no CSV cell can be. Fix: use a text, a number, a "
-            "boolean, a date, a timestamp, a decimal, an enum, or one of these with null"
-        ) from error
 
 
 def _mask(numbers: np.ndarray, count: int) -> Mask:

@@ -15,7 +15,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from sluice.core.csv.dialect import LINE_ENDS, Dialect
+from sluice.core.csv.form import LINE_ENDS, Dialect
 
 Mask = NDArray[np.bool_]
 Ints = NDArray[np.int64]

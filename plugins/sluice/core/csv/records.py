@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from sluice.core.csv.dialect import WHITE, Dialect
+from sluice.core.csv.form import WHITE, Dialect
 from sluice.core.csv.quotes import CR, LF, Ints, Mask, Quoted, cells_of, quoted_spans
 
 BEHIND_QUOTE = "text follows the quote that closes a cell"
@@ -194,9 +194,8 @@ def blank_records(records: Records, dialect: Dialect, width: int | None) -> Mask
         at = starts[left] + offset
         left = left[(at >= ends[left]) | may_be[chars[np.minimum(at, len(chars) - 1)]]]
     for number in left.tolist():
-        text = records[number]
-        if dialect.skip_blank and (most is None or records.widths[number] <= most):
-            blank[number] = not any(cell.strip(WHITE.encode()) for cell in cells_of(text, dialect))
-        else:
-            blank[number] = not text.strip(WHITE.encode())
+        # Without `skip_blank`, what Python's csv takes for an empty line, or for one cell of white space.
+        width = int(records.widths[number])
+        if width == 1 or (dialect.skip_blank and (most is None or width <= most)):
+            blank[number] = not any(cell.strip(WHITE.encode()) for cell in cells_of(records[number], dialect))
     return blank

@@ -1,23 +1,22 @@
-"""Texts as dates and times, by patterns that are spelled as Java's.
+"""Texts as dates and times.
 
-A pattern is a list of pieces, each of which reads all texts at once. As long as all pieces before it have one
-width, a piece is at one position of all texts; behind one of one or two digits, at a position of each.
+The pieces of a pattern each read all texts at once. As long as all pieces before it have one width, a piece is at
+one position of all texts; behind one of one or two digits, at a position of each.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
-from itertools import product
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from sluice.core.csv import patterns
 from sluice.core.csv.numbers import offsets, valid
+from sluice.core.csv.patterns import Pattern, Piece
 from sluice.core.csv.quotes import Ints, Mask
 
 Place = int | Ints
@@ -25,19 +24,7 @@ Place = int | Ints
 _MONTHS = np.arange("0001-01", "10000-02", dtype="datetime64[M]").astype("datetime64[D]").astype(np.int64)
 DAY = 86_400_000_000
 _FIRST, _LAST = int(_MONTHS[0]) * DAY, int(_MONTHS[-2] + 31) * DAY
-_TOKEN = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|(.)", re.DOTALL)
 _NAMES = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-# Letter -> digits that it may have, by how often it is repeated.
-_DIGITS = {letter: {1: (1, 2), 2: (2, 2)} for letter in "MdHhms"}
-_DIGITS["y"] = {1: (4, 4), 2: (2, 2), 4: (4, 4)}
-_DIGITS["S"] = {count: (count, count) for count in range(1, 10)}
-_CLOCKS = ("", "H", "Hm", "Hms", "HmsS", "ahm", "ahms", "ahmsS", "ah")
-_ZONES = {"X": "", "XX": "", "XXX": ":", "Z": "", "ZZ": "", "ZZZ": "", "ZZZZZ": ":"}
-KNOWN = "yyyy, MM, M, MMM, dd, d, HH, H, hh, h, mm, ss, S, a, XXX, X, Z, [optional], 'text'"
-
-
-class UnknownPattern(ValueError):
-    """A pattern that has what no piece reads, or no date."""
 
 
 class Chars:
@@ -58,16 +45,7 @@ Values = dict[str, NDArray[np.int64]]
 Read = Callable[[Chars, Place, Values], tuple[Mask, Place]]
 
 
-@dataclass(frozen=True)
-class Piece:
-    """``least``, ``most``: bytes that it has; ``read``: see Read."""
-
-    least: int
-    most: int
-    read: Read
-
-
-def _number(name: str, least: int, most: int) -> Piece:
+def _number(name: str, least: int, most: int) -> Read:
     def read(chars: Chars, place: Place, values: Values) -> tuple[Mask, Place]:
         value, right = np.zeros(len(chars.matrix), np.int64), np.ones(len(chars.matrix), bool)
         for count in range(most):
@@ -90,31 +68,31 @@ def _number(name: str, least: int, most: int) -> Piece:
         values[name] = value
         return right, place
 
-    return Piece(least, most, read)
+    return read
 
 
-def _literal(char: int) -> Piece:
+def _literal(char: int) -> Read:
     def read(chars: Chars, place: Place, values: Values) -> tuple[Mask, Place]:
         return chars.at(place) == char, place + 1
 
-    return Piece(1, 1, read)
+    return read
 
 
 def _lower(chars: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return chars | np.uint8(0x20)
 
 
-def _half_of_day() -> Piece:
+def _half_of_day() -> Read:
     def read(chars: Chars, place: Place, values: Values) -> tuple[Mask, Place]:
         half = _lower(chars.at(place))
         values["a"] = (half == ord("p")).astype(np.int64)
         right = ((half == ord("a")) | (half == ord("p"))) & (_lower(chars.at(place + 1)) == ord("m"))
         return right, place + 2
 
-    return Piece(2, 2, read)
+    return read
 
 
-def _month_name() -> Piece:
+def _month_name() -> Read:
     def read(chars: Chars, place: Place, values: Values) -> tuple[Mask, Place]:
         letters = [_lower(chars.at(place + n)).astype(np.int64) for n in range(3)]
         spelled = letters[0] << 16 | letters[1] << 8 | letters[2]
@@ -124,10 +102,10 @@ def _month_name() -> Piece:
         values["M"] = value
         return value > 0, place + 3
 
-    return Piece(3, 3, read)
+    return read
 
 
-def _zone(colon: str, with_minutes: bool, with_z: bool) -> Piece:
+def _zone(colon: str, with_minutes: bool, with_z: bool) -> Read:
     """``Z`` if it may be, or a sign with hours, and minutes."""
     digits = (["h1", "h2"], ["m1", "m2"])
 
@@ -154,107 +132,44 @@ def _zone(colon: str, with_minutes: bool, with_z: bool) -> Piece:
             return right, behind
         return right | is_z, np.where(is_z, place + 1, behind)
 
-    size = 3 + 2 * with_minutes + len(colon)
-    return Piece(1 if with_z else size, size, read)
-
-
-@dataclass(frozen=True)
-class Pattern:
-    """``pieces``, in their order; ``letters``: what they tell; ``has_zone``: it is of an instant."""
-
-    pieces: tuple[Piece, ...]
-    letters: frozenset[str]
-
-    @property
-    def has_zone(self) -> bool:
-        return "zone" in self.letters
-
-    @property
-    def has_clock(self) -> bool:
-        return bool(self.letters & set("Hh"))
-
-    @property
-    def least(self) -> int:
-        return sum(piece.least for piece in self.pieces)
-
-    @property
-    def most(self) -> int:
-        return sum(piece.most for piece in self.pieces)
-
-    def parse(self, chars: Chars) -> tuple[Mask, Ints]:
-        """Which texts are of this pattern, and their microseconds since 1970."""
-        count = len(chars.matrix)
-        none = np.zeros(count, np.int64)
-        values: Values = dict.fromkeys("HhmsSa", none) | {"zone": none}
-        right = np.ones(count, bool)
-        place: Place = 0
-        for piece in self.pieces:
-            good, place = piece.read(chars, place, values)
-            right &= good
-        right &= chars.lengths == place
-        month, hour, day = values["M"], values["H"], values["d"]
-        right &= (values["y"] >= 1) & (values["y"] <= 9999) & (month >= 1) & (month <= 12)
-        index = np.where(right, (values["y"] - 1) * 12 + month - 1, 0)
-        right &= (day >= 1) & (day <= _MONTHS[index + 1] - _MONTHS[index])
-        right &= (hour < 24) & (values["m"] < 60) & (values["s"] < 60)
-        if "h" in self.letters:
-            right &= (values["h"] >= 1) & (values["h"] <= 12)
-            hour = values["h"] % 12 + 12 * values["a"]
-        minutes = ((_MONTHS[index] + day - 1) * 24 + hour) * 60 + values["m"] - values["zone"]
-        found = (minutes * 60 + values["s"]) * 1_000_000 + values["S"]
-        return right & (found >= _FIRST) & (found < _LAST), found
+    return read
 
 
 @cache
-def patterns(text: str) -> tuple[Pattern, ...]:
-    """What a declared pattern stands for: with and without each of its optional parts. Raises
-    UnknownPattern."""
-    parts = re.split(r"(\[[^\[\]]*\])", text)
-    choices = [[part[1:-1], ""] if part.startswith("[") else [part] for part in parts]
-    found = []
-    for chosen in product(*choices):
-        try:
-            found.append(_pattern("".join(chosen), text))
-        except UnknownPattern:
-            # Only of the first, which has all parts, must each be known: seconds alone have no fraction.
-            if not found:
-                raise
-    return tuple(found)
-
-
-def _pattern(text: str, declared: str) -> Pattern:
-    pieces, letters = list[Piece](), list[str]()
-    for match in _TOKEN.finditer(text):
-        letter, run = match[2], match[0]
-        if letter is None:
-            literal = match[1].replace("''", "'") if match[1] else "'" if run == "''" else match[3]
-            if literal is None or literal in "[]{}#":
-                raise UnknownPattern(f"{declared!r}: {run!r} stands for nothing. Known are {KNOWN}")
-            pieces += [_literal(byte) for byte in literal.encode()]
-            continue
-        pieces.append(_piece(letter, run, declared))
-        letters.append("zone" if run in _ZONES else letter)
-    clock = "".join(sorted(set(letters) & set("HhmsSa"), key="aHhmsS".index))
-    if len(set(letters)) < len(letters) or not set("yMd") <= set(letters) or clock not in _CLOCKS:
-        raise UnknownPattern(
-            f"{declared!r} names no date, a part of it twice, or minutes without hours. Known are {KNOWN}"
-        )
-    if "zone" in letters and not clock:
-        raise UnknownPattern(f"{declared!r} has a zone and no hours")
-    return Pattern(tuple(pieces), frozenset(letters))
-
-
-def _piece(letter: str, run: str, declared: str) -> Piece:
-    if run in _ZONES:
-        return _zone(_ZONES[run], with_minutes=run != "X", with_z=letter == "X")
-    if run == "MMM":
+def _reader(piece: Piece) -> Read:
+    if piece.kind == patterns.NUMBER:
+        return _number(piece.name, piece.least, piece.most)
+    if piece.kind == patterns.MONTH_NAME:
         return _month_name()
-    if run == "a":
+    if piece.kind == patterns.HALF_OF_DAY:
         return _half_of_day()
-    digits = _DIGITS.get(letter, {}).get(len(run))
-    if digits is None:
-        raise UnknownPattern(f"{declared!r}: {run!r} stands for nothing. Known are {KNOWN}")
-    return _number(letter, *digits)
+    if piece.kind == patterns.ZONE:
+        return _zone(piece.name, piece.with_minutes, piece.with_z)
+    return _literal(ord(piece.name))
+
+
+def _parse(pattern: Pattern, chars: Chars) -> tuple[Mask, Ints]:
+    """Which texts are of a pattern, and their microseconds since 1970."""
+    count = len(chars.matrix)
+    none = np.zeros(count, np.int64)
+    values: Values = dict.fromkeys("HhmsSa", none) | {"zone": none}
+    right = np.ones(count, bool)
+    place: Place = 0
+    for piece in pattern.pieces:
+        good, place = _reader(piece)(chars, place, values)
+        right &= good
+    right &= chars.lengths == place
+    month, hour, day = values["M"], values["H"], values["d"]
+    right &= (values["y"] >= 1) & (values["y"] <= 9999) & (month >= 1) & (month <= 12)
+    index = np.where(right, (values["y"] - 1) * 12 + month - 1, 0)
+    right &= (day >= 1) & (day <= _MONTHS[index + 1] - _MONTHS[index])
+    right &= (hour < 24) & (values["m"] < 60) & (values["s"] < 60)
+    if "h" in pattern.letters:
+        right &= (values["h"] >= 1) & (values["h"] <= 12)
+        hour = values["h"] % 12 + 12 * values["a"]
+    minutes = ((_MONTHS[index] + day - 1) * 24 + hour) * 60 + values["m"] - values["zone"]
+    found = (minutes * 60 + values["s"]) * 1_000_000 + values["S"]
+    return right & (found >= _FIRST) & (found < _LAST), found
 
 
 def timestamps(texts: pa.StringArray, formats: Sequence[Pattern]) -> tuple[Ints, Mask]:
@@ -278,7 +193,7 @@ def _by_patterns(texts: pa.StringArray, formats: Sequence[Pattern]) -> tuple[Int
         rows = np.flatnonzero(left & (lengths >= pattern.least) & (lengths <= pattern.most))
         if not len(rows):
             continue
-        right, values = pattern.parse(_chars(bytes_, starts, rows, lengths[rows], pattern))
+        right, values = _parse(pattern, _chars(bytes_, starts, rows, lengths[rows], pattern))
         found[rows[right]] = values[right]
         left[rows[right]] = False
     return found, left

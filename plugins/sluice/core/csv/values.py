@@ -10,24 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sluice.core.csv import kinds, numbers, times
+from sluice.core.csv.form import Rules
 from sluice.core.csv.kinds import Kind
 from sluice.core.csv.numbers import mask, trimmed, valid
+from sluice.core.csv.patterns import Pattern, patterns
 from sluice.core.csv.quotes import Mask
-
-
-@dataclass(frozen=True)
-class Rules:
-    """How texts are read. ``time_formats``: patterns of times and dates, tried in this order.
-    ``decimal_comma``: a comma stands before a number's fraction, and a point stands nowhere. ``null_texts``:
-    cells that are null, quoted or not. ``true_texts``, ``false_texts``: in lower case, for any case.
-    ``trim``: blanks around texts are no part of them (around other values they never are)."""
-
-    time_formats: tuple[str, ...] = ("yyyy-MM-dd HH:mm:ss",)
-    decimal_comma: bool = False
-    null_texts: tuple[str, ...] = ("",)
-    true_texts: tuple[str, ...] = ("true", "t", "yes", "y", "1")
-    false_texts: tuple[str, ...] = ("false", "f", "no", "n", "0")
-    trim: bool = False
 
 
 @dataclass
@@ -35,7 +22,7 @@ class Converter:
     """Reads columns by ``rules``. Text in, values out: null for a null, and which texts are no value."""
 
     rules: Rules
-    _patterns: dict[str, list[times.Pattern]] = field(default_factory=dict)
+    _patterns: dict[str, list[Pattern]] = field(default_factory=dict)
 
     def convert(self, cells: pa.StringArray, kind: Kind) -> tuple[pa.Array, Mask]:
         texts = self._nulls(cells, is_text=kind.name in (kinds.TEXT, kinds.ENUM))
@@ -114,13 +101,33 @@ class Converter:
         wrong = wrong | (found % kind.unit != 0)
         return pa.array(found // kind.unit, pa.int64(), mask=~given), wrong
 
-    def _formats(self, kind: Kind) -> Sequence[times.Pattern]:
+    def _formats(self, kind: Kind) -> Sequence[Pattern]:
         """Patterns that tell what the type has: a date no clock, an instant a zone, a local time none."""
         if kind.name not in self._patterns:
-            all_of_them = [one for text in self.rules.time_formats for one in times.patterns(text)]
+            all_of_them = [one for text in self.rules.time_formats for one in patterns(text)]
             if kind.name == kinds.DATE:
                 chosen = [one for one in all_of_them if not one.has_clock]
             else:
                 chosen = [one for one in all_of_them if one.has_zone == (kind.name == kinds.INSTANT)]
             self._patterns[kind.name] = chosen
         return self._patterns[kind.name]
+
+
+_ARROW = {
+    kinds.BOOLEAN: pa.bool_(),
+    kinds.INT: pa.int32(),
+    kinds.LONG: pa.int64(),
+    kinds.FLOAT: pa.float32(),
+    kinds.DOUBLE: pa.float64(),
+    kinds.DATE: pa.int32(),
+    kinds.LOCAL_TIME: pa.int64(),
+    kinds.INSTANT: pa.int64(),
+    kinds.ENUM: pa.int32(),
+    kinds.TEXT: pa.string(),
+}
+
+
+def arrow_nulls(kind: Kind, count: int) -> pa.Array:
+    """A column that the file does not have."""
+    decimal = kind.name == kinds.DECIMAL
+    return pa.nulls(count, pa.decimal128(kind.precision, kind.scale) if decimal else _ARROW[kind.name])

@@ -10,8 +10,8 @@ import pytest
 
 from sluice.core.csv import blocks as module
 from sluice.core.csv.blocks import blocks, first_record
-from sluice.core.csv.dialect import Dialect
-from sluice.core.csv.encodings import ENCODINGS, as_utf8
+from sluice.core.csv.encodings import as_utf8
+from sluice.core.csv.form import ENCODINGS, Dialect
 from sluice.core.csv.records import cut
 
 PIECES = ['"', '""', ",", "\n", "\r\n", "\r", "a", "bc", "\\", "#", "ä", "xxxxxxxx", '"l\nm"']
@@ -103,7 +103,11 @@ def test_a_byte_order_mark_counts_and_is_left_out(mark: bytes, codec: str, size:
 
 @pytest.mark.parametrize(
     ("data", "encoding"),
-    [(b"a\x81\n", "windows-1252"), ("a\n".encode("utf-16-le") + b"\x00\xd8b\x00", "utf-16"), (b"a\0b", "utf-16")],
+    [
+        (b"a\x81\n", "windows-1252"),
+        ("a\n".encode("utf-16-le") + b"\x00\xd8b\x00", "utf-16"),
+        (b"a\0b", "utf-16"),
+    ],
 )
 def test_what_is_no_text_of_its_encoding_is_none_of_its_row(data: bytes, encoding: str) -> None:
     found = cut(b"".join(as_utf8([data], encoding)), Dialect(), is_end=True)
