@@ -66,7 +66,7 @@ from spark_jobs.common.kafka.avro import Schemas, decoded
 from spark_jobs.common.spark import session
 
 spark = session.start("avro", platform.load("consumer"), 1)
-schemas = Schemas.load(streams.load("nyc_taxi").schema_file)
+schemas = Schemas.load(streams.load("nyc_taxi"))
 rows = [(n, bytes.fromhex(value), None) for n, value in enumerate(sys.argv[1:])]
 frame = spark.createDataFrame(rows, "n int, value binary, headers array<struct<key:string,value:binary>>")
 for row in decoded(frame, schemas).select("n", "reason").orderBy("n").collect():

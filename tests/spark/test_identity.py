@@ -13,22 +13,6 @@ from spark_jobs.common.lake import deduplicate
 A, B = "a" * 16, "b" * 16
 
 
-def test_partitions_and_sequences_follow_from_the_rows_alone(spark: SparkSession) -> None:
-    rows = [(A, row, 3, "malformed" if row == 4 else None) for row in range(10)]
-    for shuffled in (rows, rows[::-1]):
-        frame = spark.createDataFrame(
-            shuffled, "source_id string, row bigint, partition_count int, reason string"
-        ).repartition(3)
-        placed = identity.with_partition_and_sequence(frame).select(
-            "row", "target_partition", "sequence", identity.key().alias("key")
-        )
-        found = {r.row: (r.target_partition, r.sequence, bytes(r.key).decode()) for r in placed.collect()}
-        assert found[0] == (0, 0, f"{A}:0:0")
-        assert found[1] == (1, 0, f"{A}:1:0")
-        assert found[7] == (1, 1, f"{A}:7:1")  # row 4, of the same target partition, was refused
-        assert found[9] == (0, 3, f"{A}:9:3")
-
-
 def records(spark: SparkSession, keys: list[bytes | None], partition: int = 0, first: int = 100) -> DataFrame:
     rows = [(partition, first + n, key, None) for n, key in enumerate(keys)]
     frame = spark.createDataFrame(

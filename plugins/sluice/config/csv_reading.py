@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from sluice.config.reading.files import declared_text
 from sluice.config.reading.toml import ConfigError
 from sluice.config.schema import ddl_avro, parse_ddl
+from sluice.config.stream import SourceType, StreamSpec
 from sluice.core.csv.form import Form, Rules
 from sluice.core.csv.kinds import MAP, UnsupportedType, kind_of_field
 from sluice.core.csv.patterns import UnknownPattern, patterns
 
 if TYPE_CHECKING:
     from sluice.config.sections.csv import Csv
-    from sluice.config.stream import StreamSpec
     from sluice.core.csv.layout import Layout
 
 
@@ -49,6 +49,11 @@ class CsvReading:
         return Layout.of(
             names, self.schema, self.rest, self.rules, self.form.dialect, where, max_value_bytes, limit
         )
+
+
+def reading_of(spec: StreamSpec) -> CsvReading | None:
+    """None for a stream without files. Raises ConfigError."""
+    return CsvReading.of(spec) if spec.source is SourceType.CSV else None
 
 
 def rules_of(csv: Csv) -> Rules:

@@ -37,6 +37,8 @@ def first_record(chunks: Iterator[bytes], dialect: Dialect, most: int) -> tuple[
         records = cut(data, dialect, is_end)
         if len(records):
             behind = int(records.nexts[0])
+            if len(records[0]) > most:
+                return None
             lines += int(records.lines[0]) + _lines(data[records.starts[0] : behind])
             return records[0], data[behind:], 1 + lines
         data, lines = data[records.used :], lines + records.line_count

@@ -12,6 +12,8 @@ from sluice.core.error_codes import ErrorCode
 from sluice.core.messages import quoted
 
 _BOM = "\ufeff"
+# Of a header and what is before it.
+HEADER_BYTES = 256 * 1024
 # What separators look like that are none: the error names the first that the header has.
 _OTHERS = (";", "\t", "|", ",")
 

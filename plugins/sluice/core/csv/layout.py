@@ -17,7 +17,7 @@ from sluice.core.csv.form import WHITE, Dialect, Rules
 from sluice.core.csv.header import InvalidHeader, same, separator_hint
 from sluice.core.csv.kinds import Kind, UnsupportedType, kind_of_field
 from sluice.core.csv.numbers import mask, valid
-from sluice.core.csv.quotes import Mask
+from sluice.core.csv.quotes import Mask, cells_of
 from sluice.core.csv.records import Records
 from sluice.core.csv.values import Converter, arrow_nulls
 from sluice.core.messages import quoted
@@ -110,7 +110,7 @@ class Layout:
         reasons = dict(records.faults)
         wrong_width = self._wrong_width(records)
         for number in np.flatnonzero(wrong_width).tolist():
-            reasons.setdefault(number, self._says_width(int(records.widths[number])))
+            reasons.setdefault(number, self._says_width(records, number))
         # Only an object with such bytes has any.
         not_utf8 = records.not_utf8()
         for number in np.flatnonzero(not_utf8).tolist():
@@ -124,7 +124,7 @@ class Layout:
             numbers = np.concatenate([numbers, chosen])
             for filled in (~mask(pc.equal(pc.utf8_trim(cell, WHITE), "")) for cell in cells[self.width :]):
                 for number in chosen[filled].tolist():
-                    reasons.setdefault(number, self._says_width(width))
+                    reasons.setdefault(number, self._says_width(records, number))
             bodies.append(self._bodies(cells, chosen, reasons))
         is_good = np.ones(count, bool)
         is_good[list(reasons)] = False
@@ -140,8 +140,12 @@ class Layout:
             return records.widths < self.width
         return records.widths != self.width
 
-    def _says_width(self, width: int) -> str:
-        return f"the row has {width} columns, the header names {self.width}"
+    def _says_width(self, records: Records, number: int) -> str:
+        said = f"the row has {records.widths[number]} columns, the header names {self.width}"
+        behind = cells_of(records[number], self.dialect)[self.width :]
+        if not behind or any(cell.strip(WHITE.encode()) for cell in behind):
+            return said
+        return f"{said}, and {'the last is' if len(behind) == 1 else f'the last {len(behind)} are'} empty"
 
     def _bodies(
         self, cells: Sequence[pa.StringArray], numbers: np.ndarray, reasons: dict[int, str]

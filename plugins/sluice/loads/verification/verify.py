@@ -135,6 +135,7 @@ class LoadVerification:
             withheld=sum(len(load.withheld.get(s.source_id, ())) for s in self.sources if s.is_withheld),
             removed=sent.intersect(removed.single_offsets),
             uploaded_again=self.plan.get("uploaded_again", []),
+            reasons=load.rejected_sources(),
         )
 
     def wrong_columns(self, table: Table) -> list[str]:

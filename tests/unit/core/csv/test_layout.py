@@ -141,7 +141,10 @@ def test_cells_behind_the_last_column_are_ignored_if_declared_and_empty() -> Non
 
 def test_a_row_of_more_empty_cells_than_the_header_is_one() -> None:
     rows, reasons = load("id,note\n1,a\n,\n,,\n", SIMPLE, "")
-    assert (len(rows), reasons) == (1, {1: "the row has 3 columns, the header names 2"})
+    assert (len(rows), reasons) == (
+        1,
+        {1: "the row has 3 columns, the header names 2, and the last is empty"},
+    )
 
 
 @pytest.mark.parametrize("extra", [0, 1])
