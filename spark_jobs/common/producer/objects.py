@@ -39,11 +39,11 @@ def object_rows(job: Job) -> Iterator[DataFrame]:
         counts,
         F.count(F.lit(1)).alias("rows"),
         F.count_if(is_rejected).alias("malformed"),
-        F.collect_set(F.when(is_rejected, F.col("source_id"))).alias("sources"),
+        F.concat_ws(" ", F.collect_set(F.when(is_rejected, F.col("source_id")))).alias("sources"),
     )
     yield rows.where("value is not null").withColumn("headers", schema_headers(schema))
     log.info("rows read rows=%d malformed=%d", counts.get["rows"], counts.get["malformed"])
-    if rejecting := set(counts.get["sources"]):
+    if rejecting := set(counts.get["sources"].split()):
         log.info("objects with malformed rows objects=%d", len(rejecting))
         again = [reading for reading in readings if reading.source.source_id in rejecting]
         bad = _read(job.spark, again, Reading.rejected, REJECTED_SCHEMA)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sluice.config.csv_reading import CsvReading
 
 # Of an object, of which the first rows are tried; and how many of them are the least that tell something.
-HEAD_BYTES = HEADER_BYTES + 256 * 1024
+HEAD_BYTES = HEADER_BYTES
 MIN_SAMPLE = 10
 SAMPLE_BYTES = 256 * 1024
 # Small, because gzip may make a thousand times as much of it.

@@ -251,11 +251,12 @@ class Bucket:
 
     def check_head(self, source: ObjectVersion) -> None:
         """As :func:`check_head`, of the pinned version."""
-        # The connection of an answer that is not read to its end is lost.
         is_whole = source.size <= HEAD_BYTES
         part = {} if is_whole else {"Range": f"bytes=0-{HEAD_BYTES - 1}"}
         with self._body(source, **part) as body:
-            check_head(body, source.uri, self.reading, is_whole)
+            # All of it: the connection of an answer that is not read to its end is lost.
+            head = io.BytesIO(body.read())
+        check_head(head, source.uri, self.reading, is_whole)
 
     @contextmanager
     def _body(self, source: ObjectVersion, **part: str) -> Iterator[Any]:

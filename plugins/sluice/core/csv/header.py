@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 
 from sluice.core.csv.form import Dialect
@@ -25,9 +26,12 @@ class InvalidHeader(RuntimeError):
 
 
 def same(name: str) -> str:
-    """What two names of one column have in common: ``Pickup date (UTC)`` is ``pickup_date_utc``."""
-    folded = name.strip().casefold()
-    return re.sub(r"\W+", "_", re.sub(r"^\W+|\W+$", "", folded)) or folded
+    """What two names of one column have in common: ``Pickup date (UTC)`` is ``pickup_date_utc``, ``Größe`` is
+    ``grosse``, ``2016 total`` is ``_2016_total``."""
+    decomposed = unicodedata.normalize("NFKD", name.strip().casefold())
+    folded = "".join(char for char in decomposed if not unicodedata.combining(char))
+    found = re.sub(r"\W+", "_", re.sub(r"^\W+|\W+$", "", folded)) or folded
+    return f"_{found}" if found[:1].isdecimal() else found
 
 
 def names_of(record: bytes, dialect: Dialect, where: str) -> list[str]:
