@@ -29,7 +29,11 @@ _NULLS = ("NA", "N/A", "NULL", "null", "None", "NaN", "nan", "\\N", "#N/A")
 _WORDS = ("true", "false", "t", "f", "yes", "no", "y", "n")
 _CENTS = re.compile(r"-?[0-9]+\.[0-9]{2}")
 _DDL = {BOOLEAN: "BOOLEAN", LONG: "BIGINT", DOUBLE: "DOUBLE", DATE: "DATE", TEXT: "STRING"}
-_TIMES = {DATE: ("a date", "DATE"), LOCAL_TIME: ("a time", "TIMESTAMP_NTZ"), INSTANT: ("a time with a zone", "TIMESTAMP")}
+_TIMES = {
+    DATE: ("a date", "DATE"),
+    LOCAL_TIME: ("a time", "TIMESTAMP_NTZ"),
+    INSTANT: ("a time with a zone", "TIMESTAMP"),
+}
 
 
 class NotInferred(ValueError):
@@ -179,7 +183,9 @@ def _has_decimal_commas(columns: Sequence[list[str]], dialect: Dialect) -> bool:
     if dialect.separator == ",":
         return False
     commas = sum(bool(re.fullmatch(r"\s*[-+]?[0-9]+,[0-9]+\s*", cell)) for cells in columns for cell in cells)
-    points = sum(bool(re.fullmatch(r"\s*[-+]?[0-9]+\.[0-9]+\s*", cell)) for cells in columns for cell in cells)
+    points = sum(
+        bool(re.fullmatch(r"\s*[-+]?[0-9]+\.[0-9]+\s*", cell)) for cells in columns for cell in cells
+    )
     return commas > points
 
 
@@ -204,7 +210,9 @@ def _type(name: str, cells: list[str], rules: Rules, formats: list[str], found: 
         fitting = [one for one in patterns if _are(texts, kind, replace(rules, time_formats=(one,)))]
         if fitting:
             if len(fitting) > 1:
-                found.doubts.append(f"{name}: {cells[0]!r} may be {fitting[0]} or {fitting[1]}; taken for the first")
+                found.doubts.append(
+                    f"{name}: {cells[0]!r} may be {fitting[0]} or {fitting[1]}; taken for the first"
+                )
             formats += [fitting[0]] if fitting[0] not in formats else []
             return ddl
     return "STRING"

@@ -32,7 +32,9 @@ def test_types_of_columns() -> None:
         "null_texts": ["", "NA"],
     }
     said = "\n".join(found.doubts)
-    assert all(word in said for word in ("plz: its numbers", "nothing: it has no value", "amount_eur: NA", "cents"))
+    assert all(
+        word in said for word in ("plz: its numbers", "nothing: it has no value", "amount_eur: NA", "cents")
+    )
 
 
 def test_a_day_that_may_be_a_month_is_a_doubt() -> None:
@@ -64,7 +66,9 @@ def test_of_some_files_nothing_is_inferred(text: str) -> None:
         of(text)
 
 
-@pytest.mark.parametrize("name", ["excel.csv", "trailing-commas.csv", "utf-16.csv", "cr-only.csv", "quotes.csv"])
+@pytest.mark.parametrize(
+    "name", ["excel.csv", "trailing-commas.csv", "utf-16.csv", "cr-only.csv", "quotes.csv"]
+)
 def test_files_as_the_world_writes_them(name: str) -> None:
     found = of((CASES / name).read_bytes())
     assert (found.columns["vendorid"], found.columns["fare_amount"]) == ("BIGINT", "DOUBLE")
