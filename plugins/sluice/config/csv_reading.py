@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CsvReading:
-    """``form``: bytes to cells, ``rules``: cells to values of ``schema``, the topic's Avro schema; ``rest``: its
-    map for other columns, or ""."""
+    """``form``: bytes to cells, ``rules``: cells to values of ``schema``, the topic's Avro schema; ``rest``:
+    its map for other columns, or ""."""
 
     form: Form
     rules: Rules
@@ -91,6 +91,7 @@ def check(spec: StreamSpec, file: Path, where: str) -> None:
             raise ConfigError(f"{where}: {spec.schema}: {error}") from error
         if kind.name == MAP and field["name"] != reading.rest:
             raise ConfigError(
-                f"{where}: {spec.schema}: field {field['name']!r} is a map, which no CSV cell can be. Fix: name it "
+                f"{where}: {spec.schema}: field {field['name']!r} is a map, which no CSV cell can be. Fix: "
+                "name it "
                 "as [csv] extra_columns, or remove it"
             )

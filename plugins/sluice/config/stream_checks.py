@@ -114,7 +114,8 @@ def _check_source(spec: StreamSpec, where: str) -> None:
     if spec.source is SourceType.CSV:
         if spec.decode:
             raise ConfigError(
-                f"{where}: decode {shown(spec.decode)}: rows of CSV objects are sent as Avro. Fix: leave it out, "
+                f"{where}: decode {shown(spec.decode)}: rows of CSV objects are sent as Avro. Fix: leave "
+                "it out, "
                 "or add [feed] or [generator]"
             )
         csv_spec.check(spec.csv, where)

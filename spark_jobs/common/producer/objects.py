@@ -29,8 +29,8 @@ log = logging.getLogger(__name__)
 def object_rows(job: Job) -> Iterator[DataFrame]:
     """Yield the rows of a plan's object versions; quarantine the rejected ones after the send.
 
-    A task reads an object from its begin to its end, so each target partition gets its rows in their order. An
-    object with rejected rows is read again for these.
+    A task reads an object from its begin to its end, so each target partition gets its rows in their order.
+    An object with rejected rows is read again for these.
     """
     threading.Thread(target=start_worker, args=(job.spark,), name="start-worker", daemon=True).start()
     schema, readings = Schemas.load(job.spec).current, list(_readings(job))

@@ -1,12 +1,12 @@
 """The objects of a load's plan: read with boto3, typed and encoded by ``sluice.core.csv``, in their order.
 
-The planned object *versions* are read: Spark's own reader knows no versions, so an object could change between an
-attempt and its retry.
+The planned object *versions* are read: Spark's own reader knows no versions, so an object could change
+between an attempt and its retry.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
@@ -54,7 +54,7 @@ class SourceObject:
         version = {"VersionId": self.version_id} if self.version_id else {}
         return {"Bucket": self.bucket, "Key": self.key, **version}
 
-    def chunks(self, client: Any, encoding: str) -> Iterator[bytes]:
+    def chunks(self, client: Any, encoding: str) -> Generator[bytes]:
         """Its bytes in UTF-8. Raises CorruptObject, botocore's error for a lost connection."""
         # As a context, it is urllib3's response, which is closed at its end.
         with closing(client.get_object(**self.request())["Body"]) as body:
@@ -75,7 +75,8 @@ class SourceObject:
             found = first_record(chunks, form.dialect, HEADER_BYTES)
         if found is None:
             raise CorruptObject(
-                f"{self.uri}: no header line. Fix: put an object whose first line names the columns, or declare "
+                f"{self.uri}: no header line. Fix: put an object whose first line names the columns, or "
+                "declare "
                 "[csv] names"
             )
         return tuple(names_of(found[0], form.dialect, self.uri))
@@ -150,7 +151,7 @@ def _before(chosen: NDArray[np.bool_], targets: NDArray[np.int64], count: int) -
     if not chosen.any():
         return np.zeros(len(chosen), np.int64)
     order = np.argsort(targets, kind="stable")
-    before = np.cumsum(chosen[order]) - chosen[order]
+    before: NDArray[np.int64] = np.cumsum(chosen[order]) - chosen[order]
     firsts = np.searchsorted(targets[order], np.arange(count))
     found = np.zeros(len(chosen), np.int64)
     found[order] = before - before[np.minimum(firsts, len(before) - 1)][targets[order]]

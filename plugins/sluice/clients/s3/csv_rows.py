@@ -1,14 +1,14 @@
 """Rows of CSV objects: counted and found by Python's csv, to verify the parser of their producer.
 
-Without a quote, a line is a record; so lines are counted as they are, and Python's csv reads those of pieces that
-have quotes, escapes or comments.
+Without a quote, a line is a record; so lines are counted as they are, and Python's csv reads those of pieces
+that have quotes, escapes or comments.
 """
 
 from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +42,8 @@ _LONG_LINE = 64 * 1024
 
 
 def data_rows(body: Any, name: str, form: Form | None = None) -> int:
-    """Count the records of a CSV after its header that are not blank (``core.csv.form.Dialect`` says which are).
+    """Count the records of a CSV after its header that are not blank (``core.csv.form.Dialect`` says which
+    are).
 
     Raises Refused without a header, for truncated, corrupt or other data, and for a cell beyond MAX_CELL.
     """
@@ -60,8 +61,8 @@ def line_of_row(body: Any, row: int, name: str, form: Form | None = None) -> int
 def check_head(body: Any, name: str, reading: CsvReading | None, is_whole: bool) -> None:
     """Check the first bytes of a CSV as its producer will read them, before anything is sent.
 
-    ``reading``: of its stream; None: only that there is a header. ``is_whole``: the body has all of it. Raises
-    Refused if it has no header, or one that does not fit the schema, and if each of its first rows, of
+    ``reading``: of its stream; None: only that there is a header. ``is_whole``: the body has all of it.
+    Raises Refused if it has no header, or one that does not fit the schema, and if each of its first rows, of
     MIN_SAMPLE at least, would be rejected: with the most frequent reasons, and what would accept them.
     """
     form = reading.form if reading else Form()
@@ -69,7 +70,8 @@ def check_head(body: Any, name: str, reading: CsvReading | None, is_whole: bool)
         found = (b"", b"", 1) if form.names else first_record(chunks, form.dialect, HEADER_BYTES)
         if found is None:
             raise Refused(
-                f"{name}: no header line. Fix: upload the file with one, leave it out, or declare [csv] names",
+                f"{name}: no header line. Fix: upload the file with one, leave it out, or declare [csv] "
+                "names",
                 ErrorCode.INVALID_HEADER,
             )
         if reading is None:
@@ -88,13 +90,14 @@ def check_head(body: Any, name: str, reading: CsvReading | None, is_whole: bool)
         if len(records) >= MIN_SAMPLE and not rows.is_good.any():
             reasons = [Rejected(row, reason) for row, reason in sorted(rows.reasons.items())]
             raise Refused(
-                f"{name}: each of the first {len(records)} rows would be rejected: {summary(reasons)}; nothing was "
+                f"{name}: each of the first {len(records)} rows would be rejected: {summary(reasons)}; "
+                "nothing was "
                 "sent",
                 ErrorCode.ROWS_REJECTED,
             )
 
 
-def _begin(body: Any, form: Form, is_whole: bool) -> Iterator[bytes]:
+def _begin(body: Any, form: Form, is_whole: bool) -> Generator[bytes]:
     try:
         yield from as_utf8(unpacked(body, CHUNK_BYTES), form.encoding)
     except UNPACKING_ERRORS:
@@ -200,8 +203,8 @@ def _split(text: str) -> Iterator[str]:
 
 
 def _whole_lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """Pieces that end where lines do, each of about BLOCK_BYTES but for the last. A long line is shortened: of
-    letters and digits, which no dialect gives a meaning, a run becomes one."""
+    """Pieces that end where lines do, each of about BLOCK_BYTES but for the last. A long line is shortened:
+    of letters and digits, which no dialect gives a meaning, a run becomes one."""
     parts, size = list[bytes](), 0
     runs = re.compile(rb"[A-Za-z0-9" + bytes(range(0x80, 0xC0)) + rb"]{2,}")
     for chunk in chunks:
@@ -235,7 +238,8 @@ def _readable(name: str) -> Iterator[None]:
         raise Refused(message, ErrorCode.CORRUPT_OBJECT) from error
     except csv.Error as error:
         raise Refused(
-            f"{name}: its rows cannot be counted: {error}. Fix: look for a quote that is not closed, correct the "
+            f"{name}: its rows cannot be counted: {error}. Fix: look for a quote that is not closed, "
+            "correct the "
             'file, and upload it again; or declare [csv] quote = ""',
             ErrorCode.CORRUPT_OBJECT,
         ) from error

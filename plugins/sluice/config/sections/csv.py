@@ -17,9 +17,11 @@ _COMMA = "the separator is a comma too"
 class Csv:
     time_formats: Annotated[
         list[str],
-        "patterns of times and dates, tried in this order: `yyyy`, `MM` or `M`, `MMM`, `dd` or `d`, `HH` or `H`, "
+        "patterns of times and dates, tried in this order: `yyyy`, `MM` or `M`, `MMM`, `dd` or `d`, `HH` "
+        "or `H`, "
         "`hh` or `h` with `a`, `mm`, `ss`, `S` for each digit of a fraction, `XXX`, `X` or `Z` for a zone, "
-        "`[optional]`, `'text'`; one letter stands for one or two digits. A date takes those without a clock, a "
+        "`[optional]`, `'text'`; one letter stands for one or two digits. A date takes those without a "
+        "clock, a "
         "timestamp without a zone those without one, an instant those with one",
     ] = field(default_factory=lambda: ["yyyy-MM-dd HH:mm:ss", "yyyy-MM-dd"])
     extra_columns: Annotated[
@@ -45,7 +47,8 @@ class Csv:
     comment: Annotated[str, "at the begin of a line that is no record"] = ""
     encoding: Annotated[
         str,
-        f"{', '.join(f'`{name}`' for name in ENCODINGS)}; a byte-order mark counts more. A row with other bytes "
+        f"{', '.join(f'`{name}`' for name in ENCODINGS)}; a byte-order mark counts more. A row with other "
+        "bytes "
         "is quarantined",
     ] = "utf-8"
     names: Annotated[list[str], "the columns of files without a header, in their order"] = field(
@@ -69,7 +72,8 @@ class Csv:
     ] = False
     skip_blank_rows: Annotated[
         bool,
-        "rows of no more cells than the header whose cells are all empty are no rows, as a spreadsheet writes "
+        "rows of no more cells than the header whose cells are all empty are no rows, as a spreadsheet "
+        "writes "
         "them; false: only lines without any text are none",
     ] = True
 

@@ -51,7 +51,8 @@ class Rejected:
 
 
 def summary(rejected: Iterable[Rejected]) -> str:
-    """The most frequent kinds of reasons, each with its count, its first row and that one's cell, and a fix."""
+    """The most frequent kinds of reasons, each with its count, its first row and that one's cell, and a
+    fix."""
     kinds = defaultdict[str, list[Rejected]](list)
     for one in rejected:
         kinds[_CELL.sub(r"column \1 is not \3", one.reason)].append(one)

@@ -1,4 +1,5 @@
-"""A file's bytes, however they come, as blocks of records; no more than a block and a record are in memory."""
+"""A file's bytes, however they come, as blocks of records; no more than a block and a record are in
+memory."""
 
 from __future__ import annotations
 
@@ -48,7 +49,8 @@ def first_record(chunks: Iterator[bytes], dialect: Dialect, most: int) -> tuple[
 
 
 def blocks(chunks: Iterable[bytes], dialect: Dialect, width: int | None, line: int = 1) -> Iterator[Block]:
-    """The records of a file behind its header, which begins at ``line``. ``width``: as of :func:`records.cut`.
+    """The records of a file behind its header, which begins at ``line``. ``width``: as of
+    :func:`records.cut`.
 
     Of a record of more than MAX_RECORD_BYTES the first ones are kept, and it is at fault.
     """

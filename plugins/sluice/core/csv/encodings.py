@@ -26,7 +26,8 @@ codecs.register_error(_SURROGATES, _surrogates)
 
 
 def as_utf8(chunks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
-    """The chunks in UTF-8, without a byte-order mark. A mark counts more than ``encoding``, one of ENCODINGS."""
+    """The chunks in UTF-8, without a byte-order mark. A mark counts more than ``encoding``, one of
+    ENCODINGS."""
     source = iter(chunks)
     head = b""
     for chunk in source:

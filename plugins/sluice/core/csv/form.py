@@ -57,7 +57,7 @@ class Dialect:
 class Form:
     """``encoding``: one of ENCODINGS; ``names``: of the columns of a file without a header."""
 
-    dialect: Dialect = Dialect()  # noqa: RUF009 (it is frozen)
+    dialect: Dialect = Dialect()
     encoding: str = "utf-8"
     names: tuple[str, ...] = ()
 

@@ -124,14 +124,16 @@ def _names(header: list[str], found: Inferred) -> tuple[list[str], int]:
         names = [f"column_{number}" for number in range(1, len(header) + 1)]
         found.declared["names"] = names
         found.doubts.append(
-            f"the first line has numbers, so it was taken for a row, and the columns are named {names[0]} and so on"
+            f"the first line has numbers, so it was taken for a row, and the columns are named {names[0]} "
+            "and so on"
         )
         return names, 0
     names = [same(name) for name in header]
     for name, title in zip(names, header, strict=True):
         if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", name):
             raise NotInferred(
-                f"column {title!r} of its header can be no column of a table. Fix: name it with Latin letters and "
+                f"column {title!r} of its header can be no column of a table. Fix: name it with Latin "
+                "letters and "
                 "digits"
             )
         if names.count(name) > 1:
@@ -155,7 +157,8 @@ def _cells(
             other += 1
     if other:
         found.doubts.append(
-            f"{other} of {other + len(rows)} rows have another number of cells than the header, or wrong quotes: "
+            f"{other} of {other + len(rows)} rows have another number of cells than the header, or wrong "
+            "quotes: "
             "they will be quarantined"
         )
     return [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(width)], len(rows)

@@ -25,9 +25,9 @@ class UnknownPattern(ValueError):
 
 @dataclass(frozen=True)
 class Piece:
-    """``kind``: NUMBER and so on. ``name``: the letter of a NUMBER; a LITERAL's character; what stands between a
-    ZONE's hours and minutes. ``least``, ``most``: bytes that it has. ``with_z``: a ZONE may be ``Z``;
-    ``with_minutes``: it has them."""
+    """``kind``: NUMBER and so on. ``name``: the letter of a NUMBER; a LITERAL's character; what stands
+    between a ZONE's hours and minutes. ``least``, ``most``: bytes that it has. ``with_z``: a ZONE may be
+    ``Z``; ``with_minutes``: it has them."""
 
     kind: str
     name: str

@@ -1,7 +1,7 @@
 """Texts as dates and times.
 
-The pieces of a pattern each read all texts at once. As long as all pieces before it have one width, a piece is at
-one position of all texts; behind one of one or two digits, at a position of each.
+The pieces of a pattern each read all texts at once. As long as all pieces before it have one width, a piece
+is at one position of all texts; behind one of one or two digits, at a position of each.
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ from sluice.core.error_guide.guide import ErrorGuide
 
 ERRORS = {
     ErrorCode.CORRUPT_OBJECT: ErrorGuide(
-        cause="An object breaks off, is no readable gzip or zstd, is of another format (zip, Excel, Parquet), or "
+        cause="An object breaks off, is no readable gzip or zstd, is of another format (zip, Excel, "
+        "Parquet), or "
         "has no header within 256 KiB. The text says whether rows before the break may have been sent",
         fix="nothing was sent: upload the whole file and trigger a new run with `load_changed_objects`, "
         "since the old one pins the [corrupt version](operating.md#corrupt-object); else load the whole "
@@ -86,7 +87,8 @@ ERRORS = {
         "run: trigger a new one",
     ),
     ErrorCode.ROWS_REJECTED: ErrorGuide(
-        cause="Each of an object's first rows would be quarantined; the text has the most frequent reasons, with "
+        cause="Each of an object's first rows would be quarantined; the text has the most frequent "
+        "reasons, with "
         "a cell, and the declaration that would accept it. Nothing was sent",
         fix="change `[csv]` or the schema in the stream's folder as the text says, or correct the file, and "
         "trigger a new run",

@@ -93,7 +93,8 @@ class IntervalFiles:
         current = self.bucket.current(literal_prefix(pattern), lambda key: matches(pattern, key))
         if not current:
             raise Missing(
-                f"s3://{self.bucket.name}/{pattern}: no object of this interval ends in {' or '.join(SUFFIXES)}. "
+                f"s3://{self.bucket.name}/{pattern}: no object of this interval ends in "
+                f"{' or '.join(SUFFIXES)}. "
                 f"Fix: upload it, or correct [backfill] pattern; then {again(self.ledger.stream, begin)}",
                 ErrorCode.INTERVAL_EMPTY,
             )

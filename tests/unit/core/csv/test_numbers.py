@@ -120,7 +120,7 @@ def test_whole_numbers(name: str, bits: int, is_alone: bool) -> None:
     for cell, value in zip(cells, found, strict=True):
         exact = number(cell)
         fits = exact is not None and exact == exact.to_integral_value() and not has_exponent(cell)
-        fits = fits and -(2 ** (bits - 1)) <= exact < 2 ** (bits - 1)  # type: ignore[operator]
+        fits = fits and -(2 ** (bits - 1)) <= exact < 2 ** (bits - 1)
         assert value == (int(exact) if fits and exact is not None else "rejected"), cell
 
 

@@ -65,7 +65,7 @@ def by_python(text: str, dialect: Dialect, strict: bool) -> list[list[str]] | No
         delimiter=dialect.separator,
         escapechar=dialect.escape or None,
         strict=strict,
-        **quote,  # type: ignore[arg-type]
+        **quote,
     )
     try:
         rows = list(reader)
@@ -126,7 +126,10 @@ def test_arrow_cuts_regular_records_into_the_same_cells(dialect: int) -> None:
         for width in set(records.widths[regular].tolist()):
             rows = regular & (records.widths == width)
             found = columns(records.only(rows), width, int(rows.sum()), chosen)
-            texts = [[cell.decode() for cell in cells_of(records[n], chosen)] for n in np.flatnonzero(rows)]
+            texts = [
+                [cell.decode() for cell in cells_of(records[n], chosen)]
+                for n in np.flatnonzero(rows).tolist()
+            ]
             assert [list(row) for row in zip(*(c.to_pylist() for c in found), strict=True)] == texts, text
 
 

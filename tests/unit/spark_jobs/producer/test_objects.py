@@ -152,7 +152,7 @@ def test_every_row_of_the_sample_is_sent() -> None:
     batches = list(Reading(SOURCE, csv.form, csv.layout(names, "x", 10**6)).sent(Client(data)))
     values = [value for batch in batches for value in batch["value"].to_pylist()]
     assert (len(values), None in values) == (29_999, False)
-    parsed = fastavro.parse_schema(csv.schema)  # type: ignore[arg-type]
+    parsed = fastavro.parse_schema(csv.schema)
     rides: list[Any] = [fastavro.schemaless_reader(io.BytesIO(value), parsed, None) for value in values]  # type: ignore[call-arg]
     assert sum(ride["total_amount"] < 0 for ride in rides) == 19
     text = gzip.decompress(data).decode().splitlines()[1:]
