@@ -12,9 +12,9 @@ from sluice.config.reading.files import declared_text
 from sluice.config.reading.toml import ConfigError
 from sluice.config.schema import ddl_avro, parse_ddl
 from sluice.config.stream import SourceType, StreamSpec
+from sluice.core.csv.columns.kinds import MAP, UnsupportedType, kind_of_field
+from sluice.core.csv.columns.patterns import UnknownPattern, patterns
 from sluice.core.csv.form import Form, Rules
-from sluice.core.csv.kinds import MAP, UnsupportedType, kind_of_field
-from sluice.core.csv.patterns import UnknownPattern, patterns
 
 if TYPE_CHECKING:
     from sluice.config.sections.csv import Csv
@@ -42,7 +42,8 @@ class CsvReading:
         return cls(spec.csv.form, rules_of(spec.csv), schema, spec.csv.extra_columns)
 
     def layout(self, names: Sequence[str], where: str, max_value_bytes: int, limit: str = "") -> Layout:
-        """Of a file with these columns. Raises InvalidHeader, naming ``where``, or UnsupportedType."""
+        """The layout of a file with these columns. Raises InvalidHeader, naming ``where``, or
+        UnsupportedType."""
         # With NumPy and Arrow, which a DAG does not need.
         from sluice.core.csv.layout import Layout
 

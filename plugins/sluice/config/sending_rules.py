@@ -36,7 +36,7 @@ _OVERHEAD_BYTES = 1024
 class SendingRules:
     """``max_message_bytes``: the largest batch that the topic takes, as far as the producer uses it;
     ``declaration``: hash of what ``stream.toml`` and the schema say of the rows; ``form``: how a file is cut
-    into rows, of ``declaration`` too, since whoever counts them reads it as it was sent."""
+    into rows, of ``declaration`` too, since they are counted as they were sent."""
 
     max_message_bytes: int
     declaration: str

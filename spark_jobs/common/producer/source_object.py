@@ -17,11 +17,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sluice.clients.s3.unpacking import UNPACKING_ERRORS, OtherFormat, corrupt_message, unpacked
-from sluice.core.csv.blocks import Block, blocks, first_record
-from sluice.core.csv.encodings import as_utf8
 from sluice.core.csv.form import Form
 from sluice.core.csv.header import HEADER_BYTES, names_of
 from sluice.core.csv.layout import Layout, Rows
+from sluice.core.csv.records.blocks import Block, blocks, first_record
+from sluice.core.csv.records.encodings import as_utf8
 from sluice.core.error_codes import ErrorCode
 
 READ_BYTES = 1 << 20
@@ -68,7 +68,7 @@ class SourceObject:
                 ) from error
 
     def column_names(self, client: Any, form: Form) -> tuple[str, ...]:
-        """Of its header, or those that are declared. Raises CorruptObject or InvalidHeader."""
+        """The columns of its header, or those that are declared. Raises CorruptObject or InvalidHeader."""
         if form.names:
             return form.names
         with closing(self.chunks(client, form.encoding)) as chunks:

@@ -14,7 +14,7 @@ from sluice.config.csv_reading import CsvReading
 from sluice.config.folders import VARIABLE
 from sluice.config.stream import SourceType
 from sluice.core.csv.header import names_of
-from sluice.core.csv.records import cut
+from sluice.core.csv.records.cut import cut
 from tests.support.raising import raising
 
 

@@ -15,27 +15,27 @@ from typing import TYPE_CHECKING, Any
 from sluice.clients.s3.unpacking import UNPACKING_ERRORS, OtherFormat, corrupt_message, unpacked
 from sluice.config.sending_rules import MAX_REQUEST_BYTES
 from sluice.core.csv.advice import Rejected, summary
-from sluice.core.csv.blocks import first_record
-from sluice.core.csv.encodings import as_utf8
 from sluice.core.csv.form import WHITE, Form
 from sluice.core.csv.header import HEADER_BYTES, InvalidHeader, names_of
-from sluice.core.csv.records import cut
+from sluice.core.csv.records.blocks import first_record
+from sluice.core.csv.records.cut import cut
+from sluice.core.csv.records.encodings import as_utf8
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
 
 if TYPE_CHECKING:
     from sluice.config.csv_reading import CsvReading
 
-# Of an object, of which the first rows are tried; and how many of them are the least that tell something.
+# How much of an object is tried before it is loaded, and the fewest rows that tell something.
 HEAD_BYTES = HEADER_BYTES
 MIN_SAMPLE = 10
 SAMPLE_BYTES = 256 * 1024
 # Small, because gzip may make a thousand times as much of it.
 CHUNK_BYTES = 64 * 1024
 BLOCK_BYTES = 1024 * 1024
-# Of a cell, without runs of other characters than marks, of which Python's csv is given one each.
+# Longest cell: of a run of letters and digits, Python's csv is given one character.
 MAX_CELL = 32 * 1024 * 1024
-# Of the process: a limit that is set for a while is one of other threads too.
+# For the whole process: a limit that is set for a while is one of other threads too.
 csv.field_size_limit(MAX_CELL)
 # A longer line is shortened.
 _LONG_LINE = 64 * 1024
@@ -115,7 +115,7 @@ class _Rows:
         # Rows of pieces that were counted as lines.
         self._plain = 0
         self._in_record = self._counts_lines = False
-        # Of the file's lines: how many were read, and where the record that is read begins.
+        # Lines of the file: how many were read, and where the record begins that is read.
         self._line = self._begin = 0
         self._reader = csv.reader(
             self._lines(),

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from sluice.core.csv.columns.patterns import patterns
+from sluice.core.csv.columns.times import timestamps
 from sluice.core.csv.layout import NOT_UTF8
-from sluice.core.csv.patterns import patterns
-from sluice.core.csv.records import BEHIND_QUOTE, NOT_CLOSED
-from sluice.core.csv.times import timestamps
+from sluice.core.csv.records.cut import BEHIND_QUOTE, NOT_CLOSED
 
 MAX_REASONS = 3
 # Characters of a cell in a summary.

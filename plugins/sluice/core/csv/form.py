@@ -1,4 +1,4 @@
-"""How a file's bytes are cut into records and cells; without NumPy, for whoever reads a declaration."""
+"""How a file's bytes are cut into records and cells; without NumPy, for those who only read a declaration."""
 
 from __future__ import annotations
 

@@ -7,13 +7,13 @@ import unicodedata
 from collections.abc import Sequence
 
 from sluice.core.csv.form import Dialect
-from sluice.core.csv.quotes import cells_of
-from sluice.core.csv.records import cut
+from sluice.core.csv.records.cut import cut
+from sluice.core.csv.records.quotes import cells_of
 from sluice.core.error_codes import ErrorCode
 from sluice.core.messages import quoted
 
 _BOM = "\ufeff"
-# Of a header and what is before it.
+# Longest header.
 HEADER_BYTES = 256 * 1024
 # What separators look like that are none: the error names the first that the header has.
 _OTHERS = (";", "\t", "|", ",")

@@ -15,13 +15,13 @@ import numpy as np
 import pyarrow as pa
 
 from sluice.core.csv.advice import known_patterns
-from sluice.core.csv.encodings import as_utf8
+from sluice.core.csv.columns.kinds import BOOLEAN, DATE, DOUBLE, INSTANT, LOCAL_TIME, LONG, TEXT, Kind
+from sluice.core.csv.columns.values import Converter
 from sluice.core.csv.form import ENCODINGS, Dialect, Form, Rules
 from sluice.core.csv.header import same
-from sluice.core.csv.kinds import BOOLEAN, DATE, DOUBLE, INSTANT, LOCAL_TIME, LONG, TEXT, Kind
-from sluice.core.csv.quotes import cells_of
-from sluice.core.csv.records import Records, cut
-from sluice.core.csv.values import Converter
+from sluice.core.csv.records.cut import Records, cut
+from sluice.core.csv.records.encodings import as_utf8
+from sluice.core.csv.records.quotes import cells_of
 
 SAMPLE_BYTES = 4 << 20
 _SEPARATORS = (",", ";", "\t", "|")
@@ -52,7 +52,7 @@ class Inferred:
 
 
 def infer(chunks: Iterator[bytes]) -> Inferred:
-    """Of a file's first SAMPLE_BYTES, unpacked. Raises NotInferred."""
+    """Infer columns and form from a file's first SAMPLE_BYTES, unpacked. Raises NotInferred."""
     found = Inferred()
     raw, is_whole = _sample(chunks)
     form = Form(encoding=_encoding(raw, found))

@@ -10,16 +10,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sluice.core.csv import kinds
-from sluice.core.csv.bodies import Extra, encode
-from sluice.core.csv.cells import columns
+from sluice.core.csv.columns import kinds
+from sluice.core.csv.columns.bodies import Extra, encode
+from sluice.core.csv.columns.kinds import Kind, UnsupportedType, kind_of_field
+from sluice.core.csv.columns.numbers import mask, valid
+from sluice.core.csv.columns.values import Converter, arrow_nulls
 from sluice.core.csv.form import WHITE, Dialect, Rules
 from sluice.core.csv.header import InvalidHeader, same, separator_hint
-from sluice.core.csv.kinds import Kind, UnsupportedType, kind_of_field
-from sluice.core.csv.numbers import mask, valid
-from sluice.core.csv.quotes import Mask, cells_of
-from sluice.core.csv.records import Records
-from sluice.core.csv.values import Converter, arrow_nulls
+from sluice.core.csv.records.cells import columns
+from sluice.core.csv.records.cut import Records
+from sluice.core.csv.records.quotes import Mask, cells_of
 from sluice.core.messages import quoted
 
 # Characters of a cell in a reason.
@@ -73,8 +73,8 @@ class Layout:
         max_value_bytes: int,
         limit: str = "",
     ) -> Layout:
-        """Of a header's ``names`` (``header.names_of``) and an Avro ``schema``. ``rest``: its map of strings
-        for columns that it does not name, or "".
+        """Match a header's ``names`` (``header.names_of``) with an Avro ``schema``. ``rest``: its map of
+        strings for columns that it does not name, or "".
 
         Names are compared as ``header.same`` says. A column of the schema alone is null, one of the header
         alone is an entry of the map. Raises InvalidHeader, naming ``where``, for a required column that is

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from sluice.clients.s3 import csv_rows
 from sluice.config import streams
 from sluice.config.csv_reading import CsvReading
-from sluice.core.csv.blocks import blocks, first_record
 from sluice.core.csv.form import Dialect, Form
-from sluice.core.csv.quotes import cells_of
+from sluice.core.csv.records.blocks import blocks, first_record
+from sluice.core.csv.records.quotes import cells_of
 from sluice.core.errors import Refused
 from tests.support.raising import raising
 

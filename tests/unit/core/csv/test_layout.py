@@ -10,11 +10,11 @@ from typing import Any
 import fastavro
 import pytest
 
+from sluice.core.csv.columns.kinds import UnsupportedType
 from sluice.core.csv.form import Dialect, Rules
 from sluice.core.csv.header import InvalidHeader, names_of
-from sluice.core.csv.kinds import UnsupportedType
 from sluice.core.csv.layout import Layout
-from sluice.core.csv.records import cut
+from sluice.core.csv.records.cut import cut
 from tests.support.raising import raising
 
 DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 3}

@@ -16,9 +16,9 @@ from botocore.response import StreamingBody
 
 from sluice.config import streams
 from sluice.config.csv_reading import CsvReading
-from sluice.core.csv import blocks
 from sluice.core.csv.form import Dialect, Form, Rules
 from sluice.core.csv.header import InvalidHeader
+from sluice.core.csv.records import blocks
 from spark_jobs.common.producer.source_object import CorruptObject, Reading, SourceObject
 from tests.support.raising import raising
 

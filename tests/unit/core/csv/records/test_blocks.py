@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from sluice.core.csv import blocks as module
-from sluice.core.csv.blocks import blocks, first_record
-from sluice.core.csv.encodings import as_utf8
 from sluice.core.csv.form import ENCODINGS, Dialect
-from sluice.core.csv.records import cut
+from sluice.core.csv.records import blocks as module
+from sluice.core.csv.records.blocks import blocks, first_record
+from sluice.core.csv.records.cut import cut
+from sluice.core.csv.records.encodings import as_utf8
 
 PIECES = ['"', '""', ",", "\n", "\r\n", "\r", "a", "bc", "\\", "#", "ä", "xxxxxxxx", '"l\nm"']
 

@@ -8,10 +8,10 @@ from datetime import UTC, date, datetime, timedelta
 import pyarrow as pa
 import pytest
 
+from sluice.core.csv.columns.kinds import DATE, INSTANT, LOCAL_TIME, Kind
+from sluice.core.csv.columns.patterns import UnknownPattern, patterns
+from sluice.core.csv.columns.values import Converter
 from sluice.core.csv.form import Rules
-from sluice.core.csv.kinds import DATE, INSTANT, LOCAL_TIME, Kind
-from sluice.core.csv.patterns import UnknownPattern, patterns
-from sluice.core.csv.values import Converter
 
 EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001
 # Pattern, and Python's format of the texts that are written for it.

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from sluice.core.csv import kinds
-from sluice.core.csv.kinds import Kind
-from sluice.core.csv.numbers import offsets, valid
-from sluice.core.csv.quotes import Mask
+from sluice.core.csv.columns import kinds
+from sluice.core.csv.columns.kinds import Kind
+from sluice.core.csv.columns.numbers import offsets, valid
+from sluice.core.csv.records.quotes import Mask
 
 Bytes = NDArray[np.uint8]
 
@@ -88,7 +88,7 @@ def encode(columns: Sequence[pa.Array | Extra], fields: Sequence[Kind], count: i
             bodies.add(branches.astype(np.uint8)[:, None])
         if not given.any() and kind.null_branch is not None:
             continue
-        # Of a required field each row has a value.
+        # A required field has a value in each row.
         has = None if given.all() or kind.null_branch is None else given[:, None]
         if is_map:
             _write_map(bodies, column, has)

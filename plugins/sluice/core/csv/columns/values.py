@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sluice.core.csv import kinds, numbers, times
+from sluice.core.csv.columns import kinds, numbers, times
+from sluice.core.csv.columns.kinds import Kind
+from sluice.core.csv.columns.numbers import mask, trimmed, valid
+from sluice.core.csv.columns.patterns import Pattern, patterns
 from sluice.core.csv.form import Rules
-from sluice.core.csv.kinds import Kind
-from sluice.core.csv.numbers import mask, trimmed, valid
-from sluice.core.csv.patterns import Pattern, patterns
-from sluice.core.csv.quotes import Mask
+from sluice.core.csv.records.quotes import Mask
 
 
 @dataclass
@@ -31,7 +31,7 @@ class Converter:
         return values, wrong & given
 
     def texts(self, cells: pa.StringArray) -> pa.StringArray:
-        """Of extra columns."""
+        """The texts of an extra column."""
         return self._nulls(cells, is_text=True)
 
     def _nulls(self, cells: pa.StringArray, is_text: bool) -> pa.StringArray:

@@ -11,10 +11,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sluice.core.csv.cells import columns
 from sluice.core.csv.form import WHITE, Dialect
-from sluice.core.csv.quotes import cells_of, quoted_spans, walked_spans
-from sluice.core.csv.records import cut
+from sluice.core.csv.records.cells import columns
+from sluice.core.csv.records.cut import cut
+from sluice.core.csv.records.quotes import cells_of, quoted_spans, walked_spans
 
 PIECES = [
     '"',

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sluice.core.csv.form import Dialect
-from sluice.core.csv.quotes import quoted_spans
-from sluice.core.csv.records import Records, cut
+from sluice.core.csv.records.cut import Records, cut
+from sluice.core.csv.records.quotes import quoted_spans
 
 BLOCK_BYTES = 4 << 20
-# Of a longer record its first bytes are kept, and it is rejected.
+# A longer record is rejected, and only so many of its first bytes are kept.
 MAX_RECORD_BYTES = 16 << 20
 
 
@@ -50,7 +50,7 @@ def first_record(chunks: Iterator[bytes], dialect: Dialect, most: int) -> tuple[
 
 def blocks(chunks: Iterable[bytes], dialect: Dialect, width: int | None, line: int = 1) -> Iterator[Block]:
     """The records of a file behind its header, which begins at ``line``. ``width``: as of
-    :func:`records.cut`.
+    :func:`cut.cut`.
 
     Of a record of more than MAX_RECORD_BYTES the first ones are kept, and it is at fault.
     """

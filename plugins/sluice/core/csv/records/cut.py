@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sluice.core.csv.form import WHITE, Dialect
-from sluice.core.csv.quotes import CR, LF, Ints, Mask, Quoted, cells_of, quoted_spans
+from sluice.core.csv.records.quotes import CR, LF, Ints, Mask, Quoted, cells_of, quoted_spans
 
 BEHIND_QUOTE = "text follows the quote that closes a cell"
 NOT_CLOSED = "a quote opens a cell and is never closed, so the rest of the file is in it"

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from sluice.core.csv import patterns
-from sluice.core.csv.numbers import offsets, valid
-from sluice.core.csv.patterns import Pattern, Piece
-from sluice.core.csv.quotes import Ints, Mask
+from sluice.core.csv.columns import patterns
+from sluice.core.csv.columns.numbers import offsets, valid
+from sluice.core.csv.columns.patterns import Pattern, Piece
+from sluice.core.csv.records.quotes import Ints, Mask
 
 Place = int | Ints
 

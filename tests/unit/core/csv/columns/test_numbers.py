@@ -11,9 +11,9 @@ from fractions import Fraction
 import pyarrow as pa
 import pytest
 
+from sluice.core.csv.columns.kinds import Kind
+from sluice.core.csv.columns.values import Converter
 from sluice.core.csv.form import Rules
-from sluice.core.csv.kinds import Kind
-from sluice.core.csv.values import Converter
 
 # As declared, in Python's words.
 GRAMMAR = re.compile(r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?", re.ASCII)

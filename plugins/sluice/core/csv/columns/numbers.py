@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sluice.core.csv.quotes import Ints, Mask
+from sluice.core.csv.records.quotes import Ints, Mask
 
 _NUMBER = r"^[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?$"
 # Each number of so many characters has a double of its own, and whole ones are equal to it.

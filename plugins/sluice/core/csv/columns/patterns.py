@@ -1,4 +1,4 @@
-"""Patterns of dates and times, spelled as Java's; without NumPy, for whoever checks a declaration."""
+"""Patterns of dates and times, spelled as Java's; without NumPy, for those who only check a declaration."""
 
 from __future__ import annotations
 

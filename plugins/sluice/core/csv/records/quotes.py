@@ -3,7 +3,7 @@
 A quote opens a cell only at its begin; elsewhere it is a character. So whether a separator is one depends on
 all quotes before it in its record. Usually all quotes are regular, and the odd ones open, the even ones
 close: that is checked for each of them at once. Otherwise they are walked through one by one. Both give the
-same spans (``tests/unit/core/csv/test_records.py``), and all that follows is one path.
+same spans (``tests/unit/core/csv/records/test_cut.py``), and all that follows is one path.
 """
 
 from __future__ import annotations
