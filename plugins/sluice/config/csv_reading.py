@@ -12,7 +12,7 @@ from sluice.config.reading.files import declared_text
 from sluice.config.reading.toml import ConfigError
 from sluice.config.schema import ddl_avro, parse_ddl
 from sluice.config.stream import SourceType, StreamSpec
-from sluice.core.csv.columns.kinds import MAP, UnsupportedType, kind_of_field
+from sluice.core.csv.columns.kinds import UnsupportedType, kind_of_field
 from sluice.core.csv.columns.patterns import UnknownPattern, patterns
 from sluice.core.csv.form import Form, Rules
 
@@ -87,12 +87,6 @@ def check(spec: StreamSpec, file: Path, where: str) -> None:
     reading = CsvReading.with_schema(spec, file)
     for field in reading.schema["fields"]:
         try:
-            kind = kind_of_field(field)
+            kind_of_field(field)
         except UnsupportedType as error:
             raise ConfigError(f"{where}: {spec.schema}: {error}") from error
-        if kind.name == MAP and field["name"] != reading.rest:
-            raise ConfigError(
-                f"{where}: {spec.schema}: field {field['name']!r} is a map, which no CSV cell can be. Fix: "
-                "name it "
-                "as [csv] extra_columns, or remove it"
-            )

@@ -84,7 +84,7 @@ class Layout:
         known = {name: kind_of_field(one) for one in schema["fields"] for name in (one["name"],)}
         fields = {name: kind for name, kind in known.items() if not (name == rest and kind.name == kinds.MAP)}
         for name, kind in fields.items():
-            if kind.name == kinds.MAP:
+            if kind.name == kinds.MAP and same(name) in at:
                 raise UnsupportedType(f"field {name!r} is a map. Fix: name it as [csv] extra_columns")
             if kind.is_required and same(name) not in at:
                 raise InvalidHeader(
