@@ -175,7 +175,7 @@ def writers(
 
 @pytest.fixture(scope="session")
 def schemas() -> Schemas:
-    return Schemas.load(streams.load("nyc_taxi").schema_file)
+    return Schemas.load(streams.load("nyc_taxi"))
 
 
 @pytest.fixture(scope="session")

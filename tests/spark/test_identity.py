@@ -16,22 +16,6 @@ from spark_jobs.common.lake.written.written_batch import runs_of
 A, B = "a" * 16, "b" * 16
 
 
-def test_partitions_and_sequences_follow_from_the_rows_alone(spark: SparkSession) -> None:
-    rows = [(A, row, 3, "malformed" if row == 4 else None) for row in range(10)]
-    for shuffled in (rows, rows[::-1]):
-        frame = spark.createDataFrame(
-            shuffled, "source_id string, row bigint, partition_count int, reason string"
-        ).repartition(3)
-        placed = spark_keys.with_partition_and_sequence(frame).select(
-            "row", "target_partition", "sequence", spark_keys.key().alias("key")
-        )
-        found = {r.row: (r.target_partition, r.sequence, bytes(r.key).decode()) for r in placed.collect()}
-        assert found[0] == (0, 0, f"{A}:0:0")
-        assert found[1] == (1, 0, f"{A}:1:0")
-        assert found[7] == (1, 1, f"{A}:7:1")  # row 4, of the same target partition, was refused
-        assert found[9] == (0, 3, f"{A}:9:3")
-
-
 def records(spark: SparkSession, keys: list[bytes | None], partition: int = 0, first: int = 100) -> DataFrame:
     offsets = pa.array(range(first, first + len(keys)))
     own = identity.identity(pa.array(keys, pa.binary())).columns(offsets)

@@ -27,6 +27,7 @@ from sluice.ledger.batches import BatchLog
 from sluice.ledger.documents import Ledger
 from sluice.loads.planning import plan as plans
 from tests.support import lake as lakes
+from tests.support import rides
 from tests.support.memory_s3 import MemoryS3
 from tests.support.steps import NewTables, ValidateRows, given, ledger
 
@@ -60,7 +61,7 @@ class Loads:
         return self.max_bytes
 
     def upload(self, name: str, rows: int = 3) -> None:
-        lines = "\n".join(["header", *(f"{name} {row}" for row in range(rows))])
+        lines = "\n".join([rides.TAXI_HEADER, *(rides.taxi_ride(f"{name} {row}") for row in range(rows))])
         place = "source", f"nyc_taxi/{name}.csv"
         if place in self.s3.objects:
             self.s3.earlier.setdefault(place, []).insert(0, self.s3.objects[place])

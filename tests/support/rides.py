@@ -48,3 +48,15 @@ def csv(rows: int, malformed: int = 0) -> bytes:
     lines = [f"r{n},{n % 28 + 1:02}.02.2026 08:30,{n}.5" for n in range(rows - malformed)]
     lines += [f"bad{n},soon," for n in range(malformed)]
     return "\n".join([HEADER, *lines, ""]).encode()
+
+
+# The columns that the taxi stream requires, and one of text.
+TAXI_HEADER = (
+    "tpep_pickup_datetime,tpep_dropoff_datetime,trip_distance,PULocationID,DOLocationID,fare_amount,extra,mta_tax,"
+    "tip_amount,tolls_amount,improvement_surcharge,total_amount,store_and_fwd_flag"
+)
+
+
+def taxi_ride(text: str) -> str:
+    """A row of a taxi file with this text."""
+    return f"2018-02-08 05:07:37,2018-02-08 05:17:37,1,1,2,{'1,' * 7}{text}"

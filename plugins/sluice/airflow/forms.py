@@ -77,7 +77,8 @@ def _csv(prefix: str) -> dict[str, Param]:
             prefix,
             type="string",
             title="Source prefix",
-            description="Every .csv and .csv.gz object of the source bucket under this prefix is loaded: "
+            description="Every .csv, .csv.gz and .csv.zst object of the source bucket under this prefix is "
+            "loaded: "
             f"{prefix or 'everything'}, or a longer one",
             pattern=_key_pattern(prefix),
         ),

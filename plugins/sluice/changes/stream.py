@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from sluice.changes.quarantined import QuarantinedRecords
+from sluice.config.csv_reading import reading_of
 from sluice.core.changes.plan import Action, ChangePlan, change_id
 from sluice.core.changes.result import ChangeResult
 from sluice.core.error_codes import ErrorCode
@@ -48,7 +49,7 @@ class PlannedStream:
     def __init__(self, systems: Systems, spec: StreamSpec, ledger: Ledger, run_id: str) -> None:
         self.spec, self.ledger, self.run_id = spec, ledger, run_id
         self._systems = systems
-        self._s3, self.source = systems.s3, systems.source.within(spec.source_prefix)
+        self._s3, self.source = systems.s3, systems.source.within(spec.source_prefix, reading_of(spec))
         self.lake: Lake = systems.lake
         self.kafka: KafkaAdmin = systems.kafka
         position = self.lake.position(spec.table)

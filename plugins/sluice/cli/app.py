@@ -21,6 +21,8 @@ from sluice.core.errors import ClientError
 VARIABLE = "SLUICE_COMMANDS"
 PANEL = "Records, wherever the systems are"
 OF_A_CHECKOUT = ("up", "down", "status", "logs", "demo", "drill", "airflow", "destroy")
+# Until the dag-processor has found the DAGs of a folder that is new.
+NEW_DAG_SECONDS = 120
 ONLY_THERE = "only in a checkout of Sluice, by local/run"
 NEEDS_CHECKOUT = "needs the embedded stack of a checkout of Sluice. Fix: there, local/run"
 EXIT_CODES = (
@@ -215,11 +217,30 @@ def new_stream(
         Path | None,
         typer.Option(help="The folder of streams; default: spark_jobs, or that of SLUICE_STREAMS"),
     ] = None,
+    from_: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="FILE", help="A CSV file: infer its columns, and load it at once"),
+    ] = None,
+    load: Annotated[bool, typer.Option(help="With --from: load the file, if the stack runs")] = True,
 ) -> None:
     """Write a stream's folder: stream.toml with comments, a schema, and the code that a source needs."""
     from sluice.cli import new_stream as command
 
-    raise typer.Exit(command.main(name, kind, into or host_of(context).streams))
+    host = host_of(context)
+    code = command.main(name, kind, into or host.streams, file=from_)
+    if from_ is None or code:
+        raise typer.Exit(code)
+    key = command.key_of(name, from_)
+    if into is None and host.add_streams is not None and load and host.installation().is_running():
+        from sluice.cli import loads
+        from sluice.cli import put as upload
+
+        host.add_streams()
+        upload.main(host.installation(), from_, key)
+        request = loads.Request(f"{name}_load", [], True, True, None, False)
+        raise typer.Exit(loads.main(host.installation(), request, NEW_DAG_SECONDS))
+    steps = [*(["make up"] if host.add_streams else []), f"{host.program} put {from_} {key}"]
+    print("Next: " + "; ".join([*steps, f"{host.program} load {name} --unpause"]))
 
 
 if __name__ == "__main__":

@@ -73,13 +73,15 @@ class Host:
     """What a command line runs on.
 
     `program`: how a person calls it. `installation`: opens it. `streams`: the usual folder of new streams, if
-    there is one. `elsewhere`: commands that are not for here → what to do instead.
+    there is one. `elsewhere`: commands that are not for here → what to do instead. `add_streams`: gives
+    streams that are new in that folder their rights and processes; None if a person does.
     """
 
     program: str = "sluice"
     installation: Callable[[], Installation] = ConfiguredInstallation
     streams: Path | None = None
     elsewhere: Mapping[str, str] = field(default_factory=dict)
+    add_streams: Callable[[], None] | None = None
 
 
 def check_running(installation: Installation) -> None:

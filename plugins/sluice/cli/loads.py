@@ -38,15 +38,16 @@ class Request:
     as_json: bool
 
 
-def main(installation: Installation, request: Request) -> int:
-    """Trigger, show, and give the exit code: 0 only if the run succeeded, or was not waited for.
+def main(installation: Installation, request: Request, dag_seconds: float = DAG_SECONDS) -> int:
+    """Trigger, show, and give the exit code: 0 only if the run succeeded, or was not waited for. Waits
+    `dag_seconds` for a DAG that is new.
 
     Raises UsageError if Airflow has no such DAG, it is paused, or a param is not of its form.
     """
     check_running(installation)
     api, console = installation.airflow(), new_console(stderr=request.as_json)
     try:
-        api.wait_for_dag(request.dag, DAG_SECONDS)
+        api.wait_for_dag(request.dag, dag_seconds)
         params = conf(request.dag, api.params(request.dag), request.params)
         _check_unpaused(api, request)
         run_id = api.trigger(request.dag, params)

@@ -8,27 +8,43 @@ from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from string import Template
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from sluice.cli.base import UsageError
+from sluice.clients.s3.objects import is_csv
 from sluice.config import folders, streams
-from sluice.config.reading.toml import IDENTIFIER, IDENTIFIER_FIX, ConfigError
+from sluice.config.reading.toml import IDENTIFIER, IDENTIFIER_FIX, ConfigError, dump
+
+if TYPE_CHECKING:
+    from sluice.core.csv.inference import Inferred
 
 TEMPLATES = files("sluice.cli") / "templates"
 KINDS = ("csv", "generator", "feed")
+# Columns of a CSV stream of no file.
+EXAMPLE = {"id": "STRING", "happened_at": "TIMESTAMP_NTZ", "amount": "DOUBLE"}
+SAMPLE_READ = 64 * 1024
 # Templates of modules have it, so that they are no modules.
 _SUFFIX = ".txt"
 NEXT = {
-    "csv": "Next: write the columns of your files into schema.avsc",
+    "csv": "Next: write the columns of your files into schema.ddl",
     "generator": "Next: write the columns into schema.ddl, and generator.py and transforms.py for them",
     "feed": "Next: put the feed's address into stream.toml, and write schema.ddl, events.py, transforms.py",
 }
 
 
-def main(name: str, kind: str, root: Path | None, environ: Mapping[str, str] = os.environ) -> int:
+def main(
+    name: str,
+    kind: str,
+    root: Path | None,
+    environ: Mapping[str, str] = os.environ,
+    file: Path | None = None,
+) -> int:
     """Write the folder below `root`, by default that of SLUICE_STREAMS; print what to do next.
 
-    Raises UsageError for an unknown kind, a name that no stream can have, and a folder that exists.
+    `file`: a CSV file, of which columns and `[csv]` are inferred; what is unsure of them is printed. Raises
+    UsageError for an unknown kind, a name that no stream can have, a folder that exists, and a file of which
+    nothing can be inferred.
     """
     if kind not in KINDS:
         raise UsageError(f"--kind {kind} is none. Fix: give one of {', '.join(KINDS)}")
@@ -38,16 +54,52 @@ def main(name: str, kind: str, root: Path | None, environ: Mapping[str, str] = o
     folder = root / name
     if folder.exists() or name in streams.names(environ):
         raise UsageError(f"stream {name} exists ({folder}). Fix: give another name, or change that one")
+    inferred = _inferred(file, kind) if file else None
     folder.mkdir(parents=True)
     try:
-        _write(folder, name, kind)
+        _write(folder, name, kind, inferred)
         streams.load(name, _with(root, environ))
     except (ConfigError, OSError) as error:
         shutil.rmtree(folder)
         raise UsageError(f"{folder} was not written: {error}") from error
     print(f"{folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")
-    print(f"{NEXT[kind]}; then docs/adding-a-stream.md, from step 1.")
+    if inferred is None:
+        print(f"{NEXT[kind]}; then docs/adding-a-stream.md, from step 1.")
+        return 0
+    print(f"{len(inferred.columns)} columns, by {inferred.rows} rows of {file}:")
+    width = max(map(len, inferred.columns))
+    for column, ddl in inferred.columns.items():
+        print(f"  {column:{width}}  {ddl}")
+    for doubt in inferred.doubts:
+        print(f"unsure: {doubt}")
+    print("A type never changes once the stream has loaded: correct schema.ddl and stream.toml before.")
     return 0
+
+
+def key_of(name: str, file: Path) -> str:
+    """The key under which a stream loads a file: as the file is named, with an ending that says CSV."""
+    return f"{name}/{file.name}" if is_csv(file.name) else f"{name}/{file.name}.csv"
+
+
+def _inferred(file: Path, kind: str) -> Inferred:
+    # With NumPy and Arrow.
+    from sluice.clients.s3.unpacking import UNPACKING_ERRORS, OtherFormat, unpacked
+    from sluice.core.csv.inference import NotInferred, infer
+
+    if kind != "csv":
+        raise UsageError(
+            f"--from with --kind {kind}: only of a CSV file columns are inferred. Fix: leave out one"
+        )
+    path = file.expanduser()
+    try:
+        with path.open("rb", buffering=0) as body:
+            return infer(unpacked(body, SAMPLE_READ))
+    except (NotInferred, OtherFormat) as error:
+        raise UsageError(f"{file}: {error}") from error
+    except UNPACKING_ERRORS as error:
+        raise UsageError(f"{file}: truncated or corrupt ({error}). Fix: give the whole file") from error
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {error}. Fix: give the path of a CSV file") from error
 
 
 def _given(environ: Mapping[str, str]) -> Path:
@@ -64,8 +116,12 @@ def _with(root: Path, environ: Mapping[str, str]) -> dict[str, str]:
     return {**environ, folders.VARIABLE: os.pathsep.join(filter(None, [given, str(root)]))}
 
 
-def _write(folder: Path, name: str, kind: str) -> None:
+def _write(folder: Path, name: str, kind: str, inferred: Inferred | None) -> None:
+    columns = inferred.columns if inferred else EXAMPLE
+    declared = inferred.declared if inferred else {}
     values = {
+        "columns": "".join(f"{column} {ddl}\n" for column, ddl in columns.items()),
+        "csv": dump(declared).replace("\n\n", "\n") if declared else "",
         "name": name,
         "topic": name.replace("_", "-"),
         "record": "".join(part.capitalize() for part in name.split("_")),

@@ -185,3 +185,33 @@ def ddl_iceberg_type(spark: str) -> str:
             f"Spark type {spark!r} has no Iceberg type here. Fix: use one of {', '.join(_SPARK_TO_ICEBERG)}"
         )
     return _SPARK_TO_ICEBERG[spark]
+
+
+# Spark's types in Avro.
+_AVRO = {
+    "bigint": "long",
+    "binary": "bytes",
+    "date": {"type": "int", "logicalType": "date"},
+    "timestamp": {"type": "long", "logicalType": "timestamp-micros"},
+    "timestamp_ntz": {"type": "long", "logicalType": "local-timestamp-micros"},
+}
+
+
+def ddl_avro(columns: Mapping[str, str], name: str) -> dict[str, Any]:
+    """The Avro schema of records with these columns (of :func:`parse_ddl`), each of which may be null."""
+    fields = [
+        {"name": column, "type": ["null", _avro_type(kind)], "default": None}
+        for column, kind in columns.items()
+    ]
+    return {"type": "record", "name": name, "namespace": "sluice", "fields": fields}
+
+
+def _avro_type(kind: str) -> Any:
+    if decimal := _DECIMAL.fullmatch(kind):
+        return {
+            "type": "bytes",
+            "logicalType": "decimal",
+            "precision": int(decimal[1]),
+            "scale": int(decimal[2]),
+        }
+    return _AVRO.get(kind, kind)

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from sluice.core.csv.form import Form
+
 if TYPE_CHECKING:
     # Spark's Python workers import this module.
     from pathlib import Path
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from sluice.config.stream import StreamSpec
 
 # To be raised with every change of code by which the producer rejects another row, or sends other bytes.
-VERSION = 1
+VERSION = 2
 # Half of the Java client's buffer. The topic's own limit counts if it is lower.
 MAX_REQUEST_BYTES = 16 * 1024 * 1024
 # Overhead of a batch of one record (kafka-clients 3.9, AbstractRecords.estimateSizeInBytesUpperBound): 61
@@ -33,17 +35,19 @@ _OVERHEAD_BYTES = 1024
 @dataclass(frozen=True)
 class SendingRules:
     """``max_message_bytes``: the largest batch that the topic takes, as far as the producer uses it;
-    ``declaration``: hash of what ``stream.toml`` and the schema say of the rows."""
+    ``declaration``: hash of what ``stream.toml`` and the schema say of the rows; ``form``: how a file is cut
+    into rows, of ``declaration`` too, since they are counted as they were sent."""
 
     max_message_bytes: int
     declaration: str
     version: int = VERSION
+    form: Form = Form()  # noqa: RUF009 (it is frozen)
 
     @classmethod
     def of(cls, spec: StreamSpec, max_message_bytes: int) -> SendingRules:
         """Return the rules of this code; ``max_message_bytes``: the topic's."""
         declaration = cls.declared_by(spec.schema_file, spec.csv)
-        return cls(min(max_message_bytes, MAX_REQUEST_BYTES), declaration)
+        return cls(min(max_message_bytes, MAX_REQUEST_BYTES), declaration, form=spec.csv.form)
 
     @staticmethod
     def declared_by(schema_file: Path, csv: Csv) -> str:
@@ -60,11 +64,12 @@ class SendingRules:
         return max(self.max_message_bytes - self.max_message_bytes // 256 - _OVERHEAD_BYTES, 0)
 
     def to_document(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**asdict(self), "form": self.form.to_document()}
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> SendingRules:
-        return cls(document["max_message_bytes"], document["declaration"], document["version"])
+        form = Form.from_document(document.get("form"))
+        return cls(document["max_message_bytes"], document["declaration"], document["version"], form)
 
     def differences(self, planned: Mapping[str, Any] | None) -> list[str]:
         """How the rules of a planned source (None: it has none) differ from these; empty if they do not."""

@@ -54,14 +54,17 @@ class Component:
 
 @dataclass(frozen=True)
 class StreamSpec:
-    """All that a stream declares; :attr:`is_avro` says what ``schema`` is."""
+    """All that a stream declares; :attr:`is_ddl` says what ``schema`` is."""
 
     name: Annotated[
         str,
         "the folder's name: at most 63 lower-case letters, digits and `_`, a letter first; not `common` or "
         "`sluice`",
     ]
-    schema: Annotated[str, "the schema's file in the folder: `schema.avsc`, or `schema.ddl`"]
+    schema: Annotated[
+        str,
+        "the schema's file in the folder: `schema.avsc`, or `schema.ddl`, whose columns may all be null",
+    ]
     table: Annotated[
         str,
         "`namespace.table`, each part as a stream's name; the quarantine is `<table>_quarantine`",
@@ -134,8 +137,13 @@ class StreamSpec:
 
     @property
     def is_avro(self) -> bool:
-        """Whether ``schema`` is an Avro schema; else it lists the table's columns in Spark's DDL."""
-        return self.schema.endswith(".avsc")
+        """Whether the topic's records are Avro: of an Avro schema, or of CSV files with columns in DDL."""
+        return self.schema.endswith(".avsc") or (self.source is SourceType.CSV and not self.decode)
+
+    @property
+    def is_ddl(self) -> bool:
+        """Whether ``schema`` lists the table's columns in Spark's DDL."""
+        return not self.schema.endswith(".avsc")
 
     def result_types(self, query: str) -> dict[str, str]:
         """Column of a query's result -> type in Spark's DDL. Raises ConfigError for an unknown column."""

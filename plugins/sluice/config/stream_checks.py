@@ -12,6 +12,7 @@ from sluice.config.reading.urls import check_url
 from sluice.config.reading.values import shown
 from sluice.config.sections import backfill as backfill_spec
 from sluice.config.sections import cluster as cluster_spec
+from sluice.config.sections import csv as csv_spec
 from sluice.config.sections import generator as generator_spec
 from sluice.config.sections import query as query_spec
 from sluice.config.sections.sink import SinkKind
@@ -22,6 +23,7 @@ from sluice.config.sections.topic import (
     TIMESTAMP_TYPE,
     Topic,
 )
+from sluice.config.stream import SourceType
 
 if TYPE_CHECKING:
     from sluice.config.sections.feed import Feed
@@ -107,18 +109,16 @@ def _check_numbers(spec: StreamSpec, where: str) -> None:
 def _check_source(spec: StreamSpec, where: str) -> None:
     if spec.decode and spec.is_avro:
         raise ConfigError(
-            f"{where}: decode {shown(spec.decode)} with schema {spec.schema!r}. Fix: leave decode out"
+            f"{where}: decode {shown(spec.decode)}: its records are Avro. Fix: leave decode out, or add [feed] "
+            "or [generator] with a schema.ddl"
         )
     if spec.decode and spec.consumer.by_reference:
         raise ConfigError(
             f"{where}: [consumer] by_reference with decode {shown(spec.decode)}, which has no reference. "
             "Fix: leave by_reference out"
         )
-    if not (spec.feed or spec.generator or spec.is_avro):
-        raise ConfigError(
-            f"{where}: schema {spec.schema!r}: rows of CSV objects are sent as Avro. Fix: name an .avsc "
-            "file, or add [feed] or [generator]"
-        )
+    if spec.source is SourceType.CSV:
+        csv_spec.check(spec.csv, where)
     if not re.fullmatch(PREFIX, spec.source_prefix):
         raise ConfigError(
             f"{where}: [csv] prefix {shown(spec.source_prefix)}. Fix: write folders of letters, digits and _ "

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from sluice.config import csv_reading
 from sluice.config.reading.files import declared_text
 from sluice.config.reading.names import check_avro
 from sluice.config.reading.toml import ConfigError
 from sluice.config.reading.values import shown
 from sluice.config.schema import avro_iceberg_type, ddl_iceberg_type, parse_ddl
 from sluice.config.sections.query import result_types
-from sluice.config.stream import StreamSpec
+from sluice.config.stream import SourceType, StreamSpec
 
 OFFSET_COLUMNS = {
     "_kafka_partition": "int",
@@ -43,7 +44,7 @@ def declared_types(spec: StreamSpec) -> dict[str, str]:
 
 def _declared_types(spec: StreamSpec, text: str) -> dict[str, str]:
     where = f"{spec.name}/{spec.schema}"
-    if not spec.is_avro:
+    if spec.is_ddl:
         return {name: ddl_iceberg_type(kind) for name, kind in parse_ddl(text, where).items()}
     try:
         schema = json.loads(text)
@@ -87,11 +88,13 @@ def check(spec: StreamSpec, file: Path) -> None:
         raise ConfigError(
             f"{where}: csv extra_columns {shown(rest)} is no map of {spec.schema}. Fix: name a map of strings"
         )
-    if spec.queries and spec.is_avro:
+    if spec.queries and not spec.is_ddl:
         raise ConfigError(
             f"{where}: queries need a schema in DDL, and it has {spec.schema}. Fix: write its columns in a "
             ".ddl file"
         )
+    if spec.source is SourceType.CSV:
+        csv_reading.check(spec, file, where)
     for name, query in spec.queries.items():
         result_types(name, query, parse_ddl(text, f"{spec.name}/{spec.schema}"), where)
 

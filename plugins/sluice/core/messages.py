@@ -16,8 +16,8 @@ MAX_QUOTED = 120
 UNKNOWN = "–"
 _UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 # "LookupError: …", "sluice.config.reading.toml.ConfigError: …", "org.apache.kafka.…TimeoutException: …",
-# "spark_jobs.common.producer.objects.CorruptObject: …": a dotted path with a class name at its end, or a
-# bare …Error.
+# "spark_jobs.common.producer.source_object.CorruptObject: …": a dotted path with a class name at its end, or
+# a bare …Error.
 _REASON = re.compile(r"(?:[A-Za-z_$][\w$]*\.)+[A-Z]\w*: .+|\b[A-Z]\w*(?:Error|Exception): .+")
 
 

@@ -171,7 +171,7 @@ class StreamTrace:
         source = sources.read(planned)
         if not isinstance(source, ObjectSource):
             return None
-        return self._bucket(source.version.bucket).line_of_row(source.version, row)
+        return self._bucket(source.version.bucket).line_of_row(source.version, row, source.form)
 
     def _absent_row(self, planned: Document, row: int, line: int | None) -> Absent:
         source = sources.read(planned)

@@ -85,7 +85,7 @@ def run(name: str) -> int:
 def record_type(spark: SparkSession, spec: StreamSpec) -> StructType:
     """The type of a record, as Spark has it."""
     if spec.is_avro:
-        return Schemas.load(spec.schema_file).current.struct(spark)
+        return Schemas.load(spec).current.struct(spark)
     return tables.declared(spec)
 
 
@@ -106,7 +106,7 @@ def decoder_of(spec: StreamSpec) -> Decoder | None:
         return None
     decoder: Decoder
     if spec.is_avro:
-        schemas = Schemas.load(spec.schema_file)
+        schemas = Schemas.load(spec)
         decoder = AvroDecoder(schemas.current.text, tuple(schema.text for schema in schemas.earlier))
     else:
         decoder = JsonDecoder(parse_ddl(declared_text(spec.schema_file), f"{spec.name}/{spec.schema}"))

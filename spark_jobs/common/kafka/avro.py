@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from fastavro.schema import expand_schema, fingerprint, to_parsing_canonical_form
@@ -16,6 +15,9 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.types import StructType
+
+from sluice.config.csv_reading import avro_text
+from sluice.config.stream import StreamSpec
 
 SCHEMA_HEADER = "avro-schema"
 
@@ -74,11 +76,11 @@ class Schemas:
     earlier: tuple[AvroSchema, ...] = ()
 
     @classmethod
-    def load(cls, file: Path) -> Schemas:
-        """From ``schema.avsc`` and the optional folder ``schemas/`` beside it."""
-        current = AvroSchema(file.read_text())
-        paths = sorted((file.parent / "schemas").glob("*.avsc"))
-        earlier = (AvroSchema(path.read_text()) for path in paths)
+    def load(cls, spec: StreamSpec) -> Schemas:
+        """From ``schema.avsc`` or ``schema.ddl``, and the optional folder ``schemas/`` beside it."""
+        current = AvroSchema(avro_text(spec, spec.schema_file))
+        paths = sorted((spec.folder / "schemas").glob(f"*{spec.schema_file.suffix}"))
+        earlier = (AvroSchema(avro_text(spec, path)) for path in paths)
         return cls(current, tuple(s for s in earlier if s.fingerprint != current.fingerprint))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     BooleanType,
@@ -21,22 +21,6 @@ from pyspark.sql.types import (
 )
 
 from sluice.core.offsets.sources import WITHHELD_MARK
-
-
-def with_partition_and_sequence(rows: DataFrame) -> DataFrame:
-    """Add ``target_partition`` (``row % partition_count``) and ``sequence``: the number of earlier rows of
-    its source in it that are not malformed.
-
-    ``rows`` has ``source_id``, ``row``, ``partition_count`` and ``reason``, and each malformed row of its
-    sources; others may be missing. Both columns depend on the source alone, so a row has the same key in
-    every attempt.
-    """
-    target_partition = (F.col("row") % F.col("partition_count")).cast("int")
-    earlier = Window.partitionBy("source_id", "target_partition").orderBy("row").rowsBetween(-(2**63), -1)
-    malformed = F.coalesce(F.count("reason").over(earlier), F.lit(0))
-    return rows.withColumn("target_partition", target_partition).withColumn(
-        "sequence", F.expr("row div partition_count") - malformed
-    )
 
 
 def key(withheld: Collection[str] = ()) -> Column:

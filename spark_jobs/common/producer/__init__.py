@@ -4,6 +4,6 @@ In: a load's plan (sources, their versions, the offsets where each begins). Out:
 source id and row number; a row that cannot be sent is in the quarantine with its reason. A repeated attempt
 sends what is missing only: it reads from the topic what the one before it had sent.
 
-Start with ``run``. ``objects`` reads CSV (``lines``, then ``usual_rows`` or Spark's ``csv``), ``generated``
-makes rows.
+Start with ``run``. ``objects`` reads CSV (``source_object``, by ``sluice.core.csv``), ``generated`` makes
+rows.
 """

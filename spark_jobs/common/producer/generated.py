@@ -8,13 +8,13 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from pyspark.sql import DataFrame, Observation
+from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
 from sluice.config.sections import generator
 from sluice.config.sections.generator import Generated
+from sluice.config.sending_rules import SendingRules
 from spark_jobs.common.lake.source_quarantine import quarantine_rows
-from spark_jobs.common.producer.objects import oversize
 from spark_jobs.common.spark.functions import function
 
 if TYPE_CHECKING:
@@ -83,4 +83,17 @@ def _slices(job: Job, parameters: Generated, partition_count: int, generate: Gen
     seconds = time.monotonic() - started_at
     log.info(
         "rows sent generator=%r rows=%d seconds=%.1f", generator.describe(parameters.values), done, seconds
+    )
+
+
+def oversize(rules: SendingRules) -> Column:
+    """Why the ``value`` of a record is not sent; null if it is.
+
+    By the value alone: a key has the number of earlier rows that are sent, which depends on this.
+    """
+    size = F.octet_length("value")
+    limit = f" bytes, the topic takes {rules.max_value_bytes} (max.message.bytes {rules.max_message_bytes})"
+    return F.when(
+        size > rules.max_value_bytes,
+        F.concat(F.lit("too large: the record's value has "), size.cast("string"), F.lit(limit)),
     )

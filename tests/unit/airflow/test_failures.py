@@ -8,19 +8,19 @@ from botocore.exceptions import IncompleteReadError
 
 from sluice.airflow.failures import failed, failed_attempt, final_failures
 from sluice.config.reading.toml import ConfigError
+from sluice.core.csv.header import InvalidHeader
 from sluice.core.error_codes import PERMANENT, ErrorCode, code_in
 from sluice.core.errors import Missing, Refused, Unreachable
 from sluice.core.messages import failure_reason
 from spark_jobs.common.lake.tables import IncompatibleSchema
 from spark_jobs.common.maintenance.row_diff import RowsDiffer
 from spark_jobs.common.maintenance.staged_files import CommitConflict
-from spark_jobs.common.producer.csv import InvalidHeader
-from spark_jobs.common.producer.lines import CorruptObject
+from spark_jobs.common.producer.source_object import CorruptObject
 from spark_jobs.common.spark.failures import failure_line
 
 REASONS = {
     "python": (["Traceback", "  File x", "LookupError: no topic", "bye"], "LookupError: no topic"),
-    "dotted": (["spark_jobs.common.producer.lines.CorruptObject: s3://b/k: broke off"], None),
+    "dotted": (["spark_jobs.common.producer.source_object.CorruptObject: s3://b/k: broke off"], None),
     "coded": (
         ["LookupError: no topic", "E process: SLU-402 VerificationFailed: a gap", "bye"],
         "SLU-402 VerificationFailed: a gap",
@@ -49,7 +49,7 @@ def test_only_a_source_that_stays_unreadable_is_permanent() -> None:
         assert not _is_permanent(failure_reason([failure_line(other)]))
     # As Spark passes on the traceback of a worker.
     worker = "an exception\nTraceback (most recent call last):\n  File x\n{}\n"
-    corrupt = "spark_jobs.common.producer.lines.CorruptObject: s3://b/k: broke off"
+    corrupt = "spark_jobs.common.producer.source_object.CorruptObject: s3://b/k: broke off"
     passed_on = failure_line(RuntimeError(worker.format(corrupt)))
     assert passed_on == "SLU-302 CorruptObject: s3://b/k: broke off"
     assert _is_permanent(failure_reason([passed_on]))
@@ -58,7 +58,7 @@ def test_only_a_source_that_stays_unreadable_is_permanent() -> None:
     )
     # By the code alone.
     assert _is_permanent("SLU-302 whatever it says")
-    assert not _is_permanent("spark_jobs.common.producer.lines.CorruptObject: s3://b/k: broke off")
+    assert not _is_permanent("spark_jobs.common.producer.source_object.CorruptObject: s3://b/k: broke off")
 
 
 @pytest.mark.parametrize("kind", [Missing, Refused, ConfigError])

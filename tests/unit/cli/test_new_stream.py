@@ -10,8 +10,11 @@ import pytest
 from sluice.cli import new_stream
 from sluice.cli.base import UsageError
 from sluice.config import streams
+from sluice.config.csv_reading import CsvReading
 from sluice.config.folders import VARIABLE
 from sluice.config.stream import SourceType
+from sluice.core.csv.header import names_of
+from sluice.core.csv.records.cut import cut
 from tests.support.raising import raising
 
 
@@ -43,7 +46,7 @@ def test_the_sources_of_streams_are_those_that_it_can_write() -> None:
 
 def test_a_folder_is_given_by_an_option_too(tmp_path: Path) -> None:
     assert new_stream.main("rides", "csv", tmp_path / "new", {}) == 0
-    assert (tmp_path / "new" / "rides" / "schema.avsc").is_file()
+    assert (tmp_path / "new" / "rides" / "schema.ddl").is_file()
 
 
 def test_nothing_is_written_for_what_cannot_be(tmp_path: Path) -> None:
@@ -61,3 +64,47 @@ def test_nothing_is_written_for_what_cannot_be(tmp_path: Path) -> None:
             new_stream.main(name, kind, root, {})
     assert [str(path.relative_to(tmp_path)) for path in sorted(tmp_path.rglob("*"))] == ["mine", "mine/note"]
     assert (tmp_path / "mine" / "note").read_text() == "keep"
+
+
+FILE = "Ride ID;Started;Distance\n1;31.01.2026 04:05;1,5\n2;1.02.2026 14:05;NA\n"
+
+
+def test_the_columns_of_a_file_are_inferred_and_its_rows_are_read_by_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "rides.txt"
+    file.write_text(FILE)
+    environ = {VARIABLE: str(tmp_path / "new")}
+    assert new_stream.main("rides", "csv", tmp_path / "new", environ, file) == 0
+    spec = streams.load("rides", environ)
+    said = capsys.readouterr().out
+    assert "unsure: distance: NA is taken for null" in said
+    assert (tmp_path / "new" / "rides" / "schema.ddl").read_text().split("\n")[:3] == [
+        "ride_id BIGINT", "started TIMESTAMP_NTZ", "distance DOUBLE",
+    ]  # fmt: skip
+    reading = CsvReading.with_schema(spec, tmp_path / "new" / "rides" / "schema.ddl")
+    header, *rows = (line.encode() for line in FILE.splitlines())
+    layout = reading.layout(names_of(header, reading.form.dialect, "x"), "x", 10**6)
+    assert layout.rows(cut(b"\n".join(rows), reading.form.dialect, is_end=True)).reasons == {}
+    assert new_stream.key_of("rides", file) == "rides/rides.txt.csv"
+    assert new_stream.key_of("rides", Path("A.CSV.gz")) == "rides/A.CSV.gz"
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "said"),
+    [
+        (b"", "csv", "no row"),
+        (b"PK\x03\x04", "csv", "zip"),
+        (None, "csv", "cannot be read"),
+        (b"a\n1", "feed", "--from"),
+    ],
+)
+def test_of_what_is_no_csv_file_nothing_is_written(
+    content: bytes | None, kind: str, said: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "rides.csv"
+    if content is not None:
+        file.write_bytes(content)
+    with raising(UsageError, said):
+        new_stream.main("rides", kind, tmp_path / "new", {}, file)
+    assert not (tmp_path / "new" / "rides").exists()

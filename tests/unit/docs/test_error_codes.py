@@ -19,6 +19,11 @@ PRODUCT = ("local", "plugins", "spark_jobs", "dags")
 # Caught by their own module or a caller of it: a user meets another class.
 INTERNAL = {
     "local.replay.frames.BadPosition",  # the answer 400 of the replay server
+    "sluice.clients.s3.unpacking.CorruptZstd",  # named as a corrupt object
+    "sluice.clients.s3.unpacking.OtherFormat",
+    "sluice.core.csv.columns.kinds.UnsupportedType",  # a ConfigError of the stream
+    "sluice.core.csv.columns.patterns.UnknownPattern",
+    "sluice.core.csv.inference.NotInferred",  # a UsageError of the command
     "sluice.core.decoding.avro.columnar.evolution.Unusual",
     "sluice.core.decoding.avro.reference.layout._Cut",
     "sluice.core.decoding.avro.reference.layout._Other",

@@ -13,10 +13,10 @@ import pytest
 
 from sluice.config import streams
 from sluice.config.reading.toml import ConfigError
+from sluice.core.csv.header import InvalidHeader
 from sluice.core.processes import exits
 from spark_jobs import __main__ as entry_point
 from spark_jobs.__main__ import JOBS, main
-from spark_jobs.common.producer.csv import InvalidHeader
 from spark_jobs.common.spark.functions import function
 from tests.support.raising import raising
 
@@ -64,7 +64,7 @@ def test_a_stream_that_is_unknown_is_an_end_that_no_restart_changes(
         # As Spark passes on the traceback of a worker.
         (
             RuntimeError(
-                "Traceback\n  File x\nspark_jobs.common.producer.lines.CorruptObject: s3://b/k: short"
+                "Traceback\n  File x\nspark_jobs.common.producer.source_object.CorruptObject: s3://b/k: short"
             ),
             "SLU-302 CorruptObject: s3://b/k: short",
         ),

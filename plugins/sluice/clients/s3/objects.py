@@ -12,7 +12,7 @@ from functools import cache, partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Self
 
-from sluice.clients.s3.csv_lines import BLOCK_BYTES, CHUNK_BYTES, data_rows, has_header, line_of_row
+from sluice.clients.s3.csv_rows import BLOCK_BYTES, HEAD_BYTES, check_head, data_rows, line_of_row
 from sluice.clients.s3.errors import asking
 from sluice.clients.s3.requests import at_once
 from sluice.config.reading.names import is_key
@@ -25,11 +25,20 @@ from sluice.core.tables.file_removal import StoredFile
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
+    from sluice.config.csv_reading import CsvReading
+    from sluice.core.csv.form import Form
     from sluice.core.json_record import Document
 
-SUFFIXES = (".csv", ".csv.gz")
+SUFFIXES = (".csv", ".csv.gz", ".csv.zst")
+# Keys of other names that a message has.
+MAX_OTHERS = 5
 # Checksums of whole objects, in answers to HEAD.
 CHECKSUMS = ("ChecksumSHA256", "ChecksumSHA1", "ChecksumCRC64NVME", "ChecksumCRC32C", "ChecksumCRC32")
+
+
+def is_csv(key: str) -> bool:
+    """Whether an object's name says that it is CSV, in any case: ``UPPER.CSV``, ``x.csv.GZ``."""
+    return key.lower().endswith(SUFFIXES)
 
 
 def _are_equal(one: Any, other: Any) -> bool:
@@ -77,25 +86,39 @@ class Entry:
 
 
 class Current(list[ObjectVersion]):
-    """Current versions, by key. ``single``: keys of which the bucket is known to have no other."""
+    """Current versions, by key. ``single``: keys of which the bucket is known to have no other; ``others``:
+    keys of objects that are left out, since their names do not say that they are CSV."""
 
-    def __init__(self, versions: Iterable[ObjectVersion], single: Collection[str] = ()) -> None:
+    def __init__(
+        self, versions: Iterable[ObjectVersion], single: Collection[str] = (), others: Collection[str] = ()
+    ) -> None:
         super().__init__(sorted(versions, key=lambda version: version.key))
-        self.single = frozenset(single)
+        self.single, self.others = frozenset(single), sorted(others)
+
+    @property
+    def names_others(self) -> str:
+        """The first of ``others``, and their number; empty if there are none."""
+        more = len(self.others) - MAX_OTHERS
+        return ", ".join(
+            [*map(quoted, self.others[:MAX_OTHERS]), *([f"and {more} more"] if more > 0 else [])]
+        )
 
 
 class Bucket:
     """One bucket through one role's client. ``prefix``: no other keys are resolved, headed or listed as
-    sources."""
+    sources. ``reading``: how a stream reads its objects; None if that is not known."""
 
-    def __init__(self, client: S3Client, name: str, prefix: str = "") -> None:
+    def __init__(
+        self, client: S3Client, name: str, prefix: str = "", reading: CsvReading | None = None
+    ) -> None:
         self.client = client
         self.name = name
         self.prefix = prefix
+        self.reading = reading
 
-    def within(self, prefix: str) -> Bucket:
+    def within(self, prefix: str, reading: CsvReading | None = None) -> Bucket:
         """The bucket as far as a stream's declaration lets its loads read it."""
-        return Bucket(self.client, self.name, prefix)
+        return Bucket(self.client, self.name, prefix, reading)
 
     def resolve(self, prefix: str, keys: Sequence[str] = ()) -> Current:
         """The current versions of ``keys`` or, without keys, of the CSV objects under ``prefix``, by key.
@@ -106,7 +129,7 @@ class Bucket:
         for key in keys or [prefix]:
             self._check_declared(key)
         for key in keys:
-            if not key.endswith(SUFFIXES):
+            if not is_csv(key):
                 raise Refused(
                     f"s3://{self.name}/{key}: a source ends in {' or '.join(SUFFIXES)}. Fix: correct "
                     "'objects'",
@@ -116,8 +139,10 @@ class Bucket:
             return Current(at_once(sorted(set(keys)), self.head))
         found = self.current(prefix)
         if not found:
+            others = f" (it has {found.names_others})" if found.others else ""
             raise Missing(
-                f"s3://{self.name}/{prefix}: no object ends in {' or '.join(SUFFIXES)}. Fix: upload one, or "
+                f"s3://{self.name}/{prefix}: no object ends in {' or '.join(SUFFIXES)}{others}. Fix: "
+                "upload one, or "
                 "correct 'source_prefix'",
                 ErrorCode.OBJECT_NOT_FOUND,
             )
@@ -127,21 +152,28 @@ class Bucket:
         """The current versions of the CSV objects under ``prefix`` whose keys are chosen. Raises Refused for
         one whose key is not declared."""
         # A listing of versions tells what a HEAD of each object would, and which keys have others.
-        current, versions = [], Counter[str]()
-        for version, is_latest in self.versions(prefix):
-            if is_chosen(version.key):
-                if is_latest:
-                    self._check_declared(version.key)
-                versions[version.key] += 1
-                current += [version] if is_latest else []
-        return Current(current, [key for key, number in versions.items() if number == 1])
+        current, versions, others = [], Counter[str](), set[str]()
+        self._check_declared(prefix)
+        for item in self._versions(prefix, "Versions"):
+            key = item["Key"]
+            if not is_chosen(key):
+                continue
+            if not is_csv(key):
+                if item["IsLatest"] and not key.endswith("/"):
+                    others.add(key)
+                continue
+            if item["IsLatest"]:
+                self._check_declared(key)
+                current.append(self._version(key, item.get("VersionId"), item["ETag"], item["Size"]))
+            versions[key] += 1
+        return Current(current, [key for key, number in versions.items() if number == 1], others)
 
     def versions(self, prefix: str) -> Iterator[tuple[ObjectVersion, bool]]:
         """Every version of the CSV objects under ``prefix`` that the bucket still has, and whether it is the
         current one. Raises Refused for a prefix that is not declared."""
         self._check_declared(prefix)
         for item in self._versions(prefix, "Versions"):
-            if item["Key"].endswith(SUFFIXES):
+            if is_csv(item["Key"]):
                 version = self._version(item["Key"], item.get("VersionId"), item["ETag"], item["Size"])
                 yield version, item["IsLatest"]
 
@@ -208,22 +240,24 @@ class Bucket:
         is_whole = found.get("ChecksumType") == "FULL_OBJECT"
         return {name: found[name] for name in CHECKSUMS if is_whole and found.get(name)}
 
-    def data_rows(self, source: ObjectVersion) -> int:
+    def data_rows(self, source: ObjectVersion, form: Form | None = None) -> int:
         """As :func:`data_rows`, of the pinned version."""
         with self._body(source) as body:
-            return data_rows(body, source.uri)
+            return data_rows(body, source.uri, form)
 
-    def line_of_row(self, source: ObjectVersion, row: int) -> int | None:
+    def line_of_row(self, source: ObjectVersion, row: int, form: Form | None = None) -> int | None:
         """As :func:`line_of_row`, of the pinned version."""
         with self._body(source) as body:
-            return line_of_row(body, row, source.uri)
+            return line_of_row(body, row, source.uri, form)
 
-    def has_header(self, source: ObjectVersion) -> bool:
-        """As :func:`has_header`, of the pinned version: of its first CHUNK_BYTES, as its producer."""
-        # The connection of an answer that is not read to its end is lost.
-        part = {"Range": f"bytes=0-{CHUNK_BYTES - 1}"} if source.size > CHUNK_BYTES else {}
+    def check_head(self, source: ObjectVersion) -> None:
+        """As :func:`check_head`, of the pinned version."""
+        is_whole = source.size <= HEAD_BYTES
+        part = {} if is_whole else {"Range": f"bytes=0-{HEAD_BYTES - 1}"}
         with self._body(source, **part) as body:
-            return has_header(body, source.uri)
+            # All of it: the connection of an answer that is not read to its end is lost.
+            head = io.BytesIO(body.read())
+        check_head(head, source.uri, self.reading, is_whole)
 
     @contextmanager
     def _body(self, source: ObjectVersion, **part: str) -> Iterator[Any]:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
-import io
 import json
 import re
-import zlib
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,9 +17,6 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
-# Raised when an object is read whose gzip data are truncated or corrupt.
-GZIP_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error)
-_GZIP_MAGIC = b"\x1f\x8b"
 # Not by urllib, which takes a `?` and a `#` of a key for a query and a fragment.
 _S3_URI = re.compile(r"s3a?://([^/?#]+)(?:/(.*))?", re.DOTALL)
 
@@ -117,14 +111,3 @@ def read_change(client: S3Client, uri: str, what: str = "result of a change") ->
     except Missing as error:
         message = f"{what}: {missing_message(uri)}"
         raise Refused(message, ErrorCode.LAKE_FILE_MISSING) from error
-
-
-def unpacked(body: Any, buffer_size: int) -> io.BufferedReader:
-    """A reader of the body, which is unpacked if it begins as gzip. Reading it raises GZIP_ERRORS."""
-    reader = io.BufferedReader(body, buffer_size)
-    head = reader.peek(2)[:2]
-    # One byte only if the object, or the first read of it, has no more.
-    if not head or not _GZIP_MAGIC.startswith(head):
-        return reader
-    packed: Any = gzip.GzipFile(fileobj=reader)
-    return io.BufferedReader(packed, buffer_size)

@@ -1,18 +1,29 @@
-"""``[csv]`` of a ``stream.toml``: the source objects, and how their lines are read."""
+"""``[csv]`` of a ``stream.toml``: the source objects, and how their records are read."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Annotated
 
+from sluice.config.reading.toml import ConfigError
+from sluice.config.reading.values import shown
+from sluice.core.csv.form import ENCODINGS, Dialect, Form
+
+# Why cells of one separator cannot be numbers with the same comma.
+_COMMA = "the separator is a comma too"
+
 
 @dataclass(frozen=True)
 class Csv:
     time_formats: Annotated[
         list[str],
-        "Spark's time patterns, tried in this order; [those of a fixed width are "
-        "fast](performance.md#the-producer)",
-    ] = field(default_factory=lambda: ["yyyy-MM-dd HH:mm:ss"])
+        "patterns of times and dates, tried in this order: `yyyy`, `MM` or `M`, `MMM`, `dd` or `d`, `HH` "
+        "or `H`, "
+        "`hh` or `h` with `a`, `mm`, `ss`, `S` for each digit of a fraction, `XXX`, `X` or `Z` for a zone, "
+        "`[optional]`, `'text'`; one letter stands for one or two digits. A date takes those without a "
+        "clock, a "
+        "timestamp without a zone those without one, an instant those with one",
+    ] = field(default_factory=lambda: ["yyyy-MM-dd HH:mm:ss", "yyyy-MM-dd"])
     extra_columns: Annotated[
         str,
         "the schema's map of strings for columns that the schema does not name; without it an object with "
@@ -25,3 +36,79 @@ class Csv:
         'backfills and changes of the stream read; `""`: the whole bucket. Who may trigger a stream\'s '
         "DAGs can bring files of its prefix into its table, and no others",
     ] = "{name}/"
+    separator: Annotated[str, "one character between cells"] = ","
+    quote: Annotated[
+        str,
+        'around a cell; doubled inside of one it is itself, as RFC 4180 says; `""`: none, quotes are text',
+    ] = '"'
+    escape: Annotated[
+        str, "in front of a character, also a separator, quote or line break, that is one of the cell"
+    ] = ""
+    comment: Annotated[str, "at the begin of a line that is no record"] = ""
+    encoding: Annotated[
+        str,
+        f"{', '.join(f'`{name}`' for name in ENCODINGS)}; a byte-order mark counts more. A row with other "
+        "bytes "
+        "is quarantined",
+    ] = "utf-8"
+    names: Annotated[list[str], "the columns of files without a header, in their order"] = field(
+        default_factory=list
+    )
+    null_texts: Annotated[
+        list[str], "cells that are null, quoted or not; an empty cell that is none is an empty text"
+    ] = field(default_factory=lambda: [""])
+    true_texts: Annotated[list[str], "of booleans, in any case"] = field(
+        default_factory=lambda: ["true", "t", "yes", "y", "1"]
+    )
+    false_texts: Annotated[list[str], "of booleans, in any case"] = field(
+        default_factory=lambda: ["false", "f", "no", "n", "0"]
+    )
+    decimal_comma: Annotated[bool, "numbers have a comma before their fraction, and no point"] = False
+    trim: Annotated[
+        bool, "blanks around texts are no part of them; around numbers, times and booleans they never are"
+    ] = False
+    trailing_empty_columns: Annotated[
+        bool, "rows, or the header, may have more cells at their end, if these are empty"
+    ] = False
+    skip_blank_rows: Annotated[
+        bool,
+        "rows of no more cells than the header whose cells are all empty are no rows, as a spreadsheet "
+        "writes "
+        "them; false: only lines without any text are none",
+    ] = True
+
+    @property
+    def form(self) -> Form:
+        """How bytes become cells."""
+        dialect = Dialect(
+            self.separator,
+            self.quote,
+            self.escape,
+            self.comment,
+            self.trailing_empty_columns,
+            self.skip_blank_rows,
+        )
+        return Form(dialect, self.encoding, tuple(self.names))
+
+
+def check(csv: Csv, where: str) -> None:
+    """Raises ConfigError naming the key and the value."""
+    # With NumPy, which a declaration alone does not need.
+    if problem := csv.form.dialect.problem():
+        raise ConfigError(
+            f"{where}: [csv] {problem}. Fix: write one ASCII character that is no letter or digit"
+        )
+    if csv.encoding not in ENCODINGS:
+        raise ConfigError(
+            f"{where}: [csv] encoding {shown(csv.encoding)}. Fix: write one of {', '.join(ENCODINGS)}"
+        )
+    if csv.decimal_comma and csv.separator == ",":
+        raise ConfigError(f'{where}: [csv] decimal_comma: {_COMMA}. Fix: declare separator = ";", or another')
+    for name in csv.names:
+        if not name.strip():
+            raise ConfigError(f"{where}: [csv] names has an empty one. Fix: name each column")
+    both = {text.lower() for text in csv.true_texts} & {text.lower() for text in csv.false_texts}
+    if both:
+        raise ConfigError(
+            f"{where}: [csv] true_texts and false_texts have both {shown(min(both))}. Fix: remove it from one"
+        )

@@ -7,17 +7,18 @@ from sluice.core.error_guide.guide import ErrorGuide
 
 ERRORS = {
     ErrorCode.CORRUPT_OBJECT: ErrorGuide(
-        cause="An object breaks off, is no readable gzip, or has a header line of 64 KiB or more. The "
-        "text says whether rows before the break may have been sent",
+        cause="An object breaks off, is no readable gzip or zstd, is of another format (zip, Excel, "
+        "Parquet), or "
+        "has no header within 256 KiB. The text says whether rows before the break may have been sent",
         fix="nothing was sent: upload the whole file and trigger a new run with `load_changed_objects`, "
         "since the old one pins the [corrupt version](operating.md#corrupt-object); else load the whole "
         "file with `withhold` and [replace](operating.md#sent-in-part)",
     ),
     ErrorCode.INVALID_HEADER: ErrorGuide(
-        cause="The first line is missing, lacks a column that the schema requires, repeats one, or has a "
-        "column that the schema does not name",
+        cause="The first line is missing, lacks a column that the schema requires, repeats one, has a "
+        "column that the schema does not name, or is of another separator or encoding than declared",
         fix="correct the file, upload it and trigger a new run with `load_changed_objects`; or add the "
-        "column, or a map for extra columns (`[csv] extra_columns`)",
+        "column, or a map for extra columns (`[csv] extra_columns`), or declare what the text names",
     ),
     ErrorCode.SOURCE_TOPIC_CHANGED: ErrorGuide(
         cause="`stream.toml` names another topic, or the topic was deleted and created again",
@@ -55,7 +56,7 @@ ERRORS = {
         fix="[decide](operating.md#position-of-the-feed-is-unknown) from where to resume",
     ),
     ErrorCode.INTERVAL_EMPTY: ErrorGuide(
-        cause="No `.csv` or `.csv.gz` object of the source bucket matches the pattern of a "
+        cause="No object `.csv`, `.csv.gz` or `.csv.zst` of the source bucket matches the pattern of a "
         "[backfill](operating.md#backfill)'s interval. A run fails instead of loading nothing, so that "
         "the reprocess behaviour `failed` finds it when the file is there",
         fix="upload the file, or correct `[backfill] pattern`; then clear `produce` of the run with its "
@@ -84,6 +85,13 @@ ERRORS = {
         "reverted, or after a newer version was loaded. Nothing was sent",
         fix="load the newer version with `withhold`, and [replace](operating.md#sent-in-part); of an old "
         "run: trigger a new one",
+    ),
+    ErrorCode.ROWS_REJECTED: ErrorGuide(
+        cause="Each of an object's first rows would be quarantined; the text has the most frequent "
+        "reasons, with "
+        "a cell, and the declaration that would accept it. Nothing was sent",
+        fix="change `[csv]` or the schema in the stream's folder as the text says, or correct the file, and "
+        "trigger a new run",
     ),
     ErrorCode.LOAD_NOT_VERIFIED: ErrorGuide(
         cause="Offsets, rows, events or columns are missing, extra or duplicated, or the quarantine limit "

@@ -22,7 +22,8 @@ ERRORS = {
         "partitioning a new `table`",
     ),
     ErrorCode.INVALID_PARAMETER: ErrorGuide(
-        cause="A form's value cannot be used: `objects` with a key that is no `.csv` or `.csv.gz`, or not "
+        cause="A form's value cannot be used: `objects` with a key that is no `.csv`, `.csv.gz` or "
+        "`.csv.zst`, or not "
         "under the stream's [`csv.prefix`](adding-a-stream.md#streamtoml), or `compact_before` that is no "
         "past date",
         fix="trigger a run with other values",

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from sluice.clients.s3.objects import SUFFIXES
 from sluice.config.sections.backfill import Backfill, again, literal_prefix, matches
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing, Unreachable
@@ -92,7 +93,8 @@ class IntervalFiles:
         current = self.bucket.current(literal_prefix(pattern), lambda key: matches(pattern, key))
         if not current:
             raise Missing(
-                f"s3://{self.bucket.name}/{pattern}: no object of this interval ends in .csv or .csv.gz. "
+                f"s3://{self.bucket.name}/{pattern}: no object of this interval ends in "
+                f"{' or '.join(SUFFIXES)}. "
                 f"Fix: upload it, or correct [backfill] pattern; then {again(self.ledger.stream, begin)}",
                 ErrorCode.INTERVAL_EMPTY,
             )

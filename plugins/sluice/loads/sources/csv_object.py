@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from os.path import commonprefix
 from typing import TYPE_CHECKING, Any, Self
 
+from sluice.core.csv.form import Form
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
 from sluice.core.json_record import Document
@@ -45,6 +46,11 @@ class ObjectSource(Source):
         return ObjectVersion.of(self.document)
 
     @property
+    def form(self) -> Form:
+        """How its rows were cut when it was planned."""
+        return Form.from_document((self.document.get("rules") or {}).get("form"))
+
+    @property
     def name(self) -> str:
         return f"s3://{self.document['bucket']}/{self.key}"
 
@@ -54,7 +60,7 @@ class ObjectSource(Source):
 
     @property
     def size(self) -> int | None:
-        return int(self.document["size"]) * (GZIP_RATIO if self.key.endswith(".gz") else 1)
+        return int(self.document["size"]) * (GZIP_RATIO if self.key.lower().endswith((".gz", ".zst")) else 1)
 
     def send_again(self) -> str:
         return "upload the file again (for another topic it is a new source)"
@@ -63,9 +69,9 @@ class ObjectSource(Source):
         return f"upload the file again, and trigger {stream}_load with load_changed_objects"
 
     def rows(self, systems: Systems) -> int | None:
-        """The object is read again."""
+        """The object is read again, by another parser, as it was planned."""
         version = self.version
-        return systems.bucket(version.bucket).data_rows(version)
+        return systems.bucket(version.bucket).data_rows(version, self.form)
 
     @classmethod
     def datasets(cls, sources: Sequence[Self]) -> list[Dataset]:
@@ -138,7 +144,10 @@ def select_objects(
         [*own, *again],
         VerifiedSources.both(new.verified, again.verified),
         [*new.reverted, *(one.source_id for one in found if one.known is Known.REVERTED)],
-        {"uploaded_again": [one.uploaded_again() for one in found if not one.is_own]},
+        {
+            "uploaded_again": [one.uploaded_again() for one in found if not one.is_own],
+            "left_out": objects.names_others,
+        },
     )
 
 
@@ -180,12 +189,7 @@ def _document_of(source: ObjectVersion) -> Document:
 
 
 def check_headers(bucket: Bucket, selected: Sequence[ObjectVersion]) -> None:
-    """Raises Refused if an object has no header line."""
+    """Raises Refused for an object whose begin tells that no row of it would be published."""
     from sluice.clients.s3.requests import at_once
 
-    for source, has_header in zip(selected, at_once(selected, bucket.has_header), strict=True):
-        if not has_header:
-            raise Refused(
-                f"{source.uri}: no header line. Fix: upload the file with one, or leave it out",
-                ErrorCode.INVALID_HEADER,
-            )
+    at_once(selected, bucket.check_head)

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from sluice.config.reading.toml import ConfigError
-from sluice.core.offsets.quarantine import CONSUMER_STAGE, DUPLICATE, WITHHELD
+from sluice.core.offsets.quarantine import CONSUMER_STAGE, DUPLICATE, PRODUCER_STAGE, WITHHELD
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.sources import SourceCheck, check_rows
 from sluice.core.offsets.sources import check_events as check_event_counts
@@ -127,6 +127,20 @@ class LoadFiles:
         found = {name: rows for name, rows in self._rejected_rows(WITHHELD).items() if len(rows)}
         # The table is read only if there are any.
         return {name: np.setdiff1d(rows, self.published[name]) for name, rows in found.items()}
+
+    def rejected_sources(self) -> str:
+        """Why producers rejected rows of the load's sources: the most frequent reasons; empty if none was."""
+        import pyarrow
+        import pyarrow.compute as pc
+
+        from sluice.clients.lake.reading import files
+        from sluice.core.csv.advice import Rejected, summary
+
+        of_load = pc.is_in(self.rejected[files.SOURCE], pyarrow.array(self.source_ids, pyarrow.string()))
+        chosen = pc.and_(of_load, pc.equal(self.rejected["stage"], PRODUCER_STAGE))
+        found = self.rejected.filter(chosen)
+        rows, reasons = found[files.ROW].to_pylist(), found["reason"].to_pylist()
+        return summary(Rejected(row, reason) for row, reason in zip(rows, reasons, strict=True))
 
     @cached_property
     def rejected_rows(self) -> dict[str, Any]:

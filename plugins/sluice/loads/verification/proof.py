@@ -46,6 +46,8 @@ class ValidationResult:
     """Offsets of the load without a record."""
     uploaded_again: Sequence[Document] = ()
     """The plan's objects whose newest version has the content of an earlier one."""
+    reasons: str = ""
+    """Why the producer rejected rows, the most frequent first; empty if it rejected none."""
 
     @property
     def source_rows(self) -> int:
@@ -72,8 +74,9 @@ class ValidationResult:
         if self.quarantined_percent > self.limit:
             problems.append(
                 f"quarantine: {self.quarantined - self.withheld} of {self.source_rows} rows, "
-                f"{self.quarantined_percent:.2f} %, the limit is {self.limit:g} %. Fix: check "
-                "their reasons, correct the source, or raise max_quarantined_percent"
+                f"{self.quarantined_percent:.2f} %, the limit is {self.limit:g} %. "
+                + (f"{self.reasons}. Or" if self.reasons else "Fix: check their reasons,")
+                + " correct the source, or raise max_quarantined_percent"
             )
         return problems
 

@@ -36,7 +36,7 @@ def assert_the_same(decoder: Decoder, values: Sequence[bytes | None], sent: Sequ
 
 
 def test_avro_with_headers_and_what_others_send() -> None:
-    current = Schemas.load(streams.load("nyc_taxi").schema_file).current
+    current = Schemas.load(streams.load("nyc_taxi")).current
     tried = cases(current)
     assert_the_same(
         AvroDecoder(current.text), [value for _, value, *_ in tried], [each for *_, each, _ in tried]

@@ -1,26 +1,35 @@
-"""Header and lines of source objects, from a body as botocore returns it."""
+"""Source objects into keys and Avro bodies, from a body as botocore returns it."""
 
 from __future__ import annotations
 
 import gzip
 import io
-from dataclasses import replace
-from types import SimpleNamespace
+import random
+from collections import Counter
+from pathlib import Path
 from typing import Any
 
+import fastavro
 import pytest
 import urllib3
 from botocore.response import StreamingBody
-from hypothesis import given
-from hypothesis import strategies as st
 
-from spark_jobs.common.producer import lines, objects
-from spark_jobs.common.producer.lines import CorruptObject, SourceObject, blocks, header_line
-from spark_jobs.common.producer.objects import Reading
-from spark_jobs.common.producer.usual_rows import Column, Layout
+from sluice.config import streams
+from sluice.config.csv_reading import CsvReading
+from sluice.core.csv.form import Dialect, Form, Rules
+from sluice.core.csv.header import InvalidHeader
+from sluice.core.csv.records import blocks
+from spark_jobs.common.producer.source_object import CorruptObject, Reading, SourceObject
+from tests.support.raising import raising
 
-SOURCE = SourceObject("s", "b", "k.csv", None, 2)
-LAYOUT = Layout(2, (Column("a", "long", 0, True), Column("b", "string", 1, False)), "", (), ())
+SOURCE = SourceObject("s", "b", "k.csv", None, 3)
+SCHEMA = {
+    "type": "record",
+    "name": "R",
+    "fields": [{"name": "a", "type": "long"}, {"name": "b", "type": ["null", "string"]}],
+}
+TAXI = streams.load("nyc_taxi")
+SAMPLE = Path(__file__).parents[4] / "samples" / "nyc_taxi" / "taxi-data.csv.gz"
 
 
 class Client:
@@ -34,138 +43,119 @@ class Client:
         return {"Body": StreamingBody(raw, len(self.data))}
 
 
-def header(data: bytes, monkeypatch: pytest.MonkeyPatch) -> str:
-    platform: Any = SimpleNamespace(s3=None)
-    monkeypatch.setattr(lines, "connect", lambda s3: Client(data))
-    return header_line(platform, SOURCE)
+def reading(data: bytes, form: Form | None = None, most: int = 10**6) -> Reading:
+    csv = CsvReading(form or Form(), Rules(), SCHEMA, "")
+    names = SOURCE.column_names(Client(data), csv.form)
+    return Reading(SOURCE, csv.form, csv.layout(names, SOURCE.uri, most))
 
 
-def rows(data: bytes) -> list[tuple[int, int, bytes]]:
-    """Row, line and text."""
-    return [
-        (int(row), int(number), block.lines[at].rstrip(b"\r"))
-        for block in blocks(Client(data), SOURCE)
-        for at, (row, number) in enumerate(zip(block.rows, block.numbers, strict=True))
-    ]
-
-
-def rows_one_by_one(data: bytes) -> list[tuple[int, int, bytes]]:
-    numbered = enumerate(io.BytesIO(data), start=1)
-    texts = [(n, raw.rstrip(b"\r\n")) for n, raw in numbered if n > 1 and raw.strip()]
-    return [(row, number, text) for row, (number, text) in enumerate(texts)]
-
-
-@pytest.mark.parametrize(
-    "data", [b"\xef\xbb\xbfa,b\r\n1,2\r\n\n3,4", gzip.compress(b"a,b\n1,2\n\n3,4\n")], ids=["plain", "gzip"]
-)
-def test_the_header_and_the_rows_of_an_object(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert header(data, monkeypatch) == "a,b"
-    assert rows(data) == [(0, 2, b"1,2"), (1, 4, b"3,4")]
-
-
-@given(
-    st.lists(st.sampled_from([b"1,2", b",", b'"', b"\r", b" ", b"\t\x0b", b"\xff", b"\n", b"\n\n", b"\r\n"]))
-)
-def test_rows_and_lines_are_numbered_as_if_read_one_by_one(parts: list[bytes]) -> None:
-    data = b"".join(parts)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lines, "BLOCK_BYTES", 4)
-        patch.setattr(lines, "READ_BYTES", 3)
-        assert rows(data) == rows_one_by_one(data)
-
-
-@pytest.mark.parametrize(
-    "data",
-    [b"", b"\n1,2\n", b"x" * lines.HEAD_BYTES + b"\n", b"\x1f", gzip.compress(b"a,b\n")[:-9]],
-    ids=["empty", "blank", "long", "one byte", "truncated"],
-)
-def test_an_object_without_a_header_line_is_corrupt(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(CorruptObject, match=r"s3://b/k\.csv"):
-        header(data, monkeypatch)
-
-
-def test_a_truncated_gzip_is_corrupt() -> None:
-    with pytest.raises(CorruptObject, match="broke off after"):
-        rows(gzip.compress(b"a,b\n" + b"1,2\n" * 9)[:-9])
-
-
-def sent(reading: Reading, data: bytes) -> list[tuple[int, int, int, Any]]:
-    """Row, target partition, sequence, the record's first value."""
-    return sorted(
-        (row["row"], row["target_partition"], row["sequence"], row["record"] and row["record"]["a"])
-        for batch in reading.usual_rows(Client(data))
+def sent(data: bytes, form: Form | None = None) -> dict[int, tuple[int, int, Any]]:
+    """Row -> target partition, sequence, the record's first value; of those that are not rejected."""
+    parsed = fastavro.parse_schema(SCHEMA)
+    return {
+        row["row"]: (
+            row["target_partition"],
+            row["sequence"],
+            fastavro.schemaless_reader(io.BytesIO(row["value"]), parsed, None)["a"],  # type: ignore[index, call-overload]
+        )
+        for batch in reading(data, form).sent(Client(data))
         for row in batch.to_pylist()
-    )
+        if row["value"] is not None
+    }
 
 
-def rest(reading: Reading, data: bytes) -> list[tuple[int, int, str, bool]]:
-    """Row, line, text, and whether it is undecodable; from the row on at which the usual ones end."""
-    ends = [row for row, _, _, value in sent(reading, data) if value is None]
-    if not ends:
-        return []
-    reading = replace(reading, first_other=ends[0])
-    return [
-        (row["row"], row["line"], row["text"], row["undecodable"])
-        for batch in reading.rest(Client(data))
+def rejected(data: bytes, form: Form | None = None) -> dict[int, tuple[int, bytes, str]]:
+    """Row -> line, bytes, reason."""
+    return {
+        row["row"]: (row["line"], row["text"], row["reason"])
+        for batch in reading(data, form).rejected(Client(data))
         for row in batch.to_pylist()
-    ]
+    }
 
 
-def test_an_object_is_read_until_a_row_that_may_be_malformed_and_from_there() -> None:
-    data = b'a,b\n0,x\n1,x\n2,x\n3,"x"\n\n4,x\nbad,x\n'
-    reading = Reading(SOURCE, LAYOUT)
-    assert sent(reading, data) == [(0, 0, 0, 0), (1, 1, 0, 1), (2, 0, 1, 2), (3, 1, 1, None)]
-    assert rest(reading, data) == [(3, 5, '3,"x"', False), (4, 7, "4,x", False), (5, 8, "bad,x", False)]
-    usual = data[: data.index(b"3")]
-    assert len(sent(reading, usual)) == 3
-    assert rest(reading, usual) == []
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
+def test_a_row_has_its_number_and_the_sequence_number_of_its_target(pack: Any) -> None:
+    data = pack(b'\xef\xbb\xbfa,b\r\n0,x\r\n\r\n1,"x\r\ny"\r\nbad,x\r\n3,x\r\n4,x\r\n5,x\r\n,,\r\n8,\xff')
+    assert sent(data) == {0: (0, 0, 0), 1: (1, 0, 1), 3: (0, 1, 3), 4: (1, 1, 4), 5: (2, 0, 5)}
+    assert rejected(data) == {
+        2: (6, b"bad,x", "column a: 'bad' is not a long"),
+        6: (10, b",,", "the row has 3 columns, the header names 2, and the last is empty"),
+        7: (11, b"8,\xff", "the row is not UTF-8"),
+    }
 
 
-@given(st.lists(st.sampled_from([b"1,x\n", b'2,"x"\n', b"bad,x\n", b"\n", b"3,\xff\n"]), max_size=12))
-def test_each_row_is_read_once_wherever_blocks_end(parts: list[bytes]) -> None:
-    data, reading = b"a,b\n" + b"".join(parts), Reading(SOURCE, LAYOUT)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lines, "BLOCK_BYTES", 9)
-        patch.setattr(lines, "READ_BYTES", 4)
-        patch.setattr(objects, "LINES_PER_BATCH", 2)
-        usual = [row for row, _, _, value in sent(reading, data) if value is not None]
-        assert [*usual, *(row for row, *_ in rest(reading, data))] == list(range(len(rows(data))))
+def test_sequences_count_the_rows_that_are_sent_wherever_blocks_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 60)
+    chosen = random.Random(1)  # noqa: S311
+    lines = [chosen.choice(["1,x", "bad,x", '2,"x\ny"', "3"]) for _ in range(400)]
+    data = "\n".join(["a,b", *lines]).encode()
+    found, places = sent(data), Counter[int]()
+    for row, line in enumerate(lines):
+        is_good = line[0] in "12"
+        assert (row in found) is is_good
+        if is_good:
+            assert found[row][:2] == (row % 3, places[row % 3])
+            places[row % 3] += 1
+    assert sorted(rejected(data)) == [row for row in range(400) if row not in found]
 
 
-def test_bytes_that_are_not_utf8_are_escaped() -> None:
-    found = rest(Reading(SOURCE, LAYOUT), b"a,b\n0,\xff\n1,\xc3\xa4\n")
-    assert found == [(0, 2, "0,\\xff", True), (1, 3, "1,ä", False)]
+def test_files_without_a_header_have_the_declared_names() -> None:
+    form = Form(Dialect(separator=";"), names=("b", "a"))
+    assert sent(b"x;1\ny;2\n", form) == {0: (0, 0, 1), 1: (1, 0, 2)}
 
 
-@given(
-    st.lists(st.sampled_from([b"x" * 4, b"y", b",", b"\n", b" "]), max_size=20).map(b"".join),
-    st.integers(1, 6),
-    st.integers(2, 9),
-)
-def test_of_a_line_without_end_little_more_than_its_limit_is_kept_wherever_chunks_end(
-    data: bytes, read: int, longest: int
-) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lines, "MAX_LINE_BYTES", longest)
-        patch.setattr(lines, "READ_BYTES", read)
-        kept = b"".join(lines._chunks(io.BufferedReader(io.BytesIO(data))))
-    for line, found in zip(data.split(b"\n"), kept.split(b"\n"), strict=True):
-        # Enough to tell that it is too long, of which a chunk may have more.
-        assert line.startswith(found)
-        assert min(len(line), longest + 1) <= len(found) <= longest + 1 + read
+def test_utf16_is_seen_and_named_when_it_has_no_mark() -> None:
+    text = "a,b\r\n1,ä\r\n"
+    assert sent(text.encode("utf-16")) == {0: (0, 0, 1)}
+    assert sent(text.encode("utf-16-be"), Form(encoding="utf-16-be")) == {0: (0, 0, 1)}
+    with raising(InvalidHeader, "s3://b/k.csv", "UTF-16", "encoding"):
+        sent(text.encode("utf-16-le"))
 
 
-def test_a_line_without_end_is_one_row_that_is_cut_and_the_rows_behind_it_are_read() -> None:
+def test_a_row_without_end_is_cut_and_the_rows_behind_it_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 30)
+    monkeypatch.setattr(blocks, "MAX_RECORD_BYTES", 100)
     data = b"a,b\n0,x\n" + b"1," + b"x" * 300 + b"\n2,x\n"
-    with pytest.MonkeyPatch.context() as patch:
-        for module in (lines, objects):
-            patch.setattr(module, "MAX_LINE_BYTES", 100)
-        reading = Reading(SOURCE, replace(LAYOUT, max_value_bytes=90))
-        assert sent(reading, data) == [(0, 0, 0, 0), (1, 1, 0, None)]
-        found = [
-            row for batch in replace(reading, first_other=1).rest(Client(data)) for row in batch.to_pylist()
-        ]
-    assert [(row["row"], row["line"], len(row["text"]), row["cut"]) for row in found] == [
-        (1, 3, 100, True),
-        (2, 4, 3, False),
-    ]
+    assert sorted(sent(data)) == [0, 2]
+    ((row, (line, text, reason)),) = rejected(data).items()
+    assert (row, line, len(text)) == (1, 3, 100)
+    assert reason.startswith("too large: the row has more than 100 bytes")
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"", "no header line"),
+        (b"\n\n", "no header line"),
+        (b"x" * 300_000 + b"\n", "no header line"),
+        (gzip.compress(b"a,b\n" * 9)[:-9], "truncated packed data"),
+        (b"PK\x03\x04" + bytes(90), "it is a zip archive"),
+    ],
+    ids=["empty", "blank", "long", "truncated", "zip"],
+)
+def test_an_object_that_cannot_be_read_is_corrupt(data: bytes, words: str) -> None:
+    with raising(CorruptObject, "s3://b/k.csv", words, "Fix: "):
+        list(reading(data).sent(Client(data)))
+
+
+def test_a_truncated_gzip_is_corrupt_also_behind_its_header() -> None:
+    lines = b"".join(b"%d,%d\n" % (n, n * n) for n in range(400_000))
+    whole = gzip.compress(b"a,b\n" + lines)
+    found = reading(whole)
+    with raising(CorruptObject, "s3://b/k.csv", "truncated packed data"):
+        list(found.sent(Client(whole[:-9])))
+
+
+def test_every_row_of_the_sample_is_sent() -> None:
+    data, csv = SAMPLE.read_bytes(), CsvReading.of(TAXI)
+    names = SOURCE.column_names(Client(data), csv.form)
+    batches = list(Reading(SOURCE, csv.form, csv.layout(names, "x", 10**6)).sent(Client(data)))
+    values = [value for batch in batches for value in batch["value"].to_pylist()]
+    assert (len(values), None in values) == (29_999, False)
+    parsed: Any = fastavro.parse_schema(dict(csv.schema))
+    rides: list[Any] = [fastavro.schemaless_reader(io.BytesIO(value), parsed, None) for value in values]
+    assert sum(ride["total_amount"] < 0 for ride in rides) == 19
+    text = gzip.decompress(data).decode().splitlines()[1:]
+    assert sorted(str(ride["trip_distance"]) for ride in rides) == sorted(
+        str(float(line.split(",")[4])) for line in text
+    )

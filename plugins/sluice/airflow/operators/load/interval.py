@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.airflow.operators.base import StreamOperator
 from sluice.airflow.operators.load.produce import ProduceOperator
+from sluice.config.csv_reading import reading_of
 from sluice.config.reading.toml import ConfigError
 from sluice.config.sections import backfill
 from sluice.core.error_codes import ErrorCode
@@ -59,7 +60,7 @@ class ProduceIntervalOperator(ProduceOperator):
         hook, spec = self.platform_hook, self.spec
         files = IntervalFiles(
             self.ledger,
-            hook.source.within(spec.source_prefix),
+            hook.source.within(spec.source_prefix, reading_of(spec)),
             self.spec.backfill,
             verified=lambda: VerifiedSources(self.ledger, hook.lake, spec.table),
             baseline=lambda load: inventory.record_before(hook.lake, spec, self.ledger, load),

@@ -11,6 +11,8 @@ from airflow.sdk.exceptions import AirflowException
 
 from sluice.airflow import forms
 from sluice.airflow.operators.jobs.spark_job import SparkJobOperator
+from sluice.clients.s3.objects import SUFFIXES
+from sluice.config.csv_reading import reading_of
 from sluice.config.sending_rules import SendingRules
 from sluice.config.stream import SourceType
 from sluice.core.errors import ClientError
@@ -91,6 +93,12 @@ class ProduceOperator(SparkJobOperator):
         return LoadPlanner.of(self.platform_hook, self.spec, self.ledger, defaults, self.rules)
 
     def _name_again(self, plan: Document) -> None:
+        if plan.get("left_out"):
+            self.log.warning(
+                "objects left out, since their names do not end in %s: %s",
+                ", ".join(SUFFIXES),
+                plan["left_out"],
+            )
         for one in plan.get("uploaded_again", []):
             self.log.info(
                 "uploaded again, same content as a version that was planned before: s3://%s/%s version=%s "
@@ -126,7 +134,7 @@ class ProduceOperator(SparkJobOperator):
         return VerifiedSources(self.ledger, self.platform_hook.lake, self.spec.table)
 
     def _source(self) -> Bucket:
-        return self.platform_hook.source.within(self.spec.source_prefix)
+        return self.platform_hook.source.within(self.spec.source_prefix, reading_of(self.spec))
 
     def _sources(self, context: Context, params: Document) -> list[Document]:
         verified = self._verified()

@@ -18,7 +18,7 @@ from tests.support.hostile_records import TRIP, body
 
 @pytest.fixture
 def schemas() -> Schemas:
-    return Schemas.load(streams.load("nyc_taxi").schema_file)
+    return Schemas.load(streams.load("nyc_taxi"))
 
 
 def read(

@@ -1,0 +1,245 @@
+"""Rows of CSV objects: counted and found by Python's csv, to verify the parser of their producer.
+
+Without a quote, a line is a record; so lines are counted as they are, and Python's csv reads those of pieces
+that have quotes, escapes or comments.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from sluice.clients.s3.unpacking import UNPACKING_ERRORS, OtherFormat, corrupt_message, unpacked
+from sluice.config.sending_rules import MAX_REQUEST_BYTES
+from sluice.core.csv.advice import Rejected, summary
+from sluice.core.csv.form import WHITE, Form
+from sluice.core.csv.header import HEADER_BYTES, InvalidHeader, names_of
+from sluice.core.csv.records.blocks import first_record
+from sluice.core.csv.records.cut import cut
+from sluice.core.csv.records.encodings import as_utf8
+from sluice.core.error_codes import ErrorCode
+from sluice.core.errors import Refused
+
+if TYPE_CHECKING:
+    from sluice.config.csv_reading import CsvReading
+
+# How much of an object is tried before it is loaded, and the fewest rows that tell something.
+HEAD_BYTES = HEADER_BYTES
+MIN_SAMPLE = 10
+SAMPLE_BYTES = 256 * 1024
+# Small, because gzip may make a thousand times as much of it.
+CHUNK_BYTES = 64 * 1024
+BLOCK_BYTES = 1024 * 1024
+# Longest cell: of a run of letters and digits, Python's csv is given one character.
+MAX_CELL = 32 * 1024 * 1024
+# For the whole process: a limit that is set for a while is one of other threads too.
+csv.field_size_limit(MAX_CELL)
+# A longer line is shortened.
+_LONG_LINE = 64 * 1024
+
+
+def data_rows(body: Any, name: str, form: Form | None = None) -> int:
+    """Count the records of a CSV after its header that are not blank (``core.csv.form.Dialect`` says which
+    are).
+
+    Raises Refused without a header, for truncated, corrupt or other data, and for a cell beyond MAX_CELL.
+    """
+    with _readable(name):
+        return _Rows(body, name, form or Form()).count()
+
+
+def line_of_row(body: Any, row: int, name: str, form: Form | None = None) -> int | None:
+    """The 1-based line at which a 0-based row begins; None if there are fewer rows. Errors as of
+    :func:`data_rows`. Reads no further than the row."""
+    with _readable(name):
+        return _Rows(body, name, form or Form()).line_of(row)
+
+
+def check_head(body: Any, name: str, reading: CsvReading | None, is_whole: bool) -> None:
+    """Check the first bytes of a CSV as its producer will read them, before anything is sent.
+
+    ``reading``: of its stream; None: only that there is a header. ``is_whole``: the body has all of it.
+    Raises Refused if it has no header, or one that does not fit the schema, and if each of its first rows, of
+    MIN_SAMPLE at least, would be rejected: with the most frequent reasons, and what would accept them.
+    """
+    form = reading.form if reading else Form()
+    with _readable(name), closing(_begin(body, form, is_whole)) as chunks:
+        found = (b"", b"", 1) if form.names else first_record(chunks, form.dialect, HEADER_BYTES)
+        if found is None:
+            raise Refused(
+                f"{name}: no header line. Fix: upload the file with one, leave it out, or declare [csv] "
+                "names",
+                ErrorCode.INVALID_HEADER,
+            )
+        if reading is None:
+            return
+        try:
+            names = form.names or names_of(found[0], form.dialect, name)
+            layout = reading.layout(names, name, MAX_REQUEST_BYTES)
+        except InvalidHeader as error:
+            raise Refused(str(error), ErrorCode.INVALID_HEADER) from error
+        sample, is_end = found[1], False
+        while len(sample) < SAMPLE_BYTES and not is_end:
+            chunk = next(chunks, b"")
+            sample, is_end = sample + chunk, not chunk
+        records = cut(sample, form.dialect, is_end and is_whole, layout.width)
+        rows = layout.rows(records)
+        if len(records) >= MIN_SAMPLE and not rows.is_good.any():
+            reasons = [Rejected(row, reason) for row, reason in sorted(rows.reasons.items())]
+            raise Refused(
+                f"{name}: each of the first {len(records)} rows would be rejected: {summary(reasons)}; "
+                "nothing was "
+                "sent",
+                ErrorCode.ROWS_REJECTED,
+            )
+
+
+def _begin(body: Any, form: Form, is_whole: bool) -> Generator[bytes]:
+    try:
+        yield from as_utf8(unpacked(body, CHUNK_BYTES), form.encoding)
+    except UNPACKING_ERRORS:
+        # A part of packed data ends like truncated ones.
+        if is_whole:
+            raise
+
+
+class _Rows:
+    """The records of a body, by Python's csv."""
+
+    def __init__(self, body: Any, name: str, form: Form) -> None:
+        self._form, self._dialect = form, form.dialect
+        self._pieces = _whole_lines(as_utf8(unpacked(body, BLOCK_BYTES), form.encoding))
+        # Rows of pieces that were counted as lines.
+        self._plain = 0
+        self._in_record = self._counts_lines = False
+        # Lines of the file: how many were read, and where the record begins that is read.
+        self._line = self._begin = 0
+        self._reader = csv.reader(
+            self._lines(),
+            delimiter=self._dialect.separator,
+            quotechar=self._dialect.quote or None,
+            quoting=csv.QUOTE_MINIMAL if self._dialect.quote else csv.QUOTE_NONE,
+            escapechar=self._dialect.escape or None,
+        )
+        self._width = len(form.names) or self._header_width(name)
+
+    def count(self) -> int:
+        self._counts_lines = True
+        rows = 0
+        for record in self._reader:
+            self._in_record = False
+            rows += self._is_row(record)
+        return rows + self._plain
+
+    def line_of(self, row: int) -> int | None:
+        for record in self._reader:
+            self._in_record = False
+            if self._is_row(record):
+                if row == 0:
+                    return self._begin
+                row -= 1
+        return None
+
+    def _header_width(self, name: str) -> int:
+        for record in self._reader:
+            self._in_record = False
+            if any(cell.strip(WHITE) for cell in record):
+                while self._dialect.trailing_empty and len(record) > 1 and not record[-1].strip():
+                    record.pop()
+                return len(record)
+        raise Refused(
+            f"{name}: no header line. Fix: upload the file with one, or leave it out",
+            ErrorCode.INVALID_HEADER,
+        )
+
+    def _is_row(self, record: list[str]) -> bool:
+        if any(cell.strip(WHITE) for cell in record):
+            return True
+        if len(record) < 2:
+            return False
+        return not self._dialect.skip_blank or (
+            len(record) > self._width and not self._dialect.trailing_empty
+        )
+
+    def _marks(self) -> bytes:
+        """What a line may have that makes it other than a record."""
+        return f"{self._dialect.quote}{self._dialect.escape}{self._dialect.comment}".encode()
+
+    def _lines(self) -> Iterator[str]:
+        """What Python's csv reads: all lines, but for those that are counted here."""
+        marks = self._marks()
+        for piece in self._pieces:
+            if (
+                self._counts_lines
+                and not self._in_record
+                and not any(bytes([mark]) in piece for mark in marks)
+            ):
+                self._plain += self._count_lines(piece)
+                continue
+            for line in _split(piece.decode("utf-8", "replace")):
+                self._line += 1
+                is_comment = self._dialect.comment and line.startswith(self._dialect.comment)
+                if not self._in_record:
+                    if is_comment:
+                        continue
+                    self._begin, self._in_record = self._line, True
+                yield line
+
+    def _count_lines(self, piece: bytes) -> int:
+        separator, white = self._dialect.separator.encode(), WHITE.encode()
+        lines = piece.replace(b"\r", b"\n").split(b"\n") if b"\r" in piece else piece.split(b"\n")
+        blank = [line for line in lines if not line.strip(separator + white)]
+        rows = len(lines) - len(blank)
+        cells = (1 + line.count(separator) for line in blank if separator in line)
+        return rows + sum(self._is_row([""] * count) for count in cells)
+
+
+def _split(text: str) -> Iterator[str]:
+    """Lines with their ends: LF, CRLF or CR, and no others."""
+    return (found[0] for found in re.finditer(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text))
+
+
+def _whole_lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Pieces that end where lines do, each of about BLOCK_BYTES but for the last. A long line is shortened:
+    of letters and digits, which no dialect gives a meaning, a run becomes one."""
+    parts, size = list[bytes](), 0
+    runs = re.compile(rb"[A-Za-z0-9" + bytes(range(0x80, 0xC0)) + rb"]{2,}")
+    for chunk in chunks:
+        parts.append(chunk)
+        size += len(chunk)
+        if size < BLOCK_BYTES:
+            continue
+        data = b"".join(parts)
+        # Behind a CR, an LF may come.
+        end = max(data.rfind(b"\n"), data.rfind(b"\r", 0, len(data) - 1)) + 1
+        if end:
+            yield data[:end]
+        rest = data[end:]
+        if len(rest) > _LONG_LINE:
+            rest = runs.sub(b"x", rest)
+        if len(rest) > MAX_CELL:
+            raise csv.Error(f"a line has more than {MAX_CELL} bytes, also without its texts")
+        parts, size = [rest], len(rest)
+    if rest := b"".join(parts):
+        yield rest
+
+
+@contextmanager
+def _readable(name: str) -> Iterator[None]:
+    try:
+        yield
+    except OtherFormat as error:
+        raise Refused(f"{name}: {error}", ErrorCode.CORRUPT_OBJECT) from error
+    except UNPACKING_ERRORS as error:
+        message = f"{name}: {corrupt_message(error)}. Fix: upload the file again"
+        raise Refused(message, ErrorCode.CORRUPT_OBJECT) from error
+    except csv.Error as error:
+        raise Refused(
+            f"{name}: its rows cannot be counted: {error}. Fix: look for a quote that is not closed, "
+            "correct the "
+            'file, and upload it again; or declare [csv] quote = ""',
+            ErrorCode.CORRUPT_OBJECT,
+        ) from error

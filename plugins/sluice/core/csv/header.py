@@ -1,0 +1,89 @@
+"""The names of a file's columns, and how they meet those of a schema."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+
+from sluice.core.csv.form import Dialect
+from sluice.core.csv.records.cut import cut
+from sluice.core.csv.records.quotes import cells_of
+from sluice.core.error_codes import ErrorCode
+from sluice.core.messages import quoted
+
+_BOM = "\ufeff"
+# Longest header.
+HEADER_BYTES = 256 * 1024
+# What separators look like that are none: the error names the first that the header has.
+_OTHERS = (";", "\t", "|", ",")
+
+
+class InvalidHeader(RuntimeError):
+    """The columns of an object do not match the schema."""
+
+    code = ErrorCode.INVALID_HEADER
+
+
+def same(name: str) -> str:
+    """What two names of one column have in common: ``Pickup date (UTC)`` is ``pickup_date_utc``, ``Größe`` is
+    ``grosse``, ``2016 total`` is ``_2016_total``."""
+    decomposed = unicodedata.normalize("NFKD", name.strip().casefold())
+    folded = "".join(char for char in decomposed if not unicodedata.combining(char))
+    found = re.sub(r"\W+", "_", re.sub(r"^\W+|\W+$", "", folded)) or folded
+    return f"_{found}" if found[:1].isdecimal() else found
+
+
+def names_of(record: bytes, dialect: Dialect, where: str) -> list[str]:
+    """The names in a header record, without blanks around them. Raises InvalidHeader, naming ``where``."""
+    if b"\0" in record:
+        raise InvalidHeader(
+            f"{where}: the header has zeros, as UTF-16 has: {_shown(record)}. Fix: declare [csv] encoding"
+        )
+    faults = cut(record, dialect, is_end=True).faults
+    if faults:
+        raise InvalidHeader(f"{where}: {faults[0]}: {_shown(record)}. Fix: correct the header")
+    names = [_decoded(cell, record, where).strip() for cell in cells_of(record, dialect)]
+    while dialect.trailing_empty and len(names) > 1 and not names[-1]:
+        names.pop()
+    check_names(names, where, _shown(record))
+    return names
+
+
+def check_names(names: Sequence[str], where: str, shown: str) -> None:
+    """Raises InvalidHeader for an empty or repeated name."""
+    seen = dict[str, str]()
+    for position, name in enumerate(names, start=1):
+        if not name:
+            behind = not any(names[position - 1 :])
+            more = ", or declare [csv] trailing_empty_columns = true" if behind else ""
+            raise InvalidHeader(
+                f"{where}: column {position} of the header has no name: {shown}. Fix: name it{more}"
+            )
+        if (key := same(name)) in seen:
+            both = quoted(name) if seen[key] == name else f"{quoted(seen[key])} and {quoted(name)}, one name,"
+            raise InvalidHeader(f"{where}: the header names column {both} twice. Fix: rename one")
+        seen[key] = name
+
+
+def separator_hint(names: Sequence[str], dialect: Dialect) -> str:
+    """That the header seems to have another separator; empty if it does not."""
+    if len(names) == 1:
+        for other in _OTHERS:
+            if other != dialect.separator and other in names[0]:
+                return f", or declare [csv] separator = {other!r}, if that is what stands between its columns"
+    return ""
+
+
+def _decoded(cell: bytes, record: bytes, where: str) -> str:
+    try:
+        return cell.decode().removeprefix(_BOM)
+    except UnicodeDecodeError as error:
+        raise InvalidHeader(
+            f"{where}: the header is not UTF-8: {_shown(record)}. Fix: declare [csv] encoding, or save the "
+            "file as UTF-8"
+        ) from error
+
+
+def _shown(record: bytes) -> str:
+    return quoted(record.decode("utf-8", "backslashreplace"))

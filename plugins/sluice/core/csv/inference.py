@@ -1,0 +1,226 @@
+"""What a CSV file seems to be: its form, and a column's type; and of what it is unsure.
+
+A type is taken only if every cell of the sample is one of its values, as the producer will read them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sluice.core.csv.advice import known_patterns
+from sluice.core.csv.columns.kinds import BOOLEAN, DATE, DOUBLE, INSTANT, LOCAL_TIME, LONG, TEXT, Kind
+from sluice.core.csv.columns.values import Converter
+from sluice.core.csv.form import ENCODINGS, Dialect, Form, Rules
+from sluice.core.csv.header import same
+from sluice.core.csv.records.cut import Records, cut
+from sluice.core.csv.records.encodings import as_utf8
+from sluice.core.csv.records.quotes import cells_of
+
+SAMPLE_BYTES = 4 << 20
+_SEPARATORS = (",", ";", "\t", "|")
+_NULLS = ("NA", "N/A", "NULL", "null", "None", "NaN", "nan", "\\N", "#N/A")
+_WORDS = ("true", "false", "t", "f", "yes", "no", "y", "n")
+_CENTS = re.compile(r"-?[0-9]+\.[0-9]{2}")
+_DDL = {BOOLEAN: "BOOLEAN", LONG: "BIGINT", DOUBLE: "DOUBLE", DATE: "DATE", TEXT: "STRING"}
+_TIMES = {
+    DATE: ("a date", "DATE"),
+    LOCAL_TIME: ("a time", "TIMESTAMP_NTZ"),
+    INSTANT: ("a time with a zone", "TIMESTAMP"),
+}
+
+
+class NotInferred(ValueError):
+    """A file of which no columns can be told; the text says why, and the fix."""
+
+
+@dataclass
+class Inferred:
+    """``columns``: name -> type in DDL. ``declared``: the keys of ``[csv]`` that differ from their default.
+    ``doubts``: what a person should look at, a sentence each. ``rows``: of the sample."""
+
+    columns: dict[str, str] = field(default_factory=dict)
+    declared: dict[str, Any] = field(default_factory=dict)
+    doubts: list[str] = field(default_factory=list)
+    rows: int = 0
+
+
+def infer(chunks: Iterator[bytes]) -> Inferred:
+    """Infer columns and form from a file's first SAMPLE_BYTES, unpacked. Raises NotInferred."""
+    found = Inferred()
+    raw, is_whole = _sample(chunks)
+    form = Form(encoding=_encoding(raw, found))
+    data = b"".join(as_utf8([raw], form.encoding))
+    dialect = _dialect(data, is_whole, found)
+    records = cut(data, dialect, is_whole)
+    if not len(records):
+        raise NotInferred("it has no row. Fix: give a file with rows")
+    header = [cell.decode("utf-8", "replace").strip() for cell in cells_of(records[0], dialect)]
+    names, first = _names(header, found)
+    columns, found.rows = _cells(records, len(names), first, dialect, found)
+    if not found.rows:
+        raise NotInferred("it has a header and no row. Fix: give a file with rows")
+    _types(names, columns, dialect, found)
+    return found
+
+
+def _sample(chunks: Iterator[bytes]) -> tuple[bytes, bool]:
+    data = b""
+    for chunk in chunks:
+        data += chunk
+        if len(data) >= SAMPLE_BYTES:
+            return data, False
+    return data, True
+
+
+def _encoding(raw: bytes, found: Inferred) -> str:
+    if raw.startswith((b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf")):
+        return "utf-8"
+    head = raw[:4096]
+    zeros = [head[start::2].count(0) / max(len(head) // 2, 1) for start in (0, 1)]
+    encoding = "utf-8"
+    if max(zeros) > 0.4:
+        encoding = "utf-16-be" if zeros[0] > zeros[1] else "utf-16-le"
+    else:
+        try:
+            raw[: raw.rfind(b"\n") + 1].decode()
+        except UnicodeDecodeError:
+            encoding = "windows-1252"
+    if encoding != "utf-8":
+        assert encoding in ENCODINGS  # noqa: S101
+        found.declared["encoding"] = encoding
+        found.doubts.append(f"the file is not UTF-8 and has no mark: taken for {encoding}")
+    return encoding
+
+
+def _dialect(data: bytes, is_whole: bool, found: Inferred) -> Dialect:
+    scores = {}
+    for separator in _SEPARATORS:
+        dialect = Dialect(separator=separator)
+        records = cut(data, dialect, is_whole)
+        (width, count), *_ = Counter(records.widths.tolist()).most_common(1) or [(1, 0)]
+        share = count / max(len(records), 1)
+        scores[separator] = (width > 1 and share > 0.5, share if width > 1 else 0, width)
+    best = max(_SEPARATORS, key=lambda one: scores[one])
+    if not scores[best][0]:
+        best = ","
+    if best != ",":
+        found.declared["separator"] = best
+    return Dialect(separator=best)
+
+
+def _names(header: list[str], found: Inferred) -> tuple[list[str], int]:
+    """The columns' names, and the number of the first record with data."""
+    while len(header) > 1 and not header[-1]:
+        header.pop()
+        found.declared["trailing_empty_columns"] = True
+    if any(re.fullmatch(r"[-+]?[0-9][0-9.,:/ T-]*", name) for name in header):
+        names = [f"column_{number}" for number in range(1, len(header) + 1)]
+        found.declared["names"] = names
+        found.doubts.append(
+            f"the first line has numbers, so it was taken for a row, and the columns are named {names[0]} "
+            "and so on"
+        )
+        return names, 0
+    names = [same(name) for name in header]
+    for name, title in zip(names, header, strict=True):
+        if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", name):
+            raise NotInferred(
+                f"column {title!r} of its header can be no column of a table. Fix: name it with Latin "
+                "letters and "
+                "digits"
+            )
+        if names.count(name) > 1:
+            raise NotInferred(f"its header names column {title!r} twice. Fix: rename one")
+    return names, 1
+
+
+def _cells(
+    records: Records, width: int, first: int, dialect: Dialect, found: Inferred
+) -> tuple[list[list[str]], int]:
+    """Cells by column; of records whose form is regular."""
+    rows, other = [], 0
+    for number in range(first, len(records)):
+        cells = [cell.decode("utf-8", "replace") for cell in cells_of(records[number], dialect)]
+        if len(cells) > width and not any(cell.strip() for cell in cells[width:]):
+            found.declared["trailing_empty_columns"] = True
+            cells = cells[:width]
+        if len(cells) == width and number not in records.faults:
+            rows.append(cells)
+        else:
+            other += 1
+    if other:
+        found.doubts.append(
+            f"{other} of {other + len(rows)} rows have another number of cells than the header, or wrong "
+            "quotes: "
+            "they will be quarantined"
+        )
+    return [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(width)], len(rows)
+
+
+def _types(names: Sequence[str], columns: Sequence[list[str]], dialect: Dialect, found: Inferred) -> None:
+    rules = Rules(time_formats=(), decimal_comma=_has_decimal_commas(columns, dialect))
+    if rules.decimal_comma:
+        found.declared["decimal_comma"] = True
+    formats, nulls = list[str](), list[str]()
+    for name, cells in zip(names, columns, strict=True):
+        marks = sorted({cell.strip() for cell in cells} & set(_NULLS))
+        filled = [cell for cell in cells if cell.strip() and cell.strip() not in marks]
+        found.columns[name] = _type(name, filled, rules, formats, found)
+        if marks and found.columns[name] != "STRING":
+            nulls += [mark for mark in marks if mark not in nulls]
+            found.doubts.append(f"{name}: {', '.join(marks)} is taken for null, in all columns")
+    if formats:
+        found.declared["time_formats"] = formats
+    if nulls:
+        found.declared["null_texts"] = ["", *nulls]
+
+
+def _has_decimal_commas(columns: Sequence[list[str]], dialect: Dialect) -> bool:
+    if dialect.separator == ",":
+        return False
+    commas = sum(bool(re.fullmatch(r"\s*[-+]?[0-9]+,[0-9]+\s*", cell)) for cells in columns for cell in cells)
+    points = sum(
+        bool(re.fullmatch(r"\s*[-+]?[0-9]+\.[0-9]+\s*", cell)) for cells in columns for cell in cells
+    )
+    return commas > points
+
+
+def _type(name: str, cells: list[str], rules: Rules, formats: list[str], found: Inferred) -> str:
+    if not cells:
+        found.doubts.append(f"{name}: it has no value, so it is a text")
+        return "STRING"
+    if {cell.strip().lower() for cell in cells} <= set(_WORDS):
+        return "BOOLEAN"
+    texts = pa.array(cells, pa.string())
+    if _are(texts, LONG, rules):
+        if any(re.fullmatch(r"0[0-9]+", cell.strip()) for cell in cells):
+            found.doubts.append(f"{name}: its numbers begin with zeros, as codes do, so it is a text")
+            return "STRING"
+        return "BIGINT"
+    if _are(texts, DOUBLE, rules):
+        if all(_CENTS.fullmatch(cell.strip().replace(",", ".")) for cell in cells):
+            found.doubts.append(f"{name}: a DOUBLE; DECIMAL(18, 2) would keep its cents exact")
+        return "DOUBLE"
+    for kind, (title, ddl) in _TIMES.items():
+        patterns = known_patterns(cells[0].strip(), title)
+        fitting = [one for one in patterns if _are(texts, kind, replace(rules, time_formats=(one,)))]
+        if fitting:
+            if len(fitting) > 1:
+                found.doubts.append(
+                    f"{name}: {cells[0]!r} may be {fitting[0]} or {fitting[1]}; taken for the first"
+                )
+            formats += [fitting[0]] if fitting[0] not in formats else []
+            return ddl
+    return "STRING"
+
+
+def _are(texts: pa.StringArray, kind: str, rules: Rules) -> bool:
+    _, wrong = Converter(rules).convert(texts, Kind(kind))
+    return not np.any(wrong)

@@ -1,0 +1,5 @@
+"""A file's bytes as records and cells: where they begin and end, and which are malformed.
+
+``encodings`` makes UTF-8 of them, ``blocks`` takes them piece by piece, ``cut`` finds the records by
+``quotes``, and ``cells`` gives their texts.
+"""

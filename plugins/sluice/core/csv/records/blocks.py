@@ -1,0 +1,136 @@
+"""A file's bytes, however they come, as blocks of records; no more than a block and a record are in
+memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from sluice.core.csv.form import Dialect
+from sluice.core.csv.records.cut import Records, cut
+from sluice.core.csv.records.quotes import quoted_spans
+
+BLOCK_BYTES = 4 << 20
+# A longer record is rejected, and only so many of its first bytes are kept.
+MAX_RECORD_BYTES = 16 << 20
+
+
+@dataclass(frozen=True)
+class Block:
+    """``records``; ``line``: the 1-based line of the file at which the first record's line 0 is."""
+
+    records: Records
+    line: int
+
+    def line_of(self, number: int) -> int:
+        """The 1-based line of the file at which a record begins."""
+        return self.line + int(self.records.lines[number])
+
+
+def first_record(chunks: Iterator[bytes], dialect: Dialect, most: int) -> tuple[bytes, bytes, int] | None:
+    """The first record that is not blank, what was read behind it, and the line that begins there. None if
+    there is none within ``most`` bytes. Reads no more of ``chunks`` than needed."""
+    data, lines = b"", 0
+    for chunk, is_end in _with_end(chunks):
+        data += chunk
+        records = cut(data, dialect, is_end)
+        if len(records):
+            behind = int(records.nexts[0])
+            if len(records[0]) > most:
+                return None
+            lines += int(records.lines[0]) + _lines(data[records.starts[0] : behind])
+            return records[0], data[behind:], 1 + lines
+        data, lines = data[records.used :], lines + records.line_count
+        if len(data) > most:
+            break
+    return None
+
+
+def blocks(chunks: Iterable[bytes], dialect: Dialect, width: int | None, line: int = 1) -> Iterator[Block]:
+    """The records of a file behind its header, which begins at ``line``. ``width``: as of
+    :func:`cut.cut`.
+
+    Of a record of more than MAX_RECORD_BYTES the first ones are kept, and it is at fault.
+    """
+    parts, size = list[bytes](), 0
+    source = _with_end(chunks)
+    for chunk, is_end in source:
+        parts.append(chunk)
+        size += len(chunk)
+        if size < BLOCK_BYTES and not is_end:
+            continue
+        data = b"".join(parts)
+        records = cut(data, dialect, is_end, width)
+        if len(records):
+            yield Block(_checked(records), line)
+        rest, line = data[records.used :], line + records.line_count
+        # With a CR that may be the end of it.
+        if len(rest) > MAX_RECORD_BYTES + 1:
+            yield Block(_too_large(rest, dialect), line)
+            rest, lines = _behind_record(rest, source, dialect)
+            line += lines
+        parts, size = [rest], len(rest)
+    if parts != [b""] and parts:
+        # What followed a record that was cut at the file's end.
+        records = cut(b"".join(parts), dialect, True, width)
+        if len(records):
+            yield Block(_checked(records), line)
+
+
+def _with_end(chunks: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
+    for chunk in chunks:
+        yield chunk, False
+    yield b"", True
+
+
+def _lines(data: bytes) -> int:
+    return data.count(b"\n") + data.count(b"\r") - data.count(b"\r\n")
+
+
+def _fault() -> str:
+    return f"too large: the row has more than {MAX_RECORD_BYTES} bytes; these are its first"
+
+
+def _checked(records: Records) -> Records:
+    """With faults of the complete records that are too large."""
+    long = np.flatnonzero(records.ends - records.starts > MAX_RECORD_BYTES)
+    if not len(long):
+        return records
+    ends = np.minimum(records.ends, records.starts + MAX_RECORD_BYTES)
+    return replace(records, ends=ends, faults={**records.faults, **{int(n): _fault() for n in long}})
+
+
+def _too_large(data: bytes, dialect: Dialect) -> Records:
+    """The first bytes of a record that is not complete."""
+    begin, ends = np.zeros(1, np.int64), np.array([MAX_RECORD_BYTES])
+    return Records(
+        data[:MAX_RECORD_BYTES], begin, ends, ends, begin + 1, begin, 0, {0: _fault()}, len(data), True
+    )
+
+
+def _behind_record(data: bytes, source: Iterator[tuple[bytes, bool]], dialect: Dialect) -> tuple[bytes, int]:
+    """Read over the rest of a record; what follows it, and the number of lines that it had."""
+    lines = 0
+    for chunk, is_end in source:
+        body = data.rstrip(f"{dialect.quote}{dialect.escape}\r".encode())
+        tail = data[len(body) :]
+        lines += _lines(body)
+        data = _state(body, dialect) + tail + chunk
+        records = cut(data, dialect, is_end)
+        if records.used or is_end:
+            # The prefix is of this record, so it is neither blank nor a comment.
+            behind = int(records.nexts[0])
+            return data[behind:], lines + _lines(data[:behind])
+    return b"", lines
+
+
+def _state(body: bytes, dialect: Dialect) -> bytes:
+    """A few bytes of one line behind which a parser is as behind ``body``, which ends within a record and not
+    with a mark whose meaning the next byte decides."""
+    spans = quoted_spans(body, np.frombuffer(body, np.uint8), dialect)
+    if spans.is_open:
+        return f"{dialect.quote}x".encode()
+    begins_cell = body.endswith(dialect.separator.encode()) and len(body) - 1 not in spans.escaped[-1:]
+    return b"x" + (dialect.separator.encode() if begins_cell else b"")

@@ -1,0 +1,55 @@
+"""A file's bytes as UTF-8, by its declared encoding or its byte-order mark."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterable, Iterator
+
+from sluice.core.csv.form import ENCODINGS
+
+_UTF8_BOM = codecs.BOM_UTF8
+_MARKS = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+# Bytes that tell which mark a file begins with.
+_MARK_BYTES = 3
+_SURROGATES = "sluice-surrogates"
+
+
+def _surrogates(error: UnicodeError) -> tuple[str, int]:
+    """Lone surrogates in the place of bytes that are no text: in UTF-8 they are none either, so the row that
+    has them is rejected, as one of a UTF-8 file with such bytes is."""
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    return "\udcff" * (error.end - error.start), error.end
+
+
+codecs.register_error(_SURROGATES, _surrogates)
+
+
+def as_utf8(chunks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
+    """The chunks in UTF-8, without a byte-order mark. A mark counts more than ``encoding``, one of
+    ENCODINGS."""
+    source = iter(chunks)
+    head = b""
+    for chunk in source:
+        head += chunk
+        if len(head) >= _MARK_BYTES:
+            break
+    if head.startswith(_UTF8_BOM):
+        yield head[len(_UTF8_BOM) :]
+        yield from source
+        return
+    mark = next((mark for mark in _MARKS if head.startswith(mark)), b"")
+    codec = _MARKS[mark] if mark else ENCODINGS[encoding]
+    if codec == "utf-8":
+        yield head
+        yield from source
+        return
+    decoder = codecs.getincrementaldecoder(codec)(_SURROGATES)
+    yield _encoded(decoder.decode(head[len(mark) :]))
+    for chunk in source:
+        yield _encoded(decoder.decode(chunk))
+    yield _encoded(decoder.decode(b"", final=True))
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")

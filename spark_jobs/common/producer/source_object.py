@@ -1,0 +1,158 @@
+"""The objects of a load's plan: read with boto3, typed and encoded by ``sluice.core.csv``, in their order.
+
+The planned object *versions* are read: Spark's own reader knows no versions, so an object could change
+between an attempt and its retry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sluice.clients.s3.unpacking import UNPACKING_ERRORS, OtherFormat, corrupt_message, unpacked
+from sluice.core.csv.form import Form
+from sluice.core.csv.header import HEADER_BYTES, names_of
+from sluice.core.csv.layout import Layout, Rows
+from sluice.core.csv.records.blocks import Block, blocks, first_record
+from sluice.core.csv.records.encodings import as_utf8
+from sluice.core.error_codes import ErrorCode
+
+READ_BYTES = 1 << 20
+SENT_SCHEMA = "source_id string, row bigint, target_partition int, sequence bigint, value binary"
+REJECTED_SCHEMA = "source_id string, object string, line bigint, row bigint, text binary, reason string"
+
+
+class CorruptObject(RuntimeError):
+    """An object is truncated or corrupt, of another format, or has no header."""
+
+    code = ErrorCode.CORRUPT_OBJECT
+
+
+@dataclass(frozen=True)
+class SourceObject:
+    """One object version of a load's plan: ``key`` in ``bucket``, of the source ``source_id``. ``version_id``
+    is None if the bucket keeps no versions. Sent to ``partition_count`` topic partitions."""
+
+    source_id: str
+    bucket: str
+    key: str
+    version_id: str | None
+    partition_count: int
+
+    @property
+    def uri(self) -> str:
+        return f"s3://{self.bucket}/{self.key}"
+
+    def request(self) -> dict[str, Any]:
+        version = {"VersionId": self.version_id} if self.version_id else {}
+        return {"Bucket": self.bucket, "Key": self.key, **version}
+
+    def chunks(self, client: Any, encoding: str) -> Generator[bytes]:
+        """Its bytes in UTF-8. Raises CorruptObject, botocore's error for a lost connection."""
+        # As a context, it is urllib3's response, which is closed at its end.
+        with closing(client.get_object(**self.request())["Body"]) as body:
+            try:
+                yield from as_utf8(unpacked(body, READ_BYTES), encoding)
+            except OtherFormat as error:
+                raise CorruptObject(f"{self.uri}: {error}") from error
+            except UNPACKING_ERRORS as error:
+                raise CorruptObject(
+                    f"{self.uri}: {corrupt_message(error)}. Fix: upload the whole object again"
+                ) from error
+
+    def column_names(self, client: Any, form: Form) -> tuple[str, ...]:
+        """The columns of its header, or those that are declared. Raises CorruptObject or InvalidHeader."""
+        if form.names:
+            return form.names
+        with closing(self.chunks(client, form.encoding)) as chunks:
+            found = first_record(chunks, form.dialect, HEADER_BYTES)
+        if found is None:
+            raise CorruptObject(
+                f"{self.uri}: no header line. Fix: put an object whose first line names the columns, or "
+                "declare "
+                "[csv] names"
+            )
+        return tuple(names_of(found[0], form.dialect, self.uri))
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a task reads an object: bytes to cells by ``form``, cells to Avro bodies by ``layout``."""
+
+    source: SourceObject
+    form: Form
+    layout: Layout
+
+    def blocks(self, client: Any) -> Iterator[tuple[Block, Rows, int]]:
+        """Its records with what they are, and the 0-based row of each block's first."""
+        with closing(self.source.chunks(client, self.form.encoding)) as chunks:
+            behind, line = b"", 1
+            if not self.form.names:
+                _, behind, line = first_record(chunks, self.form.dialect, HEADER_BYTES) or (b"", b"", 1)
+            row = 0
+            for block in blocks(chain([behind], chunks), self.form.dialect, self.layout.width, line):
+                yield block, self.layout.rows(block.records), row
+                row += len(block.records)
+
+    def sent(self, client: Any) -> Iterator[pa.RecordBatch]:
+        """All rows, as SENT_SCHEMA; ``value`` is null for one that is rejected, which has no sequence number.
+
+        Those of a block are sorted by target partition: where tasks send rows of several objects, few rows
+        alternate.
+        """
+        count = self.source.partition_count
+        rejected = np.zeros(count, np.int64)
+        for _, found, first in self.blocks(client):
+            rows = np.arange(first, first + len(found.is_good))
+            targets = rows % count
+            sequences = rows // count - rejected[targets] - _before(~found.is_good, targets, count)
+            rejected += np.bincount(targets[~found.is_good], minlength=count)
+            order = np.argsort(targets, kind="stable")
+            places = np.cumsum(found.is_good) - 1
+            values = found.bodies.take(pa.array(places[order], mask=~found.is_good[order]))
+            yield pa.RecordBatch.from_arrays(
+                [
+                    pa.array([self.source.source_id] * len(rows), pa.string()),
+                    pa.array(rows[order]),
+                    pa.array(targets[order], pa.int32()),
+                    pa.array(sequences[order]),
+                    values,
+                ],
+                ["source_id", "row", "target_partition", "sequence", "value"],
+            )
+
+    def rejected(self, client: Any) -> Iterator[pa.RecordBatch]:
+        """The rows that are not sent, as REJECTED_SCHEMA."""
+        for block, found, first in self.blocks(client):
+            numbers = sorted(found.reasons)
+            count = len(numbers)
+            yield pa.RecordBatch.from_arrays(
+                [
+                    pa.array([self.source.source_id] * count, pa.string()),
+                    pa.array([self.source.uri] * count, pa.string()),
+                    pa.array([block.line_of(number) for number in numbers], pa.int64()),
+                    pa.array([first + number for number in numbers], pa.int64()),
+                    pa.array([block.records[number] for number in numbers], pa.binary()),
+                    pa.array([found.reasons[number] for number in numbers], pa.string()),
+                ],
+                ["source_id", "object", "line", "row", "text", "reason"],
+            )
+
+
+def _before(chosen: NDArray[np.bool_], targets: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """For each row, how many of the chosen ones are before it in its target."""
+    if not chosen.any():
+        return np.zeros(len(chosen), np.int64)
+    order = np.argsort(targets, kind="stable")
+    before: NDArray[np.int64] = np.cumsum(chosen[order]) - chosen[order]
+    firsts = np.searchsorted(targets[order], np.arange(count))
+    found = np.zeros(len(chosen), np.int64)
+    found[order] = before - before[np.minimum(firsts, len(before) - 1)][targets[order]]
+    return found

@@ -1,0 +1,239 @@
+"""Data rows of a CSV: what counts as a row, and what is refused."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sluice.clients.s3 import csv_rows
+from sluice.config import streams
+from sluice.config.csv_reading import CsvReading
+from sluice.core.csv.form import Dialect, Form
+from sluice.core.csv.records.blocks import blocks, first_record
+from sluice.core.csv.records.quotes import cells_of
+from sluice.core.errors import Refused
+from tests.support.raising import raising
+
+CSV = b"a,b\n1,2\n\n3,4\r\n   \n5,6"
+
+
+class Body(io.RawIOBase):
+    """A response that gives at most ``size`` bytes at a time."""
+
+    def __init__(self, data: bytes, size: int = 1000) -> None:
+        self.rest, self.size = data, size
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        part = self.rest[: min(self.size, len(buffer))]
+        buffer[: len(part)], self.rest = part, self.rest[len(part) :]
+        return len(part)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+def test_blank_lines_are_no_rows_wherever_the_chunks_end(size: int) -> None:
+    assert csv_rows.data_rows(Body(CSV, size), "x") == 3
+
+
+@pytest.mark.parametrize("size", [1, 5, 1000])
+def test_gzip_is_told_by_its_first_bytes_and_may_have_members(size: int) -> None:
+    data = gzip.compress(b"a,b\n1,2\n") + gzip.compress(b"3,4\n")
+    assert csv_rows.data_rows(Body(data, size), "x") == 2
+
+
+def test_padding_after_gzip_is_no_member() -> None:
+    assert csv_rows.data_rows(Body(gzip.compress(b"a\n1\n") + b"\0" * 100), "x") == 1
+
+
+def test_a_header_alone_is_no_row() -> None:
+    assert csv_rows.data_rows(Body(b"a,b"), "x") == 0
+
+
+# Named: a test whose name holds the time of its collection is another one in each process.
+@pytest.mark.parametrize(
+    "data", [b"", b"\n,,\n \n", gzip.compress(b"")], ids=["no bytes", "blank lines", "gzip of nothing"]
+)
+def test_no_header_is_refused_by_name(data: bytes) -> None:
+    with raising(Refused, "s3://b/k", "header"):
+        csv_rows.data_rows(Body(data), "s3://b/k")
+    with raising(Refused, "s3://b/k", "header"):
+        csv_rows.check_head(Body(data), "s3://b/k", None, is_whole=True)
+
+
+def test_truncated_gzip_is_refused_by_name() -> None:
+    data = gzip.compress(b"a,b\n" + b"1,2\n" * 10_000)
+    with raising(Refused, "s3://b/k", "truncated"):
+        csv_rows.data_rows(Body(data[:-9]), "s3://b/k")
+
+
+def test_damaged_gzip_is_refused_by_name() -> None:
+    data = bytearray(gzip.compress(b"a,b\n" + b"1,2\n" * 10_000))
+    data[30] ^= 0xFF
+    with raising(Refused, "s3://b/k", "packed data"):
+        csv_rows.data_rows(Body(bytes(data)), "s3://b/k")
+
+
+def test_something_else_after_gzip_is_refused() -> None:
+    with raising(Refused, "s3://b/k", "packed data"):
+        csv_rows.data_rows(Body(gzip.compress(b"a\n1\n") + b"b"), "s3://b/k")
+
+
+def test_a_zip_is_named() -> None:
+    with raising(Refused, "s3://b/k", "zip archive"):
+        csv_rows.data_rows(Body(b"PK\x03\x04" + bytes(50)), "s3://b/k")
+
+
+PARTS = [
+    b"\n",
+    b"\r\n",
+    b"\r",
+    b" ",
+    b"\t",
+    b'"',
+    b'""',
+    b'"a\nb"',
+    b",",
+    b",,",
+    b"12",
+    b"\xef\xbb\xbf",
+    b"\x85",
+    b"\\",
+]
+FORMS = [
+    Form(),
+    Form(Dialect(skip_blank=False)),
+    Form(Dialect(trailing_empty=True)),
+    Form(Dialect(escape="\\")),
+    Form(Dialect(quote="")),
+    Form(names=("x", "y")),
+]
+
+
+def producers(data: bytes, form: Form) -> list[int]:
+    """The line of each row, by the producer's parser."""
+    chunks = iter([data])
+    behind, line, width = data, 1, len(form.names)
+    if not form.names:
+        header, behind, line = first_record(chunks, form.dialect, 10**6) or (b"", b"", 1)
+        width = len(names(header, form))
+    found = blocks([behind], form.dialect, width, line)
+    return [block.line_of(n) for block in found for n in range(len(block.records))]
+
+
+def names(header: bytes, form: Form) -> list[bytes]:
+    cells = cells_of(header, form.dialect)
+    while form.dialect.trailing_empty and len(cells) > 1 and not cells[-1].strip():
+        cells.pop()
+    return cells
+
+
+@given(
+    st.lists(st.sampled_from(PARTS), max_size=25).map(b"".join),
+    st.integers(1, 9),
+    st.integers(1, 9),
+    st.sampled_from([bytes, gzip.compress]),
+    st.sampled_from(FORMS),
+)
+def test_rows_and_their_lines_are_those_of_the_producers_parser(
+    rest: bytes, size: int, block: int, pack: Callable[[bytes], bytes], form: Form
+) -> None:
+    """Quotes, line ends of all kinds, byte-order marks, no line end at the end, wherever a block ends."""
+    data = b"a,b\n" + rest
+    found = producers(data, form)
+    with patch.object(csv_rows, "BLOCK_BYTES", block):
+        assert csv_rows.data_rows(Body(pack(data), size), "s3://b/k", form) == len(found)
+        for row, line in enumerate(found):
+            assert csv_rows.line_of_row(Body(pack(data), size), row, "x", form) == line
+        assert csv_rows.line_of_row(Body(pack(data), size), len(found), "x", form) is None
+
+
+def test_comments_are_no_rows_and_count_as_lines() -> None:
+    data, form = b'#x "\na,b\n1,2\n#3,4\n"5\n#6",7\n', Form(Dialect(comment="#"))
+    assert csv_rows.data_rows(Body(data), "x", form) == len(producers(data, form)) == 2
+    assert [csv_rows.line_of_row(Body(data), row, "x", form) for row in range(2)] == [3, 5]
+
+
+def test_a_quoted_line_break_is_of_its_row() -> None:
+    data = b'a,b\n"1\n2",3\n\n4,5\n'
+    assert [csv_rows.line_of_row(Body(data), row, "x") for row in range(3)] == [2, 5, None]
+
+
+def test_a_cell_without_end_is_refused_in_little_memory() -> None:
+    data = b'a,b\n1,"' + b"text of a cell that has no end, " * 9_000
+    with patch.object(csv_rows, "MAX_CELL", 100_000), patch.object(csv_rows, "BLOCK_BYTES", 50_000):
+        csv.field_size_limit(100_000)
+        try:
+            with raising(Refused, "s3://b/k", "quote that is not closed"):
+                csv_rows.data_rows(Body(data), "s3://b/k")
+        finally:
+            csv.field_size_limit(csv_rows.MAX_CELL)
+        # A long text without an end of line is no reason.
+        assert csv_rows.data_rows(Body(b"a,b\n1," + b"x" * 900_000), "s3://b/k") == 1
+
+
+TAXI = streams.load("nyc_taxi")
+CASES = Path(__file__).parents[3] / "data" / "csv"
+
+
+def head(name: str, **changes: Any) -> str:
+    """What is wrong with a file's begin, as the taxi stream would read it."""
+    reading = CsvReading.of(replace(TAXI, csv=replace(TAXI.csv, **changes)))
+    data = (CASES / name).read_bytes()
+    try:
+        csv_rows.check_head(Body(data), "s3://b/k", reading, is_whole=True)
+    except Refused as error:
+        return f"{error.code} {error}"
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "changes"),
+    [
+        (
+            "excel.csv",
+            ["SLU-315", "100 rows", "'2/8/2018 5:00'", "M/d/yyyy H:mm"],
+            {"time_formats": ["M/d/yyyy H:mm"]},
+        ),
+        ("trailing-commas.csv", ["SLU-315", "300 rows", "19 columns"], {"trailing_empty_columns": True}),
+        ("zip.csv", ["SLU-302", "zip archive"], {}),
+        ("utf-16.csv", [], {}),
+        ("cr-only.csv", [], {}),
+        ("quotes.csv", [], {}),
+        ("numbers.csv", [], {}),
+    ],
+)
+def test_an_object_of_which_no_row_would_be_published_is_refused_before_anything_is_sent(
+    name: str, words: list[str], changes: dict[str, Any]
+) -> None:
+    problem = head(name)
+    assert bool(problem) is bool(words)
+    assert all(word in problem for word in words), problem
+    assert len(problem) < 500
+    if changes:
+        assert head(name, **changes) == ""
+
+
+def test_a_part_of_an_object_is_enough_for_its_head() -> None:
+    lines = [b"a,b", *(b"%d,%d" % (n, n * n) for n in range(90_000))]
+    packed = gzip.compress(b"\n".join(lines))[:100_000]
+    csv_rows.check_head(Body(packed), "s3://b/k", None, is_whole=False)
+    with raising(Refused, "s3://b/k", "required"):
+        csv_rows.check_head(Body(packed), "s3://b/k", CsvReading.of(TAXI), is_whole=False)
+
+
+def test_the_line_in_a_truncated_object_is_refused_by_name() -> None:
+    data = gzip.compress(b"a,b\n" + b"1,2\n" * 10_000)[:-9]
+    with raising(Refused, "s3://b/k", "truncated"):
+        csv_rows.line_of_row(Body(data), 9_999_999, "s3://b/k")
