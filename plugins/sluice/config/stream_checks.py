@@ -109,8 +109,8 @@ def _check_numbers(spec: StreamSpec, where: str) -> None:
 def _check_source(spec: StreamSpec, where: str) -> None:
     if spec.decode and spec.is_avro:
         raise ConfigError(
-            f"{where}: decode {shown(spec.decode)}: its records are Avro. Fix: leave decode out, or add "
-            "[feed] or [generator] with a schema.ddl"
+            f"{where}: decode {shown(spec.decode)} with schema {spec.schema!r}: its records are Avro. Fix: "
+            "leave decode out, or add [feed] or [generator] with a schema.ddl"
         )
     if spec.decode and spec.consumer.by_reference:
         raise ConfigError(
