@@ -189,7 +189,11 @@ class BatchLog:
 
     def _publishing(self, offsets: OffsetRanges) -> Iterator[Batch]:
         """The batches that published any of these, newest first."""
-        missing = offsets
+        newest_kept = next(iter(self.on_main.values()), None)
+        if newest_kept is None:
+            return
+        # Behind its ends only lost batches have any; those before them were read again, by later ones.
+        missing = offsets.intersect(OffsetRanges.from_ends({}, newest_kept.ends))
         for batch in self.on_main.values():
             if own := batch.ranges.intersect(missing):
                 missing = missing.minus(own)
@@ -197,8 +201,6 @@ class BatchLog:
         last = ((p, ranges.pairs()[-1][1] - 1) for p, ranges in missing.partitions.items())
         newest = [found.published for place in last if (found := self.holding(*place)) is not None]
         for batch in self._recorded(None, max(newest)) if newest else ():
-            if batch.published not in self.line:
-                continue
             if own := batch.ranges.intersect(missing):
                 missing = missing.minus(own)
                 yield batch
