@@ -46,12 +46,19 @@ _DELETES = Schema(
 _PATH, _POSITION = (column(field.field_id) for field in _DELETES.fields)
 
 
+class InvalidText(Refused):
+    """A data file has text that is not UTF-8, which DuckDB does not read. Sluice writes none."""
+
+    code = ErrorCode.CORRUPT_OBJECT
+
+
 def read(
     table: Table, tasks: Sequence[FileScanTask], projection: Schema, rows: BooleanExpression
 ) -> Iterator[pa.RecordBatch]:
     """The columns of ``projection`` of the rows that match, in any order.
 
-    Raises as the table's FileIO does, and Refused with CORRUPT_OBJECT for a file that DuckDB cannot read.
+    Raises as the table's FileIO does, and Refused with CORRUPT_OBJECT for a file that DuckDB cannot read; of
+    these InvalidText for one with such a text.
     """
     bound = bind(table.schema(), rows, case_sensitive=True)
     names, schema = [column(field.field_id) for field in projection.fields], schema_to_pyarrow(projection)
@@ -152,7 +159,14 @@ class _Reader:
         what = (
             f"data file {shown}" if len(locations) == 1 else f"one of {len(locations)} data files ({shown})"
         )
-        name, is_text = ".".join(self._table.name()), "not valid UTF8" in how
-        fault, fix = ("has another program's text", TEXT_FIX) if is_text else ("is damaged", MISSING_FIX)
-        message = f"table {name}: {what} {fault}: {' '.join(how.split())}. Fix: {fix}"
+        name = ".".join(self._table.name())
+        if "not valid UTF8" in how:
+            return InvalidText(
+                f"table {name}: {what} has another program's text: {_line(how)}. Fix: {TEXT_FIX}"
+            )
+        message = f"table {name}: {what} is damaged: {_line(how)}. Fix: {MISSING_FIX}"
         return Refused(message, ErrorCode.CORRUPT_OBJECT)
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())

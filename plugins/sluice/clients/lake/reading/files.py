@@ -137,9 +137,10 @@ def read(
     columns: tuple[str, ...],
     snapshot_id: int | None = None,
     tasks: Sequence[FileScanTask] | None = None,
+    by: Callable[..., Iterator[RecordBatch]] = data_files.read,
 ) -> RecordBatchReader:
     """Columns of the rows that match, batch by batch: in ``tasks``, or at a snapshot (None: the newest of
-    ``main``).
+    ``main``). ``by``: :func:`data_files.read`, or another with its promises.
 
     Raises Missing, Refused or Unreachable while it is read.
     """
@@ -148,7 +149,7 @@ def read(
     def batches() -> Iterator[RecordBatch]:
         with asking(f"rows of table {_name(table)}"):
             chosen = list(scan.plan_files() if tasks is None else tasks)
-            yield from data_files.read(table, chosen, scan.projection(), rows)
+            yield from by(table, chosen, scan.projection(), rows)
 
     return RecordBatchReader.from_batches(schema_to_pyarrow(scan.projection()), batches())
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
@@ -10,7 +10,8 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import FileScanTask, Table
 
 from sluice.clients.lake.reading.arrow_sql import open_sql, quoted
-from sluice.clients.lake.reading.files import OFFSET, PARTITION, read
+from sluice.clients.lake.reading.by_arrow import read_any_text
+from sluice.clients.lake.reading.files import OFFSET, PARTITION
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.verify import EMPTY
 from sluice.core.tables.storage import FileSetDigest
@@ -28,12 +29,17 @@ def digest_of(
     # A sum, so that the rows' order does not matter.
     values = ", ".join(map(quoted, columns))
     query = f"select count(*), coalesce(sum(hash({values})), 0) % (1::hugeint << 64) from rows"
-    held = {"rows": read(table, AlwaysTrue(), tuple(columns), tasks=[FileScanTask(file) for file in files])}
+    held = {}
     if without:
         query, held["ranges"] = f"{query} where not {IN_RANGES}", ranges_of(without)
-    with open_sql() as sql:
-        ((records, digest),) = sql.rows(query, **held)
-    return FileSetDigest(len(files), records, digest)
+    tasks = [FileScanTask(file) for file in files]
+
+    def ask(read: Callable[..., pa.RecordBatchReader]) -> tuple[int, int]:
+        with open_sql() as sql:
+            found = sql.rows(query, rows=read(table, AlwaysTrue(), tuple(columns), tasks=tasks), **held)
+        return found[0][0], found[0][1]
+
+    return FileSetDigest(len(files), *read_any_text(ask))
 
 
 def ranges_of(offsets: OffsetRanges) -> pa.Table:

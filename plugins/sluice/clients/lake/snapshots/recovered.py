@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+import pyarrow as pa
 from pyiceberg.expressions import And, EqualTo
 from pyiceberg.table import Table
 
 from sluice.clients.lake.reading.arrow_sql import open_sql, quoted
-from sluice.clients.lake.reading.files import OFFSET, PARTITION, overlapping, read
+from sluice.clients.lake.reading.by_arrow import read_any_text
+from sluice.clients.lake.reading.files import OFFSET, PARTITION, overlapping
 from sluice.clients.lake.snapshots.digest import IN_RANGES, ranges_of
 from sluice.core.offsets.quarantine import CONSUMER_STAGE
 from sluice.core.offsets.ranges import OffsetRanges
@@ -34,15 +36,19 @@ def differences(before: Table, now: Table, offsets: OffsetRanges, columns: Seque
     there = set(now.schema().column_names) - {PARTITION, OFFSET}
     shared = [name for name in columns if name in there]
     near = overlapping(offsets.bounds())
-    with open_sql() as sql:
-        for name, table in (("before", before), ("now", now)):
-            is_quarantine = "stage" in table.schema().column_names
-            rows = And(EqualTo("stage", CONSUMER_STAGE), near) if is_quarantine else near
-            # Only hashes are kept: the bytes may not fit into memory.
-            sql.rows(
-                f"create table {name} as select {PARTITION} as partition, {OFFSET} as number, "
-                f"hash({', '.join(map(quoted, shared))}) as digest from held where {IN_RANGES}",
-                held=read(table, rows, (PARTITION, OFFSET, *shared)),
-                ranges=ranges_of(offsets),
-            )
-        return int(sql.rows(_COMPARED)[0][0])
+
+    def ask(read: Callable[..., pa.RecordBatchReader]) -> int:
+        with open_sql() as sql:
+            for name, table in (("before", before), ("now", now)):
+                is_quarantine = "stage" in table.schema().column_names
+                rows = And(EqualTo("stage", CONSUMER_STAGE), near) if is_quarantine else near
+                # Only hashes are kept: the bytes may not fit into memory.
+                sql.rows(
+                    f"create table {name} as select {PARTITION} as partition, {OFFSET} as number, "
+                    f"hash({', '.join(map(quoted, shared))}) as digest from held where {IN_RANGES}",
+                    held=read(table, rows, (PARTITION, OFFSET, *shared)),
+                    ranges=ranges_of(offsets),
+                )
+            return int(sql.rows(_COMPARED)[0][0])
+
+    return read_any_text(ask)
