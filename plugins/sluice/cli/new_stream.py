@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from sluice.cli.base import UsageError
-from sluice.clients.s3.objects import is_csv
 from sluice.config import folders, streams
 from sluice.config.reading.toml import IDENTIFIER, IDENTIFIER_FIX, ConfigError, dump
+from sluice.core.csv.form import is_csv
 
 if TYPE_CHECKING:
     from sluice.core.csv.inference import Inferred

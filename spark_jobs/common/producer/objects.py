@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -68,12 +69,17 @@ def _read(spark: SparkSession, readings: Sequence[Reading], read: Any, schema: s
     shared = spark.sparkContext.broadcast(list(readings))
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        client = connect(platforms.load("producer").s3)
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from read(shared.value[number], client)
+                yield from read(shared.value[number], worker_client())
 
     return spark.range(0, len(readings), 1, max(len(readings), 1)).mapInArrow(task, schema)
+
+
+@cache
+def worker_client() -> Any:
+    """One for all tasks of a worker: to make one takes as long as to type 20,000 rows."""
+    return connect(platforms.load("producer").s3)
 
 
 def start_worker(spark: SparkSession) -> None:

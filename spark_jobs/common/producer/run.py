@@ -20,7 +20,7 @@ from sluice.config import platform as platforms
 from sluice.config import streams
 from sluice.config.platform import Platform
 from sluice.config.sending_rules import SendingRules, changed_message
-from sluice.config.stream import StreamSpec
+from sluice.config.stream import SourceType, StreamSpec
 from sluice.core.error_codes import ErrorCode
 from sluice.core.offsets.deduplication import LoadedRows
 from spark_jobs.common.kafka import keys
@@ -42,6 +42,8 @@ SINK = {
 }
 
 
+# A job that reads objects.
+OBJECTS = {"spark.python.daemon.module": "spark_jobs.common.producer.daemon"}
 BATCH_BYTES = 512 * 1024
 
 
@@ -131,7 +133,8 @@ def main(name: str, rows: Rows, options: Sequence[str]) -> int:
     log.info("plan read topic=%s sources=%d", spec.topic.name, len(plan.sources))
     if plan.sources:
         check_rules(spec, plan)
-        spark = session.start(f"sluice {name} producer", platform, plan.partition_count)
+        settings = OBJECTS if spec.source is SourceType.CSV else {}
+        spark = session.start(f"sluice {name} producer", platform, plan.partition_count, settings)
         # Not stopped: the end of the process does it, and need not wait a second for PySpark's own servers.
         produce(spark, spec, platform, plan, rows)
     return 0

@@ -25,6 +25,8 @@ from sluice.core.csv.records.encodings import as_utf8
 from sluice.core.error_codes import ErrorCode
 
 READ_BYTES = 1 << 20
+# Of an object of which only the header is read.
+HEAD_BYTES = 16 * 1024
 SENT_SCHEMA = "source_id string, row bigint, target_partition int, sequence bigint, value binary"
 REJECTED_SCHEMA = "source_id string, object string, line bigint, row bigint, text binary, reason string"
 
@@ -54,12 +56,13 @@ class SourceObject:
         version = {"VersionId": self.version_id} if self.version_id else {}
         return {"Bucket": self.bucket, "Key": self.key, **version}
 
-    def chunks(self, client: Any, encoding: str) -> Generator[bytes]:
-        """Its bytes in UTF-8. Raises CorruptObject, botocore's error for a lost connection."""
+    def chunks(self, client: Any, encoding: str, size: int = READ_BYTES) -> Generator[bytes]:
+        """Its bytes in UTF-8, at most ``size`` of the object at once. Raises CorruptObject, botocore's error
+        for a lost connection."""
         # As a context, it is urllib3's response, which is closed at its end.
         with closing(client.get_object(**self.request())["Body"]) as body:
             try:
-                yield from as_utf8(unpacked(body, READ_BYTES), encoding)
+                yield from as_utf8(unpacked(body, size), encoding)
             except OtherFormat as error:
                 raise CorruptObject(f"{self.uri}: {error}") from error
             except UNPACKING_ERRORS as error:
@@ -71,7 +74,7 @@ class SourceObject:
         """The columns of its header, or those that are declared. Raises CorruptObject or InvalidHeader."""
         if form.names:
             return form.names
-        with closing(self.chunks(client, form.encoding)) as chunks:
+        with closing(self.chunks(client, form.encoding, HEAD_BYTES)) as chunks:
             found = first_record(chunks, form.dialect, HEADER_BYTES)
         if found is None:
             raise CorruptObject(

@@ -16,6 +16,7 @@ from sluice.clients.s3.csv_rows import BLOCK_BYTES, HEAD_BYTES, check_head, data
 from sluice.clients.s3.errors import asking
 from sluice.clients.s3.requests import at_once
 from sluice.config.reading.names import is_key
+from sluice.core.csv.form import SUFFIXES, is_csv
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing, Refused
 from sluice.core.messages import quoted
@@ -29,16 +30,10 @@ if TYPE_CHECKING:
     from sluice.core.csv.form import Form
     from sluice.core.json_record import Document
 
-SUFFIXES = (".csv", ".csv.gz", ".csv.zst")
 # Keys of other names that a message has.
 MAX_OTHERS = 5
 # Checksums of whole objects, in answers to HEAD.
 CHECKSUMS = ("ChecksumSHA256", "ChecksumSHA1", "ChecksumCRC64NVME", "ChecksumCRC32C", "ChecksumCRC32")
-
-
-def is_csv(key: str) -> bool:
-    """Whether an object's name says that it is CSV, in any case: ``UPPER.CSV``, ``x.csv.GZ``."""
-    return key.lower().endswith(SUFFIXES)
 
 
 def _are_equal(one: Any, other: Any) -> bool:

@@ -9,6 +9,8 @@ from typing import Any
 # Not part of a record's content: a record of these and of separators alone is blank.
 WHITE = " \t\r\n\x0b\x0c"
 LINE_ENDS = "\r\n"
+# Endings of an object's key, in any case. What packs it is told by their content.
+SUFFIXES = (".csv", ".csv.gz", ".csv.zst")
 # As declared -> Python's codec.
 ENCODINGS = {
     "utf-8": "utf-8",
@@ -18,6 +20,11 @@ ENCODINGS = {
     "latin-1": "latin-1",
     "windows-1252": "cp1252",
 }
+
+
+def is_csv(key: str) -> bool:
+    """Whether an object's name says that it is CSV: ``UPPER.CSV``, ``x.csv.GZ``."""
+    return key.lower().endswith(SUFFIXES)
 
 
 @dataclass(frozen=True)

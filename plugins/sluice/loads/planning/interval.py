@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from sluice.clients.s3.objects import SUFFIXES
 from sluice.config.sections.backfill import Backfill, again, literal_prefix, matches
+from sluice.core.csv.form import SUFFIXES
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing, Unreachable
 from sluice.core.json_record import Document

@@ -11,10 +11,10 @@ from airflow.sdk.exceptions import AirflowException
 
 from sluice.airflow import forms
 from sluice.airflow.operators.jobs.spark_job import SparkJobOperator
-from sluice.clients.s3.objects import SUFFIXES
 from sluice.config.csv_reading import reading_of
 from sluice.config.sending_rules import SendingRules
 from sluice.config.stream import SourceType
+from sluice.core.csv.form import SUFFIXES
 from sluice.core.errors import ClientError
 from sluice.core.json_record import Document
 from sluice.ledger.keys import run_key
