@@ -82,3 +82,14 @@ def test_a_topic_that_is_recreated_while_the_first_writer_starts(calls: int) -> 
     """Between any two of its calls: it begins with the offsets of the topic whose id it publishes."""
     names = {"produce": 0, "retain": 0, "go": calls, "recreate": 0, "finish": 0}
     play(History([[Step(name, 0, b) for name, b in names.items()]], frozenset()))
+
+
+@pytest.mark.parametrize("restored", range(3))
+def test_a_restore_between_the_publishes_of_a_batch_while_the_next_one_rejects_records(restored: int) -> None:
+    """The stream's table is where the writer left it then, and the quarantine is not. After every call: the
+    search takes thousands of histories to find it."""
+    for calls in range(25):
+        for back in range(4):
+            names = [("produce", 0, 1), ("finish", 0, 0), ("produce", 0, 1), ("go", 0, 0)]
+            names += [("go", 0, 0)] * calls + [("restore", restored, back), ("finish", 0, 0)]
+            play(History([[Step(*one) for one in names]], frozenset()))

@@ -143,6 +143,21 @@ class WriterLease:
         self._stage = lambda: self.table.stage(signed, files=files)
         return self._stage_again().added
 
+    def commit_staged(self) -> None:
+        """Commit what is staged to the branch, before something in another table follows from it: a catalog
+        that is restored meanwhile lacks it then, also if its ``main`` is where it was. Raises Fenced or
+        ConcurrentCommit."""
+        assert self._staged is not None
+        staged, expected = self._staged, {MAIN: self.published, self.branch: self.head}
+        for attempt in range(MAX_ATTEMPTS):
+            try:
+                self.table.change_refs(expected, {self.branch: staged})
+                break
+            except CommitRefused as refusal:
+                self._check_not_moved(expected, attempt, refusal)
+                staged = self._stage_again()
+        self.head, self._staged = staged.id, None
+
     def stage_summary(self, summary: Mapping[str, str]) -> None:
         """As :meth:`stage_files`, of none."""
         self.stage_files([], summary, now_ms())
@@ -156,6 +171,14 @@ class WriterLease:
             self._raise_moved(None)
         self._staged = staged
         return staged
+
+    def _check_not_moved(self, expected: Mapping[str, int], attempt: int, refusal: CommitRefused) -> None:
+        """After a refused commit: raise Fenced or ConcurrentCommit unless it may be tried again."""
+        # Another writer's attempt to acquire the lease is a commit too, and moves neither.
+        self.table.refresh()
+        found = {name: self.table.head(name) for name in expected}
+        if found != expected or attempt == MAX_ATTEMPTS - 1:
+            self._raise_moved(refusal)
 
     def _drop_unpublished(self) -> None:
         self._staged = None
@@ -193,11 +216,7 @@ class WriterLease:
                 self.table.change_refs(expected, {MAIN: target, self.branch: target}, expired)
                 break
             except CommitRefused as refusal:
-                # Another writer's attempt to acquire the lease is a commit too, and moves neither.
-                self.table.refresh()
-                found = {name: self.table.head(name) for name in expected}
-                if found != expected or attempt == MAX_ATTEMPTS - 1:
-                    self._raise_moved(refusal)
+                self._check_not_moved(expected, attempt, refusal)
                 if self._staged:
                     self._stage_again()
         self.published = self.head = self._staged.id if self._staged else self.head

@@ -108,12 +108,14 @@ class DirectRows:
         files = [file for result in results for file in result.files]
         kept = keep(writer.client, writer.table.location(), f"{writer.branch}-{summary[BATCH_ID]}", without)
         said = kept.properties() | {LEADER_EPOCHS: json.dumps(self.epochs)}
+        added = writer.stage_files(files, {**summary, **said}, began)
         staged: list[str] = []
         rejected_files: list[DataFile] = []
         rejected = [result.rejected for result in results]
         malformed = sum(part.malformed for part in rejected)
         if count := sum(part.count for part in rejected):
             newest = max((part.newest for part in rejected if part.newest is not None), default=None)
+            writer.commit_staged()
             before, after = writer.rejections(count, summary, malformed)
             rejected_files = self._batches.quarantine_files(results)
             staged = writer.quarantine.stage(
@@ -123,8 +125,6 @@ class DirectRows:
                 after,
                 str(newest)[:MAX_CHARACTERS] if newest else "",
             )
-        # Last: the time of a batch is when it was staged.
-        added = writer.stage_files(files, {**summary, **said}, began)
         return WrittenBatch(
             list(added),
             staged,
