@@ -47,7 +47,7 @@ def systems(stream: Stream) -> Iterator[Any]:
             lake=lake,
             s3=s3,
             kafka=KafkaAdmin(platform.kafka),
-            source=SimpleNamespace(within=lambda prefix: Bucket(s3, "source")),
+            source=SimpleNamespace(within=lambda *_: Bucket(s3, "source")),
             batch_log=lambda table: BatchLog.open(s3, lake.table(table)),
         )
 
