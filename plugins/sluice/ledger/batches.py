@@ -16,7 +16,7 @@ from sluice.clients.lake.errors import asking
 from sluice.clients.s3.requests import read_change
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
-from sluice.core.offsets.ranges import OffsetRanges
+from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
 from sluice.core.tables.batches import Batch, Snapshot, batches_of, time_of
 from sluice.core.tables.without_record import WithoutRecord
 from sluice.ledger.batch_log import (
@@ -177,35 +177,45 @@ class BatchLog:
         Costs a GET for each document of a batch's many ranges; if ``main`` does not keep the batches, a
         search by time as of :meth:`holding`, and a GET for ten of them.
         """
-        found = WithoutRecord()
-        for batch in self._publishing(offsets):
-            said = batch.without_record.read(self._read_without_record)
-            found = found.union(said.within(offsets.intersect(batch.ranges)))
-        return found
+        return WithoutRecord.joined(
+            batch.without_record.read(self._read_without_record).within(own)
+            for batch, own in self._publishing(offsets)
+        )
 
     def _read_without_record(self, address: str) -> Mapping[str, Any]:
         found: Mapping[str, Any] = read_change(self.documents.client, address, "offsets without a record")
         return found
 
-    def _publishing(self, offsets: OffsetRanges) -> Iterator[Batch]:
-        """The batches that published any of these, newest first."""
+    def _publishing(self, offsets: OffsetRanges) -> Iterator[tuple[Batch, OffsetRanges]]:
+        """The batches that published any of these, newest first, and which of them."""
         newest_kept = next(iter(self.on_main.values()), None)
         if newest_kept is None:
             return
-        # Behind its ends only lost batches have any; those before them were read again, by later ones.
-        missing = offsets.intersect(OffsetRanges.from_ends({}, newest_kept.ends))
+        # Behind its ends only lost batches have any; those before them were read again, by later ones. Then
+        # each batch has lower offsets than those after it.
+        below = {p: newest_kept.ends.get(p, 0) for p in offsets.partitions}
+
+        def published(batch: Batch) -> OffsetRanges:
+            found = {}
+            for p, ranges in batch.ranges.partitions.items():
+                if begins := [start for start, _ in ranges if start < below.get(p, 0)]:
+                    own = IntervalSet.of([(begins[0], min(ranges.pairs()[-1][1], below[p]))])
+                    found[p] = offsets[p].intersect(own)
+                    below[p] = begins[0]
+            return OffsetRanges({p: ranges for p, ranges in found.items() if ranges})
+
         for batch in self.on_main.values():
-            if own := batch.ranges.intersect(missing):
-                missing = missing.minus(own)
-                yield batch
+            if own := published(batch):
+                yield batch, own
+        missing = offsets.intersect(OffsetRanges.from_ends({}, below))
         last = ((p, ranges.pairs()[-1][1] - 1) for p, ranges in missing.partitions.items())
         newest = [found.published for place in last if (found := self.holding(*place)) is not None]
+        firsts = {p: ranges.pairs()[0][0] for p, ranges in missing.partitions.items()}
         for batch in self._recorded(None, max(newest)) if newest else ():
-            if own := batch.ranges.intersect(missing):
-                missing = missing.minus(own)
-                yield batch
+            if own := published(batch):
+                yield batch, own
             # Those before it have lower offsets.
-            if all(ranges.pairs()[0][0] >= batch.ends.get(p, 0) for p, ranges in missing.partitions.items()):
+            if all(first >= min(batch.ends.get(p, 0), below[p]) for p, first in firsts.items()):
                 return
 
     def _holding(

@@ -82,7 +82,8 @@ class IntervalSet:
     def intersect(self, other: IntervalSet) -> IntervalSet:
         result: list[Pair] = []
         mine, theirs = self._pairs, other._pairs
-        i = j = 0
+        # A few ranges of many: those before the first of the others are not looked at.
+        i, j = _first_behind(mine, theirs), _first_behind(theirs, mine)
         while i < len(mine) and j < len(theirs):
             start, until = max(mine[i][0], theirs[j][0]), min(mine[i][1], theirs[j][1])
             if start < until:
@@ -135,6 +136,11 @@ def _joined(ordered: Iterable[Pair]) -> tuple[Pair, ...]:
         else:
             joined.append((start, until))
     return tuple(joined)
+
+
+def _first_behind(pairs: tuple[Pair, ...], others: tuple[Pair, ...]) -> int:
+    """The number of the first pair that ends behind the begin of the others."""
+    return bisect_right(pairs, others[0][0], key=itemgetter(1)) if others else len(pairs)
 
 
 def _runs(values: NDArray[np.int64]) -> tuple[Pair, ...]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sluice.core.offsets.ranges import OffsetRanges
+from sluice.core.offsets.ranges import OffsetRanges, Pair
 from sluice.core.tables.summary import OFFSET_RANGES, WITHOUT_RECORD
 
 # Characters of a summary's property; more are in a document beside the table: each reader of the table's
@@ -55,10 +56,18 @@ class WithoutRecord:
         parts = {name: getattr(self, name).intersect(offsets) for name in NAMES}
         return WithoutRecord(**parts, evidence=self.evidence if parts["absent"] else "")
 
-    def union(self, other: WithoutRecord) -> WithoutRecord:
-        parts = {name: getattr(self, name).union(getattr(other, name)) for name in NAMES}
-        evidence = dict.fromkeys(one for one in (self.evidence, other.evidence) if one)
-        return WithoutRecord(**parts, evidence="; ".join(evidence))
+    @classmethod
+    def joined(cls, parts: Iterable[WithoutRecord]) -> WithoutRecord:
+        """Those of all parts, of which each piece of evidence is said once."""
+        found: dict[str, dict[int, list[Pair]]] = {name: defaultdict(list) for name in NAMES}
+        evidence: dict[str, None] = {}
+        for part in parts:
+            evidence |= dict.fromkeys(part.evidence.split("; ") if part.evidence else ())
+            for name, pairs in found.items():
+                for partition, ranges in getattr(part, name).partitions.items():
+                    pairs[partition] += ranges.pairs()
+        named: dict[str, Any] = {name: OffsetRanges.of(pairs) for name, pairs in found.items()}
+        return cls(**named, evidence="; ".join(evidence))
 
     def message(self) -> str:
         named = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime, timedelta
 
 from sluice.core.json_record import Document
@@ -118,7 +118,9 @@ class Verified:
         return replace(self, base=base if is_kept else here)
 
     def to_document(self) -> Document:
-        values = {name: value for name, value in asdict(self).items() if name not in (*_RANGES, "base")}
+        # By name: a conversion of all fields would copy every range.
+        others = (field.name for field in fields(self) if field.name not in (*_RANGES, "base", "on_purpose"))
+        values = {name: getattr(self, name) for name in others} | {"on_purpose": asdict(self.on_purpose)}
         ends = {str(partition): end for partition, end in self.ends.items()}
         ranges = {name: getattr(self, name).to_json() for name in _RANGES}
         return {**values, "ends": ends, **ranges, "base": self.base and self.base.to_json()}

@@ -79,7 +79,7 @@ def test_parts_are_joined_by_their_reasons(
     control: OffsetRanges, aborted: OffsetRanges, absent: OffsetRanges, wanted: OffsetRanges
 ) -> None:
     one, other = WithoutRecord(control), WithoutRecord(absent=absent, evidence="compacted")
-    both = one.union(other).union(WithoutRecord(aborted=aborted)).union(one)
+    both = WithoutRecord.joined([one, other, WithoutRecord(aborted=aborted), one, other])
     assert (both.control, both.aborted, both.absent, both.evidence) == (control, aborted, absent, "compacted")
     within = both.within(wanted)
     assert within.offsets == both.offsets.intersect(wanted)
