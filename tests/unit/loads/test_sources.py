@@ -60,7 +60,7 @@ def test_a_source_is_read_from_its_document_which_stays_as_it_is(
 
 
 def test_the_number_of_rows_is_counted_told_or_not_known() -> None:
-    bucket = SimpleNamespace(data_rows=lambda version: {"v": 12}[version.version_id])
+    bucket = SimpleNamespace(data_rows=lambda version, form: {"v": 12}[version.version_id])
     systems = cast("Any", SimpleNamespace(bucket=lambda name: bucket))
     found = [source.rows(systems) for source in read_all([OBJECT, GENERATED, FEED])]
     assert found == [12, 10, None]

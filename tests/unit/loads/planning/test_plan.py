@@ -39,8 +39,9 @@ class Source:
     def resolve(self, prefix: str, keys: Any) -> list[ObjectVersion]:
         return self.objects
 
-    def has_header(self, source: ObjectVersion) -> bool:
-        return source.key not in self.headless
+    def check_head(self, source: ObjectVersion) -> None:
+        if source.key in self.headless:
+            raise Refused(f"s3://source/{source.key}: no header line")
 
 
 class Kafka:

@@ -59,7 +59,7 @@ class Load:
     def bucket(self, name: str) -> Load:
         return self
 
-    def data_rows(self, version: Any) -> int:
+    def data_rows(self, version: Any, form: Any) -> int:
         return self.rows
 
     def quarantine(self, offsets: list[int], reason: str = "bad", row: bool = True, **more: Any) -> None:

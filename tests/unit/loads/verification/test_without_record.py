@@ -56,7 +56,7 @@ class Load:
     def bucket(self, name: str) -> Load:
         return self
 
-    def data_rows(self, version: Any) -> int:
+    def data_rows(self, version: Any, form: Any) -> int:
         return self.rows
 
     def batch_log(self, table: str) -> BatchLog:
