@@ -81,7 +81,7 @@ class RejectedRows:
             self._bytes += rows.nbytes
             return
         if self._file is None:
-            self._file = ParquetFile(self._layout.schema)
+            self._file = ParquetFile(self._layout.schema, has_gaps=True)
             for few in self._few:
                 self._file.add(few)
             self._few = []
@@ -138,7 +138,7 @@ def gathered(parts: Iterable[RejectedPart], layout: Layout, client: S3Client, na
     files = [part.file for part in parts if part.file is not None]
     few = [part.few for part in parts if part.few]
     if few:
-        with ParquetFile(layout.schema) as file:
+        with ParquetFile(layout.schema, has_gaps=True) as file:
             for one in few:
                 for rows in pa.ipc.open_stream(one):
                     file.add(rows)

@@ -59,10 +59,11 @@ class DataFile:
 class ParquetFile:
     """A file while it is written. In its context; leaving it removes what is on the disk."""
 
-    def __init__(self, schema: pa.Schema, sorted_by: Sequence[str] = ()) -> None:
+    def __init__(self, schema: pa.Schema, sorted_by: Sequence[str] = (), *, has_gaps: bool = False) -> None:
         """``schema``: of :func:`.schema.arrow_schema`; columns that the rows lack are null. ``sorted_by``:
-        the columns that each row group is sorted by."""
-        self.schema, self._sorted_by = schema, sorted_by
+        the columns that each row group is sorted by. ``has_gaps``: between the rows' offsets, so that bounds
+        never tell them."""
+        self.schema, self._sorted_by, self._has_gaps = schema, sorted_by, has_gaps
         self.records = 0
         self._body: IO[bytes] = tempfile.SpooledTemporaryFile(_SPOOL_BYTES)  # noqa: SIM115
         self._writer = parquet.ParquetWriter(
@@ -128,7 +129,7 @@ class ParquetFile:
         columns = (metadata.row_group(number).column(0) for number in range(metadata.num_row_groups))
         splits = tuple(one.dictionary_page_offset or one.data_page_offset for one in columns)
         offsets = None
-        if self._has_offsets and (len(self._partitions) > 1 or partition):
+        if self._has_offsets and (self._has_gaps or partition or len(self._partitions) > 1):
             self._body.seek(0)
             offsets = parquet.ParquetFile(self._body).read(COLUMNS, use_threads=False)
         self._body.seek(0)

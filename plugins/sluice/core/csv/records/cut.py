@@ -184,7 +184,8 @@ def blank_records(records: Records, dialect: Dialect, width: int | None) -> Mask
     chars, starts, ends = records.chars, records.starts, records.ends
     blank = starts == ends
     may_be = np.zeros(256, bool)
-    may_be[list(f"{WHITE}{dialect.separator}{dialect.quote}{dialect.escape}".encode())] = True
+    marks = f"{WHITE}{dialect.separator}{dialect.quote}{dialect.escape}".encode()
+    may_be[list(marks)] = True
     left = np.flatnonzero(~blank)
     if dialect.comment:
         is_comment = chars[starts[left]] == ord(dialect.comment)
@@ -194,6 +195,9 @@ def blank_records(records: Records, dialect: Dialect, width: int | None) -> Mask
         at = starts[left] + offset
         left = left[(at >= ends[left]) | may_be[chars[np.minimum(at, len(chars) - 1)]]]
     for number in left.tolist():
+        # Most begin so, and go on with a value.
+        if records[number].strip(marks):
+            continue
         # Without `skip_blank`, what Python's csv takes for an empty line, or for one cell of white space.
         width = int(records.widths[number])
         if width == 1 or (dialect.skip_blank and (most is None or width <= most)):
