@@ -20,7 +20,7 @@ from sluice.clients.s3.unpacking import UNPACKING_ERRORS, OtherFormat, corrupt_m
 from sluice.core.csv.form import Form
 from sluice.core.csv.header import HEADER_BYTES, names_of
 from sluice.core.csv.layout import Layout, Rows
-from sluice.core.csv.records.blocks import Block, blocks, first_record
+from sluice.core.csv.records.blocks import Block, WrongQuotes, blocks, first_record
 from sluice.core.csv.records.encodings import as_utf8
 from sluice.core.error_codes import ErrorCode
 
@@ -32,7 +32,7 @@ REJECTED_SCHEMA = "source_id string, object string, line bigint, row bigint, tex
 
 
 class CorruptObject(RuntimeError):
-    """An object is truncated or corrupt, of another format, or has no header."""
+    """An object is truncated or corrupt, of another format, or has no header, or a quote without end."""
 
     code = ErrorCode.CORRUPT_OBJECT
 
@@ -100,9 +100,12 @@ class Reading:
             if not self.form.names:
                 _, behind, line = first_record(chunks, self.form.dialect, HEADER_BYTES) or (b"", b"", 1)
             row = 0
-            for block in blocks(chain([behind], chunks), self.form.dialect, self.layout.width, line):
-                yield block, self.layout.rows(block.records), row
-                row += len(block.records)
+            try:
+                for block in blocks(chain([behind], chunks), self.form.dialect, self.layout.width, line):
+                    yield block, self.layout.rows(block.records), row
+                    row += len(block.records)
+            except WrongQuotes as error:
+                raise CorruptObject(f"{self.source.uri}: {error}") from error
 
     def sent(self, client: Any) -> Iterator[pa.RecordBatch]:
         """All rows, as SENT_SCHEMA; ``value`` is null for one that is rejected, which has no sequence number.

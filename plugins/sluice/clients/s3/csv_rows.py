@@ -17,7 +17,7 @@ from sluice.config.sending_rules import MAX_REQUEST_BYTES
 from sluice.core.csv.advice import Rejected, summary
 from sluice.core.csv.form import WHITE, Form
 from sluice.core.csv.header import HEADER_BYTES, InvalidHeader, names_of
-from sluice.core.csv.records.blocks import first_record
+from sluice.core.csv.records.blocks import WrongQuotes, check_quotes, first_record
 from sluice.core.csv.records.cut import cut
 from sluice.core.csv.records.encodings import as_utf8
 from sluice.core.error_codes import ErrorCode
@@ -86,6 +86,10 @@ def check_head(body: Any, name: str, reading: CsvReading | None, is_whole: bool)
             chunk = next(chunks, b"")
             sample, is_end = sample + chunk, not chunk
         records = cut(sample, form.dialect, is_end and is_whole, layout.width)
+        try:
+            check_quotes(records, found[2])
+        except WrongQuotes as error:
+            raise Refused(f"{name}: {error}; nothing was sent", ErrorCode.CORRUPT_OBJECT) from error
         rows = layout.rows(records)
         if len(records) >= MIN_SAMPLE and not rows.is_good.any():
             reasons = [Rejected(row, reason) for row, reason in sorted(rows.reasons.items())]

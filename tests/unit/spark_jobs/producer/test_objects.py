@@ -146,6 +146,12 @@ def test_a_truncated_gzip_is_corrupt_also_behind_its_header() -> None:
         list(found.sent(Client(whole[:-9])))
 
 
+def test_an_object_with_a_quote_that_swallows_lines_is_no_row_in_quarantine() -> None:
+    data = b'a,b\n1,x\n2,"5 disk\n3,x\n4,x\n'
+    with raising(CorruptObject, "s3://b/k.csv", "line 3", "3 lines", "never closed"):
+        list(reading(data).sent(Client(data)))
+
+
 def test_every_row_of_the_sample_is_sent() -> None:
     data, csv = SAMPLE.read_bytes(), CsvReading.of(TAXI)
     names = SOURCE.column_names(Client(data), csv.form)

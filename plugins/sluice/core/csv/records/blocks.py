@@ -17,6 +17,18 @@ BLOCK_BYTES = 4 << 20
 MAX_RECORD_BYTES = 16 << 20
 
 
+class WrongQuotes(ValueError):
+    """A record whose quotes are wrong and that has line breaks: no one can tell how many rows are in it. So
+    it is not one of them that is rejected, and the file is not loaded."""
+
+    def __init__(self, line: int, lines: int, why: str) -> None:
+        super().__init__(
+            f"the row that begins in line {line} has {lines} lines, since {why}. Fix: double the quotes "
+            "that are "
+            'text, or declare [csv] quote = "" or escape, and load the corrected file'
+        )
+
+
 @dataclass(frozen=True)
 class Block:
     """``records``; ``line``: the 1-based line of the file at which the first record's line 0 is."""
@@ -52,7 +64,7 @@ def blocks(chunks: Iterable[bytes], dialect: Dialect, width: int | None, line: i
     """The records of a file behind its header, which begins at ``line``. ``width``: as of
     :func:`cut.cut`.
 
-    Of a record of more than MAX_RECORD_BYTES the first ones are kept, and it is at fault.
+    Of a record of more than MAX_RECORD_BYTES the first ones are kept, and it is at fault. Raises WrongQuotes.
     """
     parts, size = list[bytes](), 0
     source = _with_end(chunks)
@@ -64,19 +76,21 @@ def blocks(chunks: Iterable[bytes], dialect: Dialect, width: int | None, line: i
         data = b"".join(parts)
         records = cut(data, dialect, is_end, width)
         if len(records):
-            yield Block(_checked(records), line)
+            yield Block(_checked(records, line), line)
         rest, line = data[records.used :], line + records.line_count
         # With a CR that may be the end of it.
         if len(rest) > MAX_RECORD_BYTES + 1:
-            yield Block(_too_large(rest, dialect), line)
-            rest, lines = _behind_record(rest, source, dialect)
+            yield Block(_too_large(rest), line)
+            rest, lines, why = _behind_record(rest, source, dialect)
+            if why and lines > 1:
+                raise WrongQuotes(line, lines, why)
             line += lines
         parts, size = [rest], len(rest)
     if parts != [b""] and parts:
         # What followed a record that was cut at the file's end.
         records = cut(b"".join(parts), dialect, True, width)
         if len(records):
-            yield Block(_checked(records), line)
+            yield Block(_checked(records, line), line)
 
 
 def _with_end(chunks: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
@@ -93,8 +107,16 @@ def _fault() -> str:
     return f"too large: the row has more than {MAX_RECORD_BYTES} bytes; these are its first"
 
 
-def _checked(records: Records) -> Records:
+def check_quotes(records: Records, line: int) -> None:
+    """Raises WrongQuotes. ``line``: of the file, at which the records' line 0 is."""
+    for number, why in records.faults.items():
+        if breaks := _lines(records[number].rstrip(b"\r\n")):
+            raise WrongQuotes(line + int(records.lines[number]), breaks + 1, why)
+
+
+def _checked(records: Records, line: int) -> Records:
     """With faults of the complete records that are too large."""
+    check_quotes(records, line)
     long = np.flatnonzero(records.ends - records.starts > MAX_RECORD_BYTES)
     if not len(long):
         return records
@@ -102,7 +124,7 @@ def _checked(records: Records) -> Records:
     return replace(records, ends=ends, faults={**records.faults, **{int(n): _fault() for n in long}})
 
 
-def _too_large(data: bytes, dialect: Dialect) -> Records:
+def _too_large(data: bytes) -> Records:
     """The first bytes of a record that is not complete."""
     begin, ends = np.zeros(1, np.int64), np.array([MAX_RECORD_BYTES])
     return Records(
@@ -110,8 +132,11 @@ def _too_large(data: bytes, dialect: Dialect) -> Records:
     )
 
 
-def _behind_record(data: bytes, source: Iterator[tuple[bytes, bool]], dialect: Dialect) -> tuple[bytes, int]:
-    """Read over the rest of a record; what follows it, and the number of lines that it had."""
+def _behind_record(
+    data: bytes, source: Iterator[tuple[bytes, bool]], dialect: Dialect
+) -> tuple[bytes, int, str]:
+    """Read over the rest of a record; what follows it, the number of lines that it had, and why its quotes
+    are wrong."""
     lines = 0
     for chunk, is_end in source:
         body = data.rstrip(f"{dialect.quote}{dialect.escape}\r".encode())
@@ -122,8 +147,8 @@ def _behind_record(data: bytes, source: Iterator[tuple[bytes, bool]], dialect: D
         if records.used or is_end:
             # The prefix is of this record, so it is neither blank nor a comment.
             behind = int(records.nexts[0])
-            return data[behind:], lines + _lines(data[:behind])
-    return b"", lines
+            return data[behind:], lines + _lines(data[:behind]), records.faults.get(0, "")
+    return b"", lines, ""
 
 
 def _state(body: bytes, dialect: Dialect) -> bytes:

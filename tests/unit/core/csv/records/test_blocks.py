@@ -10,8 +10,8 @@ import pytest
 
 from sluice.core.csv.form import ENCODINGS, Dialect
 from sluice.core.csv.records import blocks as module
-from sluice.core.csv.records.blocks import blocks, first_record
-from sluice.core.csv.records.cut import cut
+from sluice.core.csv.records.blocks import WrongQuotes, blocks, first_record
+from sluice.core.csv.records.cut import Records, cut
 from sluice.core.csv.records.encodings import as_utf8
 
 PIECES = ['"', '""', ",", "\n", "\r\n", "\r", "a", "bc", "\\", "#", "ä", "xxxxxxxx", '"l\nm"']
@@ -27,12 +27,28 @@ def chunks(data: bytes, size: int) -> Iterator[bytes]:
 
 
 def read(data: bytes, size: int, dialect: Dialect) -> list[tuple[bytes, int, str | None]]:
-    """Each record, its line, and its fault."""
-    return [
-        (block.records[n], block.line_of(n), block.records.faults.get(n))
-        for block in blocks(chunks(data, size), dialect, None)
-        for n in range(len(block.records))
-    ]
+    """Each record, its line, and its fault; after them, why the file is not read on."""
+    found: list[tuple[bytes, int, str | None]] = []
+    try:
+        for block in blocks(chunks(data, size), dialect, None):
+            records = block.records
+            found += [(records[n], block.line_of(n), records.faults.get(n)) for n in range(len(records))]
+    except WrongQuotes as error:
+        found.append((b"", 0, str(error)))
+    return found
+
+
+def expected_of(whole: Records, longest: int = 10**6) -> list[tuple[bytes, int, str | None]]:
+    """As :func:`read`, up to the first record whose quotes are wrong over several lines."""
+    found: list[tuple[bytes, int, str | None]] = []
+    for n in range(len(whole)):
+        line = 1 + int(whole.lines[n])
+        breaks = len(whole[n].rstrip(b"\r\n").replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")) - 1
+        if n in whole.faults and breaks:
+            found.append((b"", 0, str(WrongQuotes(line, breaks + 1, whole.faults[n]))))
+            return found
+        found.append((whole[n][:longest], line, whole.faults.get(n)))
+    return found
 
 
 @pytest.mark.usefixtures("small")
@@ -42,8 +58,13 @@ def test_records_and_lines_do_not_depend_on_chunks(dialect: Dialect) -> None:
     for number in range(300):
         data = "".join(chosen.choices(PIECES, k=chosen.randint(0, 20))).encode()
         whole = cut(data, dialect, is_end=True)
-        expected = [(whole[n], 1 + int(whole.lines[n]), whole.faults.get(n)) for n in range(len(whole))]
-        assert read(data, 1 + number % 7, dialect) == expected, data
+        found, expected = read(data, 1 + number % 7, dialect), expected_of(whole)
+        # Of a block that ends in such a record, the ones before it are not read.
+        assert found[-1:] == expected[-1:], data
+        if len(found) < len(expected):
+            assert found[:-1] == expected[: len(found) - 1]
+        else:
+            assert found == expected, data
 
 
 @pytest.mark.usefixtures("small")
@@ -54,14 +75,32 @@ def test_a_record_without_end_is_cut_and_those_behind_it_are_read(
     """What is left out is read for its end alone, in any state of its quotes."""
     monkeypatch.setattr(module, "MAX_RECORD_BYTES", 20)
     chosen = random.Random(6)  # noqa: S311
-    for number in range(300):
+    for number in range(900):
         data = "".join(chosen.choices(PIECES, k=chosen.randint(20, 60))).encode()
         whole = cut(data, dialect, is_end=True)
-        expected = [(whole[n][:20], 1 + int(whole.lines[n])) for n in range(len(whole))]
+        if whole.faults:
+            continue
         found = read(data, 1 + number % 9, dialect)
-        assert [one[:2] for one in found] == expected, data
+        assert [one[:2] for one in found] == [one[:2] for one in expected_of(whole, 20)], data
         for n, (_, _, fault) in enumerate(found):
             assert (fault or "").startswith("too large") == (len(whole[n]) > 20)
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("longest", [10**6, 20])
+def test_a_quote_that_is_never_closed_is_no_row_that_is_rejected(
+    longest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All lines behind it would count as one."""
+    monkeypatch.setattr(module, "MAX_RECORD_BYTES", longest)
+    data = b'1,a\n2,"5 disk\n' + b"3,b\n" * 30
+    *rows, (_, _, why) = read(data, 7, Dialect())
+    assert rows[0][:2] == (b"1,a", 1)
+    assert why is not None
+    assert why.startswith("the row that begins in line 2 has 3")
+    assert "never closed" in why
+    # In one line, it is a row.
+    assert read(b'1,a\n2,"5 disk', 7, Dialect())[1][0] == b'2,"5 disk'
 
 
 @pytest.mark.usefixtures("small")

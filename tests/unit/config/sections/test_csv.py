@@ -1,0 +1,106 @@
+"""``[csv]``: what a declaration may say of files, and what of a schema a cell can be."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sluice.config import streams
+from sluice.config.csv_reading import CsvReading
+from sluice.config.folders import VARIABLE
+from sluice.config.reading.toml import ConfigError
+from sluice.config.schema import ddl_avro, parse_ddl
+from sluice.config.sending_rules import SendingRules
+from sluice.config.stream import StreamSpec
+from sluice.core.csv.form import Dialect, Form
+from tests.support.raising import raising
+
+TOML = """
+name = "rides"
+schema = "schema.ddl"
+table = "raw.rides"
+[topic]
+name = "rides"
+partitions = 1
+[budget]
+versions_per_batch = 1
+[csv]
+"""
+COLUMNS = (
+    "id BIGINT",
+    "ok BOOLEAN",
+    "day DATE",
+    "at TIMESTAMP",
+    "local TIMESTAMP_NTZ",
+    "amount DECIMAL(9, 2)",
+)
+DDL = "\n".join((*COLUMNS, "note STRING", "short INT"))
+
+
+def load(folder: Path, declared: str = "", schema: str = DDL, file: str = "schema.ddl") -> StreamSpec:
+    (folder / "rides").mkdir()
+    (folder / "rides" / "stream.toml").write_text(TOML.replace("schema.ddl", file) + declared)
+    (folder / "rides" / file).write_text(schema)
+    return streams.load("rides", {VARIABLE: str(folder)})
+
+
+def test_a_stream_of_files_needs_no_avro(tmp_path: Path) -> None:
+    spec = load(tmp_path)
+    assert (spec.is_avro, spec.is_ddl) == (True, True)
+    fields = CsvReading.with_schema(spec, tmp_path / "rides" / "schema.ddl").schema["fields"]
+    assert [(field["name"], field["type"][0], field["default"]) for field in fields] == [
+        (name, "null", None) for name in ("id", "ok", "day", "at", "local", "amount", "note", "short")
+    ]
+    assert fields[3]["type"][1] == {"type": "long", "logicalType": "timestamp-micros"}
+    assert fields[5]["type"][1] == {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}
+    assert ddl_avro(parse_ddl("b BINARY"), "r")["fields"][0]["type"] == ["null", "bytes"]
+
+
+def test_the_form_is_declared_and_goes_with_the_rules(tmp_path: Path) -> None:
+    spec = load(
+        tmp_path,
+        'separator = ";"\nescape = "\\\\"\nencoding = "utf-16"\nnames = ["id"]\n'
+        "trailing_empty_columns = true\nskip_blank_rows = false\ndecimal_comma = true\n",
+    )
+    form = Form(Dialect(";", '"', "\\", "", True, False), "utf-16", ("id",))
+    assert spec.csv.form == form
+    rules = SendingRules(1_000_000, "x", form=form)
+    planned = json.loads(json.dumps(rules.to_document()))
+    assert SendingRules.from_document(planned) == rules
+    # A plan of 0.1.0 has no form, and is of other rules.
+    assert Form.from_document(None) == Form()
+    del planned["form"]
+    assert rules.differences({**planned, "version": 1}) == [
+        "it was planned by version 1 of the rules, this is 2"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("declared", "words"),
+    [
+        ('separator = ""', ["separator ''"]),
+        ('separator = "::"', ["separator '::'"]),
+        ('separator = "a"', ["separator 'a'"]),
+        ('quote = ","', ["',' has two duties"]),
+        ('encoding = "ebcdic"', ["encoding 'ebcdic'", "windows-1252"]),
+        ("decimal_comma = true", ["decimal_comma", 'separator = ";"']),
+        ('names = ["a", ""]', ["names has an empty one"]),
+        ('true_texts = ["N"]', ["both 'n'"]),
+        ('time_formats = ["yyyy-MM-dd QQ"]', ["time_formats", "'QQ'"]),
+    ],
+)
+def test_what_cannot_be_is_refused(declared: str, words: list[str], tmp_path: Path) -> None:
+    with raising(ConfigError, "[csv]", "Fix: ", *words):
+        load(tmp_path, declared)
+
+
+@pytest.mark.parametrize("kind", ["bytes", {"type": "array", "items": "int"}, ["null", "int", "string"]])
+def test_a_column_that_no_cell_can_be_is_refused(kind: object, tmp_path: Path) -> None:
+    schema = {"type": "record", "name": "R", "fields": [{"name": "x", "type": kind}]}
+    with raising(ConfigError, "schema.avsc", "'x'", "Fix: use"):
+        load(tmp_path, schema=json.dumps(schema), file="schema.avsc")
+    (tmp_path / "other").mkdir()
+    with raising(ConfigError, "schema.ddl", "'x'", "no CSV cell"):
+        load(tmp_path / "other", schema="x BINARY")
