@@ -25,7 +25,7 @@ from sluice.core.csv.records.encodings import as_utf8
 from sluice.core.error_codes import ErrorCode
 
 READ_BYTES = 1 << 20
-# Of an object of which only the header is read.
+# Where only the header of an object is read.
 HEAD_BYTES = 16 * 1024
 SENT_SCHEMA = "source_id string, row bigint, target_partition int, sequence bigint, value binary"
 REJECTED_SCHEMA = "source_id string, object string, line bigint, row bigint, text binary, reason string"

@@ -59,7 +59,7 @@ def test_records_and_lines_do_not_depend_on_chunks(dialect: Dialect) -> None:
         data = "".join(chosen.choices(PIECES, k=chosen.randint(0, 20))).encode()
         whole = cut(data, dialect, is_end=True)
         found, expected = read(data, 1 + number % 7, dialect), expected_of(whole)
-        # Of a block that ends in such a record, the ones before it are not read.
+        # Where a block ends in such a record, the ones before it are not read.
         assert found[-1:] == expected[-1:], data
         if len(found) < len(expected):
             assert found[:-1] == expected[: len(found) - 1]
