@@ -16,18 +16,18 @@ from sluice.config.stream import ENTRY_POINT
 from sluice.core.processes import exits
 from sluice.ledger.keys import run_key
 from tests.integration.rig import SPEC, Rig
-from tests.support.processes import suspend_between_append_and_publish
+from tests.support.processes import suspend_between_stage_and_publish
 
 PRODUCER_SECONDS = 180
 LAUNCHER = "org.apache.spark.launcher.Main"
 CONSUMER_SECONDS = 90
 
 
-def catch_between_append_and_publish(rig: Rig) -> list[psutil.Process]:
-    """Send records, and suspend the consumer when its batch is appended and not yet published."""
+def catch_between_stage_and_publish(rig: Rig) -> list[psutil.Process]:
+    """Send records, and suspend the consumer when its batch is staged and not yet published."""
     rig.wait_for_everything()
     bodies = {partition: rig.trips(20) for partition in range(SPEC.topic.partitions)}
-    return suspend_between_append_and_publish(rig, lambda: rig.send(bodies))
+    return suspend_between_stage_and_publish(rig, lambda: rig.send(bodies))
 
 
 @contextmanager

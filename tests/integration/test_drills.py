@@ -11,7 +11,7 @@ from tests.integration.rig import Rig
 from tests.integration.supervision import open_transaction, supervise
 
 
-def test_a_consumer_killed_between_append_and_publish_is_restarted_by_the_runtime_and_nothing_is_lost(
+def test_a_consumer_killed_between_stage_and_publish_is_restarted_by_the_runtime_and_nothing_is_lost(
     rig: Rig,
 ) -> None:
     open_transaction(rig)

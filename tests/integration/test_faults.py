@@ -14,7 +14,7 @@ from sluice.core.processes import exits
 from tests.integration.faults import (
     PRODUCER_SECONDS,
     Producers,
-    catch_between_append_and_publish,
+    catch_between_stage_and_publish,
     second_consumer,
     wait_for_produce,
 )
@@ -68,7 +68,7 @@ def test_of_three_producers_one_is_killed_half_way_and_one_comes_back_from_the_d
 
 
 def test_a_stale_writer_cannot_publish_and_a_lost_checkpoint_loses_nothing(rig: Rig) -> None:
-    stale = catch_between_append_and_publish(rig)
+    stale = catch_between_stage_and_publish(rig)
     epoch = rig.epoch()
     with second_consumer(rig):
         rig.wait_for_everything()

@@ -11,7 +11,7 @@ import psutil
 from local.runtime.processes import stack_processes
 from tests.support.stream import StreamUnderTest
 
-# Append and publish are some tenths of a second apart, so the moment may be missed.
+# Stage and publish are less than a tenth of a second apart, so the moment may be missed.
 TRIES = 12
 
 
@@ -43,26 +43,26 @@ def component_processes(stream: StreamUnderTest, program: str) -> list[psutil.Pr
     return process_tree(pid) if pid is not None else []
 
 
-def suspend_between_append_and_publish(
+def suspend_between_stage_and_publish(
     stream: StreamUnderTest,
     send_batch: Callable[[], object],
     processes: Callable[[], list[psutil.Process]] | None = None,
 ) -> list[psutil.Process]:
-    """Suspend a consumer after the append of a batch and before its publish; give its processes.
+    """Suspend a consumer after a batch is staged and before its publish; give its processes.
 
     `processes`: by default the managed consumer's. Retries with another `send_batch` if the moment is missed;
     raises TimeoutError after TRIES.
     """
     for _ in range(TRIES):
-        before = stream.metadata_location()
+        before, known = stream.metadata_location(), stream.snapshot_files()
         send_batch()
         caught = processes() if processes else component_processes(stream, stream.spec.program)
-        stream.wait_for_commit(before)
+        stream.wait_for_staged(known)
         signal_all(caught, signal.SIGSTOP)
-        if stream.has_unpublished_batch():
+        if stream.metadata_location() == before:
             return caught
         signal_all(caught, signal.SIGCONT)
-    raise TimeoutError(f"missed the moment between append and publish {TRIES} times")
+    raise TimeoutError(f"missed the moment between stage and publish {TRIES} times")
 
 
 def resume_all(stream: StreamUnderTest) -> list[psutil.Process]:

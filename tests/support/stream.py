@@ -20,7 +20,6 @@ from sluice.clients.processes.opened import open_runtime
 from sluice.config.stream import StreamSpec
 from sluice.core.errors import Missing
 from sluice.core.processes.status import ProcessStatus
-from sluice.core.tables.writers import epoch_of
 from sluice.ledger.history import History
 
 # supervisord's states of a program that runs or will.
@@ -110,9 +109,26 @@ class StreamUnderTest:
         on_main = {snapshot.snapshot_id for snapshot in ancestors(table)}
         return [name for name, ref in table.metadata.refs.items() if ref.snapshot_id not in on_main]
 
-    def has_unpublished_batch(self) -> bool:
-        """Whether the active writer has appended a batch that it has not published."""
-        return self.epoch() in map(epoch_of, self.unpublished())
+    def snapshot_files(self) -> set[str]:
+        """The addresses of the manifest lists in the bucket, also of snapshots that are staged and in no
+        metadata."""
+        bucket, _, folder = self._location.removeprefix("s3://").partition("/")
+        pages = self._s3.get_paginator("list_objects_v2").paginate(
+            Bucket=bucket, Prefix=f"{folder}/metadata/snap-"
+        )
+        return {item["Key"] for page in pages for item in page.get("Contents", [])}
+
+    @cached_property
+    def _location(self) -> str:
+        return self.table().location()
+
+    @cached_property
+    def _s3(self) -> Any:
+        return self.stack.admin_s3()
+
+    def wait_for_staged(self, before: set[str], seconds: float = 60) -> None:
+        """Wait until a snapshot is staged; polls every millisecond, since the publish follows soon."""
+        wait_until("a staged snapshot", lambda: bool(self.snapshot_files() - before), seconds, 0.001)
 
     def metadata_location(self) -> str | None:
         """From the catalog, without an S3 call."""

@@ -18,14 +18,14 @@ from tests.support.processes import (
     component_processes,
     process_tree,
     signal_all,
-    suspend_between_append_and_publish,
+    suspend_between_stage_and_publish,
 )
 
 START_SECONDS = 120.0
 
 
 def kill_in_a_batch(context: DrillContext) -> None:
-    caught = suspend_between_append_and_publish(context.stream, context.send_batch)
+    caught = suspend_between_stage_and_publish(context.stream, context.send_batch)
     context.record_injection()
     signal_all(caught, signal.SIGKILL)
 
@@ -65,7 +65,7 @@ def suspend_a_second_consumer_with_the_lease(context: DrillContext) -> None:
             raise Failed(f"the second consumer exited early with {second.returncode}: see {log}")
         return process_tree(second.pid)
 
-    context.state["suspended"] = suspend_between_append_and_publish(stream, context.send_batch, processes)
+    context.state["suspended"] = suspend_between_stage_and_publish(stream, context.send_batch, processes)
     context.state["epoch"] = stream.epoch()
     context.record_injection()
 
@@ -112,7 +112,7 @@ def corrupt_the_checkpoint(context: DrillContext) -> None:
 DRILLS = [
     Drill(
         "consumer_killed",
-        "kill -9 of the consumer between the append of a batch and its publish",
+        "kill -9 of the consumer between the staging of a batch and its publish",
         kill_in_a_batch,
         [detected_by_runtime, detected_by_health],
     ),

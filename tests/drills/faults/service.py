@@ -21,7 +21,7 @@ from tests.drills.detectors import (
 from tests.drills.drill import Drill, DrillContext
 from tests.drills.restore import filler
 from tests.support.fault_proxy import Fault, FaultProxy
-from tests.support.processes import process_tree, signal_all, suspend_between_append_and_publish
+from tests.support.processes import process_tree, signal_all, suspend_between_stage_and_publish
 
 OUTAGE_SECONDS = 180.0
 AIRFLOW_KILLED = ("airflow-scheduler", "airflow-triggerer")
@@ -41,8 +41,8 @@ def kill(context: DrillContext, program: str) -> None:
 
 
 def kill_the_catalog_in_a_publish(context: DrillContext) -> None:
-    """Suspended between append and publish, the consumer finds no database when it resumes."""
-    caught = suspend_between_append_and_publish(context.stream, context.send_batch)
+    """Suspended between stage and publish, the consumer finds no database when it resumes."""
+    caught = suspend_between_stage_and_publish(context.stream, context.send_batch)
     database = _target(context, "postgres")
     context.record_injection()
     signal_all(database, signal.SIGKILL)
@@ -60,7 +60,7 @@ def start_the_broker(context: DrillContext) -> None:
 
 def kill_airflow_and_the_consumer(context: DrillContext) -> None:
     """Only the two processes themselves, as the kernel's OOM killer would: their children stay."""
-    caught = suspend_between_append_and_publish(context.stream, context.send_batch)
+    caught = suspend_between_stage_and_publish(context.stream, context.send_batch)
     supervisors = [_target(context, program)[0] for program in AIRFLOW_KILLED]
     context.record_injection()
     signal_all([*supervisors, *caught], signal.SIGKILL)
