@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -93,7 +94,6 @@ class Csv:
 
 def check(csv: Csv, where: str) -> None:
     """Raises ConfigError naming the key and the value."""
-    # With NumPy, which a declaration alone does not need.
     if problem := csv.form.dialect.problem():
         raise ConfigError(
             f"{where}: [csv] {problem}. Fix: write one ASCII character that is no letter or digit"
@@ -107,8 +107,32 @@ def check(csv: Csv, where: str) -> None:
     for name in csv.names:
         if not name.strip():
             raise ConfigError(f"{where}: [csv] names has an empty one. Fix: name each column")
+    _check_repeated(csv.names, where)
+    for text in csv.null_texts:
+        if csv.escape and csv.escape in text:
+            raise ConfigError(
+                f"{where}: [csv] null_texts {shown(text)} has the escape {shown(csv.escape)}, which no cell "
+                'has once it is read. Fix: export nulls as another text; or declare escape = "", if no cell '
+                "has an escaped separator or line break"
+            )
     both = {text.lower() for text in csv.true_texts} & {text.lower() for text in csv.false_texts}
     if both:
         raise ConfigError(
             f"{where}: [csv] true_texts and false_texts have both {shown(min(both))}. Fix: remove it from one"
         )
+
+
+def _check_repeated(names: Sequence[str], where: str) -> None:
+    if not names:
+        return
+    # With NumPy, which most declarations do not need.
+    from sluice.core.csv.header import same
+
+    seen = dict[str, str]()
+    for name in names:
+        if (key := same(name)) in seen:
+            raise ConfigError(
+                f"{where}: [csv] names has {shown(seen[key])} and {shown(name)}, which are one column. Fix: "
+                "rename one"
+            )
+        seen[key] = name

@@ -148,9 +148,7 @@ def _formats(times: Mapping[str, _Times], found: Inferred) -> list[str]:
             continue
         taken[name] = chosen
         if len(ordered) > 1:
-            found.doubts.append(
-                f"{name}: {first!r} may be {' or '.join(column.fitting)}; taken for {chosen}"
-            )
+            found.doubts.append(f"{name}: {first!r} may be {' or '.join(column.fitting)}; taken for {chosen}")
         if re.search("(?<!y)yy(?!y)", chosen):
             found.doubts.append(f"{name}: {first!r} has a year of two digits, taken for one from 2000 on")
     return _unique({name: taken[name] for name in times if name in taken})
@@ -165,9 +163,7 @@ def _order(pattern: str) -> str:
     return "" if pattern.startswith("y") else min("dM", key=pattern.index)
 
 
-def _is_clear(
-    column: _Times, pattern: str, taken: Mapping[str, str], times: Mapping[str, _Times]
-) -> bool:
+def _is_clear(column: _Times, pattern: str, taken: Mapping[str, str], times: Mapping[str, _Times]) -> bool:
     """Whether a column's pattern and the others' give the same values, whichever is tried first."""
     if not all(column.is_same(pattern, other) for other in set(taken.values())):
         return False

@@ -92,6 +92,12 @@ class Layout:
                     f"{quoted(', '.join(names))}. Fix: correct the file{separator_hint(names, dialect)}"
                 )
         taken = {same(name) for name in fields}
+        if fields and not taken & set(at):
+            # An optional column may be missing, and with a map any may be there: but not both of all.
+            raise InvalidHeader(
+                f"{where}: no column of the header is one of the schema: {quoted(', '.join(names))}. Fix: "
+                f"correct the file{separator_hint(names, dialect)}"
+            )
         extra = tuple((name, n) for n, name in enumerate(names) if same(name) not in taken)
         if extra and len(fields) == len(known):
             raise InvalidHeader(

@@ -87,6 +87,8 @@ def test_the_form_is_declared_and_goes_with_the_rules(tmp_path: Path) -> None:
         ('encoding = "ebcdic"', ["encoding 'ebcdic'", "windows-1252"]),
         ("decimal_comma = true", ["decimal_comma", 'separator = ";"']),
         ('names = ["a", ""]', ["names has an empty one"]),
+        ('names = ["a", "A"]', ["names has 'a' and 'A'"]),
+        ('escape = "\\\\"\nnull_texts = ["\\\\N"]', ["null_texts '\\\\N' has the escape"]),
         ('true_texts = ["N"]', ["both 'n'"]),
         ('time_formats = ["yyyy-MM-dd QQ"]', ["time_formats", "'QQ'"]),
     ],

@@ -194,3 +194,13 @@ def test_a_header_that_cannot_be_right_is_refused(header: str, words: list[str])
 def test_a_field_that_no_cell_can_be_is_refused(kind: Any) -> None:
     with pytest.raises(UnsupportedType, match="field 'id' has"):
         load("id\n1\n", {**SIMPLE, "fields": [{"name": "id", "type": kind}]}, "")
+
+
+def test_a_header_of_which_no_column_is_known_is_refused() -> None:
+    """All would be null, and all that is there in the map."""
+    schema = {**SIMPLE, "fields": [SIMPLE["fields"][1], {"name": "rest", "type": TYPES["rest"]}]}
+    with raising(InvalidHeader, "no column of the header is one of the schema", "separator = ';'"):
+        load("note;b\n1;2\n", schema)
+    assert load("b,NOTE\n1,2\n", schema)[0] == [{"note": "2", "rest": {"b": "1"}}]
+    only = {**schema, "fields": schema["fields"][1:]}
+    assert load("b\n1\n", only)[0] == [{"rest": {"b": "1"}}]
