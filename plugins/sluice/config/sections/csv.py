@@ -8,7 +8,7 @@ from typing import Annotated
 
 from sluice.config.reading.toml import ConfigError
 from sluice.config.reading.values import shown
-from sluice.core.csv.form import ENCODINGS, Dialect, Form
+from sluice.core.csv.form import ANY, DECLARED_ENDS, ENCODINGS, Dialect, Form
 
 # Why cells of one separator cannot be numbers with the same comma.
 _COMMA = "the separator is a comma too"
@@ -46,6 +46,11 @@ class Csv:
         str, "in front of a character, also a separator, quote or line break, that is one of the cell"
     ] = ""
     comment: Annotated[str, "at the begin of a line that is no record"] = ""
+    line_ends: Annotated[
+        str,
+        "`any`: LF, CRLF and CR end a line, and a file in which rows end with a CR alone and others do not "
+        "is refused; `lf`: LF, also behind a CR; `crlf`; `cr`: other line breaks are characters of a cell",
+    ] = ANY
     encoding: Annotated[
         str,
         f"{', '.join(f'`{name}`' for name in ENCODINGS)}; a byte-order mark counts more. A row with other "
@@ -88,6 +93,7 @@ class Csv:
             self.comment,
             self.trailing_empty_columns,
             self.skip_blank_rows,
+            self.line_ends,
         )
         return Form(dialect, self.encoding, tuple(self.names))
 
@@ -101,6 +107,10 @@ def check(csv: Csv, where: str) -> None:
     if csv.encoding not in ENCODINGS:
         raise ConfigError(
             f"{where}: [csv] encoding {shown(csv.encoding)}. Fix: write one of {', '.join(ENCODINGS)}"
+        )
+    if csv.line_ends not in DECLARED_ENDS:
+        raise ConfigError(
+            f"{where}: [csv] line_ends {shown(csv.line_ends)}. Fix: write one of {', '.join(DECLARED_ENDS)}"
         )
     if csv.decimal_comma and csv.separator == ",":
         raise ConfigError(f'{where}: [csv] decimal_comma: {_COMMA}. Fix: declare separator = ";", or another')

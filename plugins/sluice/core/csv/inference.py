@@ -8,14 +8,15 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sluice.core.csv.form import ENCODINGS, Dialect, Form
+from sluice.core.csv.form import ENCODINGS, ONLY_CR, ONLY_LF, Dialect, Form
 from sluice.core.csv.header import same
 from sluice.core.csv.inferred_types import infer_types
 from sluice.core.csv.records.cut import Records, cut
 from sluice.core.csv.records.encodings import as_utf8
+from sluice.core.csv.records.line_ends import LineEnds, MixedLineEnds
 from sluice.core.csv.records.quotes import cells_of
 
 SAMPLE_BYTES = 4 << 20
@@ -43,7 +44,7 @@ def infer(chunks: Iterator[bytes]) -> Inferred:
     raw, is_whole = _sample(chunks)
     form = Form(encoding=_encoding(raw, found))
     data = b"".join(as_utf8([raw], form.encoding))
-    dialect = _dialect(data, is_whole, found)
+    dialect = _with_line_ends(data, is_whole, _dialect(data, is_whole, found), found)
     records = cut(data, dialect, is_whole)
     if not len(records):
         raise NotInferred("it has no row. Fix: give a file with rows")
@@ -99,6 +100,19 @@ def _dialect(data: bytes, is_whole: bool, found: Inferred) -> Dialect:
     if best != ",":
         found.declared["separator"] = best
     return Dialect(separator=best)
+
+
+def _with_line_ends(data: bytes, is_whole: bool, dialect: Dialect, found: Inferred) -> Dialect:
+    try:
+        LineEnds(dialect).check(cut(data, dialect, is_whole), 0, 1)
+    except MixedLineEnds:
+        ends = ONLY_LF if data.count(b"\n") > data.count(b"\r") - data.count(b"\r\n") else ONLY_CR
+        found.declared["line_ends"] = ends
+        found.doubts.append(
+            f"some rows end with a CR alone and some do not: taken for line ends of {ends.upper()}"
+        )
+        return replace(dialect, line_ends=ends)
+    return dialect
 
 
 def _names(header: list[str], found: Inferred) -> tuple[list[str], int]:

@@ -126,3 +126,10 @@ def test_booleans_are_of_one_pair_and_years_of_two_digits_a_doubt() -> None:
     found = of("flag,code,day\nt,t,1/31/65\nf,y,1/31/66\nT,f,1/30/65\n")
     assert found.columns == {"flag": "BOOLEAN", "code": "STRING", "day": "DATE"}
     assert "day: '1/31/65' has a year of two digits, taken for one from 2000 on" in found.doubts
+
+
+def test_a_cr_in_a_file_of_lf_is_a_character_and_a_doubt() -> None:
+    found = of("a,b\n1,first\rsecond\n2,ok\n")
+    assert (found.declared, found.rows) == ({"line_ends": "lf"}, 2)
+    assert any("taken for line ends of LF" in doubt for doubt in found.doubts)
+    assert "line_ends" not in of("a,b\r\n1,x\r\n").declared

@@ -5,21 +5,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from sluice.core.csv.form import Dialect
 from sluice.core.csv.records.cut import Records, cut
-from sluice.core.csv.records.quotes import quoted_spans
+from sluice.core.csv.records.line_ends import UncertainRecords
+from sluice.core.csv.records.quotes import quoted_spans, shown
 
 BLOCK_BYTES = 4 << 20
 # A longer record is rejected, and only so many of its first bytes are kept.
 MAX_RECORD_BYTES = 16 << 20
 
 
-class WrongQuotes(ValueError):
-    """A record whose quotes are wrong and that has line breaks: no one can tell how many rows are in it. So
-    it is not one of them that is rejected, and the file is not loaded."""
+class WrongQuotes(UncertainRecords):
+    """A record whose quotes are wrong and that has line breaks: it is not one row that is rejected."""
 
     def __init__(self, line: int, lines: int, why: str) -> None:
         super().__init__(
@@ -41,9 +42,19 @@ class Block:
         return self.line + int(self.records.lines[number])
 
 
-def first_record(chunks: Iterator[bytes], dialect: Dialect, most: int) -> tuple[bytes, bytes, int] | None:
-    """The first record that is not blank, what was read behind it, and the line that begins there. None if
-    there is none within ``most`` bytes. Reads no more of ``chunks`` than needed."""
+class First(NamedTuple):
+    """A file's first record. ``behind``: what was read behind it; ``line``: the line that begins there;
+    ``end``: its line break. By default of a file without a header."""
+
+    record: bytes = b""
+    behind: bytes = b""
+    line: int = 1
+    end: bytes = b""
+
+
+def first_record(chunks: Iterator[bytes], dialect: Dialect, most: int) -> First | None:
+    """The first record that is not blank. None if there is none within ``most`` bytes. Reads no more of
+    ``chunks`` than needed."""
     data, lines = b"", 0
     for chunk, is_end in _with_end(chunks):
         data += chunk
@@ -52,8 +63,8 @@ def first_record(chunks: Iterator[bytes], dialect: Dialect, most: int) -> tuple[
             behind = int(records.nexts[0])
             if len(records[0]) > most:
                 return None
-            lines += int(records.lines[0]) + _lines(data[records.starts[0] : behind])
-            return records[0], data[behind:], 1 + lines
+            lines += int(records.lines[0]) + _lines(records.shown[records.starts[0] : behind])
+            return First(records[0], data[behind:], 1 + lines, data[records.ends[0] : behind])
         data, lines = data[records.used :], lines + records.line_count
         if len(data) > most:
             break
@@ -110,7 +121,8 @@ def _fault() -> str:
 def check_quotes(records: Records, line: int) -> None:
     """Raises WrongQuotes. ``line``: of the file, at which the records' line 0 is."""
     for number, why in records.faults.items():
-        if breaks := _lines(records[number].rstrip(b"\r\n")):
+        text = records.shown[records.starts[number] : records.ends[number]]
+        if breaks := _lines(text.rstrip(b"\r\n")):
             raise WrongQuotes(line + int(records.lines[number]), breaks + 1, why)
 
 
@@ -127,9 +139,8 @@ def _checked(records: Records, line: int) -> Records:
 def _too_large(data: bytes) -> Records:
     """The first bytes of a record that is not complete."""
     begin, ends = np.zeros(1, np.int64), np.array([MAX_RECORD_BYTES])
-    return Records(
-        data[:MAX_RECORD_BYTES], begin, ends, ends, begin + 1, begin, 0, {0: _fault()}, len(data), True
-    )
+    first = data[:MAX_RECORD_BYTES]
+    return Records(first, begin, ends, ends, begin + 1, begin, 0, {0: _fault()}, len(data), True, first)
 
 
 def _behind_record(
@@ -139,6 +150,7 @@ def _behind_record(
     are wrong."""
     lines = 0
     for chunk, is_end in source:
+        data = shown(data, dialect, is_end=False)
         body = data.rstrip(f"{dialect.quote}{dialect.escape}\r".encode())
         tail = data[len(body) :]
         lines += _lines(body)
@@ -147,7 +159,7 @@ def _behind_record(
         if records.used or is_end:
             # The prefix is of this record, so it is neither blank nor a comment.
             behind = int(records.nexts[0])
-            return data[behind:], lines + _lines(data[:behind]), records.faults.get(0, "")
+            return data[behind:], lines + _lines(records.shown[:behind]), records.faults.get(0, "")
     return b"", lines, ""
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sluice.core.csv.form import WHITE, Dialect
-from sluice.core.csv.records.quotes import CR, LF, Ints, Mask, Quoted, cells_of, quoted_spans
+from sluice.core.csv.records.quotes import CR, LF, Ints, Mask, Quoted, cells_of, quoted_spans, shown
 
 BEHIND_QUOTE = "text follows the quote that closes a cell"
 NOT_CLOSED = "a quote opens a cell and is never closed, so the rest of the file is in it"
@@ -26,7 +26,8 @@ class Records:
     ``starts``, ``ends``: of each, without its line break; ``nexts``: behind that. ``widths``: numbers of
     cells. ``lines``: 0-based, where each begins, counting from the block's first; ``line_count``: lines of
     all records. ``faults``: record -> why its quotes are wrong. ``used``: bytes of complete records, the rest
-    of the block belongs to the next. ``is_quoted``: whether the block has quotes or escapes.
+    of the block belongs to the next. ``is_quoted``: whether the block has quotes or escapes. ``shown``: the
+    data as of :func:`quotes.shown`.
     """
 
     data: bytes
@@ -39,6 +40,7 @@ class Records:
     faults: dict[int, str]
     used: int
     is_quoted: bool
+    shown: bytes
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -51,10 +53,10 @@ class Records:
         return self.data[self.starts[number] : self.ends[number]]
 
     def only(self, chosen: Mask) -> bytes:
-        """The bytes of some records, with their line breaks."""
+        """The bytes of some records with their line breaks, as they are shown."""
         if chosen.all() and len(chosen) and (self.starts[1:] == self.nexts[:-1]).all():
-            return self.data[self.starts[0] : self.nexts[-1]]
-        parts = [self.data[start:end] for start, end in _joined(self.starts[chosen], self.nexts[chosen])]
+            return self.shown[self.starts[0] : self.nexts[-1]]
+        parts = [self.shown[start:end] for start, end in _joined(self.starts[chosen], self.nexts[chosen])]
         return b"".join(parts)
 
     def not_utf8(self) -> Mask:
@@ -84,12 +86,13 @@ def cut(data: bytes, dialect: Dialect, is_end: bool, width: int | None = None) -
     """Cut a block that begins with a record. ``is_end``: nothing follows, so the last record is complete.
     ``width``: the header's number of cells; a record of more, all of them empty, is not blank (None: it
     is)."""
-    chars = np.frombuffer(data, np.uint8)
-    quoted = quoted_spans(data, chars, dialect)
+    text = shown(data, dialect, is_end)
+    chars = np.frombuffer(text, np.uint8)
+    quoted = quoted_spans(text, chars, dialect)
     outside = _outside(len(data), quoted)
-    lines = ends = _line_breaks(data, chars, quoted.escaped[:0])
+    lines = ends = _line_breaks(text, chars, quoted.escaped[:0])
     if outside is not None:
-        ends = _line_breaks(data, chars, quoted.escaped)
+        ends = _line_breaks(text, chars, quoted.escaped)
         ends = ends[outside[ends]]
     if not is_end and len(ends) and ends[-1] == len(data) - 1 and data[-1] == CR:
         # Perhaps an LF follows.
@@ -113,6 +116,7 @@ def cut(data: bytes, dialect: Dialect, is_end: bool, width: int | None = None) -
             _faults(quoted, ends, is_end, len(data)),
             used,
             outside is not None,
+            text,
         ),
         dialect,
         width,
@@ -175,6 +179,7 @@ def _without_blank(records: Records, dialect: Dialect, width: int | None) -> Rec
         {number_of[old]: why for old, why in records.faults.items() if old in number_of},
         records.used,
         records.is_quoted,
+        records.shown,
     )
 
 

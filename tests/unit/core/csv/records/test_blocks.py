@@ -14,6 +14,7 @@ from sluice.core.csv.records.blocks import WrongQuotes, blocks, first_record
 from sluice.core.csv.records.cut import Records, cut
 from sluice.core.csv.records.encodings import as_utf8
 
+ENDS = [Dialect(line_ends=ends) for ends in ("lf", "crlf", "cr")]
 PIECES = ['"', '""', ",", "\n", "\r\n", "\r", "a", "bc", "\\", "#", "ä", "xxxxxxxx", '"l\nm"']
 
 
@@ -43,7 +44,8 @@ def expected_of(whole: Records, longest: int = 10**6) -> list[tuple[bytes, int, 
     found: list[tuple[bytes, int, str | None]] = []
     for n in range(len(whole)):
         line = 1 + int(whole.lines[n])
-        breaks = len(whole[n].rstrip(b"\r\n").replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")) - 1
+        text = whole.shown[whole.starts[n] : whole.ends[n]].rstrip(b"\r\n")
+        breaks = len(text.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")) - 1
         if n in whole.faults and breaks:
             found.append((b"", 0, str(WrongQuotes(line, breaks + 1, whole.faults[n]))))
             return found
@@ -52,7 +54,7 @@ def expected_of(whole: Records, longest: int = 10**6) -> list[tuple[bytes, int, 
 
 
 @pytest.mark.usefixtures("small")
-@pytest.mark.parametrize("dialect", [Dialect(), Dialect(escape="\\"), Dialect(comment="#")])
+@pytest.mark.parametrize("dialect", [Dialect(), Dialect(escape="\\"), Dialect(comment="#"), *ENDS])
 def test_records_and_lines_do_not_depend_on_chunks(dialect: Dialect) -> None:
     chosen = random.Random(5)  # noqa: S311
     for number in range(300):
@@ -68,7 +70,7 @@ def test_records_and_lines_do_not_depend_on_chunks(dialect: Dialect) -> None:
 
 
 @pytest.mark.usefixtures("small")
-@pytest.mark.parametrize("dialect", [Dialect(), Dialect(escape="\\")])
+@pytest.mark.parametrize("dialect", [Dialect(), Dialect(escape="\\"), *ENDS])
 def test_a_record_without_end_is_cut_and_those_behind_it_are_read(
     dialect: Dialect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,8 +112,8 @@ def test_the_header_is_the_first_record_that_is_not_blank(size: int) -> None:
     source = chunks(data, size)
     found = first_record(source, Dialect(comment="#"), 1000)
     assert found is not None
-    header, rest, line = found
-    assert (header, line) == (b'"a\nb",c', 6)
+    header, rest, line, end = found
+    assert (header, line, end) == (b'"a\nb",c', 6, b"\r\n")
     read_on = blocks([rest, *source], Dialect(), 2, line)
     lines = [(b.records[n], b.line_of(n)) for b in read_on for n in range(len(b.records))]
     assert lines == [(b"1,2", 6), (b"3,4", 7)]
