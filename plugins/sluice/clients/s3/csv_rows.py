@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from sluice.clients.s3.unpacking import UNPACKING_ERRORS, OtherFormat, corrupt_message, unpacked
 from sluice.config.sending_rules import MAX_REQUEST_BYTES
 from sluice.core.csv.advice import Rejected, summary
-from sluice.core.csv.form import ANY, ONLY_CR, ONLY_CRLF, WHITE, Form
+from sluice.core.csv.form import ANY, ONLY_CR, ONLY_CRLF, WHITE, Dialect, Form
 from sluice.core.csv.header import HEADER_BYTES, InvalidHeader, names_of
 from sluice.core.csv.records.blocks import First, check_quotes, first_record
 from sluice.core.csv.records.cut import cut
@@ -34,7 +34,7 @@ SAMPLE_BYTES = 256 * 1024
 # Small, because gzip may make a thousand times as much of it.
 CHUNK_BYTES = 64 * 1024
 BLOCK_BYTES = 1024 * 1024
-# Longest cell: of a run of letters and digits, Python's csv is given one character.
+# Longest cell: of a long text, Python's csv is given one character.
 MAX_CELL = 32 * 1024 * 1024
 # For the whole process: a limit that is set for a while is one of other threads too.
 csv.field_size_limit(MAX_CELL)
@@ -118,7 +118,7 @@ class _Rows:
     def __init__(self, body: Any, name: str, form: Form) -> None:
         self._form, self._dialect = form, form.dialect
         chunks = as_utf8(unpacked(body, BLOCK_BYTES), form.encoding)
-        self._pieces = _whole_lines(_without_others(chunks, form.dialect.line_ends))
+        self._pieces = _whole_lines(_without_others(chunks, form.dialect.line_ends), form.dialect)
         # Rows of pieces that were counted as lines.
         self._plain = 0
         self._in_record = self._counts_lines = False
@@ -226,11 +226,13 @@ def _without_others(chunks: Iterator[bytes], line_ends: str) -> Iterator[bytes]:
     yield others.sub(b" ", held)
 
 
-def _whole_lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
+def _whole_lines(chunks: Iterator[bytes], dialect: Dialect) -> Iterator[bytes]:
     """Pieces that end where lines do, each of about BLOCK_BYTES but for the last. A long line is shortened:
-    of letters and digits, which no dialect gives a meaning, a run becomes one."""
+    text without a character that has a meaning becomes one letter."""
     parts, size = list[bytes](), 0
-    runs = re.compile(rb"[A-Za-z0-9" + bytes(range(0x80, 0xC0)) + rb"]{2,}")
+    meant = f"{dialect.separator}{dialect.quote}{dialect.escape}{dialect.comment}".encode()
+    text = b"[^" + re.escape(meant + WHITE.encode()) + b"]"
+    runs = re.compile(text + b"+(?:[ \t]+" + text + b"+)*" if b"\t" not in meant else text + b"+")
     for chunk in chunks:
         parts.append(chunk)
         size += len(chunk)

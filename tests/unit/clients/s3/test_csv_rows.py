@@ -172,7 +172,7 @@ def test_a_quoted_line_break_is_of_its_row() -> None:
 
 
 def test_a_cell_without_end_is_refused_in_little_memory() -> None:
-    data = b'a,b\n1,"' + b"text of a cell that has no end, " * 9_000
+    data = b'a,b\n1,"' + b"text of a cell that has no end, " * 90_000
     with patch.object(csv_rows, "MAX_CELL", 100_000), patch.object(csv_rows, "BLOCK_BYTES", 50_000):
         usual = csv.field_size_limit(100_000)
         try:
@@ -180,8 +180,22 @@ def test_a_cell_without_end_is_refused_in_little_memory() -> None:
                 csv_rows.data_rows(Body(data), "s3://b/k")
         finally:
             csv.field_size_limit(usual)
-        # A long text without an end of line is no reason.
-        assert csv_rows.data_rows(Body(b"a,b\n1," + b"x" * 900_000), "s3://b/k") == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["x" * 99, "c.c.c." * 30, "\u0436\u044f " * 30, "a b\tc; " * 30],
+    ids=["x", "points", "cyrillic", "words"],
+)
+@pytest.mark.parametrize("form", [Form(), Form(Dialect(separator="\t", escape="\\"))], ids=["comma", "tab"])
+def test_a_long_text_is_counted(text: str, form: Form, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its producer rejects it alone, as too large."""
+    monkeypatch.setattr(csv_rows, "BLOCK_BYTES", 50)
+    monkeypatch.setattr(csv_rows, "_LONG_LINE", 60)
+    monkeypatch.setattr(csv_rows, "MAX_CELL", 100)
+    row = "1,x\n".replace(",", form.dialect.separator)
+    data = f"{row}1{form.dialect.separator}{text.replace(form.dialect.separator, '')}\n{row}".encode()
+    assert csv_rows.data_rows(Body(data), "s3://b/k", form) == 2
 
 
 TAXI = streams.load("nyc_taxi")

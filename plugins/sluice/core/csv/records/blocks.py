@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sluice.core.csv.form import Dialect
+from sluice.core.csv.form import WHITE, Dialect
 from sluice.core.csv.records.cut import Records, cut
 from sluice.core.csv.records.line_ends import UncertainRecords
 from sluice.core.csv.records.quotes import quoted_spans, shown
@@ -75,7 +75,8 @@ def blocks(chunks: Iterable[bytes], dialect: Dialect, width: int | None, line: i
     """The records of a file behind its header, which begins at ``line``. ``width``: as of
     :func:`cut.cut`.
 
-    Of a record of more than MAX_RECORD_BYTES the first ones are kept, and it is at fault. Raises WrongQuotes.
+    Of a record of more than MAX_RECORD_BYTES the first ones are kept, and it is at fault. Raises
+    UncertainRecords.
     """
     parts, size = list[bytes](), 0
     source = _with_end(chunks)
@@ -91,6 +92,7 @@ def blocks(chunks: Iterable[bytes], dialect: Dialect, width: int | None, line: i
         rest, line = data[records.used :], line + records.line_count
         # With a CR that may be the end of it.
         if len(rest) > MAX_RECORD_BYTES + 1:
+            _check_has_text(rest, dialect, line)
             yield Block(_too_large(rest), line)
             rest, lines, why = _behind_record(rest, source, dialect)
             if why and lines > 1:
@@ -136,6 +138,17 @@ def _checked(records: Records, line: int) -> Records:
     return replace(records, ends=ends, faults={**records.faults, **{int(n): _fault() for n in long}})
 
 
+def _check_has_text(data: bytes, dialect: Dialect, line: int) -> None:
+    """Raises UncertainRecords if a record that is too large may be none: blank, or a comment."""
+    no_text = f"{WHITE}{dialect.separator}{dialect.quote}{dialect.escape}".encode()
+    is_comment = bool(dialect.comment) and data.startswith(dialect.comment.encode())
+    if is_comment or not data[:MAX_RECORD_BYTES].strip(no_text):
+        raise UncertainRecords(
+            f"line {line} begins {'a comment' if is_comment else 'a row whose first cells are empty'}, of "
+            f"more than {MAX_RECORD_BYTES} bytes. Fix: remove it"
+        )
+
+
 def _too_large(data: bytes) -> Records:
     """The first bytes of a record that is not complete."""
     begin, ends = np.zeros(1, np.int64), np.array([MAX_RECORD_BYTES])
@@ -151,10 +164,10 @@ def _behind_record(
     lines = 0
     for chunk, is_end in source:
         data = shown(data, dialect, is_end=False)
-        body = data.rstrip(f"{dialect.quote}{dialect.escape}\r".encode())
-        tail = data[len(body) :]
+        # Perhaps the first of a CRLF.
+        body, end = (data[:-1], data[-1:]) if data.endswith(b"\r") else (data, b"")
         lines += _lines(body)
-        data = _state(body, dialect) + tail + chunk
+        data = _state(body, dialect) + end + chunk
         records = cut(data, dialect, is_end)
         if records.used or is_end:
             # The prefix is of this record, so it is neither blank nor a comment.
@@ -163,11 +176,21 @@ def _behind_record(
     return b"", lines, ""
 
 
-def _state(body: bytes, dialect: Dialect) -> bytes:
-    """A few bytes of one line behind which a parser is as behind ``body``, which ends within a record and not
-    with a mark whose meaning the next byte decides."""
-    spans = quoted_spans(body, np.frombuffer(body, np.uint8), dialect)
-    if spans.is_open:
-        return f"{dialect.quote}x".encode()
-    begins_cell = body.endswith(dialect.separator.encode()) and len(body) - 1 not in spans.escaped[-1:]
-    return b"x" + (dialect.separator.encode() if begins_cell else b"")
+def _state(data: bytes, dialect: Dialect) -> bytes:
+    """A few bytes of one line behind which a parser is as behind ``data``, which ends within a record."""
+    last, size = data[-1:], len(data)
+    spans = quoted_spans(data, np.frombuffer(data, np.uint8), dialect)
+    is_escaped = size - 1 in spans.escaped[-1:]
+    # Behind a quote that closes a cell which goes on, an escape is none.
+    if last == dialect.escape.encode() and not is_escaped and size - 2 not in spans.broken[-1:]:
+        escape = last
+    else:
+        escape = b""
+    if size in spans.closes[-1:]:
+        return f"{dialect.quote}x".encode() + escape
+    if size - 1 in spans.closes[-1:]:
+        # The next byte tells whether it closes the cell.
+        return f"{dialect.quote}x{dialect.quote}".encode()
+    if last == dialect.separator.encode() and not is_escaped:
+        return b"x" + last
+    return b"x" + escape
