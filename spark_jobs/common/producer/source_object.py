@@ -94,7 +94,7 @@ class Reading:
     form: Form
     layout: Layout
 
-    def blocks(self, client: Any) -> Iterator[tuple[Block, Rows, int]]:
+    def blocks(self, client: Any, with_reasons: bool) -> Iterator[tuple[Block, Rows, int]]:
         """Its records with what they are, and the 0-based row of each block's first."""
         with closing(self.source.chunks(client, self.form.encoding)) as chunks:
             first, dialect, row = First(), self.form.dialect, 0
@@ -104,7 +104,7 @@ class Reading:
             try:
                 for block in blocks(chain([first.behind], chunks), dialect, self.layout.width, first.line):
                     line_ends.check(block.records, row, block.line)
-                    yield block, self.layout.rows(block.records), row
+                    yield block, self.layout.rows(block.records, with_reasons), row
                     row += len(block.records)
             except UncertainRecords as error:
                 raise CorruptObject(f"{self.source.uri}: {error}") from error
@@ -117,7 +117,7 @@ class Reading:
         """
         count = self.source.partition_count
         rejected = np.zeros(count, np.int64)
-        for _, found, first in self.blocks(client):
+        for _, found, first in self.blocks(client, with_reasons=False):
             rows = np.arange(first, first + len(found.is_good))
             targets = rows % count
             sequences = rows // count - rejected[targets] - _before(~found.is_good, targets, count)
@@ -138,7 +138,7 @@ class Reading:
 
     def rejected(self, client: Any) -> Iterator[pa.RecordBatch]:
         """The rows that are not sent, as REJECTED_SCHEMA."""
-        for block, found, first in self.blocks(client):
+        for block, found, first in self.blocks(client, with_reasons=True):
             numbers = sorted(found.reasons)
             count = len(numbers)
             yield pa.RecordBatch.from_arrays(

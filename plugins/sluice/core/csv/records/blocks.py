@@ -153,7 +153,9 @@ def _too_large(data: bytes) -> Records:
     """The first bytes of a record that is not complete."""
     begin, ends = np.zeros(1, np.int64), np.array([MAX_RECORD_BYTES])
     first = data[:MAX_RECORD_BYTES]
-    return Records(first, begin, ends, ends, begin + 1, begin, 0, {0: _fault()}, len(data), True, first)
+    return Records(
+        first, begin, ends, ends, begin + 1, begin, 0, {0: _fault()}, len(data), True, first, begin
+    )
 
 
 def _behind_record(
