@@ -20,8 +20,9 @@ from sluice.clients.s3.unpacking import UNPACKING_ERRORS, OtherFormat, corrupt_m
 from sluice.core.csv.form import Form
 from sluice.core.csv.header import HEADER_BYTES, names_of
 from sluice.core.csv.layout import Layout, Rows
-from sluice.core.csv.records.blocks import Block, WrongQuotes, blocks, first_record
+from sluice.core.csv.records.blocks import Block, First, blocks, first_record
 from sluice.core.csv.records.encodings import as_utf8
+from sluice.core.csv.records.line_ends import LineEnds, UncertainRecords
 from sluice.core.error_codes import ErrorCode
 
 READ_BYTES = 1 << 20
@@ -32,7 +33,7 @@ REJECTED_SCHEMA = "source_id string, object string, line bigint, row bigint, tex
 
 
 class CorruptObject(RuntimeError):
-    """An object is truncated or corrupt, of another format, or has no header, or a quote without end."""
+    """An object is truncated or corrupt, of another format, has no header, or rows that no one can count."""
 
     code = ErrorCode.CORRUPT_OBJECT
 
@@ -82,7 +83,7 @@ class SourceObject:
                 "declare "
                 "[csv] names"
             )
-        return tuple(names_of(found[0], form.dialect, self.uri))
+        return tuple(names_of(found.record, form.dialect, self.uri))
 
 
 @dataclass(frozen=True)
@@ -93,18 +94,19 @@ class Reading:
     form: Form
     layout: Layout
 
-    def blocks(self, client: Any) -> Iterator[tuple[Block, Rows, int]]:
+    def blocks(self, client: Any, with_reasons: bool) -> Iterator[tuple[Block, Rows, int]]:
         """Its records with what they are, and the 0-based row of each block's first."""
         with closing(self.source.chunks(client, self.form.encoding)) as chunks:
-            behind, line = b"", 1
+            first, dialect, row = First(), self.form.dialect, 0
             if not self.form.names:
-                _, behind, line = first_record(chunks, self.form.dialect, HEADER_BYTES) or (b"", b"", 1)
-            row = 0
+                first = first_record(chunks, dialect, HEADER_BYTES) or first
+            line_ends = LineEnds(dialect, first.end)
             try:
-                for block in blocks(chain([behind], chunks), self.form.dialect, self.layout.width, line):
-                    yield block, self.layout.rows(block.records), row
+                for block in blocks(chain([first.behind], chunks), dialect, self.layout.width, first.line):
+                    line_ends.check(block.records, row, block.line)
+                    yield block, self.layout.rows(block.records, with_reasons), row
                     row += len(block.records)
-            except WrongQuotes as error:
+            except UncertainRecords as error:
                 raise CorruptObject(f"{self.source.uri}: {error}") from error
 
     def sent(self, client: Any) -> Iterator[pa.RecordBatch]:
@@ -115,7 +117,7 @@ class Reading:
         """
         count = self.source.partition_count
         rejected = np.zeros(count, np.int64)
-        for _, found, first in self.blocks(client):
+        for _, found, first in self.blocks(client, with_reasons=False):
             rows = np.arange(first, first + len(found.is_good))
             targets = rows % count
             sequences = rows // count - rejected[targets] - _before(~found.is_good, targets, count)
@@ -136,7 +138,7 @@ class Reading:
 
     def rejected(self, client: Any) -> Iterator[pa.RecordBatch]:
         """The rows that are not sent, as REJECTED_SCHEMA."""
-        for block, found, first in self.blocks(client):
+        for block, found, first in self.blocks(client, with_reasons=True):
             numbers = sorted(found.reasons)
             count = len(numbers)
             yield pa.RecordBatch.from_arrays(

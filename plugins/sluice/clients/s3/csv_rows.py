@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 from sluice.clients.s3.unpacking import UNPACKING_ERRORS, OtherFormat, corrupt_message, unpacked
 from sluice.config.sending_rules import MAX_REQUEST_BYTES
 from sluice.core.csv.advice import Rejected, summary
-from sluice.core.csv.form import WHITE, Form
+from sluice.core.csv.form import ANY, ONLY_CR, ONLY_CRLF, WHITE, Dialect, Form
 from sluice.core.csv.header import HEADER_BYTES, InvalidHeader, names_of
-from sluice.core.csv.records.blocks import WrongQuotes, check_quotes, first_record
+from sluice.core.csv.records.blocks import First, check_quotes, first_record
 from sluice.core.csv.records.cut import cut
 from sluice.core.csv.records.encodings import as_utf8
+from sluice.core.csv.records.line_ends import LineEnds, UncertainRecords
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
 
@@ -33,7 +34,7 @@ SAMPLE_BYTES = 256 * 1024
 # Small, because gzip may make a thousand times as much of it.
 CHUNK_BYTES = 64 * 1024
 BLOCK_BYTES = 1024 * 1024
-# Longest cell: of a run of letters and digits, Python's csv is given one character.
+# Longest cell: of a long text, Python's csv is given one character.
 MAX_CELL = 32 * 1024 * 1024
 # For the whole process: a limit that is set for a while is one of other threads too.
 csv.field_size_limit(MAX_CELL)
@@ -67,7 +68,7 @@ def check_head(body: Any, name: str, reading: CsvReading | None, is_whole: bool)
     """
     form = reading.form if reading else Form()
     with _readable(name), closing(_begin(body, form, is_whole)) as chunks:
-        found = (b"", b"", 1) if form.names else first_record(chunks, form.dialect, HEADER_BYTES)
+        found = First() if form.names else first_record(chunks, form.dialect, HEADER_BYTES)
         if found is None:
             raise Refused(
                 f"{name}: no header line. Fix: upload the file with one, leave it out, or declare [csv] "
@@ -77,18 +78,19 @@ def check_head(body: Any, name: str, reading: CsvReading | None, is_whole: bool)
         if reading is None:
             return
         try:
-            names = form.names or names_of(found[0], form.dialect, name)
+            names = form.names or names_of(found.record, form.dialect, name)
             layout = reading.layout(names, name, MAX_REQUEST_BYTES)
         except InvalidHeader as error:
             raise Refused(str(error), ErrorCode.INVALID_HEADER) from error
-        sample, is_end = found[1], False
+        sample, is_end = found.behind, False
         while len(sample) < SAMPLE_BYTES and not is_end:
             chunk = next(chunks, b"")
             sample, is_end = sample + chunk, not chunk
         records = cut(sample, form.dialect, is_end and is_whole, layout.width)
         try:
-            check_quotes(records, found[2])
-        except WrongQuotes as error:
+            LineEnds(form.dialect, found.end).check(records, 0, found.line)
+            check_quotes(records, found.line)
+        except UncertainRecords as error:
             raise Refused(f"{name}: {error}; nothing was sent", ErrorCode.CORRUPT_OBJECT) from error
         rows = layout.rows(records)
         if len(records) >= MIN_SAMPLE and not rows.is_good.any():
@@ -115,7 +117,8 @@ class _Rows:
 
     def __init__(self, body: Any, name: str, form: Form) -> None:
         self._form, self._dialect = form, form.dialect
-        self._pieces = _whole_lines(as_utf8(unpacked(body, BLOCK_BYTES), form.encoding))
+        chunks = as_utf8(unpacked(body, BLOCK_BYTES), form.encoding)
+        self._pieces = _whole_lines(_without_others(chunks, form.dialect.line_ends), form.dialect)
         # Rows of pieces that were counted as lines.
         self._plain = 0
         self._in_record = self._counts_lines = False
@@ -206,11 +209,30 @@ def _split(text: str) -> Iterator[str]:
     return (found[0] for found in re.finditer(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text))
 
 
-def _whole_lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
+def _without_others(chunks: Iterator[bytes], line_ends: str) -> Iterator[bytes]:
+    """The chunks with a blank for each line break that ends no line: rows are counted, and not read."""
+    if line_ends == ANY:
+        yield from chunks
+        return
+    others = re.compile(
+        {ONLY_CR: rb"\n", ONLY_CRLF: rb"\r(?!\n)|(?<!\r)\n"}.get(line_ends, rb"\r(?!\n)"),
+    )
+    held = b""
+    for chunk in chunks:
+        data = held + chunk
+        # An LF may follow.
+        held = data[-1:] if data.endswith(b"\r") else b""
+        yield others.sub(b" ", data[: len(data) - len(held)])
+    yield others.sub(b" ", held)
+
+
+def _whole_lines(chunks: Iterator[bytes], dialect: Dialect) -> Iterator[bytes]:
     """Pieces that end where lines do, each of about BLOCK_BYTES but for the last. A long line is shortened:
-    of letters and digits, which no dialect gives a meaning, a run becomes one."""
+    text without a character that has a meaning becomes one letter."""
     parts, size = list[bytes](), 0
-    runs = re.compile(rb"[A-Za-z0-9" + bytes(range(0x80, 0xC0)) + rb"]{2,}")
+    meant = f"{dialect.separator}{dialect.quote}{dialect.escape}{dialect.comment}".encode()
+    text = b"[^" + re.escape(meant + WHITE.encode()) + b"]"
+    runs = re.compile(text + b"+(?:[ \t]+" + text + b"+)*" if b"\t" not in meant else text + b"+")
     for chunk in chunks:
         parts.append(chunk)
         size += len(chunk)

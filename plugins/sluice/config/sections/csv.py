@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
 from sluice.config.reading.toml import ConfigError
 from sluice.config.reading.values import shown
-from sluice.core.csv.form import ENCODINGS, Dialect, Form
+from sluice.core.csv.form import ANY, DECLARED_ENDS, ENCODINGS, Dialect, Form
 
 # Why cells of one separator cannot be numbers with the same comma.
 _COMMA = "the separator is a comma too"
@@ -45,6 +46,11 @@ class Csv:
         str, "in front of a character, also a separator, quote or line break, that is one of the cell"
     ] = ""
     comment: Annotated[str, "at the begin of a line that is no record"] = ""
+    line_ends: Annotated[
+        str,
+        "`any`: LF, CRLF and CR end a line, and a file in which rows end with a CR alone and others do not "
+        "is refused; `lf`: LF, also behind a CR; `crlf`; `cr`: other line breaks are characters of a cell",
+    ] = ANY
     encoding: Annotated[
         str,
         f"{', '.join(f'`{name}`' for name in ENCODINGS)}; a byte-order mark counts more. A row with other "
@@ -87,13 +93,13 @@ class Csv:
             self.comment,
             self.trailing_empty_columns,
             self.skip_blank_rows,
+            self.line_ends,
         )
         return Form(dialect, self.encoding, tuple(self.names))
 
 
 def check(csv: Csv, where: str) -> None:
     """Raises ConfigError naming the key and the value."""
-    # With NumPy, which a declaration alone does not need.
     if problem := csv.form.dialect.problem():
         raise ConfigError(
             f"{where}: [csv] {problem}. Fix: write one ASCII character that is no letter or digit"
@@ -102,13 +108,41 @@ def check(csv: Csv, where: str) -> None:
         raise ConfigError(
             f"{where}: [csv] encoding {shown(csv.encoding)}. Fix: write one of {', '.join(ENCODINGS)}"
         )
+    if csv.line_ends not in DECLARED_ENDS:
+        raise ConfigError(
+            f"{where}: [csv] line_ends {shown(csv.line_ends)}. Fix: write one of {', '.join(DECLARED_ENDS)}"
+        )
     if csv.decimal_comma and csv.separator == ",":
         raise ConfigError(f'{where}: [csv] decimal_comma: {_COMMA}. Fix: declare separator = ";", or another')
     for name in csv.names:
         if not name.strip():
             raise ConfigError(f"{where}: [csv] names has an empty one. Fix: name each column")
+    _check_repeated(csv.names, where)
+    for text in csv.null_texts:
+        if csv.escape and csv.escape in text:
+            raise ConfigError(
+                f"{where}: [csv] null_texts {shown(text)} has the escape {shown(csv.escape)}, which no cell "
+                'has once it is read. Fix: export nulls as another text; or declare escape = "", if no cell '
+                "has an escaped separator or line break"
+            )
     both = {text.lower() for text in csv.true_texts} & {text.lower() for text in csv.false_texts}
     if both:
         raise ConfigError(
             f"{where}: [csv] true_texts and false_texts have both {shown(min(both))}. Fix: remove it from one"
         )
+
+
+def _check_repeated(names: Sequence[str], where: str) -> None:
+    if not names:
+        return
+    # With NumPy, which most declarations do not need.
+    from sluice.core.csv.header import same
+
+    seen = dict[str, str]()
+    for name in names:
+        if (key := same(name)) in seen:
+            raise ConfigError(
+                f"{where}: [csv] names has {shown(seen[key])} and {shown(name)}, which are one column. Fix: "
+                "rename one"
+            )
+        seen[key] = name

@@ -6,10 +6,11 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 
 import pyarrow as pa
 
-from sluice.core.csv.columns.patterns import patterns
+from sluice.core.csv.columns.patterns import LITERAL, Pattern, patterns
 from sluice.core.csv.columns.times import timestamps
 from sluice.core.csv.layout import NOT_UTF8
 from sluice.core.csv.records.cut import BEHIND_QUOTE, NOT_CLOSED
@@ -121,13 +122,26 @@ def _fix_of_cell(cell: str, kind: str) -> str:
 
 def known_patterns(cell: str, kind: str) -> list[str]:
     """Patterns of which a text is a time (two if it may begin with day or month)."""
-    texts, found = pa.array([cell], pa.string()), list[str]()
+    size, texts, found = len(cell.encode()), pa.array([cell], pa.string()), list[str]()
+    # All begin with digits. To try one takes as long as to leave out a hundred.
+    for text, pattern in _known(kind).get(cell.lstrip("0123456789")[:1], ()) if cell[:1].isdecimal() else ():
+        if pattern.least <= size <= pattern.most and not timestamps(texts, [pattern])[1][0]:
+            found.append(text)
+    return found[:2]
+
+
+@cache
+def _known(kind: str) -> dict[str, list[tuple[str, Pattern]]]:
+    """The usual patterns of a kind's times, as declared and as read, by their first character that is no
+    digit."""
+    found = defaultdict[str, dict[str, Pattern]](dict)
     for usual in _TIMES:
-        for fraction in _FRACTIONS if "[.S]" in usual and "." in cell else [""]:
+        for fraction in _FRACTIONS if "[.S]" in usual else [""]:
             for second in (":ss", "") if "[:ss]" in usual else ("",):
                 text = usual.replace("[:ss]", second).replace("[.S]", fraction if second else "")
                 for zone in _ZONES if kind == "a time with a zone" and "H" in usual else ("",):
                     (pattern,) = patterns(text + zone)
-                    if pattern.has_clock == (kind != "a date") and not timestamps(texts, [pattern])[1][0]:
-                        found.append(text + zone)
-    return list(dict.fromkeys(found))[:2]
+                    if pattern.has_clock == (kind != "a date"):
+                        first = next((one.name for one in pattern.pieces if one.kind == LITERAL), "")
+                        found[first][text + zone] = pattern
+    return {first: list(named.items()) for first, named in found.items()}

@@ -9,6 +9,9 @@ from typing import Any
 # Not part of a record's content: a record of these and of separators alone is blank.
 WHITE = " \t\r\n\x0b\x0c"
 LINE_ENDS = "\r\n"
+# What may be declared to end a line: ANY of them, one kind in a file.
+ANY, ONLY_LF, ONLY_CRLF, ONLY_CR = "any", "lf", "crlf", "cr"
+DECLARED_ENDS = (ANY, ONLY_LF, ONLY_CRLF, ONLY_CR)
 # Endings of an object's key, in any case. What packs it is told by their content.
 SUFFIXES = (".csv", ".csv.gz", ".csv.zst")
 # As declared -> Python's codec.
@@ -35,9 +38,8 @@ class Dialect:
     makes the next character, also a separator or a line break, one of the cell. ``comment``: at its begin, a
     line is no record. ``trailing_empty``: empty cells behind the last column are ignored. ``skip_blank``:
     records of no more cells than the header, all of them empty or white space, are no rows (a spreadsheet
-    writes them at its end); without it only those of a single such cell are none.
-
-    LF, CRLF and CR end a line.
+    writes them at its end); without it only those of a single such cell are none. ``line_ends``: one of
+    DECLARED_ENDS; ONLY_LF: LF, also behind a CR; other line breaks are characters, as they are in quotes.
     """
 
     separator: str = ","
@@ -46,6 +48,7 @@ class Dialect:
     comment: str = ""
     trailing_empty: bool = False
     skip_blank: bool = True
+    line_ends: str = ANY
 
     def problem(self) -> str:
         """What is wrong with it; empty if nothing is."""

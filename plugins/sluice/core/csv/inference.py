@@ -7,33 +7,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
-from sluice.core.csv.advice import known_patterns
-from sluice.core.csv.columns.kinds import BOOLEAN, DATE, DOUBLE, INSTANT, LOCAL_TIME, LONG, TEXT, Kind
-from sluice.core.csv.columns.values import Converter
-from sluice.core.csv.form import ENCODINGS, Dialect, Form, Rules
+from sluice.core.csv.form import ENCODINGS, ONLY_CR, ONLY_LF, Dialect, Form
 from sluice.core.csv.header import same
+from sluice.core.csv.inferred_types import infer_types
 from sluice.core.csv.records.cut import Records, cut
 from sluice.core.csv.records.encodings import as_utf8
+from sluice.core.csv.records.line_ends import LineEnds, MixedLineEnds
 from sluice.core.csv.records.quotes import cells_of
 
 SAMPLE_BYTES = 4 << 20
 _SEPARATORS = (",", ";", "\t", "|")
-_NULLS = ("NA", "N/A", "NULL", "null", "None", "NaN", "nan", "\\N", "#N/A")
-_WORDS = ("true", "false", "t", "f", "yes", "no", "y", "n")
-_CENTS = re.compile(r"-?[0-9]+\.[0-9]{2}")
-_DDL = {BOOLEAN: "BOOLEAN", LONG: "BIGINT", DOUBLE: "DOUBLE", DATE: "DATE", TEXT: "STRING"}
-_TIMES = {
-    DATE: ("a date", "DATE"),
-    LOCAL_TIME: ("a time", "TIMESTAMP_NTZ"),
-    INSTANT: ("a time with a zone", "TIMESTAMP"),
-}
 
 
 class NotInferred(ValueError):
@@ -57,7 +44,7 @@ def infer(chunks: Iterator[bytes]) -> Inferred:
     raw, is_whole = _sample(chunks)
     form = Form(encoding=_encoding(raw, found))
     data = b"".join(as_utf8([raw], form.encoding))
-    dialect = _dialect(data, is_whole, found)
+    dialect = _with_line_ends(data, is_whole, _dialect(data, is_whole, found), found)
     records = cut(data, dialect, is_whole)
     if not len(records):
         raise NotInferred("it has no row. Fix: give a file with rows")
@@ -66,7 +53,7 @@ def infer(chunks: Iterator[bytes]) -> Inferred:
     columns, found.rows = _cells(records, len(names), first, dialect, found)
     if not found.rows:
         raise NotInferred("it has a header and no row. Fix: give a file with rows")
-    _types(names, columns, dialect, found)
+    infer_types(names, columns, dialect, found)
     return found
 
 
@@ -113,6 +100,19 @@ def _dialect(data: bytes, is_whole: bool, found: Inferred) -> Dialect:
     if best != ",":
         found.declared["separator"] = best
     return Dialect(separator=best)
+
+
+def _with_line_ends(data: bytes, is_whole: bool, dialect: Dialect, found: Inferred) -> Dialect:
+    try:
+        LineEnds(dialect).check(cut(data, dialect, is_whole), 0, 1)
+    except MixedLineEnds:
+        ends = ONLY_LF if data.count(b"\n") > data.count(b"\r") - data.count(b"\r\n") else ONLY_CR
+        found.declared["line_ends"] = ends
+        found.doubts.append(
+            f"some rows end with a CR alone and some do not: taken for line ends of {ends.upper()}"
+        )
+        return replace(dialect, line_ends=ends)
+    return dialect
 
 
 def _names(header: list[str], found: Inferred) -> tuple[list[str], int]:
@@ -162,65 +162,3 @@ def _cells(
             "they will be quarantined"
         )
     return [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(width)], len(rows)
-
-
-def _types(names: Sequence[str], columns: Sequence[list[str]], dialect: Dialect, found: Inferred) -> None:
-    rules = Rules(time_formats=(), decimal_comma=_has_decimal_commas(columns, dialect))
-    if rules.decimal_comma:
-        found.declared["decimal_comma"] = True
-    formats, nulls = list[str](), list[str]()
-    for name, cells in zip(names, columns, strict=True):
-        marks = sorted({cell.strip() for cell in cells} & set(_NULLS))
-        filled = [cell for cell in cells if cell.strip() and cell.strip() not in marks]
-        found.columns[name] = _type(name, filled, rules, formats, found)
-        if marks and found.columns[name] != "STRING":
-            nulls += [mark for mark in marks if mark not in nulls]
-            found.doubts.append(f"{name}: {', '.join(marks)} is taken for null, in all columns")
-    if formats:
-        found.declared["time_formats"] = formats
-    if nulls:
-        found.declared["null_texts"] = ["", *nulls]
-
-
-def _has_decimal_commas(columns: Sequence[list[str]], dialect: Dialect) -> bool:
-    if dialect.separator == ",":
-        return False
-    commas = sum(bool(re.fullmatch(r"\s*[-+]?[0-9]+,[0-9]+\s*", cell)) for cells in columns for cell in cells)
-    points = sum(
-        bool(re.fullmatch(r"\s*[-+]?[0-9]+\.[0-9]+\s*", cell)) for cells in columns for cell in cells
-    )
-    return commas > points
-
-
-def _type(name: str, cells: list[str], rules: Rules, formats: list[str], found: Inferred) -> str:
-    if not cells:
-        found.doubts.append(f"{name}: it has no value, so it is a text")
-        return "STRING"
-    if {cell.strip().lower() for cell in cells} <= set(_WORDS):
-        return "BOOLEAN"
-    texts = pa.array(cells, pa.string())
-    if _are(texts, LONG, rules):
-        if any(re.fullmatch(r"0[0-9]+", cell.strip()) for cell in cells):
-            found.doubts.append(f"{name}: its numbers begin with zeros, as codes do, so it is a text")
-            return "STRING"
-        return "BIGINT"
-    if _are(texts, DOUBLE, rules):
-        if all(_CENTS.fullmatch(cell.strip().replace(",", ".")) for cell in cells):
-            found.doubts.append(f"{name}: a DOUBLE; DECIMAL(18, 2) would keep its cents exact")
-        return "DOUBLE"
-    for kind, (title, ddl) in _TIMES.items():
-        patterns = known_patterns(cells[0].strip(), title)
-        fitting = [one for one in patterns if _are(texts, kind, replace(rules, time_formats=(one,)))]
-        if fitting:
-            if len(fitting) > 1:
-                found.doubts.append(
-                    f"{name}: {cells[0]!r} may be {fitting[0]} or {fitting[1]}; taken for the first"
-                )
-            formats += [fitting[0]] if fitting[0] not in formats else []
-            return ddl
-    return "STRING"
-
-
-def _are(texts: pa.StringArray, kind: str, rules: Rules) -> bool:
-    _, wrong = Converter(rules).convert(texts, Kind(kind))
-    return not np.any(wrong)

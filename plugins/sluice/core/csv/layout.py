@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,11 @@ from sluice.core.csv.columns.bodies import Extra, encode
 from sluice.core.csv.columns.kinds import Kind, UnsupportedType, kind_of_field
 from sluice.core.csv.columns.numbers import mask, valid
 from sluice.core.csv.columns.values import Converter, arrow_nulls
-from sluice.core.csv.form import WHITE, Dialect, Rules
+from sluice.core.csv.form import Dialect, Rules
 from sluice.core.csv.header import InvalidHeader, same, separator_hint
 from sluice.core.csv.records.cells import columns
 from sluice.core.csv.records.cut import Records
-from sluice.core.csv.records.quotes import Mask, cells_of
+from sluice.core.csv.records.quotes import Ints, Mask
 from sluice.core.messages import quoted
 
 # Characters of a cell in a reason.
@@ -39,11 +40,26 @@ class Column:
 @dataclass(frozen=True)
 class Rows:
     """Records of a block. ``bodies``: of the good ones in their order; ``is_good``: which these are;
-    ``reasons``: why the others are rejected, by their number in the block."""
+    ``reasons``: why the others are rejected, by their number in the block, if that was asked."""
 
     bodies: pa.BinaryArray
     is_good: Mask
     reasons: dict[int, str] = field(default_factory=dict)
+
+
+class _Found:
+    """Which records are good so far, and why the others are not: the first reason counts."""
+
+    def __init__(self, count: int, with_reasons: bool) -> None:
+        self.is_good, self.reasons = np.ones(count, bool), dict[int, str]()
+        self._with_reasons = with_reasons
+
+    def reject(self, numbers: Ints, text: Callable[[int], str]) -> None:
+        """``text``: the reason of the n-th of ``numbers``."""
+        new = np.flatnonzero(self.is_good[numbers])
+        self.is_good[numbers] = False
+        if self._with_reasons:
+            self.reasons |= {int(numbers[n]): text(n) for n in new.tolist()}
 
 
 @dataclass(frozen=True)
@@ -92,6 +108,12 @@ class Layout:
                     f"{quoted(', '.join(names))}. Fix: correct the file{separator_hint(names, dialect)}"
                 )
         taken = {same(name) for name in fields}
+        if fields and not taken & set(at):
+            # An optional column may be missing, and with a map any may be there: but not both of all.
+            raise InvalidHeader(
+                f"{where}: no column of the header is one of the schema: {quoted(', '.join(names))}. Fix: "
+                f"correct the file{separator_hint(names, dialect)}"
+            )
         extra = tuple((name, n) for n, name in enumerate(names) if same(name) not in taken)
         if extra and len(fields) == len(known):
             raise InvalidHeader(
@@ -104,55 +126,45 @@ class Layout:
         )
         return cls(len(names), columns, rest, extra, rules, dialect, max_value_bytes, limit)
 
-    def rows(self, records: Records) -> Rows:
-        """Type the records of a block."""
-        count = len(records)
-        reasons = dict(records.faults)
-        wrong_width = self._wrong_width(records)
-        for number in np.flatnonzero(wrong_width).tolist():
-            reasons.setdefault(number, self._says_width(records, number))
+    def rows(self, records: Records, with_reasons: bool = True) -> Rows:
+        """Type the records of a block. Without ``with_reasons`` none are written: those of 100,000
+        rejected rows take longer than all else."""
+        found = _Found(len(records), with_reasons)
+        faults = np.array(list(records.faults), np.int64)
+        found.reject(faults, lambda n: records.faults[int(faults[n])])
+        longer, filled = records.widths > self.width, None
+        if longer.any() and (self.dialect.trailing_empty or with_reasons):
+            filled = records.filled(self.width, self.dialect)
+        wrong = records.widths < self.width
+        wrong |= longer & filled if self.dialect.trailing_empty and filled is not None else longer
+        wide = np.flatnonzero(wrong)
+        found.reject(wide, lambda n: self._says_width(records, int(wide[n]), filled))
         # Only an object with such bytes has any.
-        not_utf8 = records.not_utf8()
-        for number in np.flatnonzero(not_utf8).tolist():
-            reasons.setdefault(number, NOT_UTF8)
-        regular = np.ones(count, bool)
-        regular[list(reasons)] = False
-        numbers, bodies = np.zeros(0, np.int64), list[pa.BinaryArray]()
-        for width in np.unique(records.widths[regular]).tolist():
-            chosen = np.flatnonzero(regular & (records.widths == width))
-            cells = columns(records.only(_mask(chosen, count)), width, len(chosen), self.dialect)
-            numbers = np.concatenate([numbers, chosen])
-            for filled in (~mask(pc.equal(pc.utf8_trim(cell, WHITE), "")) for cell in cells[self.width :]):
-                for number in chosen[filled].tolist():
-                    reasons.setdefault(number, self._says_width(records, number))
-            bodies.append(self._bodies(cells, chosen, reasons))
-        is_good = np.ones(count, bool)
-        is_good[list(reasons)] = False
-        found = pa.concat_arrays(bodies) if len(bodies) > 1 else [*bodies, pa.array([], pa.binary())][0]
-        if len(bodies) > 1:
-            order = np.argsort(numbers)
-            found, numbers = found.take(pa.array(order)), numbers[order]
-        good = is_good[numbers]
-        return Rows(found if good.all() else found.filter(pa.array(good)), is_good, reasons)
+        found.reject(np.flatnonzero(records.not_utf8()), lambda _: NOT_UTF8)
+        numbers = np.flatnonzero(found.is_good)
+        is_regular = found.is_good.copy()
+        is_cut = (longer & is_regular).any()
+        data = records.first_cells(is_regular, self.width) if is_cut else records.only(is_regular)
+        bodies = self._bodies(columns(data, self.width, len(numbers), self.dialect), numbers, found)
+        good = found.is_good[numbers]
+        return Rows(bodies if good.all() else bodies.filter(pa.array(good)), found.is_good, found.reasons)
 
-    def _wrong_width(self, records: Records) -> Mask:
-        if self.dialect.trailing_empty:
-            return records.widths < self.width
-        return records.widths != self.width
-
-    def _says_width(self, records: Records, number: int) -> str:
-        said = f"the row has {records.widths[number]} columns, the header names {self.width}"
-        behind = cells_of(records[number], self.dialect)[self.width :]
-        if not behind or any(cell.strip(WHITE.encode()) for cell in behind):
+    def _says_width(self, records: Records, number: int, filled: Mask | None) -> str:
+        width = int(records.widths[number])
+        said, more = f"the row has {width} columns, the header names {self.width}", width - self.width
+        if more <= 0 or filled is None or filled[number]:
             return said
-        return f"{said}, and {'the last is' if len(behind) == 1 else f'the last {len(behind)} are'} empty"
+        return f"{said}, and {'the last is' if more == 1 else f'the last {more} are'} empty"
 
-    def _bodies(
-        self, cells: Sequence[pa.StringArray], numbers: np.ndarray, reasons: dict[int, str]
-    ) -> pa.BinaryArray:
-        """Bodies of records with these numbers; ``reasons`` gets those of the ones that are wrong."""
+    def _bodies(self, cells: Sequence[pa.StringArray], numbers: Ints, found: _Found) -> pa.BinaryArray:
+        """Bodies of records with these numbers; ``found`` gets those of them that are wrong."""
         converter, count = Converter(self.rules), len(numbers)
         values = list[pa.Array | Extra]()
+
+        def reject(wrong: Mask, text: Callable[[int], str]) -> None:
+            at = np.flatnonzero(wrong)
+            found.reject(numbers[at], lambda n: text(int(at[n])))
+
         for column in self.columns:
             if column.kind.name == kinds.MAP:
                 extra = self.extra if column.name == self.rest else ()
@@ -164,32 +176,29 @@ class Layout:
             elif column.position is None:
                 values.append(arrow_nulls(column.kind, count))
             else:
-                found, wrong = converter.convert(cells[column.position], column.kind)
-                values.append(found)
-                for n in np.flatnonzero(wrong).tolist():
-                    reasons.setdefault(
-                        int(numbers[n]), self._says_value(column, cells[column.position][n].as_py())
-                    )
-                if column.kind.is_required and found.null_count:
-                    for n in np.flatnonzero(~valid(found)).tolist():
-                        reasons.setdefault(int(numbers[n]), f"column {column.name} is empty")
+                texts = cells[column.position]
+                typed, wrong = converter.convert(texts, column.kind)
+                values.append(typed)
+                reject(wrong, partial(self._says_value, column, texts))
+                if column.kind.is_required and typed.null_count:
+                    reject(~valid(typed), partial(self._says_empty, column))
         bodies = encode(values, [column.kind for column in self.columns], count)
         sizes = pc.binary_length(bodies)
-        for n in np.flatnonzero(mask(pc.greater(sizes, self.max_value_bytes))).tolist():
-            reasons.setdefault(
-                int(numbers[n]),
+        reject(
+            mask(pc.greater(sizes, self.max_value_bytes)),
+            lambda n: (
                 f"too large: the record's value has {sizes[n].as_py()} bytes, the topic takes "
-                f"{self.max_value_bytes}{self.limit}",
-            )
+                f"{self.max_value_bytes}{self.limit}"
+            ),
+        )
         return bodies
 
     @staticmethod
-    def _says_value(column: Column, cell: str) -> str:
+    def _says_value(column: Column, texts: pa.StringArray, number: int) -> str:
+        cell = texts[number].as_py()
         shown = cell if len(cell) <= MAX_CELL else f"{cell[:MAX_CELL]}…"
         return f"column {column.name}: '{shown}' is not {column.kind.title}"
 
-
-def _mask(numbers: np.ndarray, count: int) -> Mask:
-    found = np.zeros(count, bool)
-    found[numbers] = True
-    return found
+    @staticmethod
+    def _says_empty(column: Column, _: int) -> str:
+        return f"column {column.name} is empty"

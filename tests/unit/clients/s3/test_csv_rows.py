@@ -19,7 +19,7 @@ from sluice.clients.s3 import csv_rows
 from sluice.config import streams
 from sluice.config.csv_reading import CsvReading
 from sluice.core.csv.form import Dialect, Form
-from sluice.core.csv.records.blocks import blocks, first_record
+from sluice.core.csv.records.blocks import First, blocks, first_record
 from sluice.core.csv.records.quotes import cells_of
 from sluice.core.errors import Refused
 from tests.support.raising import raising
@@ -118,6 +118,7 @@ FORMS = [
     Form(Dialect(escape="\\")),
     Form(Dialect(quote="")),
     Form(names=("x", "y")),
+    *(Form(Dialect(line_ends=ends)) for ends in ("lf", "crlf", "cr")),
 ]
 
 
@@ -126,7 +127,7 @@ def producers(data: bytes, form: Form) -> list[int]:
     chunks = iter([data])
     behind, line, width = data, 1, len(form.names)
     if not form.names:
-        header, behind, line = first_record(chunks, form.dialect, 10**6) or (b"", b"", 1)
+        header, behind, line, _ = first_record(chunks, form.dialect, 10**6) or First()
         width = len(names(header, form))
     found = blocks([behind], form.dialect, width, line)
     return [block.line_of(n) for block in found for n in range(len(block.records))]
@@ -150,7 +151,7 @@ def test_rows_and_their_lines_are_those_of_the_producers_parser(
     rest: bytes, size: int, block: int, pack: Callable[[bytes], bytes], form: Form
 ) -> None:
     """Quotes, line ends of all kinds, byte-order marks, no line end at the end, wherever a block ends."""
-    data = b"a,b\n" + rest
+    data = b"a,b" + {"crlf": b"\r\n", "cr": b"\r"}.get(form.dialect.line_ends, b"\n") + rest
     found = producers(data, form)
     with patch.object(csv_rows, "BLOCK_BYTES", block):
         assert csv_rows.data_rows(Body(pack(data), size), "s3://b/k", form) == len(found)
@@ -171,16 +172,30 @@ def test_a_quoted_line_break_is_of_its_row() -> None:
 
 
 def test_a_cell_without_end_is_refused_in_little_memory() -> None:
-    data = b'a,b\n1,"' + b"text of a cell that has no end, " * 9_000
+    data = b'a,b\n1,"' + b"text of a cell that has no end, " * 90_000
     with patch.object(csv_rows, "MAX_CELL", 100_000), patch.object(csv_rows, "BLOCK_BYTES", 50_000):
-        csv.field_size_limit(100_000)
+        usual = csv.field_size_limit(100_000)
         try:
             with raising(Refused, "s3://b/k", "quote that is not closed"):
                 csv_rows.data_rows(Body(data), "s3://b/k")
         finally:
-            csv.field_size_limit(csv_rows.MAX_CELL)
-        # A long text without an end of line is no reason.
-        assert csv_rows.data_rows(Body(b"a,b\n1," + b"x" * 900_000), "s3://b/k") == 1
+            csv.field_size_limit(usual)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["x" * 99, "c.c.c." * 30, "\u0436\u044f " * 30, "a b\tc; " * 30],
+    ids=["x", "points", "cyrillic", "words"],
+)
+@pytest.mark.parametrize("form", [Form(), Form(Dialect(separator="\t", escape="\\"))], ids=["comma", "tab"])
+def test_a_long_text_is_counted(text: str, form: Form, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its producer rejects it alone, as too large."""
+    monkeypatch.setattr(csv_rows, "BLOCK_BYTES", 50)
+    monkeypatch.setattr(csv_rows, "_LONG_LINE", 60)
+    monkeypatch.setattr(csv_rows, "MAX_CELL", 100)
+    row = "1,x\n".replace(",", form.dialect.separator)
+    data = f"{row}1{form.dialect.separator}{text.replace(form.dialect.separator, '')}\n{row}".encode()
+    assert csv_rows.data_rows(Body(data), "s3://b/k", form) == 2
 
 
 TAXI = streams.load("nyc_taxi")
@@ -223,6 +238,16 @@ def test_an_object_of_which_no_row_would_be_published_is_refused_before_anything
     assert len(problem) < 500
     if changes:
         assert head(name, **changes) == ""
+
+
+def test_an_object_of_two_kinds_of_line_ends_is_refused_before_anything_is_sent() -> None:
+    reading = CsvReading.of(TAXI)
+    data = (CASES / "quotes.csv").read_bytes().replace(b'5"" disk', b"5\rdisk", 1)
+    mixed = data + data.split(b"\n")[1].replace(b",1000,", b",1000\r,")
+    with raising(Refused, "s3://b/k: row ", "ends with a CR alone", "line_ends = 'lf'", "nothing was sent"):
+        csv_rows.check_head(Body(mixed), "s3://b/k", reading, is_whole=True)
+    lf = replace(reading, form=Form(Dialect(line_ends="lf")))
+    csv_rows.check_head(Body(mixed), "s3://b/k", lf, is_whole=True)
 
 
 def test_a_part_of_an_object_is_enough_for_its_head() -> None:

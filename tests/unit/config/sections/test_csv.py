@@ -62,9 +62,10 @@ def test_the_form_is_declared_and_goes_with_the_rules(tmp_path: Path) -> None:
     spec = load(
         tmp_path,
         'separator = ";"\nescape = "\\\\"\nencoding = "utf-16"\nnames = ["id"]\n'
-        "trailing_empty_columns = true\nskip_blank_rows = false\ndecimal_comma = true\n",
+        "trailing_empty_columns = true\nskip_blank_rows = false\ndecimal_comma = true\n"
+        'line_ends = "crlf"\n',
     )
-    form = Form(Dialect(";", '"', "\\", "", True, False), "utf-16", ("id",))
+    form = Form(Dialect(";", '"', "\\", "", True, False, "crlf"), "utf-16", ("id",))
     assert spec.csv.form == form
     rules = SendingRules(1_000_000, "x", form=form)
     planned = json.loads(json.dumps(rules.to_document()))
@@ -84,9 +85,12 @@ def test_the_form_is_declared_and_goes_with_the_rules(tmp_path: Path) -> None:
         ('separator = "::"', ["separator '::'"]),
         ('separator = "a"', ["separator 'a'"]),
         ('quote = ","', ["',' has two duties"]),
+        ('line_ends = "nl"', ["line_ends 'nl'", "any, lf, crlf, cr"]),
         ('encoding = "ebcdic"', ["encoding 'ebcdic'", "windows-1252"]),
         ("decimal_comma = true", ["decimal_comma", 'separator = ";"']),
         ('names = ["a", ""]', ["names has an empty one"]),
+        ('names = ["a", "A"]', ["names has 'a' and 'A'"]),
+        ('escape = "\\\\"\nnull_texts = ["\\\\N"]', ["null_texts '\\\\N' has the escape"]),
         ('true_texts = ["N"]', ["both 'n'"]),
         ('time_formats = ["yyyy-MM-dd QQ"]', ["time_formats", "'QQ'"]),
     ],

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
+from sluice.core.csv import advice
 from sluice.core.csv.advice import Rejected, fix, summary
+from sluice.core.csv.columns.patterns import Pattern
 
 
 @pytest.mark.parametrize(
@@ -53,3 +56,20 @@ def test_the_three_most_frequent_reasons_are_named_with_their_first_row() -> Non
     assert "2 rows (the first row 7): the row has 3 columns" in found
     assert "1 row (row 2): column id: 'x' is not a long; " in found
     assert found.endswith("and 1 more reasons")
+
+
+@pytest.mark.parametrize(
+    ("cell", "most"), [("words", 0), ("x" * 500 + "1", 0), ("1/31/2016 4:05", 50), ("A1", 0)]
+)
+def test_few_patterns_are_tried(cell: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file may have a thousand columns of texts."""
+    tried, usual = list[object](), advice.timestamps
+
+    def watched(texts: pa.StringArray, formats: list[Pattern]) -> object:
+        tried.append(formats)
+        return usual(texts, formats)
+
+    monkeypatch.setattr(advice, "timestamps", watched)
+    for kind in ("a date", "a time", "a time with a zone"):
+        advice.known_patterns(cell, kind)
+    assert len(tried) <= most

@@ -36,7 +36,7 @@ class Read:
         chunks = as_utf8(unpacked(io.BytesIO(data), 4096), reading.form.encoding)
         found = first_record(iter(chunks), reading.form.dialect, HEADER_BYTES)
         assert found is not None
-        header, behind, line = found
+        header, behind, line, _ = found
         layout = reading.layout(names_of(header, reading.form.dialect, "x.csv"), "x.csv", 1_000_000)
         schema = fastavro.parse_schema(dict(reading.schema))
         rest: Iterator[bytes] = chain([behind], chunks)

@@ -79,3 +79,57 @@ def test_the_sample() -> None:
     found = of(gzip.decompress(SAMPLE.read_bytes()))
     assert found.rows == 29_999
     assert set(found.columns.values()) == {"BIGINT", "DOUBLE", "TIMESTAMP_NTZ", "BOOLEAN"}
+
+
+def test_a_file_has_one_order_of_day_and_month() -> None:
+    """Each pattern is of all columns, and the first that fits counts."""
+    found = of("billed,delivered\n01/02/2016,31/12/2016\n01/03/2016,05/06/2016\n")
+    assert found.declared["time_formats"] == ["d/M/yyyy"]
+    assert set(found.columns.values()) == {"DATE"}
+    assert "billed: '01/02/2016' may be M/d/yyyy or d/M/yyyy; taken for d/M/yyyy" in found.doubts
+    other = of("at,day\n1/2/2016 10:00,31/12/2016\n")
+    assert other.declared["time_formats"] == ["d/M/yyyy H:mm", "d/M/yyyy"]
+
+
+def test_a_column_of_the_other_order_is_a_text() -> None:
+    found = of("a,b,c\n1/31/2016,31/1/2016,2016-01-01\n2/3/2016,2/3/2016,2016-01-02\n")
+    assert found.columns == {"a": "DATE", "b": "STRING", "c": "DATE"}
+    assert found.declared["time_formats"] == ["M/d/yyyy", "yyyy-MM-dd"]
+    assert any(doubt.startswith("b: '31/1/2016' is d/M/yyyy") for doubt in found.doubts)
+
+
+@pytest.mark.parametrize(
+    ("cells", "words"),
+    [
+        (["12345678901234567890", "7"], "more digits than a DOUBLE keeps"),
+        (["12345678901234567.5", "7"], "more digits than a DOUBLE keeps"),
+        (["1.234", "12.345", "987"], "'1.234' may be thousands"),
+        (["1,234", "5"], "'1,234' may be thousands"),
+        (["1.234.567", "5"], "may be thousands"),
+        (["+491701234567", "+49"], "plus sign"),
+        (["007", "1.5"], "zeros"),
+    ],
+)
+def test_cells_that_a_number_would_alter_are_texts(cells: list[str], words: str) -> None:
+    found = of("a;b\n" + "".join(f"{cell};x\n" for cell in cells))
+    assert found.columns["a"] == "STRING"
+    assert words in found.doubts[0]
+    assert "decimal_comma" not in found.declared
+
+
+@pytest.mark.parametrize("cells", [["0.125", "0.250"], ["1234.125", "1.250"], ["1.5", "1.250"]])
+def test_a_fraction_that_cannot_be_thousands_is_one(cells: list[str]) -> None:
+    assert of("a,b\n" + "".join(f"{cell},x\n" for cell in cells)).columns["a"] == "DOUBLE"
+
+
+def test_booleans_are_of_one_pair_and_years_of_two_digits_a_doubt() -> None:
+    found = of("flag,code,day\nt,t,1/31/65\nf,y,1/31/66\nT,f,1/30/65\n")
+    assert found.columns == {"flag": "BOOLEAN", "code": "STRING", "day": "DATE"}
+    assert "day: '1/31/65' has a year of two digits, taken for one from 2000 on" in found.doubts
+
+
+def test_a_cr_in_a_file_of_lf_is_a_character_and_a_doubt() -> None:
+    found = of("a,b\n1,first\rsecond\n2,ok\n")
+    assert (found.declared, found.rows) == ({"line_ends": "lf"}, 2)
+    assert any("taken for line ends of LF" in doubt for doubt in found.doubts)
+    assert "line_ends" not in of("a,b\r\n1,x\r\n").declared

@@ -10,6 +10,7 @@ from typing import Any
 import fastavro
 import pytest
 
+from sluice.core.csv import layout as layout_module
 from sluice.core.csv.columns.kinds import UnsupportedType
 from sluice.core.csv.form import Dialect, Rules
 from sluice.core.csv.header import InvalidHeader, names_of
@@ -194,3 +195,54 @@ def test_a_header_that_cannot_be_right_is_refused(header: str, words: list[str])
 def test_a_field_that_no_cell_can_be_is_refused(kind: Any) -> None:
     with pytest.raises(UnsupportedType, match="field 'id' has"):
         load("id\n1\n", {**SIMPLE, "fields": [{"name": "id", "type": kind}]}, "")
+
+
+def test_a_header_of_which_no_column_is_known_is_refused() -> None:
+    """All would be null, and all that is there in the map."""
+    schema = {**SIMPLE, "fields": [SIMPLE["fields"][1], {"name": "rest", "type": TYPES["rest"]}]}
+    with raising(InvalidHeader, "no column of the header is one of the schema", "separator = ';'"):
+        load("note;b\n1;2\n", schema)
+    assert load("b,NOTE\n1,2\n", schema)[0] == [{"note": "2", "rest": {"b": "1"}}]
+    only = {**schema, "fields": schema["fields"][1:]}
+    assert load("b\n1\n", only)[0] == [{"rest": {"b": "1"}}]
+
+
+def test_rows_of_any_number_of_empty_cells_are_typed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For each width, or each cell behind the header, Arrow would be called again, or make a column."""
+    calls, usual = list[int](), layout_module.columns
+
+    def counted(data: bytes, width: int, count: int, dialect: Dialect) -> list[Any]:
+        calls.append(width)
+        return usual(data, width, count, dialect)
+
+    monkeypatch.setattr(layout_module, "columns", counted)
+    lines, expected, wrong = ["id,note"], [], {}
+    for number, behind in enumerate(
+        ["", ",", ',""', ", ,\t", ",x", ',"x,"', "," * 3000, ',"\n",', ',""""', ","]
+    ):
+        lines.append(f'{number},"n, {number}"{behind}')
+        if behind in (",x", ',"x,"', ',""""'):
+            wrong[number] = "the row has 3 columns, the header names 2"
+        else:
+            expected.append({"id": number, "note": f"n, {number}"})
+    for end in ("\n", ""):
+        rows, reasons = load("\n".join(lines) + end, SIMPLE, "", Dialect(trailing_empty=True))
+        assert (rows, reasons) == (expected, wrong)
+    assert calls == [2, 2]
+    one = {**SIMPLE, "fields": SIMPLE["fields"][1:]}
+    assert load("note\na\n,,", one, "", Dialect(trailing_empty=True, skip_blank=False))[0] == [
+        {"note": "a"},
+        {"note": None},
+    ]
+
+
+def test_rows_are_rejected_without_reasons_if_no_one_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = b'1,a\n2\n3,"b\nx",c\n"4"5,d\nx,e\n,f\n6,\xff\n7,' + b"g" * 100 + b"\n"
+    chosen = Layout.of(["id", "note"], SIMPLE, "", RULES, Dialect(), "x", 50)
+    records = cut(data, Dialect(), True, 2)
+    full = chosen.rows(records)
+    for name in ("_says_width", "_says_value", "_says_empty"):
+        monkeypatch.setattr(Layout, name, lambda *_: pytest.fail("a reason was written"))
+    found = chosen.rows(records, with_reasons=False)
+    assert (found.bodies, found.is_good.tolist(), found.reasons) == (full.bodies, full.is_good.tolist(), {})
+    assert sorted(full.reasons) == [1, 2, 3, 4, 5, 6, 7]

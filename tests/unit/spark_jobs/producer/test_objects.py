@@ -165,3 +165,36 @@ def test_every_row_of_the_sample_is_sent() -> None:
     assert sorted(str(ride["trip_distance"]) for ride in rides) == sorted(
         str(float(line.split(",")[4])) for line in text
     )
+
+
+MIXED = b"a,b\n1,first\rsecond\n2,ok\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (MIXED, ["row 0 (line 2) ends with a CR alone", "line_ends = 'lf'"]),
+        (MIXED.replace(b"\n", b"\r\n"), ["row 0 (line 2) ends with a CR alone", "line_ends = 'lf'"]),
+        (b"a,b\r1,x\n2,y\r", ["row 0 (line 2) ends with LF or CRLF", "line_ends = 'cr'"]),
+        (b"a,b\n" + b"1,x\n" * 99 + b"2,y\r3,z\n", ["row 99 (line 101)"]),
+    ],
+)
+def test_a_file_of_two_kinds_of_line_ends_is_refused(
+    data: bytes, words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 8)
+    with raising(CorruptObject, "s3://b/k.csv: ", *words):
+        sent(data)
+
+
+def test_with_declared_line_ends_other_breaks_are_characters() -> None:
+    form = Form(Dialect(line_ends="lf"))
+    assert sorted(sent(MIXED, form)) == [0, 1]
+    rows = reading(MIXED, form).sent(Client(MIXED))
+    assert b"first\rsecond" in b"".join(
+        value or b"" for batch in rows for value in batch["value"].to_pylist()
+    )
+    # A blank line that ends otherwise is none of these: Python writes CR CR LF on Windows.
+    assert sorted(sent(b"a,b\r\r\n1,x\r\r\n2,y\r\r\n")) == [0, 1]
+    bad = b"a,b\nx,1\r2\n3,4\n"
+    assert rejected(bad, form) == {0: (2, b"x,1\r2", "column a: 'x' is not a long")}

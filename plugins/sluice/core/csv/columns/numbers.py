@@ -20,7 +20,7 @@ from sluice.core.csv.records.quotes import Ints, Mask
 _NUMBER = r"^[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?$"
 # Each number of so many characters has a double of its own, and whole ones are equal to it.
 _EXACT_CHARACTERS = 15
-# A text of a zero, "0.00"; a longer one may have been a number too small for a double.
+# A text of a zero, "0.00"; a longer one may have been a number too small.
 _ZERO_CHARACTERS = 4
 
 
@@ -53,16 +53,17 @@ def trimmed(texts: pa.StringArray) -> pa.StringArray:
     return pc.if_else(pc.equal(found, ""), pa.scalar(None, pa.string()), found)
 
 
-def doubles(texts: pa.StringArray) -> tuple[pa.DoubleArray, Mask]:
-    """The nearest doubles, and which texts are none: also beyond a double's range at either end."""
+def floats(texts: pa.StringArray, kind: pa.DataType) -> tuple[pa.Array, Mask]:
+    """The nearest numbers of ``kind``, float or double, and which texts are none: also beyond its range at
+    either end."""
     wrong = np.zeros(len(texts), bool)
     try:
         # Arrow's own grammar is a part of ours, but for infinities and what is no number.
-        numbers = pc.cast(texts, pa.float64())
+        numbers = pc.cast(texts, kind)
     except pa.ArrowInvalid:
         texts = trimmed(texts)
         wrong = ~mask(pc.match_substring_regex(texts, _NUMBER), null=True)
-        numbers = pc.cast(keep(texts, ~wrong), pa.float64())
+        numbers = pc.cast(keep(texts, ~wrong), kind)
     values = numbers.fill_null(1).to_numpy()
     wrong |= ~np.isfinite(values)
     zeros = np.flatnonzero((values == 0) & (np.diff(offsets(texts)) > _ZERO_CHARACTERS))
@@ -82,7 +83,7 @@ def integers(texts: pa.StringArray, bits: int) -> tuple[pa.Array, Mask]:
             return pc.cast(texts, kind), np.zeros(len(texts), bool)
         except pa.ArrowInvalid:
             pass
-    numbers, wrong = doubles(texts)
+    numbers, wrong = floats(texts, pa.float64())
     texts = trimmed(texts)
     given, values = valid(texts), numbers.fill_null(0).to_numpy()
     if b"e" in data or b"E" in data:

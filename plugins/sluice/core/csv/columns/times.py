@@ -125,7 +125,8 @@ def _zone(colon: str, with_minutes: bool, with_z: bool) -> Read:
                 number, behind = number * 10 + digit, behind + 1
             numbers.append(number)
         hours, minutes = numbers[0], numbers[1] if with_minutes else np.zeros(len(first), np.int64)
-        right &= (hours <= 18) & (minutes < 60)
+        # Java's zones end there too.
+        right &= (hours * 60 + minutes <= 18 * 60) & (minutes < 60)
         sign = np.where(first == ord("-"), -1, 1)
         values["zone"] = np.where(is_z, 0, sign * (hours * 60 + minutes))
         if not with_z:

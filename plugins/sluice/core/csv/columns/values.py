@@ -41,9 +41,13 @@ class Converter:
         for text in self.rules.null_texts:
             equal = pc.equal(cells, text) if text else pc.equal(pc.binary_length(cells), 0)
             is_null = equal if is_null is None else pc.or_(is_null, equal)
+        if not is_text:
+            # An empty cell can be a text alone.
+            empty = pc.equal(pc.binary_length(cells), 0)
+            is_null = empty if is_null is None else pc.or_(is_null, empty)
         found = cells if is_null is None else pc.if_else(is_null, pa.scalar(None, pa.string()), cells)
         if not is_text and self._has_blanks(found):
-            # Blanks alone, and a null's text with blanks around, are null for what is no text.
+            # So are blanks, and a null's text with blanks around.
             bare = trimmed(found)
             for text in self.rules.null_texts:
                 bare = pc.if_else(pc.equal(bare, text), pa.scalar(None, pa.string()), bare)
@@ -80,11 +84,7 @@ class Converter:
             return numbers.integers(texts, 64)
         if kind.name == kinds.DECIMAL:
             return numbers.decimals(texts, kind.precision, kind.scale)
-        found, wrong = numbers.doubles(texts)
-        if kind.name == kinds.FLOAT:
-            found = found.cast(pa.float32(), safe=False)
-            wrong |= mask(pc.is_inf(found))
-        return found, wrong
+        return numbers.floats(texts, _ARROW[kind.name])
 
     def _booleans(self, texts: pa.StringArray) -> tuple[pa.Array, Mask]:
         lower = pc.utf8_lower(pc.utf8_trim(texts, " \t"))

@@ -5,21 +5,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
-from sluice.core.csv.form import Dialect
+from sluice.core.csv.form import WHITE, Dialect
 from sluice.core.csv.records.cut import Records, cut
-from sluice.core.csv.records.quotes import quoted_spans
+from sluice.core.csv.records.line_ends import UncertainRecords
+from sluice.core.csv.records.quotes import quoted_spans, shown
 
 BLOCK_BYTES = 4 << 20
 # A longer record is rejected, and only so many of its first bytes are kept.
 MAX_RECORD_BYTES = 16 << 20
 
 
-class WrongQuotes(ValueError):
-    """A record whose quotes are wrong and that has line breaks: no one can tell how many rows are in it. So
-    it is not one of them that is rejected, and the file is not loaded."""
+class WrongQuotes(UncertainRecords):
+    """A record whose quotes are wrong and that has line breaks: it is not one row that is rejected."""
 
     def __init__(self, line: int, lines: int, why: str) -> None:
         super().__init__(
@@ -41,9 +42,19 @@ class Block:
         return self.line + int(self.records.lines[number])
 
 
-def first_record(chunks: Iterator[bytes], dialect: Dialect, most: int) -> tuple[bytes, bytes, int] | None:
-    """The first record that is not blank, what was read behind it, and the line that begins there. None if
-    there is none within ``most`` bytes. Reads no more of ``chunks`` than needed."""
+class First(NamedTuple):
+    """A file's first record. ``behind``: what was read behind it; ``line``: the line that begins there;
+    ``end``: its line break. By default of a file without a header."""
+
+    record: bytes = b""
+    behind: bytes = b""
+    line: int = 1
+    end: bytes = b""
+
+
+def first_record(chunks: Iterator[bytes], dialect: Dialect, most: int) -> First | None:
+    """The first record that is not blank. None if there is none within ``most`` bytes. Reads no more of
+    ``chunks`` than needed."""
     data, lines = b"", 0
     for chunk, is_end in _with_end(chunks):
         data += chunk
@@ -52,8 +63,8 @@ def first_record(chunks: Iterator[bytes], dialect: Dialect, most: int) -> tuple[
             behind = int(records.nexts[0])
             if len(records[0]) > most:
                 return None
-            lines += int(records.lines[0]) + _lines(data[records.starts[0] : behind])
-            return records[0], data[behind:], 1 + lines
+            lines += int(records.lines[0]) + _lines(records.shown[records.starts[0] : behind])
+            return First(records[0], data[behind:], 1 + lines, data[records.ends[0] : behind])
         data, lines = data[records.used :], lines + records.line_count
         if len(data) > most:
             break
@@ -64,7 +75,8 @@ def blocks(chunks: Iterable[bytes], dialect: Dialect, width: int | None, line: i
     """The records of a file behind its header, which begins at ``line``. ``width``: as of
     :func:`cut.cut`.
 
-    Of a record of more than MAX_RECORD_BYTES the first ones are kept, and it is at fault. Raises WrongQuotes.
+    Of a record of more than MAX_RECORD_BYTES the first ones are kept, and it is at fault. Raises
+    UncertainRecords.
     """
     parts, size = list[bytes](), 0
     source = _with_end(chunks)
@@ -80,6 +92,7 @@ def blocks(chunks: Iterable[bytes], dialect: Dialect, width: int | None, line: i
         rest, line = data[records.used :], line + records.line_count
         # With a CR that may be the end of it.
         if len(rest) > MAX_RECORD_BYTES + 1:
+            _check_has_text(rest, dialect, line)
             yield Block(_too_large(rest), line)
             rest, lines, why = _behind_record(rest, source, dialect)
             if why and lines > 1:
@@ -110,7 +123,8 @@ def _fault() -> str:
 def check_quotes(records: Records, line: int) -> None:
     """Raises WrongQuotes. ``line``: of the file, at which the records' line 0 is."""
     for number, why in records.faults.items():
-        if breaks := _lines(records[number].rstrip(b"\r\n")):
+        text = records.shown[records.starts[number] : records.ends[number]]
+        if breaks := _lines(text.rstrip(b"\r\n")):
             raise WrongQuotes(line + int(records.lines[number]), breaks + 1, why)
 
 
@@ -124,11 +138,23 @@ def _checked(records: Records, line: int) -> Records:
     return replace(records, ends=ends, faults={**records.faults, **{int(n): _fault() for n in long}})
 
 
+def _check_has_text(data: bytes, dialect: Dialect, line: int) -> None:
+    """Raises UncertainRecords if a record that is too large may be none: blank, or a comment."""
+    no_text = f"{WHITE}{dialect.separator}{dialect.quote}{dialect.escape}".encode()
+    is_comment = bool(dialect.comment) and data.startswith(dialect.comment.encode())
+    if is_comment or not data[:MAX_RECORD_BYTES].strip(no_text):
+        raise UncertainRecords(
+            f"line {line} begins {'a comment' if is_comment else 'a row whose first cells are empty'}, of "
+            f"more than {MAX_RECORD_BYTES} bytes. Fix: remove it"
+        )
+
+
 def _too_large(data: bytes) -> Records:
     """The first bytes of a record that is not complete."""
     begin, ends = np.zeros(1, np.int64), np.array([MAX_RECORD_BYTES])
+    first = data[:MAX_RECORD_BYTES]
     return Records(
-        data[:MAX_RECORD_BYTES], begin, ends, ends, begin + 1, begin, 0, {0: _fault()}, len(data), True
+        first, begin, ends, ends, begin + 1, begin, 0, {0: _fault()}, len(data), True, first, begin
     )
 
 
@@ -139,23 +165,34 @@ def _behind_record(
     are wrong."""
     lines = 0
     for chunk, is_end in source:
-        body = data.rstrip(f"{dialect.quote}{dialect.escape}\r".encode())
-        tail = data[len(body) :]
+        data = shown(data, dialect, is_end=False)
+        # Perhaps the first of a CRLF.
+        body, end = (data[:-1], data[-1:]) if data.endswith(b"\r") else (data, b"")
         lines += _lines(body)
-        data = _state(body, dialect) + tail + chunk
+        data = _state(body, dialect) + end + chunk
         records = cut(data, dialect, is_end)
         if records.used or is_end:
             # The prefix is of this record, so it is neither blank nor a comment.
             behind = int(records.nexts[0])
-            return data[behind:], lines + _lines(data[:behind]), records.faults.get(0, "")
+            return data[behind:], lines + _lines(records.shown[:behind]), records.faults.get(0, "")
     return b"", lines, ""
 
 
-def _state(body: bytes, dialect: Dialect) -> bytes:
-    """A few bytes of one line behind which a parser is as behind ``body``, which ends within a record and not
-    with a mark whose meaning the next byte decides."""
-    spans = quoted_spans(body, np.frombuffer(body, np.uint8), dialect)
-    if spans.is_open:
-        return f"{dialect.quote}x".encode()
-    begins_cell = body.endswith(dialect.separator.encode()) and len(body) - 1 not in spans.escaped[-1:]
-    return b"x" + (dialect.separator.encode() if begins_cell else b"")
+def _state(data: bytes, dialect: Dialect) -> bytes:
+    """A few bytes of one line behind which a parser is as behind ``data``, which ends within a record."""
+    last, size = data[-1:], len(data)
+    spans = quoted_spans(data, np.frombuffer(data, np.uint8), dialect)
+    is_escaped = size - 1 in spans.escaped[-1:]
+    # Behind a quote that closes a cell which goes on, an escape is none.
+    if last == dialect.escape.encode() and not is_escaped and size - 2 not in spans.broken[-1:]:
+        escape = last
+    else:
+        escape = b""
+    if size in spans.closes[-1:]:
+        return f"{dialect.quote}x".encode() + escape
+    if size - 1 in spans.closes[-1:]:
+        # The next byte tells whether it closes the cell.
+        return f"{dialect.quote}x{dialect.quote}".encode()
+    if last == dialect.separator.encode() and not is_escaped:
+        return b"x" + last
+    return b"x" + escape

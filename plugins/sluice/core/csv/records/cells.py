@@ -11,12 +11,15 @@ import pyarrow as pa
 from pyarrow import csv
 
 from sluice.core.csv.form import Dialect
+from sluice.core.csv.records.line_ends import with_line_breaks
+from sluice.core.csv.records.quotes import HIDDEN_CR, HIDDEN_LF
 
 _BOM = b"\xef\xbb\xbf"
 
 
 def columns(data: bytes, width: int, count: int, dialect: Dialect) -> list[pa.StringArray]:
-    """The texts of ``count`` records of ``width`` cells, none of them null. Texts must be UTF-8.
+    """The texts of ``count`` records of ``width`` cells, none of them null. Texts must be UTF-8, but for
+    hidden line breaks, which are put back.
 
     Raises ArithmeticError if Arrow finds another number of records: nothing of a block is then used.
     """
@@ -47,7 +50,8 @@ def columns(data: bytes, width: int, count: int, dialect: Dialect) -> list[pa.St
             f"Arrow's CSV reader finds {table.num_rows - first} records where there are {count}. "
             "Fix: report it, with the file; nothing of this block was sent"
         )
-    return [_whole(column)[first:] for column in table.columns]
+    found = [_whole(column)[first:] for column in table.columns]
+    return [with_line_breaks(texts) for texts in found] if HIDDEN_CR in data or HIDDEN_LF in data else found
 
 
 def _whole(column: pa.ChunkedArray) -> pa.StringArray:

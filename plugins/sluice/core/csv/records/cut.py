@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sluice.core.csv.form import WHITE, Dialect
-from sluice.core.csv.records.quotes import CR, LF, Ints, Mask, Quoted, cells_of, quoted_spans
+from sluice.core.csv.records.quotes import CR, LF, Ints, Mask, Quoted, cells_of, quoted_spans, shown
 
 BEHIND_QUOTE = "text follows the quote that closes a cell"
 NOT_CLOSED = "a quote opens a cell and is never closed, so the rest of the file is in it"
@@ -26,7 +26,8 @@ class Records:
     ``starts``, ``ends``: of each, without its line break; ``nexts``: behind that. ``widths``: numbers of
     cells. ``lines``: 0-based, where each begins, counting from the block's first; ``line_count``: lines of
     all records. ``faults``: record -> why its quotes are wrong. ``used``: bytes of complete records, the rest
-    of the block belongs to the next. ``is_quoted``: whether the block has quotes or escapes.
+    of the block belongs to the next. ``is_quoted``: whether the block has quotes or escapes. ``shown``: the
+    data as of :func:`quotes.shown`. ``separators``: where they are, outside of quotes.
     """
 
     data: bytes
@@ -39,6 +40,8 @@ class Records:
     faults: dict[int, str]
     used: int
     is_quoted: bool
+    shown: bytes
+    separators: Ints
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -50,11 +53,41 @@ class Records:
     def __getitem__(self, number: int) -> bytes:
         return self.data[self.starts[number] : self.ends[number]]
 
+    def behind(self, width: int) -> Ints:
+        """Where the first ``width`` cells of each record end; the record's end if it has no more."""
+        first = np.searchsorted(self.separators, self.starts) + width - 1
+        found = self.ends.copy()
+        longer = self.widths > width
+        found[longer] = self.separators[first[longer]]
+        return found
+
+    def filled(self, width: int, dialect: Dialect) -> Mask:
+        """Which records have text in a cell behind the first ``width``."""
+        begins = self.behind(width)
+        # Where there is one byte for each cell, they are separators alone.
+        found: Mask = self.ends - begins != np.maximum(self.widths - width, 0)
+        marks = _marks(dialect)
+        for number in np.flatnonzero(found).tolist():
+            rest = self.data[begins[number] : self.ends[number]]
+            found[number] = bool(rest.strip(marks)) or _has_text(rest, dialect)
+        return found
+
+    def first_cells(self, chosen: Mask, width: int) -> bytes:
+        """As :func:`only`, of their first ``width`` cells. The last has a line break too."""
+        kept = np.zeros(len(self.shown) + 1, np.int8)
+        begins = self.behind(width)[chosen]
+        for starts, ends in ((self.starts[chosen], begins), (self.ends[chosen], self.nexts[chosen])):
+            kept[starts] += 1
+            kept[ends] -= 1
+        found = np.frombuffer(self.shown, np.uint8)[np.cumsum(kept, dtype=np.int8)[:-1] > 0].tobytes()
+        is_ended = not len(begins) or self.nexts[chosen][-1] > self.ends[chosen][-1]
+        return found if is_ended else found + b"\n"
+
     def only(self, chosen: Mask) -> bytes:
-        """The bytes of some records, with their line breaks."""
+        """The bytes of some records with their line breaks, as they are shown."""
         if chosen.all() and len(chosen) and (self.starts[1:] == self.nexts[:-1]).all():
-            return self.data[self.starts[0] : self.nexts[-1]]
-        parts = [self.data[start:end] for start, end in _joined(self.starts[chosen], self.nexts[chosen])]
+            return self.shown[self.starts[0] : self.nexts[-1]]
+        parts = [self.shown[start:end] for start, end in _joined(self.starts[chosen], self.nexts[chosen])]
         return b"".join(parts)
 
     def not_utf8(self) -> Mask:
@@ -84,12 +117,13 @@ def cut(data: bytes, dialect: Dialect, is_end: bool, width: int | None = None) -
     """Cut a block that begins with a record. ``is_end``: nothing follows, so the last record is complete.
     ``width``: the header's number of cells; a record of more, all of them empty, is not blank (None: it
     is)."""
-    chars = np.frombuffer(data, np.uint8)
-    quoted = quoted_spans(data, chars, dialect)
+    text = shown(data, dialect, is_end)
+    chars = np.frombuffer(text, np.uint8)
+    quoted = quoted_spans(text, chars, dialect)
     outside = _outside(len(data), quoted)
-    lines = ends = _line_breaks(data, chars, quoted.escaped[:0])
+    lines = ends = _line_breaks(text, chars, quoted.escaped[:0])
     if outside is not None:
-        ends = _line_breaks(data, chars, quoted.escaped)
+        ends = _line_breaks(text, chars, quoted.escaped)
         ends = ends[outside[ends]]
     if not is_end and len(ends) and ends[-1] == len(data) - 1 and data[-1] == CR:
         # Perhaps an LF follows.
@@ -113,6 +147,8 @@ def cut(data: bytes, dialect: Dialect, is_end: bool, width: int | None = None) -
             _faults(quoted, ends, is_end, len(data)),
             used,
             outside is not None,
+            text,
+            separators,
         ),
         dialect,
         width,
@@ -175,7 +211,18 @@ def _without_blank(records: Records, dialect: Dialect, width: int | None) -> Rec
         {number_of[old]: why for old, why in records.faults.items() if old in number_of},
         records.used,
         records.is_quoted,
+        records.shown,
+        records.separators,
     )
+
+
+def _marks(dialect: Dialect) -> bytes:
+    """Of these bytes alone, a record may be blank."""
+    return f"{WHITE}{dialect.separator}{dialect.quote}{dialect.escape}".encode()
+
+
+def _has_text(record: bytes, dialect: Dialect) -> bool:
+    return any(cell.strip(WHITE.encode()) for cell in cells_of(record, dialect))
 
 
 def blank_records(records: Records, dialect: Dialect, width: int | None) -> Mask:
@@ -184,7 +231,7 @@ def blank_records(records: Records, dialect: Dialect, width: int | None) -> Mask
     chars, starts, ends = records.chars, records.starts, records.ends
     blank = starts == ends
     may_be = np.zeros(256, bool)
-    marks = f"{WHITE}{dialect.separator}{dialect.quote}{dialect.escape}".encode()
+    marks = _marks(dialect)
     may_be[list(marks)] = True
     left = np.flatnonzero(~blank)
     if dialect.comment:
@@ -201,5 +248,5 @@ def blank_records(records: Records, dialect: Dialect, width: int | None) -> Mask
         # Without `skip_blank`, what Python's csv takes for an empty line, or for one cell of white space.
         width = int(records.widths[number])
         if width == 1 or (dialect.skip_blank and (most is None or width <= most)):
-            blank[number] = not any(cell.strip(WHITE.encode()) for cell in cells_of(records[number], dialect))
+            blank[number] = not _has_text(records[number], dialect)
     return blank

@@ -15,12 +15,14 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from sluice.core.csv.form import LINE_ENDS, Dialect
+from sluice.core.csv.form import ANY, LINE_ENDS, ONLY_CR, ONLY_CRLF, Dialect
 
 Mask = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 
 LF, CR = 10, 13
+# In the place of line breaks that end no line: no text of UTF-8 has them.
+HIDDEN_CR, HIDDEN_LF = b"\xff", b"\xfe"
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,18 @@ class Quoted:
     escaped: Ints
     broken: Ints
     is_open: bool
+
+
+def shown(data: bytes, dialect: Dialect, is_end: bool) -> bytes:
+    """The data, in which all line breaks that are left end a line, unless they are in quotes. The others are
+    hidden, as one byte too. ``is_end``: nothing follows, so a CR is not that of a CRLF."""
+    if dialect.line_ends == ANY:
+        return data
+    if dialect.line_ends == ONLY_CR:
+        return data.replace(b"\n", HIDDEN_LF)
+    if dialect.line_ends == ONLY_CRLF:
+        data = re.sub(rb"(?<!\r)\n", HIDDEN_LF, data)
+    return re.sub(rb"\r(?!\n)" if is_end else rb"\r(?=[^\n])", HIDDEN_CR, data)
 
 
 def quoted_spans(data: bytes, chars: NDArray[np.uint8], dialect: Dialect) -> Quoted:

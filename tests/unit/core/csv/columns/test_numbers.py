@@ -170,3 +170,20 @@ def test_nulls_booleans_and_enums() -> None:
         True, False, False, True, "rejected", None, "rejected",
     ]  # fmt: skip
     assert read(["Y", "N", "y", ""], Kind("enum", ("Y", "N"))) == [0, 1, "rejected", None]
+
+
+@pytest.mark.parametrize("kind", ["date", "local time", "instant", "boolean", "double", "long", "decimal"])
+def test_an_empty_cell_of_no_text_is_null_whatever_stands_beside_it(kind: str) -> None:
+    rules = Rules(null_texts=("NULL",))
+    for beside in ("", "NULL", " x"):
+        assert read(["", beside], Kind(kind, precision=9), rules)[0] is None
+    assert read(["", " "], Kind("text"), rules) == ["", " "]
+
+
+def test_a_float_is_the_nearest_one() -> None:
+    cells = ["1.00000017881393432617187499", "1e-50", "1e-45", "1e39", "3.4028235e38", "0.000", "-0.0", " 2 "]
+    # By way of a double, the first would be the next one, 1.0000002384185791.
+    assert [repr(value) for value in read(cells, Kind("float"))] == [
+        "1.0000001192092896", "'rejected'", "1.401298464324817e-45", "'rejected'", "3.4028234663852886e+38",
+        "0.0", "-0.0", "2.0",
+    ]  # fmt: skip

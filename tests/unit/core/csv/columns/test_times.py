@@ -109,6 +109,13 @@ def test_an_instant_has_a_zone(pattern: str, cell: str, expected: datetime) -> N
     assert read([cell], [pattern], LOCAL_TIME) == ["rejected"]
 
 
+@pytest.mark.parametrize("zone", ["+18:01", "-18:59", "+19:00", "+01:60"])
+def test_a_zone_ends_at_18_hours(zone: str) -> None:
+    pattern = "yyyy-MM-dd'T'HH:mm:ssXXX"
+    assert read([f"2026-01-31T12:00:00{zone}"], [pattern], INSTANT) == ["rejected"]
+    assert read(["2026-01-31T18:00:00+18:00"], [pattern], INSTANT) == [datetime(2026, 1, 31)]  # noqa: DTZ001
+
+
 def test_a_date_has_no_clock() -> None:
     formats = ["yyyy-MM-dd HH:mm:ss", "M/d/yyyy", "dd.MM.yyyy"]
     assert read(["1/31/2016", "31.01.2016", "2016-01-31 00:00:00", "31/1/2016"], formats, DATE) == [

@@ -13,7 +13,9 @@ from sluice.core.csv.records import blocks as module
 from sluice.core.csv.records.blocks import WrongQuotes, blocks, first_record
 from sluice.core.csv.records.cut import Records, cut
 from sluice.core.csv.records.encodings import as_utf8
+from sluice.core.csv.records.line_ends import UncertainRecords
 
+ENDS = [Dialect(line_ends=ends) for ends in ("lf", "crlf", "cr")]
 PIECES = ['"', '""', ",", "\n", "\r\n", "\r", "a", "bc", "\\", "#", "ä", "xxxxxxxx", '"l\nm"']
 
 
@@ -43,7 +45,8 @@ def expected_of(whole: Records, longest: int = 10**6) -> list[tuple[bytes, int, 
     found: list[tuple[bytes, int, str | None]] = []
     for n in range(len(whole)):
         line = 1 + int(whole.lines[n])
-        breaks = len(whole[n].rstrip(b"\r\n").replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")) - 1
+        text = whole.shown[whole.starts[n] : whole.ends[n]].rstrip(b"\r\n")
+        breaks = len(text.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")) - 1
         if n in whole.faults and breaks:
             found.append((b"", 0, str(WrongQuotes(line, breaks + 1, whole.faults[n]))))
             return found
@@ -52,7 +55,7 @@ def expected_of(whole: Records, longest: int = 10**6) -> list[tuple[bytes, int, 
 
 
 @pytest.mark.usefixtures("small")
-@pytest.mark.parametrize("dialect", [Dialect(), Dialect(escape="\\"), Dialect(comment="#")])
+@pytest.mark.parametrize("dialect", [Dialect(), Dialect(escape="\\"), Dialect(comment="#"), *ENDS])
 def test_records_and_lines_do_not_depend_on_chunks(dialect: Dialect) -> None:
     chosen = random.Random(5)  # noqa: S311
     for number in range(300):
@@ -68,14 +71,14 @@ def test_records_and_lines_do_not_depend_on_chunks(dialect: Dialect) -> None:
 
 
 @pytest.mark.usefixtures("small")
-@pytest.mark.parametrize("dialect", [Dialect(), Dialect(escape="\\")])
+@pytest.mark.parametrize("dialect", [Dialect(), Dialect(escape="\\"), *ENDS])
 def test_a_record_without_end_is_cut_and_those_behind_it_are_read(
     dialect: Dialect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is left out is read for its end alone, in any state of its quotes."""
     monkeypatch.setattr(module, "MAX_RECORD_BYTES", 20)
     chosen = random.Random(6)  # noqa: S311
-    for number in range(900):
+    for number in range(1500):
         data = "".join(chosen.choices(PIECES, k=chosen.randint(20, 60))).encode()
         whole = cut(data, dialect, is_end=True)
         if whole.faults:
@@ -110,8 +113,8 @@ def test_the_header_is_the_first_record_that_is_not_blank(size: int) -> None:
     source = chunks(data, size)
     found = first_record(source, Dialect(comment="#"), 1000)
     assert found is not None
-    header, rest, line = found
-    assert (header, line) == (b'"a\nb",c', 6)
+    header, rest, line, end = found
+    assert (header, line, end) == (b'"a\nb",c', 6, b"\r\n")
     read_on = blocks([rest, *source], Dialect(), 2, line)
     lines = [(b.records[n], b.line_of(n)) for b in read_on for n in range(len(b.records))]
     assert lines == [(b"1,2", 6), (b"3,4", 7)]
@@ -156,3 +159,44 @@ def test_what_is_no_text_of_its_encoding_is_none_of_its_row(data: bytes, encodin
 def test_a_short_file_is_whole() -> None:
     assert b"".join(as_utf8([b"a"], "utf-8")) == b"a"
     assert b"".join(as_utf8([], "utf-8")) == b""
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize(
+    ("text", "dialect", "words"),
+    [
+        (" " * 99, Dialect(), "line 2 begins a row whose first cells are empty"),
+        ("," * 99, Dialect(trailing_empty=True), "line 2 begins a row whose first cells are empty"),
+        ('"' + "\n" * 99 + '"', Dialect(), "line 2 begins a row whose first cells are empty"),
+        ("#" + "x" * 99, Dialect(comment="#"), "line 2 begins a comment"),
+    ],
+    ids=["blanks", "separators", "line breaks", "comment"],
+)
+def test_a_long_record_that_may_be_none_is_no_row_that_is_rejected(
+    text: str, dialect: Dialect, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The parser that counts rows does not count it."""
+    monkeypatch.setattr(module, "MAX_RECORD_BYTES", 20)
+    with pytest.raises(UncertainRecords, match=words):
+        list(blocks(chunks(f"1,2\n{text}\n3,4\n".encode(), 7), dialect, 2))
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("text", ['"' * 2000, '\\"' * 1000, "\r" * 2000], ids=["quotes", "escapes", "CRs"])
+def test_of_a_record_that_is_too_long_a_few_bytes_are_kept(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else each chunk of it takes as long as all before it."""
+    monkeypatch.setattr(module, "MAX_RECORD_BYTES", 20)
+    longest, usual = 0, module.cut
+
+    def watched(data: bytes, *rest: object) -> Records:
+        nonlocal longest
+        longest = max(longest, len(data))
+        return usual(data, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(module, "cut", watched)
+    data = f'1,"x{text}"'.encode()
+    found = list(blocks(chunks(data, 8), Dialect(escape="\\"), 2))
+    assert [len(block.records) for block in found] == [1]
+    assert longest < 60

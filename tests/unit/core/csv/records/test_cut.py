@@ -14,7 +14,7 @@ import pytest
 from sluice.core.csv.form import WHITE, Dialect
 from sluice.core.csv.records.cells import columns
 from sluice.core.csv.records.cut import cut
-from sluice.core.csv.records.quotes import cells_of, quoted_spans, walked_spans
+from sluice.core.csv.records.quotes import cells_of, quoted_spans, shown, walked_spans
 
 PIECES = [
     '"',
@@ -37,6 +37,7 @@ PIECES = [
     "#",
 ]
 REGULAR = ['"x ""y"" z"', '"', "a", "1", ",", ",", "\n", "\r\n", '"l\nm"', '"k,\r\n"', '""']
+ENDS = ("lf", "crlf", "cr")
 DIALECTS = [
     Dialect(),
     Dialect(skip_blank=False),
@@ -47,6 +48,8 @@ DIALECTS = [
     Dialect(escape="\\"),
     Dialect(comment="#"),
     Dialect(escape="\\", comment="#", quote="'"),
+    *(Dialect(line_ends=ends) for ends in ENDS),
+    Dialect(line_ends="crlf", escape="\\"),
 ]
 
 
@@ -101,8 +104,8 @@ def compare(text: str, dialect: Dialect) -> None:
 
 
 def dialects() -> list[Dialect]:
-    # Python's csv knows no comments.
-    return [one for one in DIALECTS if not one.comment]
+    # Python's csv knows no comments and no declared line ends.
+    return [one for one in DIALECTS if not one.comment and one.line_ends == "any"]
 
 
 @pytest.mark.parametrize("dialect", range(len(dialects())))
@@ -137,7 +140,7 @@ def test_arrow_cuts_regular_records_into_the_same_cells(dialect: int) -> None:
 def test_quotes_that_are_walked_through_have_the_spans_of_those_read_at_once(dialect: int) -> None:
     chosen = DIALECTS[dialect]
     for text in files(150, 90 + dialect):
-        data = text.encode()
+        data = shown(text.encode(), chosen, is_end=True)
         found = quoted_spans(data, np.frombuffer(data, np.uint8), chosen)
         walked = walked_spans(data, chosen)
         assert found.is_open == walked.is_open
@@ -158,7 +161,7 @@ def _inside(size: int, spans: object) -> list[bool]:
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 8])
 def test_records_do_not_depend_on_where_blocks_end(size: int) -> None:
     for text in files(60, size):
-        for dialect in (Dialect(), Dialect(escape="\\"), Dialect(comment="#")):
+        for dialect in (DIALECTS[0], *DIALECTS[-6:]):
             data = text.encode()
             whole = cut(data, dialect, is_end=True)
             expected = [(whole[n], int(whole.widths[n]), int(whole.lines[n])) for n in range(len(whole))]
@@ -204,3 +207,21 @@ def test_bytes_that_are_not_utf8_are_of_their_record_alone() -> None:
         True,
         False,
     ]
+
+
+@pytest.mark.parametrize(
+    ("ends", "rows"),
+    [
+        ("any", [["1", "a"], ["b"], ["2", "c"], ["d"], ["3", "e"]]),
+        ("lf", [["1", "a\rb"], ["2", "c"], ["d"], ["3", "e"]]),
+        ("crlf", [["1", "a\rb"], ["2", "c\nd"], ["3", "e"]]),
+        ("cr", [["1", "a"], ["b"], ["\n2", "c\nd"], ["\n3", "e"], ["\n"]]),
+    ],
+)
+def test_other_line_breaks_than_the_declared_ones_are_characters(ends: str, rows: list[list[str]]) -> None:
+    dialect = Dialect(line_ends=ends, skip_blank=False)
+    data = b"1,a\rb\r\n2,c\nd\r\n3,e\r\n"
+    records = cut(data, dialect, is_end=True)
+    found = [[cell.decode() for cell in cells_of(records[n], dialect)] for n in range(len(records))]
+    assert found == (rows if ends != "cr" else rows[:-1])
+    assert b"".join(data[a:b] for a, b in zip(records.starts, records.nexts, strict=True)) in data
