@@ -28,7 +28,7 @@ from sluice.airflow.dags.make_dag import make_dag
 from sluice.airflow.operators.supervision.drill import HOME_VARIABLE, DrillOperator
 
 DRILLS = {
-    "consumer_killed": "kill -9 of the consumer between the append of a batch and its publish",
+    "consumer_killed": "kill -9 of the consumer between the staging of a batch and its publish",
     "consumer_hung": "SIGSTOP of the consumer: it is alive, but makes no progress",
     "consumer_zombie": "A writer is paused during publish, and continues when it is fenced",
     "checkpoint_damaged": "A corrupt checkpoint of the running writer, then no checkpoint",

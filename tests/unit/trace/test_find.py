@@ -34,7 +34,7 @@ from tests.support import lake as lakes
 from tests.support.memory_s3 import MemoryS3
 from tests.support.raising import raising
 
-CSV = b'a,b\n0,0\n\n1,"1\n2,2"\n3,3\n4,4\nbad\n'
+CSV = b'a,b\n0,0\n\n1,1\n2,"2\n2"\n3,3\n4,4\nbad\n'
 SPEC = streams.load("nyc_taxi")
 
 
@@ -125,7 +125,7 @@ def test_an_offset_leads_to_line_version_batch_and_file(rig: Rig) -> None:
     assert found.source is not None
     assert found.source.identity == {"object": rig.version.uri, "version_id": rig.version.version_id}
     assert (found.source.source_id, found.source.planned_by) == (rig.version.source_id, "run_1")
-    assert (found.row, found.line, CSV.splitlines()[6 - 1]) == (3, 6, b"3,3")
+    assert (found.row, found.line, CSV.splitlines()[7 - 1]) == (3, 7, b"3,3")
     (place,) = found.places
     assert (place.where, place.partition, place.offset, read) == (TABLE, 0, 3, [place.file])
     assert place.snapshot_id == rig.lake.heads(lakes.TABLE)[lakes.TABLE].snapshot_id

@@ -76,7 +76,7 @@ ERRORS = {
         "Retried, since another replica may lead by then",
         fix="compare the partition's replicas with `kafka-dump-log.sh --deep-iteration` on each broker, and "
         "let a sound one lead. If the text says that it is too large: raise "
-        "`max_batch_mb` of [`[kafka]`](your-own-systems.md)",
+        "[max_batch_mb](your-own-systems.md) of the section kafka",
     ),
     ErrorCode.OFFSETS_MISSING: ErrorGuide(
         cause="Offsets between others are in no record batch, and the topic's `cleanup.policy` does not "
