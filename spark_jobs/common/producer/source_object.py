@@ -82,7 +82,8 @@ class SourceObject:
                 found = first_record(chunks, form.dialect, HEADER_BYTES)
         if found is None:
             raise CorruptObject(
-                f"{self.uri}: no header line. Fix: put an object whose first line names the columns, or "
+                f"{self.uri}: no header line of at most {HEADER_BYTES} bytes. Fix: put an object whose "
+                "first line names the columns, or "
                 "declare "
                 "[csv] names"
             )

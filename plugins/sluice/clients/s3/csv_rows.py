@@ -71,7 +71,8 @@ def check_head(body: Any, name: str, reading: CsvReading | None, is_whole: bool)
         found = First() if form.names else first_record(chunks, form.dialect, HEADER_BYTES)
         if found is None:
             raise Refused(
-                f"{name}: no header line. Fix: upload the file with one, leave it out, or declare [csv] "
+                f"{name}: no header line of at most {HEADER_BYTES} bytes. Fix: upload the file with one, "
+                "leave it out, or declare [csv] "
                 "names",
                 ErrorCode.INVALID_HEADER,
             )

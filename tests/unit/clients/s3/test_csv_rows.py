@@ -95,6 +95,21 @@ def test_a_zip_is_named() -> None:
         csv_rows.data_rows(Body(b"PK\x03\x04" + bytes(50)), "s3://b/k")
 
 
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ("a,b\n".encode("utf-32"), "UTF-32"),
+        (gzip.compress(gzip.compress(b"a\n1\n", mtime=0), mtime=0), "packed twice"),
+        (gzip.compress(b"PK\x03\x04", mtime=0), "zip archive"),
+        (b"\x50\x2a\x4d\x18\0\0\0\0\x28\xb5\x2f\xfd", "skippable frame"),
+    ],
+    ids=["utf-32", "gzip", "zip", "zstd"],
+)
+def test_another_format_is_named(data: bytes, words: str) -> None:
+    with raising(Refused, "s3://b/k: it is", words):
+        csv_rows.data_rows(Body(data), "s3://b/k")
+
+
 PARTS = [
     b"\n",
     b"\r\n",

@@ -60,6 +60,26 @@ def test_a_file_without_a_header_gets_names() -> None:
     assert found.columns == {"column_1": "BIGINT", "column_2": "STRING"}
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("sep=;\na;b\n1;2\n", "Excel's 'sep='"),
+        (",a,b\n0,1,2\n", "column 1 of its header has no name, as pandas"),
+    ],
+)
+def test_why_nothing_is_inferred(text: str, words: str) -> None:
+    with pytest.raises(NotInferred, match=words):
+        of(text)
+
+
+def test_comments_before_a_header_and_years_in_it() -> None:
+    found = of("# exported\na,b\n1,2\n")
+    assert (list(found.columns), found.declared) == (["a", "b"], {"comment": "#"})
+    assert list(of("#id,b\n1,2\n").columns) == ["id", "b"]
+    assert list(of("country,2016,2017\nDE,1,2\n").columns) == ["country", "_2016", "_2017"]
+    assert "names" in of("Berlin,2016\nBonn,2017\n").declared
+
+
 @pytest.mark.parametrize("text", ["", "a,b\n", "名前,b\n1,2\n", "a,A\n1,2\n"])
 def test_of_some_files_nothing_is_inferred(text: str) -> None:
     with pytest.raises(NotInferred, match="Fix: "):
