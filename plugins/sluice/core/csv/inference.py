@@ -5,6 +5,7 @@ A type is taken only if every cell of the sample is one of its values, as the pr
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -43,7 +44,7 @@ def infer(chunks: Iterator[bytes]) -> Inferred:
     """Infer columns and form from a file's first SAMPLE_BYTES, unpacked. Raises NotInferred."""
     found = Inferred()
     raw, is_whole = _sample(chunks)
-    form = Form(encoding=_encoding(raw, found))
+    form = Form(encoding=_encoding(raw, is_whole, found))
     data = b"".join(as_utf8([raw], form.encoding))
     if is_separator_line(data):
         raise NotInferred("its first line is Excel's 'sep=', no header. Fix: remove it")
@@ -69,7 +70,7 @@ def _sample(chunks: Iterator[bytes]) -> tuple[bytes, bool]:
     return data, True
 
 
-def _encoding(raw: bytes, found: Inferred) -> str:
+def _encoding(raw: bytes, is_whole: bool, found: Inferred) -> str:
     if raw.startswith((b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf")):
         return "utf-8"
     head = raw[:4096]
@@ -79,7 +80,7 @@ def _encoding(raw: bytes, found: Inferred) -> str:
         encoding = "utf-16-be" if zeros[0] > zeros[1] else "utf-16-le"
     else:
         try:
-            raw[: raw.rfind(b"\n") + 1].decode()
+            codecs.getincrementaldecoder("utf-8")().decode(raw, final=is_whole)
         except UnicodeDecodeError:
             encoding = "windows-1252"
     if encoding != "utf-8":

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from sluice.clients.s3 import csv_rows
 from sluice.config import streams
 from sluice.config.csv_reading import CsvReading
-from sluice.core.csv.form import Dialect, Form
+from sluice.core.csv.form import Dialect, Form, Rules
 from sluice.core.csv.records.blocks import First, blocks, first_record
 from sluice.core.csv.records.quotes import cells_of
 from sluice.core.errors import Refused
@@ -253,6 +253,14 @@ def test_an_object_of_which_no_row_would_be_published_is_refused_before_anything
     assert len(problem) < 500
     if changes:
         assert head(name, **changes) == ""
+
+
+def test_utf16_without_a_mark_and_a_header_is_refused() -> None:
+    schema = {"fields": [{"name": name, "type": ["null", "string"]} for name in "xy"]}
+    reading = CsvReading(Form(names=("x", "y")), Rules(), schema, "")
+    csv_rows.check_head(Body(b"1,x\n2,y\n"), "s3://b/k", reading, is_whole=True)
+    with raising(Refused, "s3://b/k: the first row has zeros", "encoding"):
+        csv_rows.check_head(Body("1,x\n2,y\n".encode("utf-16-le")), "s3://b/k", reading, is_whole=True)
 
 
 def test_an_object_of_two_kinds_of_line_ends_is_refused_before_anything_is_sent() -> None:

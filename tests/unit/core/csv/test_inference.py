@@ -153,3 +153,10 @@ def test_a_cr_in_a_file_of_lf_is_a_character_and_a_doubt() -> None:
     assert (found.declared, found.rows) == ({"line_ends": "lf"}, 2)
     assert any("taken for line ends of LF" in doubt for doubt in found.doubts)
     assert "line_ends" not in of("a,b\r\n1,x\r\n").declared
+
+
+@pytest.mark.parametrize("text", ["a,b\r1,Grün\r", "a,b\n1,x\n2,Grün"])
+def test_other_bytes_than_utf8_are_seen_in_each_line(text: str) -> None:
+    found = of(text.encode("cp1252"))
+    assert found.declared == {"encoding": "windows-1252"}
+    assert "encoding" not in of(text).declared
