@@ -89,7 +89,7 @@ def check_head(body: Any, name: str, reading: CsvReading | None, is_whole: bool)
             sample, is_end = sample + chunk, not chunk
         records = cut(sample, form.dialect, is_end and is_whole, layout.width)
         if form.names and len(records) and b"\0" in records[0]:
-            # Of a file with a header, its names tell.
+            # The names in a header tell it of other files.
             raise Refused(
                 f"{name}: the first row has zeros, as UTF-16 has. Fix: declare [csv] encoding",
                 ErrorCode.CORRUPT_OBJECT,
