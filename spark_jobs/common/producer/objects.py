@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.clients.s3.requests import connect
+from sluice.clients.s3.requests import at_once, connect
 from sluice.config import platform as platforms
 from sluice.config.csv_reading import CsvReading
 from sluice.core.csv.layout import Layout
@@ -56,9 +56,12 @@ def _readings(job: Job) -> Iterator[Reading]:
     reading, rules, client = CsvReading.of(job.spec), job.plan.rules, connect(job.platform.s3)
     limit = f" (max.message.bytes {rules.max_message_bytes})"
     layouts = dict[tuple[str, ...], Layout]()
-    for document in job.plan.sources:
-        source = SourceObject(**{field.name: document[field.name] for field in fields(SourceObject)})
-        names = source.column_names(client, reading.form)
+    sources = [
+        SourceObject(**{field.name: document[field.name] for field in fields(SourceObject)})
+        for document in job.plan.sources
+    ]
+    headers = at_once(sources, lambda source: source.column_names(client, reading.form))
+    for source, names in zip(sources, headers, strict=True):
         if names not in layouts:
             layouts[names] = reading.layout(names, source.uri, rules.max_value_bytes, limit)
         yield Reading(source, reading.form, layouts[names])

@@ -6,6 +6,7 @@ between an attempt and its retry.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -75,15 +76,42 @@ class SourceObject:
         """The columns of its header, or those that are declared. Raises CorruptObject or InvalidHeader."""
         if form.names:
             return form.names
-        with closing(self.chunks(client, form.encoding, HEAD_BYTES)) as chunks:
-            found = first_record(chunks, form.dialect, HEADER_BYTES)
+        found = self._header_of_begin(client, form)
+        if found is None:
+            with closing(self.chunks(client, form.encoding, HEAD_BYTES)) as chunks:
+                found = first_record(chunks, form.dialect, HEADER_BYTES)
         if found is None:
             raise CorruptObject(
-                f"{self.uri}: no header line. Fix: put an object whose first line names the columns, or "
+                f"{self.uri}: no header line of at most {HEADER_BYTES} bytes. Fix: put an object whose "
+                "first line names the columns, or "
                 "declare "
                 "[csv] names"
             )
         return tuple(names_of(found.record, form.dialect, self.uri))
+
+    def _header_of_begin(self, client: Any, form: Form) -> First | None:
+        """The header, as far as the object's first bytes have all of it: of a whole object that is closed, S3
+        has sent megabytes by then."""
+        from botocore.exceptions import ClientError
+
+        try:
+            answer = client.get_object(**self.request(), Range=f"bytes=0-{HEADER_BYTES - 1}")
+        except ClientError as error:
+            if error.response["Error"]["Code"] == "InvalidRange":
+                # It is empty.
+                return None
+            raise
+        with closing(answer["Body"]) as body:
+            # To its end, so that the connection is used again.
+            begin = io.BytesIO(body.read())
+        try:
+            found = first_record(
+                as_utf8(unpacked(begin, HEAD_BYTES), form.encoding), form.dialect, HEADER_BYTES
+            )
+        except (OtherFormat, *UNPACKING_ERRORS):
+            return None
+        # What ends with the range may go on.
+        return found if found and found.end else None
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,8 @@ INTERNAL = {
     "sluice.core.csv.columns.kinds.UnsupportedType",  # a ConfigError of the stream
     "sluice.core.csv.columns.patterns.UnknownPattern",
     "sluice.core.csv.records.blocks.WrongQuotes",  # named as a corrupt object
+    "sluice.core.csv.records.line_ends.MixedLineEnds",  # so too
+    "sluice.core.csv.records.line_ends.UncertainRecords",
     "sluice.core.csv.inference.NotInferred",  # a UsageError of the command
     "sluice.core.decoding.avro.columnar.evolution.Unusual",
     "sluice.core.decoding.avro.reference.layout._Cut",

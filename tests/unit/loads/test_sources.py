@@ -8,7 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from sluice.loads.sources import KINDS, datasets, read, read_all
+from sluice.clients.s3.objects import Current, ObjectVersion
+from sluice.loads.known.contents import Known
+from sluice.loads.sources import KINDS, csv_object, datasets, read, read_all
 from sluice.loads.sources.base import Counted, Dataset
 from sluice.loads.sources.csv_object import ObjectSource
 from sluice.loads.sources.feed import FeedSource
@@ -89,3 +91,26 @@ def test_datasets_are_named_without_passwords_and_their_number_does_not_grow() -
 def test_a_kind_that_is_unknown_is_no_object() -> None:
     with pytest.raises(KeyError, match="topic"):
         read({"source_id": "s", "kind": "topic"})
+
+
+def test_each_attempt_of_a_claim_reads_only_headers_that_were_not_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    versions = [ObjectVersion("b", f"{name}.csv", "v", "e", 9) for name in "ab"]
+    found = [
+        SimpleNamespace(known=Known.NEW, is_own=True, version=one, document=lambda one=one: {"key": one.key})
+        for one in versions
+    ]
+
+    def claim(selected: Any, choose: Any) -> Any:
+        return choose(found[:1]) + choose(found)[1:]
+
+    monkeypatch.setattr(csv_object, "ObjectContents", lambda *_: SimpleNamespace(claim=claim))
+    read: list[str] = []
+    bucket: Any = SimpleNamespace(
+        resolve=lambda *_: Current(versions), check_head=lambda one: read.append(one.key)
+    )
+    ledger: Any = SimpleNamespace(stream="s")
+    new = csv_object.select_objects(ledger, bucket, {"verify_again": True}, cast("Any", object()))
+    assert [document["key"] for document in new] == ["a.csv", "b.csv"]
+    assert read == ["a.csv", "b.csv"]

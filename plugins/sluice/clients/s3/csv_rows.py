@@ -71,7 +71,8 @@ def check_head(body: Any, name: str, reading: CsvReading | None, is_whole: bool)
         found = First() if form.names else first_record(chunks, form.dialect, HEADER_BYTES)
         if found is None:
             raise Refused(
-                f"{name}: no header line. Fix: upload the file with one, leave it out, or declare [csv] "
+                f"{name}: no header line of at most {HEADER_BYTES} bytes. Fix: upload the file with one, "
+                "leave it out, or declare [csv] "
                 "names",
                 ErrorCode.INVALID_HEADER,
             )
@@ -87,6 +88,12 @@ def check_head(body: Any, name: str, reading: CsvReading | None, is_whole: bool)
             chunk = next(chunks, b"")
             sample, is_end = sample + chunk, not chunk
         records = cut(sample, form.dialect, is_end and is_whole, layout.width)
+        if form.names and len(records) and b"\0" in records[0]:
+            # The names in a header tell it of other files.
+            raise Refused(
+                f"{name}: the first row has zeros, as UTF-16 has. Fix: declare [csv] encoding",
+                ErrorCode.CORRUPT_OBJECT,
+            )
         try:
             LineEnds(form.dialect, found.end).check(records, 0, found.line)
             check_quotes(records, found.line)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -23,7 +23,13 @@ _OTHERS = {
     b"PAR1": "a Parquet file",
     b"\xd0\xcf\x11\xe0": "an old Excel workbook",
     b"%PDF": "a PDF",
+    b"\xff\xfe\0\0": "UTF-32",
+    b"\0\0\xfe\xff": "UTF-32",
+    # Frames that readers skip, in front of one of zstd.
+    **{bytes([kind]) + b"\x2a\x4d\x18": "zstd or lz4 behind a skippable frame" for kind in range(0x50, 0x60)},
 }
+# What is packed may not be packed again, or of another format.
+_PACKED = {b"\x1f\x8b\x08": "packed twice", _ZSTD: "packed twice", **_OTHERS}
 _MAGIC_BYTES = 6
 
 
@@ -51,19 +57,32 @@ def unpacked(body: Any, size: int) -> Iterator[bytes]:
     """
     buffered = io.BufferedReader(body, max(size, _MAGIC_BYTES))
     head = buffered.peek(_MAGIC_BYTES)[:_MAGIC_BYTES]
-    for magic, kind in _OTHERS.items():
-        if head.startswith(magic):
-            raise OtherFormat(
-                f"it is {kind}, not CSV. Fix: upload the CSV file itself, plain, as gzip or as zstd"
-            )
+    _check_format(head, _OTHERS)
     if head.startswith(_ZSTD):
-        return _of_zstd(buffered, size)
+        return _checked(_of_zstd(buffered, size))
     reader: Any = buffered
     # One byte only if the object, or the first read of it, has no more.
     if head and _GZIP.startswith(head[:2]):
         packed: Any = gzip.GzipFile(fileobj=buffered)
         reader = io.BufferedReader(packed, size)
+        return _checked(iter(lambda: reader.read1(size), b""))
     return iter(lambda: reader.read1(size), b"")
+
+
+def _check_format(head: bytes, others: Mapping[bytes, str]) -> None:
+    for magic, kind in others.items():
+        if head.startswith(magic):
+            raise OtherFormat(
+                f"it is {kind}, not CSV. Fix: upload the CSV file itself, plain, as gzip or as zstd"
+            )
+
+
+def _checked(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """What was packed."""
+    for first in chunks:
+        _check_format(first, _PACKED)
+        yield first
+        yield from chunks
 
 
 def _of_zstd(buffered: io.BufferedReader, size: int) -> Iterator[bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable
@@ -39,6 +40,11 @@ _TIMES = [
     )
     for clock in ("", *(f"{gap}{one}" for gap in (" ", "'T'") for one in ("H:mm[:ss][.S]", "h:mm[:ss] a")))
 ]
+_OTHER_TIMES = {
+    "a date": "a date",
+    "a time": "a timestamp without a zone",
+    "a time with a zone": "a timestamp with a zone",
+}
 _FRACTIONS = ["", *("." + "S" * count for count in range(1, 10))]
 _ZONES = ("", "XXX", " XXX", "Z", " Z", "X")
 
@@ -99,13 +105,14 @@ def fix(reason: str) -> str:
 def _fix_of_cell(cell: str, kind: str) -> str:
     bare = cell.strip()
     if bare.lower() in _NULLS:
-        return f'add "{bare}" to [csv] null_texts'.replace("\\", "\\\\")
+        return f"add {json.dumps(bare)} to [csv] null_texts"
     if kind.startswith(("a time", "a date")):
         found = known_patterns(bare, kind)
         names = " or ".join(f'"{one}"' for one in found)
-        return f"add {names} to [csv] time_formats" if found else ""
+        return f"add {names} to [csv] time_formats" if found else _other_time(bare, kind)
     if kind == "a boolean":
-        return f'add "{bare}" to [csv] true_texts or false_texts'
+        # So TOML spells it too.
+        return f"add {json.dumps(bare, ensure_ascii=False)} to [csv] true_texts or false_texts"
     if not kind.startswith(_NUMBERS):
         return ""
     if re.fullmatch(r"[-+]?[0-9]+,[0-9]+", bare):
@@ -117,7 +124,18 @@ def _fix_of_cell(cell: str, kind: str) -> str:
         )
     if is_number and kind in ("an int", "a long"):
         return "declare the column as a long, double or decimal"
-    return "declare a decimal of more digits, or a double" if is_number else ""
+    if is_number:
+        return "declare a decimal of more digits, or a double"
+    if re.search("[0-9]", bare):
+        return "save the file with plain numbers, as -1234.5; or declare the column as a text"
+    return ""
+
+
+def _other_time(cell: str, kind: str) -> str:
+    for other, declared in _OTHER_TIMES.items():
+        if other != kind and known_patterns(cell, other):
+            return f"declare the column as {declared}, which the cell is, and its pattern"
+    return ""
 
 
 def known_patterns(cell: str, kind: str) -> list[str]:
@@ -141,7 +159,8 @@ def _known(kind: str) -> dict[str, list[tuple[str, Pattern]]]:
                 text = usual.replace("[:ss]", second).replace("[.S]", fraction if second else "")
                 for zone in _ZONES if kind == "a time with a zone" and "H" in usual else ("",):
                     (pattern,) = patterns(text + zone)
-                    if pattern.has_clock == (kind != "a date"):
+                    has_zone = kind == "a time with a zone"
+                    if pattern.has_clock == (kind != "a date") and pattern.has_zone == has_zone:
                         first = next((one.name for one in pattern.pieces if one.kind == LITERAL), "")
                         found[first][text + zone] = pattern
     return {first: list(named.items()) for first, named in found.items()}

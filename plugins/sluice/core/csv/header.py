@@ -40,6 +40,11 @@ def names_of(record: bytes, dialect: Dialect, where: str) -> list[str]:
         raise InvalidHeader(
             f"{where}: the header has zeros, as UTF-16 has: {_shown(record)}. Fix: declare [csv] encoding"
         )
+    if is_separator_line(record):
+        raise InvalidHeader(
+            f"{where}: its first line is Excel's {_shown(record)}, no header. Fix: remove it, and declare "
+            "[csv] separator"
+        )
     faults = cut(record, dialect, is_end=True).faults
     if faults:
         raise InvalidHeader(f"{where}: {faults[0]}: {_shown(record)}. Fix: correct the header")
@@ -48,6 +53,11 @@ def names_of(record: bytes, dialect: Dialect, where: str) -> list[str]:
         names.pop()
     check_names(names, where, _shown(record))
     return names
+
+
+def is_separator_line(data: bytes) -> bool:
+    """Whether data begin with a line that tells Excel, and no one else, the separator."""
+    return bool(re.match(rb"(?i)sep=.?\s*(\Z|[\r\n])", data))
 
 
 def check_names(names: Sequence[str], where: str, shown: str) -> None:

@@ -5,14 +5,16 @@ A type is taken only if every cell of the sample is one of its values, as the pr
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 from sluice.core.csv.form import ENCODINGS, ONLY_CR, ONLY_LF, Dialect, Form
-from sluice.core.csv.header import same
+from sluice.core.csv.header import is_separator_line, same
 from sluice.core.csv.inferred_types import infer_types
 from sluice.core.csv.records.cut import Records, cut
 from sluice.core.csv.records.encodings import as_utf8
@@ -42,8 +44,10 @@ def infer(chunks: Iterator[bytes]) -> Inferred:
     """Infer columns and form from a file's first SAMPLE_BYTES, unpacked. Raises NotInferred."""
     found = Inferred()
     raw, is_whole = _sample(chunks)
-    form = Form(encoding=_encoding(raw, found))
+    form = Form(encoding=_encoding(raw, is_whole, found))
     data = b"".join(as_utf8([raw], form.encoding))
+    if is_separator_line(data):
+        raise NotInferred("its first line is Excel's 'sep=', no header. Fix: remove it")
     dialect = _with_line_ends(data, is_whole, _dialect(data, is_whole, found), found)
     records = cut(data, dialect, is_whole)
     if not len(records):
@@ -66,7 +70,7 @@ def _sample(chunks: Iterator[bytes]) -> tuple[bytes, bool]:
     return data, True
 
 
-def _encoding(raw: bytes, found: Inferred) -> str:
+def _encoding(raw: bytes, is_whole: bool, found: Inferred) -> str:
     if raw.startswith((b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf")):
         return "utf-8"
     head = raw[:4096]
@@ -76,7 +80,7 @@ def _encoding(raw: bytes, found: Inferred) -> str:
         encoding = "utf-16-be" if zeros[0] > zeros[1] else "utf-16-le"
     else:
         try:
-            raw[: raw.rfind(b"\n") + 1].decode()
+            codecs.getincrementaldecoder("utf-8")().decode(raw, final=is_whole)
         except UnicodeDecodeError:
             encoding = "windows-1252"
     if encoding != "utf-8":
@@ -99,7 +103,13 @@ def _dialect(data: bytes, is_whole: bool, found: Inferred) -> Dialect:
         best = ","
     if best != ",":
         found.declared["separator"] = best
-    return Dialect(separator=best)
+    dialect = Dialect(separator=best)
+    records = cut(data, dialect, is_whole)
+    if data.startswith(b"#") and len(records) > 1 and records.widths[0] != scores[best][2]:
+        found.declared["comment"] = "#"
+        found.doubts.append("its first line begins with #: such lines are taken for comments")
+        return replace(dialect, comment="#")
+    return dialect
 
 
 def _with_line_ends(data: bytes, is_whole: bool, dialect: Dialect, found: Inferred) -> Dialect:
@@ -120,7 +130,7 @@ def _names(header: list[str], found: Inferred) -> tuple[list[str], int]:
     while len(header) > 1 and not header[-1]:
         header.pop()
         found.declared["trailing_empty_columns"] = True
-    if any(re.fullmatch(r"[-+]?[0-9][0-9.,:/ T-]*", name) for name in header):
+    if _has_numbers(header):
         names = [f"column_{number}" for number in range(1, len(header) + 1)]
         found.declared["names"] = names
         found.doubts.append(
@@ -130,6 +140,11 @@ def _names(header: list[str], found: Inferred) -> tuple[list[str], int]:
         return names, 0
     names = [same(name) for name in header]
     for name, title in zip(names, header, strict=True):
+        if not title:
+            raise NotInferred(
+                f"column {header.index(title) + 1} of its header has no name, as pandas writes its index. "
+                "Fix: name it, or write the file without it"
+            )
         if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", name):
             raise NotInferred(
                 f"column {title!r} of its header can be no column of a table. Fix: name it with Latin "
@@ -139,6 +154,15 @@ def _names(header: list[str], found: Inferred) -> tuple[list[str], int]:
         if names.count(name) > 1:
             raise NotInferred(f"its header names column {title!r} twice. Fix: rename one")
     return names, 1
+
+
+def _has_numbers(header: list[str]) -> bool:
+    """Whether a first line has numbers, as rows have: other than years in a row beside names."""
+    numbers = [name for name in header if re.fullmatch(r"[-+]?[0-9][0-9.,:/ T-]*", name)]
+    years = [int(name) for name in numbers if re.fullmatch("(19|20)[0-9]{2}", name)]
+    if len(years) > 1 and len(years) == len(numbers) < len(header):
+        return any(abs(one - other) != 1 for one, other in pairwise(years))
+    return bool(numbers)
 
 
 def _cells(

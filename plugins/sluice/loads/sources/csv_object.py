@@ -124,6 +124,8 @@ def select_objects(
         check_headers(bucket, selected)
         return NewSources((document | withheld for document in new), new.verified, new.reverted)
     is_asked = bool(withheld or params.get("load_changed_objects"))
+    # Each attempt of the claim chooses again, of the same versions.
+    checked = set[str]()
     contents = ObjectContents(ledger, bucket, verified, is_asked, objects.single)
 
     def choose(found: list[Found]) -> list[Found]:
@@ -133,7 +135,9 @@ def select_objects(
             raise _changed(contents, changed)
         if withheld:
             _check_replaces(found)
-        check_headers(bucket, [one.version for one in found if one.is_own])
+        unchecked = [one.version for one in found if one.is_own and one.version.source_id not in checked]
+        check_headers(bucket, unchecked)
+        checked.update(version.source_id for version in unchecked)
         return [one for one in found if one.known is not Known.REVERTED]
 
     found = contents.claim(selected, choose)

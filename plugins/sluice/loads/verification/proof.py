@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -46,8 +46,9 @@ class ValidationResult:
     """Offsets of the load without a record."""
     uploaded_again: Sequence[Document] = ()
     """The plan's objects whose newest version has the content of an earlier one."""
-    reasons: str = ""
-    """Why the producer rejected rows, the most frequent first; empty if it rejected none."""
+    reasons: Callable[[], str] = str
+    """Says why the producer rejected rows, the most frequent first; empty if it rejected none. Asked of a
+    load with too many: to sum them up takes longer than to count."""
 
     @property
     def source_rows(self) -> int:
@@ -72,10 +73,11 @@ class ValidationResult:
         problems += [f"{source.name}: {check.message()}" for source, check in self.sources if not check.is_ok]
         problems += self.schema
         if self.quarantined_percent > self.limit:
+            reasons = self.reasons()
             problems.append(
                 f"quarantine: {self.quarantined - self.withheld} of {self.source_rows} rows, "
                 f"{self.quarantined_percent:.2f} %, the limit is {self.limit:g} %. "
-                + (f"{self.reasons}. Or" if self.reasons else "Fix: check their reasons,")
+                + (f"{reasons}. Or" if reasons else "Fix: check their reasons,")
                 + " correct the source, or raise max_quarantined_percent"
             )
         return problems

@@ -138,7 +138,7 @@ class LoadVerification:
             removed=sent.intersect(removed.single_offsets),
             without=check.without,
             uploaded_again=self.plan.get("uploaded_again", []),
-            reasons=load.rejected_sources(),
+            reasons=load.rejected_sources,
         )
 
     def wrong_columns(self, table: Table) -> list[str]:

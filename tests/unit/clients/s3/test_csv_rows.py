@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from sluice.clients.s3 import csv_rows
 from sluice.config import streams
 from sluice.config.csv_reading import CsvReading
-from sluice.core.csv.form import Dialect, Form
+from sluice.core.csv.form import Dialect, Form, Rules
 from sluice.core.csv.records.blocks import First, blocks, first_record
 from sluice.core.csv.records.quotes import cells_of
 from sluice.core.errors import Refused
@@ -93,6 +93,21 @@ def test_something_else_after_gzip_is_refused() -> None:
 def test_a_zip_is_named() -> None:
     with raising(Refused, "s3://b/k", "zip archive"):
         csv_rows.data_rows(Body(b"PK\x03\x04" + bytes(50)), "s3://b/k")
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ("a,b\n".encode("utf-32"), "UTF-32"),
+        (gzip.compress(gzip.compress(b"a\n1\n", mtime=0), mtime=0), "packed twice"),
+        (gzip.compress(b"PK\x03\x04", mtime=0), "zip archive"),
+        (b"\x50\x2a\x4d\x18\0\0\0\0\x28\xb5\x2f\xfd", "skippable frame"),
+    ],
+    ids=["utf-32", "gzip", "zip", "zstd"],
+)
+def test_another_format_is_named(data: bytes, words: str) -> None:
+    with raising(Refused, "s3://b/k: it is", words):
+        csv_rows.data_rows(Body(data), "s3://b/k")
 
 
 PARTS = [
@@ -238,6 +253,14 @@ def test_an_object_of_which_no_row_would_be_published_is_refused_before_anything
     assert len(problem) < 500
     if changes:
         assert head(name, **changes) == ""
+
+
+def test_utf16_without_a_mark_and_a_header_is_refused() -> None:
+    schema = {"fields": [{"name": name, "type": ["null", "string"]} for name in "xy"]}
+    reading = CsvReading(Form(names=("x", "y")), Rules(), schema, "")
+    csv_rows.check_head(Body(b"1,x\n2,y\n"), "s3://b/k", reading, is_whole=True)
+    with raising(Refused, "s3://b/k: the first row has zeros", "encoding"):
+        csv_rows.check_head(Body("1,x\n2,y\n".encode("utf-16-le")), "s3://b/k", reading, is_whole=True)
 
 
 def test_an_object_of_two_kinds_of_line_ends_is_refused_before_anything_is_sent() -> None:

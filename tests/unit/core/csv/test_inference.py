@@ -60,6 +60,26 @@ def test_a_file_without_a_header_gets_names() -> None:
     assert found.columns == {"column_1": "BIGINT", "column_2": "STRING"}
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("sep=;\na;b\n1;2\n", "Excel's 'sep='"),
+        (",a,b\n0,1,2\n", "column 1 of its header has no name, as pandas"),
+    ],
+)
+def test_why_nothing_is_inferred(text: str, words: str) -> None:
+    with pytest.raises(NotInferred, match=words):
+        of(text)
+
+
+def test_comments_before_a_header_and_years_in_it() -> None:
+    found = of("# exported\na,b\n1,2\n")
+    assert (list(found.columns), found.declared) == (["a", "b"], {"comment": "#"})
+    assert list(of("#id,b\n1,2\n").columns) == ["id", "b"]
+    assert list(of("country,2016,2017\nDE,1,2\n").columns) == ["country", "_2016", "_2017"]
+    assert "names" in of("Berlin,2016\nBonn,2017\n").declared
+
+
 @pytest.mark.parametrize("text", ["", "a,b\n", "名前,b\n1,2\n", "a,A\n1,2\n"])
 def test_of_some_files_nothing_is_inferred(text: str) -> None:
     with pytest.raises(NotInferred, match="Fix: "):
@@ -133,3 +153,10 @@ def test_a_cr_in_a_file_of_lf_is_a_character_and_a_doubt() -> None:
     assert (found.declared, found.rows) == ({"line_ends": "lf"}, 2)
     assert any("taken for line ends of LF" in doubt for doubt in found.doubts)
     assert "line_ends" not in of("a,b\r\n1,x\r\n").declared
+
+
+@pytest.mark.parametrize("text", ["a,b\r1,Grün\r", "a,b\n1,x\n2,Grün"])
+def test_other_bytes_than_utf8_are_seen_in_each_line(text: str) -> None:
+    found = of(text.encode("cp1252"))
+    assert found.declared == {"encoding": "windows-1252"}
+    assert "encoding" not in of(text).declared

@@ -180,6 +180,7 @@ def test_a_column_with_the_name_of_the_map_is_an_entry_of_it() -> None:
         ("id,note,NOTE", ["'note' and 'NOTE'", "twice"]),
         ("id,,note", ["column 2 of the header has no name"]),
         ('id,"note', ["never closed"]),
+        ("sep=;", ["Excel's 'sep=;'", "no header"]),
         ("i\0d\0,note", ["UTF-16", "encoding"]),
         ("id,note\x1b[2J" + "x" * 9000, ["not in the schema"]),
     ],

@@ -12,6 +12,7 @@ from typing import Any
 import fastavro
 import pytest
 import urllib3
+from botocore.exceptions import ClientError
 from botocore.response import StreamingBody
 
 from sluice.config import streams
@@ -19,6 +20,7 @@ from sluice.config.csv_reading import CsvReading
 from sluice.core.csv.form import Dialect, Form, Rules
 from sluice.core.csv.header import InvalidHeader
 from sluice.core.csv.records import blocks
+from spark_jobs.common.producer import source_object
 from spark_jobs.common.producer.source_object import CorruptObject, Reading, SourceObject
 from tests.support.raising import raising
 
@@ -36,11 +38,17 @@ class Client:
     """A client of a bucket whose one object is ``data``."""
 
     def __init__(self, data: bytes) -> None:
-        self.data = data
+        self.data, self.sent = data, list[int]()
 
     def get_object(self, **request: Any) -> dict[str, Any]:
-        raw: Any = urllib3.HTTPResponse(io.BytesIO(self.data), preload_content=False)
-        return {"Body": StreamingBody(raw, len(self.data))}
+        data = self.data
+        if part := request.get("Range"):
+            if not data:
+                raise ClientError({"Error": {"Code": "InvalidRange"}}, "GetObject")
+            data = data[: int(part.removeprefix("bytes=0-")) + 1]
+        self.sent.append(len(data))
+        raw: Any = urllib3.HTTPResponse(io.BytesIO(data), preload_content=False)
+        return {"Body": StreamingBody(raw, len(data))}
 
 
 def reading(data: bytes, form: Form | None = None, most: int = 10**6) -> Reading:
@@ -198,3 +206,17 @@ def test_with_declared_line_ends_other_breaks_are_characters() -> None:
     assert sorted(sent(b"a,b\r\r\n1,x\r\r\n2,y\r\r\n")) == [0, 1]
     bad = b"a,b\nx,1\r2\n3,4\n"
     assert rejected(bad, form) == {0: (2, b"x,1\r2", "column a: 'x' is not a long")}
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_of_an_object_a_range_is_read_for_its_header(pack: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = random.Random(2)  # noqa: S311
+    lines = b"".join(b"%d,%d\n" % (n, chosen.getrandbits(40)) for n in range(40_000))
+    client = Client(pack(b"a,b\n" + lines))
+    assert SOURCE.column_names(client, Form()) == ("a", "b")
+    assert client.sent == [min(len(client.data), 256 * 1024)]
+    # A header that the range cuts is read from the whole object.
+    monkeypatch.setattr(source_object, "HEADER_BYTES", 4)
+    client = Client(b"\n\na,bc\n1,2\n")
+    assert SOURCE.column_names(client, Form()) == ("a", "bc")
+    assert client.sent == [4, len(client.data)]

@@ -217,7 +217,7 @@ def _without_blank(records: Records, dialect: Dialect, width: int | None) -> Rec
 
 
 def _marks(dialect: Dialect) -> bytes:
-    """Of these bytes alone, a record may be blank."""
+    """A record of these bytes alone may be blank."""
     return f"{WHITE}{dialect.separator}{dialect.quote}{dialect.escape}".encode()
 
 

@@ -53,7 +53,7 @@ def shown(data: bytes, dialect: Dialect, is_end: bool) -> bytes:
 def quoted_spans(data: bytes, chars: NDArray[np.uint8], dialect: Dialect) -> Quoted:
     none = np.zeros(0, np.int64)
     quote = dialect.quote.encode()
-    if dialect.escape or dialect.comment:
+    if _has_others(data, dialect):
         return walked_spans(data, dialect)
     if not quote or quote not in data:
         return Quoted(none, none, none, none, False)
@@ -66,6 +66,14 @@ def quoted_spans(data: bytes, chars: NDArray[np.uint8], dialect: Dialect) -> Quo
         return walked_spans(data, dialect)
     is_open = len(opens) > len(closes)
     return Quoted(opens, np.append(closes, len(chars)) if is_open else closes, none, none, is_open)
+
+
+def _has_others(data: bytes, dialect: Dialect) -> bool:
+    """Whether there are other marks than quotes."""
+    if dialect.escape and dialect.escape.encode() in data:
+        return True
+    comment = dialect.comment.encode()
+    return bool(comment) and (data.startswith(comment) or b"\n" + comment in data or b"\r" + comment in data)
 
 
 @cache

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from sluice.core.csv.form import WHITE, Dialect
+from sluice.core.csv.records import quotes
 from sluice.core.csv.records.cells import columns
 from sluice.core.csv.records.cut import cut
 from sluice.core.csv.records.quotes import cells_of, quoted_spans, shown, walked_spans
@@ -225,3 +226,19 @@ def test_other_line_breaks_than_the_declared_ones_are_characters(ends: str, rows
     found = [[cell.decode() for cell in cells_of(records[n], dialect)] for n in range(len(records))]
     assert found == (rows if ends != "cr" else rows[:-1])
     assert b"".join(data[a:b] for a, b in zip(records.starts, records.nexts, strict=True)) in data
+
+
+def test_quotes_are_walked_through_only_where_a_comment_or_an_escape_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    dialect = Dialect(comment="#", escape="\\")
+    walked: list[bytes] = []
+
+    def watched(data: bytes, dialect: Dialect) -> object:
+        walked.append(data)
+        return walked_spans(data, dialect)
+
+    monkeypatch.setattr(quotes, "walked_spans", watched)
+    for data in (b'"a",#b\n', b"#a\n", b"a\n#b\n", b"a\r#b", b"a,\\#\n"):
+        quoted_spans(data, np.frombuffer(data, np.uint8), dialect)
+    assert walked == [b"#a\n", b"a\n#b\n", b"a\r#b", b"a,\\#\n"]
