@@ -108,7 +108,7 @@ def stages(command: str, arguments: Sequence[str]) -> list[Stage]:
     spread = ("-n", "2", "--dist", "loadgroup", "--no-loadscope-reorder")
     if command != "lint":
         profile = ("--hypothesis-profile=thorough",) if command == "test-all" else ()
-        found += _pytest("unit", UNIT, ("-n", "2", *profile), arguments)
+        found += _pytest("unit", UNIT, ("-n", "2", *profile, *chosen), arguments)
     if command in ("test", "test-all"):
         found += _pytest("slow", SLOW, (*spread, *chosen), arguments)
     if command == "test-all":

@@ -50,7 +50,9 @@ def test_an_object_is_planned_with_two_requests_and_no_connection_of_its_own(
         planner = LoadPlanner(ledger, cast("KafkaAdmin", Kafka()), "t", {})
         plan = planner.pin("r", {"source_prefix": PREFIX}, partial(select_objects, ledger, bucket))
         # Besides: the listing, and the run's plan.
-        assert asked == Counter(GET=OBJECTS + 2, PUT=OBJECTS + 1)
+        expected = Counter(GET=OBJECTS + 2, PUT=OBJECTS + 1)
+        # One PUT may be sent again if its answer is late, and then what it made is looked at.
+        assert expected <= asked <= expected + Counter(GET=1, PUT=1)
         connections = sum("Starting new" in record.message for record in caplog.records)
         assert connections <= S3_REQUESTS
     asked.clear()
