@@ -13,7 +13,6 @@ from urllib.parse import quote_plus
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -98,16 +97,7 @@ def test_a_partition_of_the_table_is_one_file_sorted_by_its_column(
 
 @OWN
 def test_a_topic_with_transactions_is_published_without_what_was_aborted(direct: Stream) -> None:
-    topic = direct.spec.topic.name
-    for text, is_committed in (("a", True), ("b", False), ("c", True)):
-        producer = Producer({**direct.services.kafka, "transactional.id": f"{topic}-{text}", "log_level": 0})
-        producer.init_transactions(30)
-        producer.begin_transaction()
-        for _ in range(3):
-            producer.produce(topic, text.encode(), partition=0)
-        producer.flush(30)
-        (producer.commit_transaction if is_committed else producer.abort_transaction)(30)
-    direct.send(2, partitions=2)
+    direct.send_transactions()
     writer = direct.writer()
     direct.run(writer).query.stop()
     rows = direct.spark.table(f"{CATALOG}.{direct.spec.table}").where("_kafka_partition = 0")

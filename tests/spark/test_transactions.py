@@ -10,7 +10,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 
 from sluice.changes import stream as changed_stream
 from sluice.changes.plan import plan_action
@@ -52,19 +51,6 @@ def systems(stream: Stream) -> Iterator[Any]:
         )
 
 
-def send(stream: Stream) -> None:
-    topic = stream.spec.topic.name
-    for text, is_committed in (("a", True), ("b", False), ("c", True)):
-        producer = Producer({**stream.services.kafka, "transactional.id": f"{topic}-{text}", "log_level": 0})
-        producer.init_transactions(30)
-        producer.begin_transaction()
-        for _ in range(3):
-            producer.produce(topic, text.encode(), partition=0)
-        producer.flush(30)
-        (producer.commit_transaction if is_committed else producer.abort_transaction)(30)
-    stream.send(2)
-
-
 def validated(stream: Stream, systems: Any, offsets: OffsetRanges) -> OffsetCheck:
     load = LoadFiles.at(systems.lake, stream.spec, offsets)
     return check_offsets(load, partial(of_gaps, systems, stream.spec))
@@ -84,7 +70,7 @@ def test_offsets_without_a_record_are_no_gaps(
     stream: Stream, systems: Any, characters: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(without_record, "MAX_CHARACTERS", characters)
-    send(stream)
+    stream.send_transactions()
     stream.run(stream.writer()).stop()
     assert delivered_among(stream.platform.kafka, stream.spec.topic.name, SENT) == RECORDS
     found = validated(stream, systems, SENT)

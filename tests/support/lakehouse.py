@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
-from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -123,6 +123,22 @@ class Stream:
     def send(self, each: int, partitions: int = PARTITIONS) -> None:
         """So many records into each partition."""
         self.services.send(self.spec.topic.name, {p: [b"text"] * each for p in range(partitions)})
+
+    def send_transactions(self) -> None:
+        """Three of three records each to partition 0, of which the second is aborted; then as :meth:`send`,
+        two."""
+        topic = self.spec.topic.name
+        for text, is_committed in (("a", True), ("b", False), ("c", True)):
+            producer = Producer(
+                {**self.services.kafka, "transactional.id": f"{topic}-{text}", "log_level": 0}
+            )
+            producer.init_transactions(30)
+            producer.begin_transaction()
+            for _ in range(3):
+                producer.produce(topic, text.encode(), partition=0)
+            producer.flush(30)
+            (producer.commit_transaction if is_committed else producer.abort_transaction)(30)
+        self.send(2)
 
     def recreate_the_topic(self) -> None:
         self.services.make_topic(self.spec.topic.name, PARTITIONS)

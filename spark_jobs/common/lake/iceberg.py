@@ -49,13 +49,14 @@ class StagedSnapshot:
     """A snapshot that is written and not committed: in no metadata.
 
     ``id``, ``parent``: its own, and of the head of ``main`` that it is on top of; ``base``: the metadata file
-    in which that was; ``snapshot``: Iceberg's; ``added``: the files given to it, as Iceberg describes them.
+    in which that was; ``said``: Iceberg's JSON of it; ``added``: the files given to it, as Iceberg describes
+    them.
     """
 
     id: int
     parent: int | None
     base: str
-    snapshot: Any
+    said: Mapping[str, Any]
     added: tuple[AddedFile, ...] = ()
 
 
@@ -71,6 +72,7 @@ class IcebergTable:
         # https://github.com/apache/iceberg/blob/apache-iceberg-1.10.2/core/src/main/java/org/apache/iceberg/TableMetadata.java
         iceberg = self._jvm.org.apache.iceberg
         self._text_of, self._schema_text = iceberg.SnapshotParser.toJson, iceberg.SchemaParser.toJson
+        self._snapshot_of = iceberg.SnapshotParser.fromJson
         self._value_of = iceberg.types.Conversions.fromByteBuffer
         self._metadata_from = iceberg.TableMetadata.buildFrom
         self._is_ancestor = iceberg.util.SnapshotUtil.isAncestorOf
@@ -207,7 +209,9 @@ class IcebergTable:
         for target in staged.values():
             if target.base != base.metadataFileLocation():
                 raise CommitRefused(f"{self.name}: another commit came since {target.id} was staged")
-            builder.addSnapshot(self._as_of_now(target.snapshot))
+            # With the time of its commit: no reader could see it before.
+            said = {**target.said, "timestamp-ms": now_ms()}
+            builder.addSnapshot(self._snapshot_of(json.dumps(said)))
         targets = {n: t.id if isinstance(t, StagedSnapshot) else t for n, t in changed.items()}
         for name, snapshot_id in targets.items():
             if snapshot_id is None:
@@ -234,12 +238,6 @@ class IcebergTable:
             if _heads(operations.refresh(), wanted) != wanted:
                 raise
 
-    def _as_of_now(self, snapshot: Any) -> Any:
-        """A staged snapshot with the time of its commit: no reader could see it before."""
-        parser = self._jvm.org.apache.iceberg.SnapshotParser
-        said = json.loads(parser.toJson(snapshot)) | {"timestamp-ms": now_ms()}
-        return parser.fromJson(json.dumps(said))
-
     def stage(
         self, properties: Mapping[str, str], files_of: int | None = None, files: Sequence[DataFile] = ()
     ) -> StagedSnapshot:
@@ -263,20 +261,20 @@ class IcebergTable:
         ours = list(data_files(self._jvm, self._table, self.partitions(), files))
         for file in ours:
             update.appendFile(file)
-        snapshot = with_properties(update, properties).apply()
-        if missing := not_removed(snapshot, len(removed)):
+        # As one text, as in _snapshot.
+        said = json.loads(self._text_of(with_properties(update, properties).apply()))
+        if missing := not_removed(said["summary"], len(removed)):
             raise CommitRefused(f"{self.name}: {missing} files of snapshot {files_of} were rewritten")
         # The one that apply() has read:
         # https://github.com/apache/iceberg/blob/apache-iceberg-1.10.2/core/src/main/java/org/apache/iceberg/SnapshotProducer.java
         base = self._table.operations().current()
         if files:
-            check_added(self.name, dict(snapshot.summary()), files)
-        parent = snapshot.parentId()
+            check_added(self.name, said["summary"], files)
         return StagedSnapshot(
-            int(snapshot.snapshotId()),
-            None if parent is None else int(parent),
+            said["snapshot-id"],
+            said.get("parent-snapshot-id"),
             str(base.metadataFileLocation()),
-            snapshot,
+            said,
             tuple(self._described(ours)),
         )
 
@@ -343,10 +341,10 @@ def check_added(table: str, summary: Mapping[str, str], files: Sequence[DataFile
         )
 
 
-def not_removed(snapshot: Any, removed: int) -> int:
-    """How many of the files that an update removes its snapshot did not: an overwrite ignores one that is not
-    there (any more)."""
-    return removed - int(dict(snapshot.summary()).get("deleted-data-files", "0"))
+def not_removed(summary: Mapping[str, str], removed: int) -> int:
+    """How many of the files that an update removes the snapshot with this summary did not: an overwrite
+    ignores one that is not there (any more)."""
+    return removed - int(summary.get("deleted-data-files", "0"))
 
 
 def with_properties(update: Any, properties: Mapping[str, str]) -> Any:

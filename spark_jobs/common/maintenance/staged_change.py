@@ -211,7 +211,7 @@ class StagedChange(StagedFiles):
         if not removed and not added:
             return
         with_properties(_exchange_of(transaction, removed, added), properties).commit()
-        if missing := not_removed(transaction.table().currentSnapshot(), len(removed)):
+        if missing := not_removed(dict(transaction.table().currentSnapshot().summary()), len(removed)):
             raise CommitConflict(
                 f"{self._name}: {missing} of {len(removed)} files were rewritten meanwhile; "
                 "nothing was published. Fix: run it again"

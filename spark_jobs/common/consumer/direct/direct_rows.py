@@ -12,7 +12,7 @@ from sluice.config.platform import Platform
 from sluice.config.stream import StreamSpec
 from sluice.core.decoding.decoder import Decoder
 from sluice.core.offsets.deduplication import joined
-from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
+from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.record_batches.account import Account
 from sluice.core.tables.summary import BATCH_ID, LEADER_EPOCHS
 from sluice.core.tables.without_record import WithoutRecord
@@ -153,12 +153,12 @@ def last_epochs(before: Mapping[int, int], accounts: Iterable[tuple[int, Account
 def without_record(results: Iterable[Result]) -> WithoutRecord:
     """What the accounts of a batch say of offsets that have no record."""
     accounts = [one for result in results for one in result.accounts]
-
-    def of(name: str) -> OffsetRanges:
-        found: dict[int, IntervalSet] = {}
-        for partition, account in accounts:
-            found[partition] = found.get(partition, IntervalSet()).union(getattr(account, name))
-        return OffsetRanges({partition: offsets for partition, offsets in found.items() if offsets})
-
-    evidence = sorted({account.evidence for _, account in accounts if account.evidence})
-    return WithoutRecord(of("control"), of("aborted"), of("absent"), "; ".join(evidence))
+    return WithoutRecord.joined(
+        WithoutRecord(
+            OffsetRanges({partition: account.control}),
+            OffsetRanges({partition: account.aborted}),
+            OffsetRanges({partition: account.absent}),
+            account.evidence,
+        )
+        for partition, account in sorted(accounts, key=lambda one: one[1].evidence)
+    )
