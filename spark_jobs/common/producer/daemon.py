@@ -1,5 +1,5 @@
-"""Spark's process that forks Python workers (``spark.python.daemon.module``), with all that a task of a CSV
-load imports: each worker would import it again."""
+"""Spark's process that forks Python workers (``spark.python.daemon.module``), with all that a producer's
+task imports: each worker would import it again."""
 
 from __future__ import annotations
 

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, Observation, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession
 
 from sluice.clients.s3.requests import at_once, connect
 from sluice.config import platform as platforms
 from sluice.config.csv_reading import CsvReading
 from sluice.core.csv.layout import Layout
-from spark_jobs.common.kafka.avro import Schemas, schema_headers
+from spark_jobs.common.kafka.avro import Schemas, schema_header
 from spark_jobs.common.lake.source_quarantine import quarantine_rows
-from spark_jobs.common.producer.source_object import REJECTED_SCHEMA, SENT_SCHEMA, Reading, SourceObject
+from spark_jobs.common.producer.sending import ROWS_SCHEMA, Read
+from spark_jobs.common.producer.source_object import REJECTED_SCHEMA, Reading, SourceObject
 
 if TYPE_CHECKING:
     from spark_jobs.common.producer.run import Job
@@ -27,27 +27,22 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def object_rows(job: Job) -> Iterator[DataFrame]:
-    """Yield the rows of a plan's object versions; quarantine the rejected ones after the send.
+def send_objects(job: Job) -> None:
+    """Send the rows of a plan's object versions, then quarantine the rejected ones.
 
     A task reads an object from its begin to its end, so each target partition gets its rows in their order.
     An object with rejected rows is read again for these.
     """
     threading.Thread(target=start_worker, args=(job.spark,), name="start-worker", daemon=True).start()
-    schema, readings = Schemas.load(job.spec).current, list(_readings(job))
-    counts, is_rejected = Observation(), F.col("value").isNull()
-    rows = _read(job.spark, readings, Reading.sent, SENT_SCHEMA).observe(
-        counts,
-        F.count(F.lit(1)).alias("rows"),
-        F.count_if(is_rejected).alias("malformed"),
-        F.concat_ws(" ", F.collect_set(F.when(is_rejected, F.col("source_id")))).alias("sources"),
-    )
-    yield rows.where("value is not null").withColumn("headers", schema_headers(schema))
-    log.info("rows read rows=%d malformed=%d", counts.get["rows"], counts.get["malformed"])
-    if rejecting := set(counts.get["sources"].split()):
-        log.info("objects with malformed rows objects=%d", len(rejecting))
-        again = [reading for reading in readings if reading.source.source_id in rejecting]
-        bad = _read(job.spark, again, Reading.rejected, REJECTED_SCHEMA)
+    header, readings = schema_header(Schemas.load(job.spec).current), list(_readings(job))
+    counts = job.sending((header,)).rows(*_read(job.spark, readings, Reading.sent))
+    rows, rejected = (sum(getattr(one, name) for one in counts.values()) for name in ("rows", "rejected"))
+    log.info("rows read rows=%d malformed=%d", rows, rejected)
+    again = [reading for reading in readings if counts[reading.source.source_id].rejected]
+    if again:
+        log.info("objects with malformed rows objects=%d", len(again))
+        frame, read = _read(job.spark, again, Reading.rejected)
+        bad = frame.mapInArrow(read, REJECTED_SCHEMA)
         quarantine_rows(job.spark, job.platform, job.spec, bad, sorted(job.plan.start_offsets))
 
 
@@ -67,7 +62,10 @@ def _readings(job: Job) -> Iterator[Reading]:
         yield Reading(source, reading.form, layouts[names])
 
 
-def _read(spark: SparkSession, readings: Sequence[Reading], read: Any, schema: str) -> DataFrame:
+def _read(
+    spark: SparkSession, readings: Sequence[Reading], read: Callable[..., Iterator[pa.RecordBatch]]
+) -> tuple[DataFrame, Read]:
+    """A partition for each reading, and what a task reads in it."""
     # Once per worker process, not with each task.
     shared = spark.sparkContext.broadcast(list(readings))
 
@@ -76,7 +74,7 @@ def _read(spark: SparkSession, readings: Sequence[Reading], read: Any, schema: s
             for number in batch.column(0).to_pylist():
                 yield from read(shared.value[number], worker_client())
 
-    return spark.range(0, len(readings), 1, max(len(readings), 1)).mapInArrow(task, schema)
+    return spark.range(0, len(readings), 1, max(len(readings), 1)), task
 
 
 @cache
@@ -92,7 +90,8 @@ def start_worker(spark: SparkSession) -> None:
     error, and names it.
     """
     try:
-        _read(spark, [], Reading.sent, SENT_SCHEMA).collect()
+        frame, read = _read(spark, [], Reading.sent)
+        frame.mapInArrow(read, ROWS_SCHEMA).collect()
     except Exception as error:
         # Without its text: Airflow shows the last error in the log as the reason why a process ended.
         log.warning("no Python worker was started, the first rows take longer (%s)", type(error).__name__)

@@ -29,7 +29,6 @@ from sluice.core.error_codes import ErrorCode
 READ_BYTES = 1 << 20
 # Where only the header of an object is read.
 HEAD_BYTES = 16 * 1024
-SENT_SCHEMA = "source_id string, row bigint, target_partition int, sequence bigint, value binary"
 REJECTED_SCHEMA = "source_id string, object string, line bigint, row bigint, text binary, reason string"
 
 
@@ -138,7 +137,7 @@ class Reading:
                 raise CorruptObject(f"{self.source.uri}: {error}") from error
 
     def sent(self, client: Any) -> Iterator[pa.RecordBatch]:
-        """All rows, as SENT_SCHEMA; ``value`` is null for one that is rejected, which has no sequence number.
+        """All rows, as ``sending.ROWS_SCHEMA``: one that is rejected has no value and no sequence number.
 
         Those of a block are sorted by target partition: where tasks send rows of several objects, few rows
         alternate.
@@ -158,7 +157,7 @@ class Reading:
                     pa.array([self.source.source_id] * len(rows), pa.string()),
                     pa.array(rows[order]),
                     pa.array(targets[order], pa.int32()),
-                    pa.array(sequences[order]),
+                    pa.array(sequences[order], mask=~found.is_good[order]),
                     values,
                 ],
                 ["source_id", "row", "target_partition", "sequence", "value"],
