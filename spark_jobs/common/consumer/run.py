@@ -20,6 +20,7 @@ from sluice.core.decoding.avro.decoder import AvroDecoder
 from sluice.core.decoding.by_reference import ByReference
 from sluice.core.decoding.decoder import Decoder
 from sluice.core.decoding.json.decoder import JsonDecoder
+from sluice.core.processes import java
 from spark_jobs.common.consumer.decoded_rows import Decode
 from spark_jobs.common.consumer.direct.direct_rows import DirectSource
 from spark_jobs.common.consumer.writer import StreamWriter
@@ -45,11 +46,8 @@ SETTINGS = {
 # The same with a decoder: the JVM plans and commits, and Python's processes run no code of the stream's own.
 WITH_DECODER = {
     "spark.python.daemon.module": "spark_jobs.common.consumer.direct.decoder_daemon",
-    # Java's second compiler would cost more than it saves, and a heap begins with a sixty-fourth of the
-    # machine's memory. spark.driver.extraJavaOptions wins.
-    "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -Xms64m -Xmn32m",
-    # Arrow's own keeps 30 MB of each process.
-    "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
+    **java.PLANNING,
+    **session.ARROW_MEMORY,
 }
 
 

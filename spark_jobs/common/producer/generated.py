@@ -15,6 +15,7 @@ from sluice.config.sections import generator
 from sluice.config.sections.generator import Generated
 from sluice.config.sending_rules import SendingRules
 from spark_jobs.common.lake.source_quarantine import quarantine_rows
+from spark_jobs.common.producer.sending import send_frame
 from spark_jobs.common.spark.functions import function
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def _slices(job: Job, parameters: Generated, partition_count: int, generate: Gen
             F.expr(f"row div {partition_count}").alias("sequence"),
         )
         reasoned = generate(rows, parameters).withColumn("reason", oversize(job.plan.rules))
-        found = sending.rows(_of_good(reasoned), lambda batches: batches)
+        found = send_frame(sending, _of_good(reasoned))
         if any(counts.rejected for counts in found.values()):
             _quarantine(job, parameters, reasoned.where("reason is not null"))
         done += until - first

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyspark import RDD, Broadcast
 from pyspark.sql import DataFrame, SparkSession
 
 from sluice.clients.s3.requests import at_once, connect
@@ -18,13 +19,15 @@ from sluice.config.csv_reading import CsvReading
 from sluice.core.csv.layout import Layout
 from spark_jobs.common.kafka.avro import Schemas, schema_header
 from spark_jobs.common.lake.source_quarantine import quarantine_rows
-from spark_jobs.common.producer.sending import ROWS_SCHEMA, Read
+from spark_jobs.common.producer.sending import Sent, total
 from spark_jobs.common.producer.source_object import REJECTED_SCHEMA, Reading, SourceObject
 
 if TYPE_CHECKING:
     from spark_jobs.common.producer.run import Job
 
 log = logging.getLogger(__name__)
+
+Read = Callable[[Reading, Any], Iterator[pa.RecordBatch]]
 
 
 def send_objects(job: Job) -> None:
@@ -33,17 +36,29 @@ def send_objects(job: Job) -> None:
     A task reads an object from its begin to its end, so each target partition gets its rows in their order.
     An object with rejected rows is read again for these.
     """
-    threading.Thread(target=start_worker, args=(job.spark,), name="start-worker", daemon=True).start()
+    worker = threading.Thread(target=start_worker, args=(job.spark,), name="start-worker", daemon=True)
+    worker.start()
     header, readings = schema_header(Schemas.load(job.spec).current), list(_readings(job))
-    counts = job.sending((header,)).rows(*_read(job.spark, readings, Reading.sent))
+    sending, sources = job.sending((header,)), _Sources.shared(job.spark, readings)
+
+    def task(numbers: Iterable[int]) -> Iterator[Sent]:
+        yield sending.send(sources.read(numbers, Reading.sent))
+
+    # Else its task could come last, and its answer when this process is gone.
+    worker.join()
+    # Not by a frame: no row comes to the JVM, and Spark SQL need not start.
+    counts = total(sources.numbers(job.spark).mapPartitions(task).collect())
     rows, rejected = (sum(getattr(one, name) for one in counts.values()) for name in ("rows", "rejected"))
     log.info("rows read rows=%d malformed=%d", rows, rejected)
-    again = [reading for reading in readings if counts[reading.source.source_id].rejected]
+    again = [reading for reading in readings if reading.source.source_id in _rejecting(counts)]
     if again:
         log.info("objects with malformed rows objects=%d", len(again))
-        frame, read = _read(job.spark, again, Reading.rejected)
-        bad = frame.mapInArrow(read, REJECTED_SCHEMA)
+        bad = _rejected(job.spark, again)
         quarantine_rows(job.spark, job.platform, job.spec, bad, sorted(job.plan.start_offsets))
+
+
+def _rejecting(counts: Sent) -> set[str]:
+    return {source_id for source_id, one in counts.items() if one.rejected}
 
 
 def _readings(job: Job) -> Iterator[Reading]:
@@ -62,19 +77,36 @@ def _readings(job: Job) -> Iterator[Reading]:
         yield Reading(source, reading.form, layouts[names])
 
 
-def _read(
-    spark: SparkSession, readings: Sequence[Reading], read: Callable[..., Iterator[pa.RecordBatch]]
-) -> tuple[DataFrame, Read]:
-    """A partition for each reading, and what a task reads in it."""
-    # Once per worker process, not with each task.
-    shared = spark.sparkContext.broadcast(list(readings))
+def _rejected(spark: SparkSession, readings: Sequence[Reading]) -> DataFrame:
+    """The rejected rows of these objects, as REJECTED_SCHEMA."""
+    sources = _Sources.shared(spark, readings)
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield from read(shared.value[number], worker_client())
+            yield from sources.read(batch.column(0).to_pylist(), Reading.rejected)
 
-    return spark.range(0, len(readings), 1, max(len(readings), 1)), task
+    count = len(readings)
+    return spark.range(0, count, 1, count).mapInArrow(task, REJECTED_SCHEMA)
+
+
+@dataclass(frozen=True)
+class _Sources:
+    """Objects by their numbers, once in each worker process and not with each task."""
+
+    readings: Broadcast[list[Reading]]
+    count: int
+
+    @classmethod
+    def shared(cls, spark: SparkSession, readings: Sequence[Reading]) -> _Sources:
+        return cls(spark.sparkContext.broadcast(list(readings)), len(readings))
+
+    def numbers(self, spark: SparkSession) -> RDD[int]:
+        """A task for each object."""
+        return spark.sparkContext.parallelize(range(self.count), max(self.count, 1))
+
+    def read(self, numbers: Iterable[int], read: Read) -> Iterator[pa.RecordBatch]:
+        for number in numbers:
+            yield from read(self.readings.value[number], worker_client())
 
 
 @cache
@@ -90,8 +122,7 @@ def start_worker(spark: SparkSession) -> None:
     error, and names it.
     """
     try:
-        frame, read = _read(spark, [], Reading.sent)
-        frame.mapInArrow(read, ROWS_SCHEMA).collect()
+        spark.sparkContext.parallelize([0], 1).map(lambda _: None).collect()
     except Exception as error:
         # Without its text: Airflow shows the last error in the log as the reason why a process ended.
         log.warning("no Python worker was started, the first rows take longer (%s)", type(error).__name__)

@@ -19,7 +19,7 @@ from sluice.config import platform as platforms
 from sluice.config import streams
 from sluice.config.platform import Platform
 from sluice.config.sending_rules import SendingRules, changed_message
-from sluice.config.stream import StreamSpec
+from sluice.config.stream import SourceType, StreamSpec
 from sluice.core.error_codes import ErrorCode
 from sluice.core.offsets.deduplication import LoadedRows
 from spark_jobs.common.producer.sending import Sending
@@ -29,7 +29,8 @@ from spark_jobs.common.spark.process import log_to_stderr
 
 log = logging.getLogger(__name__)
 
-SETTINGS = {"spark.python.daemon.module": "spark_jobs.common.producer.daemon"}
+# A job that reads objects; it runs no code of the stream's own.
+OBJECTS = {"spark.python.daemon.module": "spark_jobs.common.producer.daemon", **session.ARROW_MEMORY}
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,8 @@ def main(name: str, send: Send, options: Sequence[str]) -> int:
     log.info("plan read topic=%s sources=%d", spec.topic.name, len(plan.sources))
     if plan.sources:
         check_rules(spec, plan)
-        spark = session.start(f"sluice {name} producer", platform, plan.partition_count, SETTINGS)
+        settings = OBJECTS if spec.source is SourceType.CSV else {}
+        spark = session.start(f"sluice {name} producer", platform, plan.partition_count, settings)
         # Not stopped: the end of the process does it, and need not wait a second for PySpark's own servers.
         produce(spark, spec, platform, plan, send)
     return 0

@@ -6,7 +6,8 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import pickle
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -35,17 +36,13 @@ SETTINGS = {
     "delivery.timeout.ms": 300_000,
     "request.timeout.ms": 30_000,
     # For each process that sends; a full queue makes it wait.
-    "queue.buffering.max.kbytes": 32 * 1024,
+    "queue.buffering.max.kbytes": 16 * 1024,
     # A call of Python for each record costs as much as the record.
     "delivery.report.only.error": True,
 }
 BATCH_BYTES = 512 * 1024
 # Rows of sources. One without a ``sequence`` number is rejected: it is not sent. A null ``value`` is sent.
 ROWS_SCHEMA = "source_id string, row bigint, target_partition int, sequence bigint, value binary"
-COUNTS_SCHEMA = "source_id string, rows bigint, rejected bigint"
-
-# What a task gets from Spark -> batches of ROWS_SCHEMA.
-Read = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 
 
 class NotSent(RuntimeError):
@@ -76,18 +73,25 @@ class Sending:
     withheld: frozenset[str] = frozenset()
     headers: tuple[tuple[str, bytes], ...] = ()
 
-    def rows(self, frame: DataFrame, read: Read) -> dict[str, Counts]:
-        """Send what tasks ``read`` from the partitions of ``frame``, in its order; source id -> its rows.
+    def send(self, batches: Iterable[pa.RecordBatch]) -> Sent:
+        """Send all rows of ROWS_SCHEMA that were not sent, in a task; source id -> its rows.
 
-        Raises PySpark's error around NotSent, SendingRefused or that of ``read``: then a part was sent.
+        Raises NotSent, SendingRefused and what ``batches`` raises: then a part of them was sent.
         """
-
-        def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            yield _send(self, read(batches))
-
-        found: dict[str, Counts] = {}
-        for source_id, rows, rejected in frame.mapInArrow(task, COUNTS_SCHEMA).collect():
-            found[source_id] = found.get(source_id, Counts()) + Counts(rows, rejected)
+        found: Sent = {}
+        headers: Headers = list(self.headers)
+        with _topic(self.kafka, self.topic, self.rules.max_message_bytes) as topic:
+            for batch in batches:
+                source_ids = batch.column("source_id").dictionary_encode()
+                is_good = batch.column("sequence").is_valid().to_numpy(zero_copy_only=False)
+                for code, source_id in enumerate(source_ids.dictionary.to_pylist()):
+                    is_own = source_ids.indices.to_numpy() == code
+                    counts = Counts(int(is_own.sum()), int((is_own & ~is_good).sum()))
+                    found[source_id] = found.get(source_id, Counts()) + counts
+                    wanted = is_own & is_good & ~_is_sent(self.sent, source_id, batch)
+                    mark = WITHHELD_MARK if source_id in self.withheld else ":"
+                    chosen = batch if wanted.all() else batch.filter(pa.array(wanted))
+                    topic.send(f"{source_id}{mark}".encode(), chosen, headers)
         return found
 
 
@@ -102,32 +106,28 @@ class Counts:
         return Counts(self.rows + other.rows, self.rejected + other.rejected)
 
 
-def _send(sending: Sending, batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
-    """Send all rows that were not sent; their numbers, as COUNTS_SCHEMA."""
-    found: dict[str, Counts] = {}
-    headers: Headers = list(sending.headers)
-    topic = _topic(sending.kafka, sending.topic, sending.rules.max_message_bytes)
-    with topic:
-        for batch in batches:
-            source_ids = batch.column("source_id").dictionary_encode()
-            is_good = batch.column("sequence").is_valid().to_numpy(zero_copy_only=False)
-            for code, source_id in enumerate(source_ids.dictionary.to_pylist()):
-                is_own = source_ids.indices.to_numpy() == code
-                counts = Counts(int(is_own.sum()), int((is_own & ~is_good).sum()))
-                found[source_id] = found.get(source_id, Counts()) + counts
-                wanted = is_own & is_good & ~_is_sent(sending.sent, source_id, batch)
-                mark = WITHHELD_MARK if source_id in sending.withheld else ":"
-                chosen = batch if wanted.all() else batch.filter(pa.array(wanted))
-                topic.send(f"{source_id}{mark}".encode(), chosen, headers)
-    columns = {
-        "source_id": list(found),
-        "rows": [counts.rows for counts in found.values()],
-        "rejected": [counts.rejected for counts in found.values()],
-    }
-    return pa.RecordBatch.from_pydict(columns, pa.schema(_COUNTS))
+# Source id -> its rows.
+Sent = dict[str, Counts]
 
 
-_COUNTS = [("source_id", pa.string()), ("rows", pa.int64()), ("rejected", pa.int64())]
+def total(parts: Iterable[Sent]) -> Sent:
+    """What all tasks sent."""
+    found: Sent = {}
+    for part in parts:
+        for source_id, counts in part.items():
+            found[source_id] = found.get(source_id, Counts()) + counts
+    return found
+
+
+def send_frame(sending: Sending, frame: DataFrame) -> Sent:
+    """Send the rows of a frame (ROWS_SCHEMA), each partition in its order. Raises PySpark's error around that
+    of :meth:`Sending.send`."""
+
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pydict({"sent": pa.array([pickle.dumps(sending.send(batches))])})
+
+    # Written by our own tasks.
+    return total(pickle.loads(row["sent"]) for row in frame.mapInArrow(task, "sent binary").collect())  # noqa: S301
 
 
 def _is_sent(sent: LoadedRows, source_id: str, batch: pa.RecordBatch) -> NDArray[np.bool_]:

@@ -26,7 +26,7 @@ from sluice.core.csv.records.encodings import as_utf8
 from sluice.core.csv.records.line_ends import LineEnds, UncertainRecords
 from sluice.core.error_codes import ErrorCode
 
-READ_BYTES = 1 << 20
+READ_BYTES = 1 << 18
 # Where only the header of an object is read.
 HEAD_BYTES = 16 * 1024
 REJECTED_SCHEMA = "source_id string, object string, line bigint, row bigint, text binary, reason string"

@@ -76,8 +76,7 @@ def rows(*given: tuple[str, int, int, int | None, bytes | None]) -> pa.RecordBat
 
 def send(*batches: pa.RecordBatch, **given: Any) -> dict[str, tuple[int, int]]:
     how = Sending(Kafka("b:1"), "t", RULES, **{"sent": LoadedRows(), **given})
-    counts = sending._send(how, batches).to_pylist()
-    return {one["source_id"]: (one["rows"], one["rejected"]) for one in counts}
+    return {source: (counts.rows, counts.rejected) for source, counts in how.send(batches).items()}
 
 
 def test_a_row_has_its_key_its_partition_and_the_headers() -> None:
@@ -128,7 +127,7 @@ def test_nothing_more_is_sent_of_a_source_that_breaks_off() -> None:
         raise OSError("broke off")
 
     with raising(OSError, "broke off"):
-        sending._send(Sending(Kafka("b:1"), "t", RULES, LoadedRows()), broken())
+        Sending(Kafka("b:1"), "t", RULES, LoadedRows()).send(broken())
     assert not made[0].queue
 
 
