@@ -113,9 +113,13 @@ def decimals(texts: pa.StringArray, precision: int, scale: int) -> tuple[pa.Arra
     kind = pa.decimal128(precision, scale)
     # Arrow refuses a number that does not fit, and takes exponents too.
     return _convert(
-        texts, b"0123456789.-", lambda some: pc.cast(some, kind), lambda some: _odd_decimals(some, kind), b"eE",
+        texts,
+        b"0123456789.-",
+        lambda some: pc.cast(some, kind),
+        lambda some: _odd_decimals(some, kind),
+        b"eE",
         _DECIMAL_CHARACTERS,
-    )  # fmt: skip
+    )
 
 
 def _odd_decimals(texts: pa.StringArray, kind: pa.Decimal128Type) -> tuple[pa.Array, Mask]:
@@ -148,8 +152,8 @@ def _convert(
     longest: int = 0,
 ) -> tuple[pa.Array, Mask]:
     """Values of all texts by Arrow's ``cast``, if it takes them. Otherwise those with other bytes than the
-    ``usual`` ones, or longer than ``longest`` bytes (0: no limit), by ``convert_odd``, which is exact for each
-    text and slow; and all, if it takes not even the rest.
+    ``usual`` ones, or longer than ``longest`` bytes (0: no limit), by ``convert_odd``, which is exact for
+    each text and slow; and all, if it takes not even the rest.
 
     ``others``: bytes of which Arrow makes numbers that are none here.
     """
