@@ -23,7 +23,7 @@ _NUMBER = r"^[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?$"
 _EXACT_CHARACTERS = 15
 # A text of a zero, "0.00"; a longer one may have been a number too small.
 _ZERO_CHARACTERS = 4
-# Of a decimal's text with more digits than a decimal128 has, Arrow makes another number, or refuses it.
+# From a text with more digits than a decimal128 has, Arrow makes another number, or it refuses it.
 _DECIMAL_CHARACTERS = 38
 # Texts that tell how those of a column look.
 _SAMPLE = 100

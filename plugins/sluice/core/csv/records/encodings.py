@@ -48,6 +48,28 @@ def as_utf8(chunks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
     yield from _decoded(chain([head[len(mark) :]], source), codec)
 
 
+def no_utf16(head: bytes, encoding: str, has_separators: bool) -> str:
+    """Why a file that begins with ``head`` is not of a declared UTF-16; empty if it may be, has a mark, or
+    another encoding is declared. ``has_separators``: each of its rows has one, which has a zero."""
+    codec = ENCODINGS[encoding]
+    if not codec.startswith("utf-16") or len(head) < 2 or head.startswith((_UTF8_BOM, *_MARKS)):
+        return ""
+    zeros = head[0::2].count(0), head[1::2].count(0)
+    if zeros == (0, 0) and (has_separators or _is_utf8(head)):
+        return "it has no zeros, as UTF-16 has"
+    other = "utf-16-be" if codec == "utf-16-le" else "utf-16-le"
+    is_other = zeros[0] > zeros[1] if codec == "utf-16-le" else zeros[1] > zeros[0]
+    return f"its zeros stand where those of {other} are" if is_other else ""
+
+
+def _is_utf8(head: bytes) -> bool:
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def part_as_utf8(chunks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
     """Bytes from the midst of a file, where a byte-order mark is text."""
     codec = ENCODINGS[encoding]

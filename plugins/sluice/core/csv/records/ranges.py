@@ -192,11 +192,11 @@ def wrong_guess(found: Sequence[Facts]) -> tuple[int, int] | None:
 
 @dataclass(frozen=True)
 class Part:
-    """Rows of a file that stand together, in the bytes [start, stop).
+    """Rows of a file that stand together.
 
-    ``row``: the 0-based number of the first; ``rows``: how many; ``line``: the 1-based line at which the
-    first begins; ``end``: how the header ends, or the file's first row, for ``LineEnds``; ``encoding``: the
-    file's.
+    ``start``, ``stop``: their bytes, as the file is stored; ``row``: the 0-based number of the first;
+    ``rows``: how many; ``line``: the 1-based line at which the first begins; ``end``: how the header ends, or
+    the file's first row, for ``LineEnds``; ``encoding``: the file's.
     """
 
     start: int

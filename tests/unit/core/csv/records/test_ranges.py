@@ -76,7 +76,7 @@ def as_one(data: bytes, form: Form, width: int) -> Rows | None:
 
 
 def read_facts(data: bytes, start: Start, most: int, dialect: Dialect, width: int) -> tuple[list[Facts], int]:
-    """Of each range, and how many guesses were wrong."""
+    """Facts of each range, and how many guesses were wrong."""
     cuts, wrong = ranges(start, len(data), most), 0
     found = [
         facts(chunks(data[start.byte :]), one, dialect, width, start.byte)
