@@ -10,7 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sluice.core.csv.form import WHITE, Dialect
-from sluice.core.csv.records.quotes import CR, LF, Ints, Mask, Quoted, cells_of, quoted_spans, shown
+from sluice.core.csv.records.quotes import (
+    CR,
+    LF,
+    Ints,
+    Mask,
+    Quoted,
+    cells_of,
+    is_odd,
+    quoted_spans,
+    shown,
+)
 
 BEHIND_QUOTE = "text follows the quote that closes a cell"
 NOT_CLOSED = "a quote opens a cell and is never closed, so the rest of the file is in it"
@@ -121,22 +131,21 @@ def cut(data: bytes, dialect: Dialect, is_end: bool, width: int | None = None) -
     chars = np.frombuffer(text, np.uint8)
     quoted = quoted_spans(text, chars, dialect)
     outside = _outside(len(data), quoted)
-    lines = ends = _line_breaks(text, chars, quoted.escaped[:0])
+    lines = ends = line_breaks(text, chars, quoted.escaped[:0])
     if outside is not None:
-        ends = _line_breaks(text, chars, quoted.escaped)
+        ends = line_breaks(text, chars, quoted.escaped) if len(quoted.escaped) else ends
         ends = ends[outside[ends]]
     if not is_end and len(ends) and ends[-1] == len(data) - 1 and data[-1] == CR:
         # Perhaps an LF follows.
         ends = ends[:-1]
-    nexts = ends + 1 + _is_crlf(chars, ends)
+    nexts = ends + 1 + is_crlf(chars, ends)
     starts = np.concatenate([np.zeros(1, np.int64), nexts])
     if is_end and starts[-1] < len(data):
         ends, nexts = np.append(ends, len(data)), np.append(nexts, len(data))
     else:
         starts = starts[:-1]
-    separators = np.flatnonzero(chars == ord(dialect.separator))
-    if outside is not None:
-        separators = separators[outside[separators]]
+    is_separator = chars == ord(dialect.separator)
+    separators = np.flatnonzero(is_separator if outside is None else is_separator & outside)
     widths = np.diff(np.searchsorted(separators, ends), prepend=0) + 1
     used = int(nexts[-1]) if len(nexts) else 0
     return _without_blank(
@@ -155,12 +164,13 @@ def cut(data: bytes, dialect: Dialect, is_end: bool, width: int | None = None) -
     )  # fmt: skip
 
 
-def _is_crlf(chars: NDArray[np.uint8], ends: Ints) -> Mask:
+def is_crlf(chars: NDArray[np.uint8], ends: Ints) -> Mask:
+    """At which line ends an LF is behind the CR."""
     following = np.minimum(ends + 1, max(len(chars) - 1, 0))
     return (chars[ends] == CR) & (chars[following] == LF) & (ends + 1 < len(chars))
 
 
-def _line_breaks(data: bytes, chars: NDArray[np.uint8], escaped: Ints) -> Ints:
+def line_breaks(data: bytes, chars: NDArray[np.uint8], escaped: Ints) -> Ints:
     """Where lines end, also inside quotes; of a CRLF its CR."""
     if b"\r" not in data:
         found = np.flatnonzero(chars == LF)
@@ -178,10 +188,7 @@ def _outside(size: int, quoted: Quoted) -> Mask | None:
     """Which bytes are neither between quotes nor escaped; None if all are."""
     if not len(quoted.opens) and not len(quoted.escaped):
         return None
-    steps = np.zeros(size + 1, np.int8)
-    steps[quoted.opens] = 1
-    steps[quoted.closes] -= 1
-    outside = np.add.accumulate(steps, dtype=np.int8)[:size] == 0
+    outside = ~is_odd(size, quoted.opens, quoted.closes)
     outside[quoted.escaped] = False
     return outside
 

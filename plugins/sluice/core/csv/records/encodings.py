@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from sluice.core.csv.form import ENCODINGS
 
@@ -44,9 +45,40 @@ def as_utf8(chunks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
         yield head
         yield from source
         return
+    yield from _decoded(chain([head[len(mark) :]], source), codec)
+
+
+def no_utf16(head: bytes, encoding: str, has_separators: bool) -> str:
+    """Why a file that begins with ``head`` is not of a declared UTF-16; empty if it may be, has a mark, or
+    another encoding is declared. ``has_separators``: each of its rows has one, which has a zero."""
+    codec = ENCODINGS[encoding]
+    if not codec.startswith("utf-16") or len(head) < 2 or head.startswith((_UTF8_BOM, *_MARKS)):
+        return ""
+    zeros = head[0::2].count(0), head[1::2].count(0)
+    if zeros == (0, 0) and (has_separators or _is_utf8(head)):
+        return "it has no zeros, as UTF-16 has"
+    other = "utf-16-be" if codec == "utf-16-le" else "utf-16-le"
+    is_other = zeros[0] > zeros[1] if codec == "utf-16-le" else zeros[1] > zeros[0]
+    return f"its zeros stand where those of {other} are" if is_other else ""
+
+
+def _is_utf8(head: bytes) -> bool:
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def part_as_utf8(chunks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
+    """Bytes from the midst of a file, where a byte-order mark is text."""
+    codec = ENCODINGS[encoding]
+    return iter(chunks) if codec == "utf-8" else _decoded(chunks, codec)
+
+
+def _decoded(chunks: Iterable[bytes], codec: str) -> Iterator[bytes]:
     decoder = codecs.getincrementaldecoder(codec)(_SURROGATES)
-    yield _encoded(decoder.decode(head[len(mark) :]))
-    for chunk in source:
+    for chunk in chunks:
         yield _encoded(decoder.decode(chunk))
     yield _encoded(decoder.decode(b"", final=True))
 
