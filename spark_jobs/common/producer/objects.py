@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark import RDD, Broadcast
 from pyspark.sql import DataFrame, SparkSession
 
 from sluice.clients.s3.requests import at_once, connect
@@ -20,34 +20,38 @@ from sluice.core.csv.layout import Layout
 from spark_jobs.common.kafka.avro import Schemas, schema_header
 from spark_jobs.common.lake.source_quarantine import quarantine_rows
 from spark_jobs.common.producer.sending import Sent, total
-from spark_jobs.common.producer.source_object import REJECTED_SCHEMA, Reading, SourceObject
+from spark_jobs.common.producer.source_object import REJECTED_SCHEMA, Reading, Share, SourceObject
 
 if TYPE_CHECKING:
     from spark_jobs.common.producer.run import Job
 
 log = logging.getLogger(__name__)
 
-Read = Callable[[Reading, Any], Iterator[pa.RecordBatch]]
+# Bytes of an object that is worth a second task: what it takes to read and cut them twice.
+SHARED_BYTES = 16 << 20
 
 
 def send_objects(job: Job) -> None:
     """Send the rows of a plan's object versions, then quarantine the rejected ones.
 
-    A task reads an object from its begin to its end, so each target partition gets its rows in their order.
-    An object with rejected rows is read again for these.
+    A task reads an object from its begin to its end, so each target partition gets its rows in their order; a
+    large one is read by several, each for some of the target partitions. An object with rejected rows is read
+    again for these.
     """
     worker = threading.Thread(target=start_worker, args=(job.spark,), name="start-worker", daemon=True)
     worker.start()
     header, readings = schema_header(Schemas.load(job.spec).current), list(_readings(job))
-    sending, sources = job.sending((header,)), _Sources.shared(job.spark, readings)
+    sending, kept = job.sending((header,)), job.spark.sparkContext.broadcast(readings)
 
-    def task(numbers: Iterable[int]) -> Iterator[Sent]:
-        yield sending.send(sources.read(numbers, Reading.sent))
+    def task(parts: Iterable[tuple[int, Share]]) -> Iterator[Sent]:
+        for number, share in parts:
+            yield sending.send(kept.value[number].sent(worker_client(), share))
 
     # Else its task could come last, and its answer when this process is gone.
     worker.join()
     # Not by a frame: no row comes to the JVM, and Spark SQL need not start.
-    counts = total(sources.numbers(job.spark).mapPartitions(task).collect())
+    parts = shares([reading.source for reading in readings], job.spark.sparkContext.defaultParallelism)
+    counts = total(job.spark.sparkContext.parallelize(parts, len(parts)).mapPartitions(task).collect())
     rows, rejected = (sum(getattr(one, name) for one in counts.values()) for name in ("rows", "rejected"))
     log.info("rows read rows=%d malformed=%d", rows, rejected)
     again = [reading for reading in readings if reading.source.source_id in _rejecting(counts)]
@@ -77,36 +81,29 @@ def _readings(job: Job) -> Iterator[Reading]:
         yield Reading(source, reading.form, layouts[names])
 
 
+def shares(sources: Sequence[SourceObject], tasks: int) -> list[tuple[int, Share]]:
+    """The numbers of the objects, each with the shares in which tasks send it: several of one that is large,
+    and more than what one of ``tasks`` at a time would have of all."""
+    whole = sum(source.size for source in sources)
+    found = []
+    for number, source in enumerate(sources):
+        count = 1
+        if source.size > SHARED_BYTES:
+            count = min(math.ceil(tasks * source.size / whole), source.partition_count)
+        found += [(number, Share(one, count)) for one in range(count)]
+    return found
+
+
 def _rejected(spark: SparkSession, readings: Sequence[Reading]) -> DataFrame:
     """The rejected rows of these objects, as REJECTED_SCHEMA."""
-    sources = _Sources.shared(spark, readings)
+    kept, count = spark.sparkContext.broadcast(readings), len(readings)
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            yield from sources.read(batch.column(0).to_pylist(), Reading.rejected)
+            for number in batch.column(0).to_pylist():
+                yield from kept.value[number].rejected(worker_client())
 
-    count = len(readings)
     return spark.range(0, count, 1, count).mapInArrow(task, REJECTED_SCHEMA)
-
-
-@dataclass(frozen=True)
-class _Sources:
-    """Objects by their numbers, once in each worker process and not with each task."""
-
-    readings: Broadcast[list[Reading]]
-    count: int
-
-    @classmethod
-    def shared(cls, spark: SparkSession, readings: Sequence[Reading]) -> _Sources:
-        return cls(spark.sparkContext.broadcast(list(readings)), len(readings))
-
-    def numbers(self, spark: SparkSession) -> RDD[int]:
-        """A task for each object."""
-        return spark.sparkContext.parallelize(range(self.count), max(self.count, 1))
-
-    def read(self, numbers: Iterable[int], read: Read) -> Iterator[pa.RecordBatch]:
-        for number in numbers:
-            yield from read(self.readings.value[number], worker_client())
 
 
 @cache

@@ -127,10 +127,13 @@ class Layout:
         )
         return cls(len(names), columns, rest, extra, rules, dialect, max_value_bytes, limit)
 
-    def rows(self, records: Records, with_reasons: bool = True) -> Rows:
+    def rows(self, records: Records, with_reasons: bool = True, wanted: Mask | None = None) -> Rows:
         """Type the records of a block. Without ``with_reasons`` none are written: those of 100,000
-        rejected rows take longer than all else."""
+        rejected rows take longer than all else. Those that are not ``wanted`` are not good, without a reason.
+        """
         found = _Found(len(records), with_reasons)
+        if wanted is not None:
+            found.is_good &= wanted
         faults = np.array(list(records.faults), np.int64)
         found.reject(faults, lambda n: records.faults[int(faults[n])])
         longer, filled = records.widths > self.width, None

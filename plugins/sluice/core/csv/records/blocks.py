@@ -32,12 +32,10 @@ class WrongQuotes(UncertainRecords):
 
 @dataclass(frozen=True)
 class Block:
-    """``records``; ``line``: the 1-based line of the file at which the first record's line 0 is; ``at``: the
-    byte of all that was read, in UTF-8, at which the records' byte 0 is."""
+    """``records``; ``line``: the 1-based line of the file at which the first record's line 0 is."""
 
     records: Records
     line: int
-    at: int
 
     def line_of(self, number: int) -> int:
         """The 1-based line of the file at which a record begins."""
@@ -81,8 +79,7 @@ def blocks(chunks: Iterable[bytes], dialect: Dialect, width: int | None, line: i
     UncertainRecords.
     """
     parts, size = list[bytes](), 0
-    counted = Counted(chunks)
-    source = _with_end(counted)
+    source = _with_end(chunks)
     for chunk, is_end in source:
         parts.append(chunk)
         size += len(chunk)
@@ -91,12 +88,12 @@ def blocks(chunks: Iterable[bytes], dialect: Dialect, width: int | None, line: i
         data = b"".join(parts)
         records = cut(data, dialect, is_end, width)
         if len(records):
-            yield Block(_checked(records, line), line, counted.size - len(data))
+            yield Block(_checked(records, line), line)
         rest, line = data[records.used :], line + records.line_count
         # With a CR that may be the end of it.
         if len(rest) > MAX_RECORD_BYTES + 1:
             _check_has_text(rest, dialect, line)
-            yield Block(_too_large(rest), line, counted.size - len(rest))
+            yield Block(_too_large(rest), line)
             rest, lines, why = _behind_record(rest, source, dialect)
             if why and lines > 1:
                 raise WrongQuotes(line, lines, why)
@@ -104,22 +101,9 @@ def blocks(chunks: Iterable[bytes], dialect: Dialect, width: int | None, line: i
         parts, size = [rest], len(rest)
     if parts != [b""] and parts:
         # What followed a record that was cut at the file's end.
-        data = b"".join(parts)
-        records = cut(data, dialect, True, width)
+        records = cut(b"".join(parts), dialect, True, width)
         if len(records):
-            yield Block(_checked(records, line), line, counted.size - len(data))
-
-
-class Counted:
-    """Chunks, and the ``size`` of those that were read."""
-
-    def __init__(self, chunks: Iterable[bytes]) -> None:
-        self._chunks, self.size = chunks, 0
-
-    def __iter__(self) -> Iterator[bytes]:
-        for chunk in self._chunks:
-            self.size += len(chunk)
-            yield chunk
+            yield Block(_checked(records, line), line)
 
 
 def _with_end(chunks: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:

@@ -10,17 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sluice.core.csv.form import WHITE, Dialect
-from sluice.core.csv.records.quotes import (
-    CR,
-    LF,
-    Ints,
-    Mask,
-    Quoted,
-    cells_of,
-    is_odd,
-    quoted_spans,
-    shown,
-)
+from sluice.core.csv.records.quotes import CR, LF, Ints, Mask, Quoted, cells_of, quoted_spans, shown
 
 BEHIND_QUOTE = "text follows the quote that closes a cell"
 NOT_CLOSED = "a quote opens a cell and is never closed, so the rest of the file is in it"
@@ -131,14 +121,14 @@ def cut(data: bytes, dialect: Dialect, is_end: bool, width: int | None = None) -
     chars = np.frombuffer(text, np.uint8)
     quoted = quoted_spans(text, chars, dialect)
     outside = _outside(len(data), quoted)
-    lines = ends = line_breaks(text, chars, quoted.escaped[:0])
+    lines = ends = _line_breaks(text, chars, quoted.escaped[:0])
     if outside is not None:
-        ends = line_breaks(text, chars, quoted.escaped) if len(quoted.escaped) else ends
+        ends = _line_breaks(text, chars, quoted.escaped) if len(quoted.escaped) else ends
         ends = ends[outside[ends]]
     if not is_end and len(ends) and ends[-1] == len(data) - 1 and data[-1] == CR:
         # Perhaps an LF follows.
         ends = ends[:-1]
-    nexts = ends + 1 + is_crlf(chars, ends)
+    nexts = ends + 1 + _is_crlf(chars, ends)
     starts = np.concatenate([np.zeros(1, np.int64), nexts])
     if is_end and starts[-1] < len(data):
         ends, nexts = np.append(ends, len(data)), np.append(nexts, len(data))
@@ -164,13 +154,12 @@ def cut(data: bytes, dialect: Dialect, is_end: bool, width: int | None = None) -
     )  # fmt: skip
 
 
-def is_crlf(chars: NDArray[np.uint8], ends: Ints) -> Mask:
-    """At which line ends an LF is behind the CR."""
+def _is_crlf(chars: NDArray[np.uint8], ends: Ints) -> Mask:
     following = np.minimum(ends + 1, max(len(chars) - 1, 0))
     return (chars[ends] == CR) & (chars[following] == LF) & (ends + 1 < len(chars))
 
 
-def line_breaks(data: bytes, chars: NDArray[np.uint8], escaped: Ints) -> Ints:
+def _line_breaks(data: bytes, chars: NDArray[np.uint8], escaped: Ints) -> Ints:
     """Where lines end, also inside quotes; of a CRLF its CR."""
     if b"\r" not in data:
         found = np.flatnonzero(chars == LF)
@@ -188,9 +177,21 @@ def _outside(size: int, quoted: Quoted) -> Mask | None:
     """Which bytes are neither between quotes nor escaped; None if all are."""
     if not len(quoted.opens) and not len(quoted.escaped):
         return None
-    outside = ~is_odd(size, quoted.opens, quoted.closes)
+    marks = np.zeros(-(-(size + 1) // 64) * 64, bool)
+    marks[quoted.opens] = marks[quoted.closes] = True
+    outside = ~_is_odd(marks)[:size]
     outside[quoted.escaped] = False
     return outside
+
+
+def _is_odd(marks: Mask) -> Mask:
+    """Whether the number of marks up to each is odd, for a multiple of 64 of them: a word at once."""
+    words = np.packbits(marks, bitorder="little").view("<u8")
+    for shift in (1, 2, 4, 8, 16, 32):
+        words ^= words << np.uint64(shift)
+    before = np.bitwise_xor.accumulate(words >> np.uint64(63))[:-1]
+    words[1:] ^= np.uint64(0) - before
+    return np.unpackbits(words.view(np.uint8), bitorder="little").view(bool)
 
 
 def _faults(quoted: Quoted, ends: Ints, is_end: bool, size: int) -> dict[int, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Iterable, Iterator
-from itertools import chain
 
 from sluice.core.csv.form import ENCODINGS
 
@@ -45,7 +44,11 @@ def as_utf8(chunks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
         yield head
         yield from source
         return
-    yield from _decoded(chain([head[len(mark) :]], source), codec)
+    decoder = codecs.getincrementaldecoder(codec)(_SURROGATES)
+    yield _encoded(decoder.decode(head[len(mark) :]))
+    for chunk in source:
+        yield _encoded(decoder.decode(chunk))
+    yield _encoded(decoder.decode(b"", final=True))
 
 
 def no_utf16(head: bytes, encoding: str, has_separators: bool) -> str:
@@ -68,19 +71,6 @@ def _is_utf8(head: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def part_as_utf8(chunks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
-    """Bytes from the midst of a file, where a byte-order mark is text."""
-    codec = ENCODINGS[encoding]
-    return iter(chunks) if codec == "utf-8" else _decoded(chunks, codec)
-
-
-def _decoded(chunks: Iterable[bytes], codec: str) -> Iterator[bytes]:
-    decoder = codecs.getincrementaldecoder(codec)(_SURROGATES)
-    for chunk in chunks:
-        yield _encoded(decoder.decode(chunk))
-    yield _encoded(decoder.decode(b"", final=True))
 
 
 def _encoded(text: str) -> bytes:

@@ -59,33 +59,15 @@ def quoted_spans(data: bytes, chars: NDArray[np.uint8], dialect: Dialect) -> Quo
         return Quoted(none, none, none, none, False)
     quotes = np.flatnonzero(chars == quote[0])
     opens, closes = quotes[0::2], quotes[1::2]
-    if not are_regular(chars, opens, closes, dialect):
+    around = np.zeros(256, bool)
+    around[[LF, CR, ord(dialect.separator), quote[0]]] = True
+    # Only the first may be the data's begin, only the last its end.
+    before = (opens if opens[0] else opens[1:]) - 1
+    behind = (closes[:-1] if len(closes) and closes[-1] == len(chars) - 1 else closes) + 1
+    if not (around[chars[before]].all() and around[chars[behind]].all()):
         return walked_spans(data, dialect)
     is_open = len(opens) > len(closes)
     return Quoted(opens, np.append(closes, len(chars)) if is_open else closes, none, none, is_open)
-
-
-def are_regular(chars: NDArray[np.uint8], opens: Ints, closes: Ints, dialect: Dialect) -> bool:
-    """Whether quotes that open stand at a cell's begin, those that close at its end, or beside another."""
-    around = np.zeros(256, bool)
-    around[[LF, CR, ord(dialect.separator), ord(dialect.quote)]] = True
-    # Only the first may be the data's begin, only the last its end.
-    before = (opens if len(opens) and opens[0] else opens[1:]) - 1
-    behind = (closes[:-1] if len(closes) and closes[-1] == len(chars) - 1 else closes) + 1
-    return bool(around[chars[before]].all() and around[chars[behind]].all())
-
-
-def is_odd(size: int, *marks: Ints) -> Mask:
-    """Whether up to each of ``size`` bytes the number of marks is odd, by 64 of them at once."""
-    found = np.zeros(-(-(size + 1) // 64) * 64, bool)
-    for positions in marks:
-        found[positions] = True
-    words = np.packbits(found, bitorder="little").view("<u8")
-    for shift in (1, 2, 4, 8, 16, 32):
-        words ^= words << np.uint64(shift)
-    before = np.bitwise_xor.accumulate(words >> np.uint64(63))[:-1]
-    words[1:] ^= np.uint64(0) - before
-    return np.unpackbits(words.view(np.uint8), bitorder="little").view(bool)[:size]
 
 
 def _has_others(data: bytes, dialect: Dialect) -> bool:
