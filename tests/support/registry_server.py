@@ -18,8 +18,8 @@ AVRO_TEXT = '{"type": "record", "name": "R", "fields": []}'
 
 @dataclass(frozen=True)
 class Answer:
-    """``body``: bytes as they are, else as JSON; ``headers``: further ones. ``pauses``: seconds before each byte
-    of the body is sent."""
+    """``body``: bytes as they are, else as JSON; ``headers``: further ones. ``pauses``: seconds before each
+    byte of the body is sent."""
 
     body: Any = None
     status: int = 200

@@ -49,6 +49,15 @@ class Platform:
         "only",
     ] = field(default_factory=dict)
 
+    def need_registry(self) -> Registry:
+        """``[registry]``. Raises ConfigError without it."""
+        if self.registry is None:
+            raise ConfigError(
+                f"{self.role}.toml: [registry] is missing, and a stream's records name schemas of one. Fix: "
+                "add it, with its url"
+            )
+        return self.registry
+
 
 def parse(text: str, where: str) -> Platform:
     """Raises ConfigError naming ``where`` and the key."""

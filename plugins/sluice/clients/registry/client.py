@@ -53,16 +53,11 @@ class RegistryClient:
 
     def latest(self, subject: str) -> Version:
         """The newest version of a subject. Raises UnknownSchema, RefusedSchema."""
-        return self.version(subject)
+        return self._version(subject, _LATEST)
 
-    def version(self, subject: str, version: int | None = None) -> Version:
-        """A version of a subject, by default the newest. Raises UnknownSchema, RefusedSchema."""
-        shown = _LATEST if version is None else str(version)
-        what = f"version {shown} of subject {quoted(subject)}"
-        answer = self._get(("subjects", subject, "versions", shown), what, {_NO_SUBJECT, _NO_VERSION})
-        number, schema_id = _number(answer, "version"), _number(answer, "id")
-        bundle = self._with_references(schema_id, _definition(answer, what))
-        return Version(subject, number, registered(bundle))
+    def version(self, subject: str, version: int) -> Version:
+        """As :meth:`latest`, of a version by its number."""
+        return self._version(subject, str(version))
 
     def versions(self, subject: str) -> list[int]:
         """The versions of a subject that are not deleted, rising. Raises UnknownSchema."""
@@ -83,7 +78,8 @@ class RegistryClient:
         """The level that new versions of a subject are held to, as BACKWARD or NONE: its own, or else that of
         all subjects."""
         for path in (("config", subject), ("config",)):
-            answer = self._http.get(path)
+            # Without the query Apicurio answers NONE for a subject that has no level of its own.
+            answer = self._http.get(path, {"defaultToGlobal": "true"})
             if answer.status != 200 and len(path) == 2 and answer.error_code in (_NO_SUBJECT, _NO_LEVEL):
                 continue
             level = answer.body.get("compatibilityLevel") if isinstance(answer.body, dict) else None
@@ -94,6 +90,13 @@ class RegistryClient:
 
     def close(self) -> None:
         self._http.close()
+
+    def _version(self, subject: str, version: str) -> Version:
+        what = f"version {version} of subject {quoted(subject)}"
+        answer = self._get(("subjects", subject, "versions", version), what, {_NO_SUBJECT, _NO_VERSION})
+        number, schema_id = _number(answer, "version"), _number(answer, "id")
+        bundle = self._with_references(schema_id, _definition(answer, what))
+        return Version(subject, number, registered(bundle))
 
     def _with_references(self, schema_id: int, own: Definition) -> Bundle:
         what = f"schema id {schema_id}"

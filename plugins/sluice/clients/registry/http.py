@@ -124,7 +124,7 @@ class Http:
     def _client(self, base: str) -> httpx.Client:
         found = self._clients.get(base)
         if found is None:
-            # Of two threads one connects in vain.
+            # If two threads come here, one connects in vain.
             found = self._clients.setdefault(base, self._connect(base))
         return found
 

@@ -71,7 +71,7 @@ class KeptSchemas:
         self, source: Source, store: SchemaStore, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._source, self._store, self._clock = source, store, clock
-        # Of what is remembered; and of requests, so that one thread asks for all.
+        # The first for what is remembered; the second for requests, so that one thread asks for all.
         self._lock, self._asking = threading.Lock(), threading.Lock()
         self._schemas: OrderedDict[int, RegisteredSchema] = OrderedDict()
         self._bytes = 0

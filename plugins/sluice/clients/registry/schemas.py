@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING, Self
 
 from sluice.clients.registry.client import RegistryClient
 from sluice.clients.registry.kept import KeptSchemas
@@ -13,6 +14,9 @@ from sluice.clients.s3.requests import connect
 from sluice.config.platform_sections.registry import Registry
 from sluice.config.platform_sections.s3 import S3
 from sluice.core.registry.schemas import RegisteredSchema
+
+if TYPE_CHECKING:
+    from sluice.config.platform import Platform
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,11 @@ class RegistrySchemas:
     registry: Registry
     s3: S3
     ledger: str
+
+    @classmethod
+    def of(cls, platform: Platform) -> Self:
+        """Those of a role. Raises ConfigError if its platform file has no registry."""
+        return cls(platform.need_registry(), platform.s3, platform.lake.ledger)
 
     def get(self, schema_id: int) -> RegisteredSchema:
         """As :meth:`KeptSchemas.get`."""

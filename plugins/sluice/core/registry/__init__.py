@@ -2,7 +2,7 @@
 
 In: a piece's values and headers, as ``core.record_batches`` reads them; what a registry answered. Out: the
 schema id and the body of each record, or the reason why it has none; a schema as one text that needs no
-other. It promises that no schema costs more than its bounds, whoever registered it, and that none is fetched
+other. It promises that no schema costs more than its bounds and that none is fetched
 from an address that it names.
 
 Start with ``framing``: what a record says of its schema. ``schemas`` is a registered schema and what reads

@@ -15,7 +15,7 @@ from sluice.core.messages import quoted
 from sluice.core.registry.errors import RefusedSchema
 from sluice.core.registry.json_text import MAX_NESTING, read
 
-# Of a schema's types, with what each use of a name stands for: a few lines can stand for billions.
+# Most types of a schema, with those that each use of a name stands for: a few lines can stand for billions.
 MAX_TYPES = 10_000
 _NAMED = frozenset({"record", "error", "enum", "fixed"})
 _RECORDS = frozenset({"record", "error"})

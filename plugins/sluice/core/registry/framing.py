@@ -2,8 +2,8 @@
 
 https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/index.html ("Wire
 format"). Its serializers can also put a schema's GUID into a header, in front of nothing
-(``HeaderSchemaIdSerializer``). Only Confluent's own registry, from 8.0 on, knows GUIDs; Apicurio's does not.
-So such a record is not read, with a reason that says it.
+(``HeaderSchemaIdSerializer``). Confluent's own registry (8.0) and Redpanda's (26.3) know GUIDs, Apicurio's
+(3.3) does not. So such a record is not read, with a reason that says it.
 """
 
 from __future__ import annotations

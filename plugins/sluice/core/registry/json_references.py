@@ -15,7 +15,7 @@ from sluice.core.messages import quoted
 from sluice.core.registry.errors import RefusedSchema
 from sluice.core.registry.json_text import MAX_NESTING, read
 
-# Of a schema's parts, with what each use of a definition stands for: a few lines can stand for billions.
+# Most parts of a schema, with those that each $ref stands for: a few lines can stand for billions.
 MAX_PARTS = 10_000
 # Keywords whose values are schemas by name, and those whose values are data.
 _BY_NAME = frozenset(

@@ -21,7 +21,7 @@ TYPES = (AVRO, JSON, PROTOBUF)
 # References of a schema, with those of these; and bytes of all of their texts.
 MAX_REFERENCES = 100
 MAX_TOTAL_BYTES = 4 << 20
-# Of kept documents.
+# The form of kept documents.
 _FORM = 1
 
 
@@ -138,7 +138,7 @@ def _reference(found: Any) -> Reference:
 
 
 def document(bundle: Bundle) -> Document:
-    """As it is kept: the same for the same schema, whoever asked for it."""
+    """As it is kept: the same for the same schema, by any process."""
     return {
         "form": _FORM,
         "id": bundle.id,

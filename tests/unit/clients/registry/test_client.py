@@ -134,12 +134,12 @@ def test_versions_of_a_subject(server: RegistryServer, client: RegistryClient) -
 def test_the_level_of_a_subject_is_its_own_or_that_of_all(
     server: RegistryServer, client: RegistryClient, code: int
 ) -> None:
-    server.answers["/config/own"] = Answer({"compatibilityLevel": "FULL"})
-    server.answers["/config/other"] = error(code)
-    server.answers["/config"] = Answer({"compatibilityLevel": "BACKWARD"})
+    server.answers["/config/own?defaultToGlobal=true"] = Answer({"compatibilityLevel": "FULL"})
+    server.answers["/config/other?defaultToGlobal=true"] = error(code)
+    server.answers["/config?defaultToGlobal=true"] = Answer({"compatibilityLevel": "BACKWARD"})
     assert (client.compatibility("own"), client.compatibility("other")) == ("FULL", "BACKWARD")
-    server.answers["/config"] = Answer({"compatibility": "BACKWARD"})
-    with raising(RegistryRefused, "/config answered 200, and not a level of compatibility"):
+    server.answers["/config?defaultToGlobal=true"] = Answer({"compatibility": "BACKWARD"})
+    with raising(RegistryRefused, "/config?defaultToGlobal=true answered 200, and not a level"):
         client.compatibility("other")
 
 

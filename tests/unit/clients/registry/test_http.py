@@ -7,6 +7,7 @@ import ssl
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -63,7 +64,7 @@ def test_a_path_is_quoted_and_the_address_may_have_one(server: RegistryServer) -
         ({"token": "ey.token"}, "Bearer ey.token"),
     ],
 )
-def test_a_login(server: RegistryServer, login: dict[str, str], header: str) -> None:
+def test_a_login(server: RegistryServer, login: dict[str, Any], header: str) -> None:
     ask(Registry(server.url, **login))
     assert server.requests[0][1]["authorization"] == header
 

@@ -93,7 +93,7 @@ def test_no_two_registries_mix(s3: MemoryS3) -> None:
 
 def test_two_processes_write_the_same_bytes_and_another_schema_is_not_read(s3: MemoryS3) -> None:
     class Empty(SchemaObjects):
-        """Of a process that looked before the other one wrote."""
+        """The view of a process that looked before the other one wrote."""
 
         def get(self, schema_id: int) -> None:
             return None
@@ -222,7 +222,7 @@ def declared(s3: MemoryS3, monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry
 @pytest.mark.usefixtures("socket_enabled")
 def test_a_declaration_is_pickled_without_connections(declared: RegistrySchemas) -> None:
     assert declared.get(7).text == AVRO_TEXT
-    copy = pickle.loads(pickle.dumps(declared))
+    copy = pickle.loads(pickle.dumps(declared))  # noqa: S301
     assert copy == declared
     assert copy.get(7) is declared.get(7), "a process has one memory"
     assert "token-of-tests" not in repr(declared)

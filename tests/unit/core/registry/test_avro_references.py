@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from typing import Any
 
@@ -61,11 +62,12 @@ def test_references_of_references_and_a_namespace_that_is_inherited() -> None:
 
 
 def test_a_type_without_a_namespace_keeps_none_inside_of_one() -> None:
-    found = resolved(
+    found: Any = resolved(
         ["null", {"type": "record", "name": "b.Order", "fields": [{"name": "p", "type": "Plain"}]}],
         record("Plain", x="int"),
     )
-    assert fastavro.parse_schema(found)[1]["fields"][0]["type"]["name"] == "Plain"
+    branches: Any = fastavro.parse_schema(found)
+    assert branches[1]["fields"][0]["type"]["name"] == "Plain"
 
 
 @pytest.mark.parametrize("own", ["com.acme.Money", ["null", "com.acme.Money"], {"type": "com.acme.Money"}])
@@ -77,11 +79,10 @@ def test_a_schema_may_be_nothing_but_names(own: Any) -> None:
 
 def test_records_decode_as_with_all_schemas_at_once() -> None:
     """fastavro's own way with named schemas, as Confluent's deserializer in Python uses it."""
-    own, named = record("com.acme.Order", price="com.acme.Money"), {}
+    own = record("com.acme.Order", price="com.acme.Money")
+    named: dict[str, Any] = {}
     fastavro.parse_schema(MONEY, named_schemas=named)
     whole = fastavro.parse_schema(own, named_schemas=named)
-    import io
-
     body, value = io.BytesIO(), {"price": {"amount": 5, "unit": "EUR"}}
     fastavro.schemaless_writer(body, whole, value)
     body.seek(0)

@@ -46,18 +46,17 @@ def test_a_reference_is_put_among_the_definitions() -> None:
 
 
 def test_references_of_references_by_relative_addresses() -> None:
-    own = {"$id": "http://h/schemas/order.json", "$schema": "http://json-schema.org/draft-07/schema#"}
-    found = json.loads(
-        self_contained(
-            json.dumps({**own, "properties": {"a": {"$ref": "a.json"}}}),
-            {
-                "http://h/schemas/a.json": '{"$schema": "http://json-schema.org/draft-07/schema", "items": {"$ref": "b"}}',
-                "b": '{"type": "string"}',
-            },
-            "x",
-        )
-    )
-    check = Draft7Validator(found)
+    draft = "http://json-schema.org/draft-07/schema"
+    own = {
+        "$id": "http://h/schemas/order.json",
+        "$schema": f"{draft}#",
+        "properties": {"a": {"$ref": "a.json"}},
+    }
+    referenced = {
+        "http://h/schemas/a.json": json.dumps({"$schema": draft, "items": {"$ref": "b"}}),
+        "b": '{"type": "string"}',
+    }
+    check = Draft7Validator(json.loads(self_contained(json.dumps(own), referenced, "x")))
     assert [error.instance for error in check.iter_errors({"a": ["x", 1]})] == [1]
 
 
