@@ -23,6 +23,8 @@ from sluice.core.record_batches.cursor import Bytes, Flags, Ints
 from sluice.core.registry.subjects import Part
 
 PREFIX_BYTES = 5
+# The same with an id of eight bytes, as Apicurio's own serializers of version 2 have it.
+_LONG_PREFIX_BYTES = 9
 # Ids are positive numbers of Java's type int.
 MAX_ID = 2**31 - 1
 HEADERS = {Part.KEY: b"__key_schema_id", Part.VALUE: b"__value_schema_id"}
@@ -128,7 +130,12 @@ def _reason(value: bytes, named: tuple[bytes | None] | None, part: Part) -> str:
     if len(value) < PREFIX_BYTES:
         return f"starts with 00, and has {len(value)} bytes: too short for a schema id"
     schema_id = int.from_bytes(value[1:PREFIX_BYTES], "big")
-    return f"starts with 00, and {schema_id} is no schema id: those are 1 to {MAX_ID}"
+    words = f"starts with 00, and {schema_id} is no schema id: those are 1 to {MAX_ID}"
+    if schema_id or len(value) < _LONG_PREFIX_BYTES:
+        return words
+    return (
+        f"{words}. Apicurio's serializers with ids of 8 bytes write so. Fix: configure Default4ByteIdHandler"
+    )
 
 
 def _of_header(named: bytes | None, part: Part) -> str:

@@ -125,15 +125,18 @@ def definition(answer: Any, what: str) -> Definition:
         raise ValueError("its references are no list")
     if len(found) > MAX_REFERENCES:
         raise RefusedSchema(f"{what} refers to {len(found)} schemas, more than {MAX_REFERENCES}")
-    return Definition(kind, answer["schema"], tuple(map(_reference, found)))
+    return Definition(kind, answer["schema"], tuple(_reference(one, what) for one in found))
 
 
-def _reference(found: Any) -> Reference:
+def _reference(found: Any, what: str) -> Reference:
     if not isinstance(found, dict):
         raise ValueError("a reference is no object")
     name, subject, version = (found.get(key) for key in ("name", "subject", "version"))
     if not isinstance(name, str) or not isinstance(subject, str) or type(version) is not int:
         raise ValueError("a reference lacks its name, subject or version")
+    # -1 is the latest, another one each time; and a path's steps are no names.
+    if version < 1 or subject in ("", ".", ".."):
+        raise RefusedSchema(f"{what} refers to version {version} of subject {quoted(subject)}, which is none")
     return Reference(name, subject, version)
 
 

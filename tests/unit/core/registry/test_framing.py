@@ -65,6 +65,10 @@ def test_an_empty_piece() -> None:
         (b"\0", "starts with 00, and has 1 bytes: too short for a schema id"),
         (b"\0\0\0\1", "and has 4 bytes: too short"),
         (frame(0, b"x"), "0 is no schema id: those are 1 to 2147483647"),
+        (
+            b"\0\0\0\0\0\0\0\0\7x",
+            "0 is no schema id: those are 1 to 2147483647. Apicurio's serializers with ids",
+        ),
         (b"\0\x80\0\0\0x", "2147483648 is no schema id"),
         (b"{}", "starts with 7B, not Confluent's wire format"),
         (b"\xc3\1aaaaaaaa", "Avro's single-object encoding, not Confluent's wire format"),

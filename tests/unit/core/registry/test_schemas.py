@@ -62,6 +62,13 @@ def test_a_type_that_is_not_read_is_refused() -> None:
         definition({"schema": "<a/>", "schemaType": "XML"}, "schema id 7")
 
 
+@pytest.mark.parametrize(("subject", "version"), [("s", -1), ("s", 0), ("", 1), (".", 1), ("..", 1)])
+def test_a_reference_is_to_one_version_of_a_subject(subject: str, version: int) -> None:
+    references = [{"name": "a", "subject": subject, "version": version}]
+    with raising(RefusedSchema, "schema id 7", f"version {version} of subject {subject!r}"):
+        definition({"schema": "", "references": references}, "schema id 7")
+
+
 def test_a_kept_document_gives_the_same_schema_and_its_bytes_do_not_depend_on_who_wrote_it() -> None:
     kept = document(BUNDLE)
     assert bundle_of(json.loads(json.dumps(kept)), 7) == BUNDLE
