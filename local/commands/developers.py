@@ -45,7 +45,9 @@ def add(app: typer.Typer) -> None:
 
 
 def setup(
-    artifacts: Annotated[list[str] | None, typer.Argument(help="python, minio; default: all")] = None,
+    artifacts: Annotated[
+        list[str] | None, typer.Argument(help="python, minio, registry; default: python, minio")
+    ] = None,
 ) -> None:
     """Fetch and build what is missing or damaged, into the cache."""
     _before_setup("setup", *(artifacts or []))
@@ -83,7 +85,7 @@ def _python(*arguments: str) -> int:
 
 
 def compose_env(
-    profiles: Annotated[list[str] | None, typer.Argument(help="As cluster erasure spark")] = None,
+    profiles: Annotated[list[str] | None, typer.Argument(help="As cluster erasure spark registry")] = None,
 ) -> None:
     """Write .env for docker compose, with generated passwords."""
     from local.containers import env_file
@@ -94,11 +96,12 @@ def compose_env(
 def kafka_users(
     namespace: Namespace = NAMESPACE,
     cluster: Annotated[str, typer.Option(help="Name of the Kafka resource")] = "kafka",
+    registry: Annotated[bool, typer.Option("--registry", help="With the schema registry's")] = False,
 ) -> None:
     """Kafka's users of the declared streams."""
     from local.kubernetes import command
 
-    command.print_users(namespace, cluster)
+    command.print_users(namespace, cluster, registry)
 
 
 def passwords(namespace: Namespace = NAMESPACE) -> None:

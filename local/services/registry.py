@@ -14,6 +14,7 @@ from local.runtime.ports import HOST
 from local.runtime.registry_access import GROUPS, TOPICS, USER, registry_logins
 from local.runtime.supervisord import Program
 from sluice.config.platform_sections.kafka import Kafka
+from sluice.core.json_record import Document
 
 NAME = "registry"
 # Of the management interface, which says whether the journal is read; it has no login, and stays on loopback.
@@ -36,11 +37,15 @@ def needs_registry(declared: Iterable[bool], setting: str) -> bool:
     return setting == ALWAYS or any(declared)
 
 
-def kafka_login(context: Context) -> Kafka:
-    """Its own user of the stack's Kafka."""
+def kafka_login(context: Context, section: Document | None = None) -> Kafka:
+    """Its own user of Kafka. `section`: [kafka] of a platform file, of another Kafka than the stack's."""
+    plain = {
+        "bootstrap_servers": context.network.bootstrap_servers,
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "PLAIN",
+    }
     password = context.secrets["kafka_registry"]
-    servers = context.network.bootstrap_servers
-    return Kafka(servers, "SASL_PLAINTEXT", "PLAIN", USER, password)
+    return Kafka(**{**(section or plain), "username": USER, "password": password})
 
 
 def _folder(context: Context) -> Path:
@@ -94,10 +99,10 @@ _TOPIC_KEYS = (
 )
 
 
-def files(context: Context, login: Kafka | None = None) -> dict[Path, str]:
-    """Its configuration. `login`: on another Kafka than the stack's."""
+def files(context: Context, section: Document | None = None) -> dict[Path, str]:
+    """Its configuration. `section`: as of :func:`kafka_login`."""
     file = _folder(context) / "config" / "application.properties"
-    return {file: properties(context, login or kafka_login(context))}
+    return {file: properties(context, kafka_login(context, section))}
 
 
 def prepare(context: Context) -> None:
