@@ -96,12 +96,11 @@ def compose_env(
 def kafka_users(
     namespace: Namespace = NAMESPACE,
     cluster: Annotated[str, typer.Option(help="Name of the Kafka resource")] = "kafka",
-    registry: Annotated[bool, typer.Option("--registry", help="With the schema registry's")] = False,
 ) -> None:
     """Kafka's users of the declared streams."""
     from local.kubernetes import command
 
-    command.print_users(namespace, cluster, registry)
+    command.print_users(namespace, cluster)
 
 
 def passwords(namespace: Namespace = NAMESPACE) -> None:

@@ -173,7 +173,7 @@ class ClusterStack(ContainerStack):
         if not self.strimzi:
             volumes.append(layout.kafka_volume(stack, 1))
         if stack.registry is not None:
-            volumes.append(_with_authority(layout.registry_volume(stack, documents), authority))
+            volumes.append(layout.registry_volume(stack))
         made = {f"sluice-{volume.name}": _keys(volume) for volume in volumes}
         for role in layout.JOBS:
             text = dump(documents[role])
@@ -186,8 +186,7 @@ class ClusterStack(ContainerStack):
         made[OBSERVER] = {"observer.toml": dump(documents["observer"])}
         if authority:
             made[OBSERVER][strimzi.AUTHORITY] = authority
-        users = [*ROLES, *([registry.NAME] if stack.registry is not None else [])]
-        made[roles.KAFKA_PASSWORDS] = {user: self.secrets[f"kafka_{user}"] for user in users}
+        made[roles.KAFKA_PASSWORDS] = {role: self.secrets[f"kafka_{role}"] for role in ROLES}
         # Airflow's tasks fill it.
         made[CONNECTIONS_SECRET] = {}
         return made
@@ -219,13 +218,6 @@ def _airflow(stack: Context, documents: Mapping[str, roles.Document], authority:
             {"airflow-task": script(replace(program("airflow-task", ["env"]), environment=task))},
         ),
     ]
-
-
-def _with_authority(volume: Volume, authority: str) -> Volume:
-    """With Strimzi's certificates, where its configuration names them."""
-    if not authority:
-        return volume
-    return replace(volume, files={**volume.files, layout.HOME.platform / strimzi.AUTHORITY: authority})
 
 
 def _of_tasks(files: Mapping[Path, str]) -> dict[Path, str]:

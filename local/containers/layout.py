@@ -93,7 +93,7 @@ def volumes(stack: Context, chosen: frozenset[str]) -> list[Volume]:
     if SPARK in chosen:
         made.append(_spark(submitting, documents))
     if has_registry:
-        made.append(registry_volume(stack, documents))
+        made.append(registry_volume(stack))
     return made
 
 
@@ -133,10 +133,9 @@ def minio_volume(stack: Context, erasure: bool = False) -> Volume:
     return Volume("minio", {}, {"minio": script(minio.program(stack, drives))})
 
 
-def registry_volume(stack: Context, documents: Mapping[str, roles.Document]) -> Volume:
+def registry_volume(stack: Context) -> Volume:
     program = registry.program(stack)
-    files = registry.files(stack, documents["airflow"]["kafka"])
-    return Volume(registry.NAME, files, {program.name: script(program)})
+    return Volume(registry.NAME, registry.files(stack), {program.name: script(program)})
 
 
 def _airflow(stack: Context, documents: Mapping[str, roles.Document]) -> list[Volume]:

@@ -12,14 +12,13 @@ from sluice.config import streams as stream_files
 CLUSTER = "kafka"
 
 
-def users(namespace: str = NAMESPACE, cluster: str = CLUSTER, registry: bool = False) -> list[Resource]:
-    """Kafka's users of the declared streams, and with ``registry`` the schema registry's. Raises ConfigError
-    if a stream is invalid."""
+def users(namespace: str = NAMESPACE, cluster: str = CLUSTER) -> list[Resource]:
+    """Kafka's users of the declared streams. Raises ConfigError if a stream is invalid."""
     # All or none: applied without an invalid stream's, they would take its users' rights away.
     topics = [spec.topic.name for spec in stream_files.load_all()]
-    return kafka_users(topics, streams.result_topics(), namespace, cluster, registry)
+    return kafka_users(topics, streams.result_topics(), namespace, cluster)
 
 
-def print_users(namespace: str = NAMESPACE, cluster: str = CLUSTER, registry: bool = False) -> None:
+def print_users(namespace: str = NAMESPACE, cluster: str = CLUSTER) -> None:
     """Print them. `cluster`: name of the Kafka resource."""
-    print(yaml.safe_dump_all(users(namespace, cluster, registry), sort_keys=False), end="")
+    print(yaml.safe_dump_all(users(namespace, cluster), sort_keys=False), end="")

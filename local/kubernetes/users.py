@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from local.runtime.kafka_rights import Rule
-from local.runtime.registry_access import USER as REGISTRY
-from local.runtime.roles import KAFKA_PASSWORDS, kafka_rules, kafka_user
+from local.runtime.roles import KAFKA_PASSWORDS, Rule, kafka_rules, kafka_user
 from sluice.clients.kafka import strimzi
 from sluice.config.platform import ROLES
 
@@ -21,31 +19,26 @@ Resource = dict[str, Any]
 
 
 def kafka_users(
-    topics: Iterable[str], results: Iterable[str], namespace: str, cluster: str, registry: bool = False
+    topics: Iterable[str], results: Iterable[str], namespace: str, cluster: str
 ) -> list[Resource]:
-    """One per role that uses Kafka, and with ``registry`` one for the schema registry. ``cluster``: name of
-    the Kafka resource."""
+    """One per role that uses Kafka. ``cluster``: name of the Kafka resource."""
     # Once each: a query's result may go to the topic of a stream.
-    rules = [
-        rule for rule in dict.fromkeys(kafka_rules(topics, results, registry)) if not _is_operators(rule)
-    ]
-    users = [*map(kafka_user, ROLES), REGISTRY]
-    granted = {user: [rule for rule in rules if rule.user == user] for user in users}
-    return [_user(user, found, namespace, cluster) for user, found in granted.items() if found]
+    rules = dict.fromkeys(rule for rule in kafka_rules(topics, results) if not _is_operators(rule))
+    granted = {role: [rule for rule in rules if rule.user == kafka_user(role)] for role in ROLES}
+    return [_user(role, found, namespace, cluster) for role, found in granted.items() if found]
 
 
 def _is_operators(rule: Rule) -> bool:
-    return rule.kind == "topic" and rule.operation in OPERATORS and rule.user == kafka_user("airflow")
+    return rule.kind == "topic" and rule.operation in OPERATORS
 
 
-def _user(name: str, rules: Iterable[Rule], namespace: str, cluster: str) -> Resource:
-    key = name.removeprefix(kafka_user(""))
-    password = {"valueFrom": {"secretKeyRef": {"name": KAFKA_PASSWORDS, "key": key}}}
+def _user(role: str, rules: Iterable[Rule], namespace: str, cluster: str) -> Resource:
+    password = {"valueFrom": {"secretKeyRef": {"name": KAFKA_PASSWORDS, "key": role}}}
     return {
         "apiVersion": f"{strimzi.GROUP}/{strimzi.VERSION}",
         "kind": KIND,
         "metadata": {
-            "name": name,
+            "name": kafka_user(role),
             "namespace": namespace,
             "labels": {strimzi.CLUSTER_LABEL: cluster},
         },

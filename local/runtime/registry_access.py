@@ -1,30 +1,19 @@
-"""Who may do what in the schema registry, and what the registry itself may do on Kafka."""
+"""Where the schema registry is, and who may do what in it."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
 
-from local.runtime.kafka_rights import Rule
 from local.runtime.ports import Network
 from local.runtime.secrets import REGISTRY_ROLES
 from sluice.config.postgresql import is_loopback
 from sluice.core.json_record import Document
 
-# Its own user of Kafka, and its topics there; the user that may change its rules.
-USER, ADMIN = "sluice-registry", "sluice-admin"
-TOPICS = tuple(f"{USER}-{name}" for name in ("journal", "snapshots", "events"))
-# Of its groups, a new one at each start; not sluice-, which other users may read under.
-GROUPS = "registry-"
+# The user that may change its rules.
+ADMIN = "sluice-admin"
 # Where its API is Confluent's.
 API = "/apis/ccompat/v7"
-
-
-def registry_rules() -> list[Rule]:
-    """Its rights on Kafka: its topics, which it makes itself, and the groups by which it reads them."""
-    operations = ("CREATE", "DESCRIBE", "DESCRIBE_CONFIGS", "READ", "WRITE")
-    rules = [Rule(USER, "topic", name, False, operation) for name in TOPICS for operation in operations]
-    return [*rules, *(Rule(USER, "group", GROUPS, True, one) for one in ("READ", "DESCRIBE"))]
 
 
 def registry_section(role: str, network: Network, secrets: Mapping[str, str]) -> Document:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from local.base import UsageError
 from local.runtime.home import StackDir, write_files
-from local.runtime.kafka_rights import Rule
 from local.runtime.ports import Network
-from local.runtime.registry_access import registry_rules, registry_section
+from local.runtime.registry_access import registry_section
 from local.runtime.secrets import REGISTRY_ROLES
 from sluice.config.platform import ROLES
 from sluice.config.postgresql import DISABLE, is_loopback
@@ -28,13 +28,25 @@ CHECKPOINTS = "checkpoints"
 KAFKA_PASSWORDS = "sluice-kafka-passwords"
 
 
+@dataclass(frozen=True)
+class Rule:
+    """One right of a Kafka `user`, as `sluice-consumer`. `kind`: topic, group, transactional_id or broker
+    (the cluster). `name`: the resource's; if `prefixed`, the right is for all whose names begin with it.
+    `operation`: Kafka's word, as DESCRIBE_CONFIGS."""
+
+    user: str
+    kind: str
+    name: str
+    prefixed: bool
+    operation: str
+
+
 def kafka_user(role: str) -> str:
     return f"sluice-{role}"
 
 
-def kafka_rules(topics: Iterable[str], results: Iterable[str] = (), registry: bool = False) -> list[Rule]:
-    """The rights of the roles on the streams' topics and their queries' ``results``, and with ``registry`` of
-    the schema registry; the rest is denied."""
+def kafka_rules(topics: Iterable[str], results: Iterable[str] = ()) -> list[Rule]:
+    """The rights of the roles on the streams' topics and their queries' ``results``; the rest is denied."""
     rules: list[Rule] = []
 
     def allow(role: str, kind: str, name: str, operations: str, prefixed: bool = False) -> None:
@@ -69,7 +81,7 @@ def kafka_rules(topics: Iterable[str], results: Iterable[str] = (), registry: bo
     allow("producer", "group", "sluice-", "READ DESCRIBE", prefixed=True)
     allow("consumer", "group", "sluice-", "READ DESCRIBE", prefixed=True)
     allow("reader", "group", "sluice-reader", "READ DESCRIBE", prefixed=True)
-    return rules + (registry_rules() if registry else [])
+    return rules
 
 
 _READ = ["s3:GetObject", "s3:GetObjectVersion"]

@@ -20,7 +20,6 @@ from confluent_kafka.admin import (
 from local.base import UnhealthyService
 from local.runtime.context import Context, with_parent
 from local.runtime.home import write_files
-from local.runtime.registry_access import USER as REGISTRY
 from local.runtime.roles import kafka_rules, kafka_user
 from local.runtime.supervisord import Program
 from sluice.config.platform import ROLES
@@ -47,8 +46,6 @@ def server_properties(context: Context) -> str:
     """The broker's configuration, passwords included: only for a file of mode 600."""
     users = {BROKER: context.secrets["kafka_broker"], ADMIN: context.secrets["kafka_admin"]}
     users |= {kafka_user(role): context.secrets[f"kafka_{role}"] for role in ROLES}
-    # Also where no stream needs a registry, without rights: a login that comes later would need a restart.
-    users |= {REGISTRY: context.secrets["kafka_registry"]}
     logins = " ".join(f'user_{name}="{password}"' for name, password in users.items())
     module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
     jaas = f'{module} username="{BROKER}" password="{users[BROKER]}" {logins};'
@@ -183,7 +180,7 @@ def provision(context: Context, topics: Iterable[str], results: Iterable[str] = 
             AclOperation[rule.operation],
             AclPermissionType.ALLOW,
         )
-        for rule in kafka_rules(topics, results, context.registry is not None)
+        for rule in kafka_rules(topics, results)
     ]
     # By a name: the futures of a client without one end with it.
     admin = _admin(context)

@@ -1,4 +1,4 @@
-"""Apicurio: a schema registry with Confluent's API, its schemas on Kafka; only where a stream needs one."""
+"""Apicurio: a schema registry with Confluent's API, its schemas in PostgreSQL; where a stream needs one."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from local.base import UsageError
 from local.runtime.context import Context, with_parent
 from local.runtime.home import write_files
 from local.runtime.ports import HOST
-from local.runtime.registry_access import GROUPS, TOPICS, USER, registry_logins
+from local.runtime.registry_access import registry_logins
 from local.runtime.supervisord import Program
-from sluice.config.platform_sections.kafka import Kafka
-from sluice.core.json_record import Document
+from local.services import postgres
 
 NAME = "registry"
-# Of the management interface, which says whether the journal is read; it has no login, and stays on loopback.
+# Of the management interface, which has no login, and stays on loopback.
 HEALTH = "registry_health"
 # When the embedded stack runs one: if a stream needs it, or always.
 NEEDED, ALWAYS = "needed", "always"
@@ -37,25 +36,14 @@ def needs_registry(declared: Iterable[bool], setting: str) -> bool:
     return setting == ALWAYS or any(declared)
 
 
-def kafka_login(context: Context, section: Document | None = None) -> Kafka:
-    """Its own user of Kafka. `section`: [kafka] of a platform file, of another Kafka than the stack's."""
-    plain = {
-        "bootstrap_servers": context.network.bootstrap_servers,
-        "security_protocol": "SASL_PLAINTEXT",
-        "sasl_mechanism": "PLAIN",
-    }
-    password = context.secrets["kafka_registry"]
-    return Kafka(**{**(section or plain), "username": USER, "password": password})
-
-
 def _folder(context: Context) -> Path:
     # Quarkus reads config/application.properties of its working directory: a path among its options would be
     # read as a URI.
     return context.home.conf / NAME
 
 
-def properties(context: Context, login: Kafka) -> str:
-    """Its configuration, passwords included: only for a file of mode 600. `login`: on Kafka."""
+def properties(context: Context) -> str:
+    """Its configuration, passwords included: only for a file of mode 600."""
     settings = {
         "quarkus.http.host": context.network.bind,
         "quarkus.http.port": str(context.ports[NAME]),
@@ -64,17 +52,17 @@ def properties(context: Context, login: Kafka) -> str:
         "quarkus.http.access-log.enabled": "false",
         "quarkus.banner.enabled": "false",
         "quarkus.log.console.format": "%d{yyyy-MM-dd'T'HH:mm:ss.SSSX}{UTC} %p %c{1}: %m%n%e",
-        'quarkus.log.category."org.apache.kafka".level': "WARN",
-        "apicurio.storage.kind": "kafkasql",
-        "apicurio.kafkasql.bootstrap.servers": login.bootstrap_servers,
-        # All schemas are read from one partition at each start, in their order.
-        "apicurio.kafkasql.topic.partitions": "1",
-        "apicurio.kafkasql.consumer.group-prefix": GROUPS,
-        # It waits for two empty answers at its start.
-        "apicurio.kafkasql.consumer.poll.timeout": "500",
-        # Its database is in memory: the default keeps 20 connections open.
-        "apicurio.datasource.jdbc.initial-size": "2",
-        "apicurio.datasource.jdbc.min-size": "2",
+        # Not `kafkasql`, which serves before it has read its journal again: a schema that it has is not found
+        # then, and a record that names it would be rejected.
+        "apicurio.storage.kind": "sql",
+        "apicurio.storage.sql.kind": "postgresql",
+        "apicurio.datasource.url": f"jdbc:postgresql://{context.network.address('postgres')}/{postgres.REGISTRY}"
+        "?sslmode=disable",
+        "apicurio.datasource.username": postgres.REGISTRY,
+        "apicurio.datasource.password": context.secrets["postgres_registry"],
+        # The default keeps 20 connections open.
+        "apicurio.datasource.jdbc.initial-size": "1",
+        "apicurio.datasource.jdbc.min-size": "1",
         "apicurio.datasource.jdbc.max-size": "10",
         # Confluent's default; Apicurio's is NONE. A subject may have another.
         "apicurio.rules.global.compatibility": "BACKWARD",
@@ -83,8 +71,6 @@ def properties(context: Context, login: Kafka) -> str:
         "apicurio.auth.role-based-authorization": "true",
         "quarkus.security.users.embedded.plain-text": "true",
     }
-    settings |= dict(zip(_TOPIC_KEYS, TOPICS, strict=True))
-    settings |= {f"apicurio.kafka.common.{key}": value for key, value in login.java().items()}
     for user, (password, right) in registry_logins(context.secrets).items():
         settings[f"quarkus.security.users.embedded.users.{user}"] = password
         settings[f"quarkus.security.users.embedded.roles.{user}"] = right
@@ -92,17 +78,9 @@ def properties(context: Context, login: Kafka) -> str:
     return "".join(f"{key}={value}\n".replace("\\", "\\\\") for key, value in settings.items())
 
 
-_TOPIC_KEYS = (
-    "apicurio.kafkasql.topic",
-    "apicurio.kafkasql.snapshots.topic",
-    "apicurio.events.kafka.topic",
-)
-
-
-def files(context: Context, section: Document | None = None) -> dict[Path, str]:
-    """Its configuration. `section`: as of :func:`kafka_login`."""
-    file = _folder(context) / "config" / "application.properties"
-    return {file: properties(context, kafka_login(context, section))}
+def files(context: Context) -> dict[Path, str]:
+    """Its configuration."""
+    return {_folder(context) / "config" / "application.properties": properties(context)}
 
 
 def prepare(context: Context) -> None:
@@ -115,11 +93,11 @@ def program(context: Context) -> Program:
     if context.registry is None:
         raise UsageError(f"the stack has no registry. Fix: set {VARIABLE}={ALWAYS}")
     options = ["-Xmx192m", "-XX:+UseSerialGC", "-Djava.awt.headless=true", *context.java_options.split()]
-    # Where it would keep snapshots of its database.
+    # Where it unpacks what is imported.
     options += [f"-Djava.io.tmpdir={context.home.tmp}"]
     java, archive = context.registry / "java/bin/java", context.registry / "app/quarkus-run.jar"
     command = with_parent(java, *options, "-jar", archive)
-    # After Kafka, whose log it needs.
+    # After PostgreSQL, which has its schemas.
     return Program(NAME, command, context.environment(), priority=30, directory=_folder(context))
 
 
@@ -128,7 +106,7 @@ def url(context: Context) -> str:
 
 
 def probe(context: Context) -> str:
-    """Raises httpx.HTTPError without a response, and until it has read its journal."""
+    """Raises httpx.HTTPError without a response, and if it does not reach its database."""
     address = f"http://{HOST}:{context.ports[HEALTH]}/health/ready"
     httpx.get(address, timeout=3, trust_env=False).raise_for_status()
     return "ready"

@@ -221,8 +221,15 @@ class Stack(BaseStack):
 
         def database_and_airflow() -> None:
             self._start("postgres", board, provisioning["postgres"])
-            if not self._with_airflow:
-                return
+            if self.context.registry is not None:
+                # Beside Airflow, which takes longer.
+                self.daemon.ensure_started(registry.NAME)
+            if self._with_airflow:
+                airflow_up()
+            if self.context.registry is not None:
+                self._start(registry.NAME, board)
+
+        def airflow_up() -> None:
             with board.step("Airflow's database") as step:
                 airflow.migrate(self.context, step)
             with board.step("airflow") as step:
@@ -231,17 +238,14 @@ class Stack(BaseStack):
                 for name in airflow.COMPONENTS:
                     health.wait(name, self.context, self.daemon, step, AIRFLOW_DEADLINE)
 
-        def kafka_and_registry() -> None:
-            self._start("kafka", board, provisioning["kafka"])
-            # Its topics are Kafka's, and its rights.
-            if self.context.registry is not None:
-                self._start(registry.NAME, board)
-
         # The observer needs no system to begin: it says of each which does not answer.
         jobs: list[Callable[[], None]] = [database_and_airflow]
         jobs += [partial(self._start, name, board) for name in (checks.NAME, observer.NAME)]
-        if self.context.external is None:
-            jobs += [kafka_and_registry, partial(self._start, "minio", board, provisioning["minio"])]
+        jobs += [
+            partial(self._start, name, board, then)
+            for name, then in provisioning.items()
+            if name != "postgres"
+        ]
         if self.context.feed == replay.REPLAY:
             jobs.append(lambda: self._start(replay.NAME, board))
         else:

@@ -60,10 +60,10 @@ class Services:
 
     @cached_property
     def registry(self) -> str:
-        """A schema registry on that broker. Returns the address of Confluent's API."""
+        """A schema registry on that PostgreSQL. Returns the address of Confluent's API."""
         context = self.registry_context
-        self.kafka  # noqa: B018
-        kafka.provision(context, [])
+        self.postgres  # noqa: B018
+        postgres.provision(context)
         registry.prepare(context)
         self._start(registry.program(context), lambda: registry.probe(context))
         return str(registry_section("reader", context.network, context.secrets)["url"])

@@ -1,4 +1,4 @@
-"""A stack with a schema registry, and one without: only where it is needed are its program, ports, rights."""
+"""A stack with a schema registry, and one without: only where it is needed are its program and its ports."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from local.runtime import roles
 from local.runtime.context import Context
 from local.runtime.home import StackDir
 from local.runtime.secrets import REGISTRY_ROLES
-from local.services import kafka, registry
+from local.services import registry
 from local.stack import health, optional_services
 from local.stack.stack import Stack
 from sluice.config.platform import ROLES
@@ -136,39 +136,9 @@ def test_an_external_kafka_s_own_registry_is_as_its_file_declares_it(
     assert found["consumer"]["registry"] == {"url": "https://schemas"}
 
 
-def test_the_broker_knows_its_login_before_it_is_needed(context: Context) -> None:
-    for made in (context, replace(context, registry=FOLDER)):
-        assert f'user_sluice-registry="{context.secrets["kafka_registry"]}"' in kafka.server_properties(made)
-
-
-def test_its_rights_are_its_topics_and_groups_alone() -> None:
-    rules = {(rule.kind, rule.name, rule.operation, rule.prefixed): rule.user for rule in rights(True)}
-    own = {key for key, user in rules.items() if user == "sluice-registry"}
-    topics = {"sluice-registry-journal", "sluice-registry-snapshots", "sluice-registry-events"}
-    operations = {"CREATE", "DESCRIBE", "DESCRIBE_CONFIGS", "READ", "WRITE"}
-    assert own == {("topic", name, operation, False) for name in topics for operation in operations} | {
-        ("group", "registry-", operation, True) for operation in ("READ", "DESCRIBE")
-    }
-    others = [rule for rule in rights(True) if rule.user != "sluice-registry"]
-    assert others == rights(False)
-    assert not [
-        rule
-        for rule in others
-        if rule.name in topics
-        or (rule.kind == "group" and rule.prefixed and "registry-1".startswith(rule.name))
-        or (rule.kind == "topic" and rule.prefixed)
-    ]
-
-
-def rights(has_registry: bool) -> list[roles.Rule]:
-    return roles.kafka_rules(["rides"], ["editors"], has_registry)
-
-
 def test_passwords_are_read_as_they_were_written(context: Context) -> None:
     odd = {name: f"{name}\\" for name in context.secrets if "registry" in name}
-    text = registry.properties(
-        replace(context, secrets={**context.secrets, **odd}), registry.kafka_login(context)
-    )
+    text = registry.properties(replace(context, secrets={**context.secrets, **odd}))
     assert "quarkus.security.users.embedded.users.sluice-consumer=registry_consumer\\\\\n" in text
 
 

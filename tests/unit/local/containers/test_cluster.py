@@ -22,10 +22,7 @@ TASKS = ("postgres_results", "kafka_airflow", "minio_airflow", "lake_airflow", "
 # Secret -> the passwords in it, and no other.
 WANTED = {
     "sluice-postgres": {"postgres_admin"},
-    "sluice-kafka": {
-        *("kafka_broker", "kafka_admin", "kafka_cluster", "kafka_registry"),
-        *(f"kafka_{role}" for role in ROLES),
-    },
+    "sluice-kafka": {"kafka_broker", "kafka_admin", "kafka_cluster", *(f"kafka_{role}" for role in ROLES)},
     "sluice-minio": {"minio_root"},
     "sluice-airflow": {*AIRFLOW, *TASKS},
     "sluice-task": {*TASKS, "kafka_maintenance", "minio_maintenance", "lake_maintenance"},
@@ -48,23 +45,16 @@ def test_no_pod_has_another_s_passwords(context: Context, tmp_path: Path) -> Non
     assert found == WANTED
 
 
-@pytest.mark.parametrize("cluster", ["", "kafka"], ids=["plain", "Strimzi"])
-def test_a_registry_has_a_secret_of_its_own(context: Context, tmp_path: Path, cluster: str) -> None:
+def test_a_registry_has_a_secret_of_its_own(context: Context, tmp_path: Path) -> None:
     has_one = replace(context, registry=Path("/opt/sluice/registry-0"))
-    authority = "PEM" if cluster else ""
-    made = FakeArtifacts(has_one, tmp_path, cluster).secrets_of_pods(authority)
-    found = made["sluice-registry"]
-    settings = found["conf__registry__config__application.properties"]
-    assert 'username="sluice-registry"' in settings
-    assert found.get("platform__kafka-ca.crt", "") == authority
-    path = "/var/lib/sluice/platform/kafka-ca.crt"
-    assert (f"apicurio.kafka.common.ssl.truststore.location={path}\n" in settings) is bool(cluster)
-    assert made["sluice-kafka-passwords"]["registry"] == SECRETS["kafka_registry"]
-    assert {name for name, texts in made.items() if SECRETS["kafka_registry"] in "".join(texts.values())} == {
-        "sluice-registry",
-        "sluice-kafka-passwords",
-        *([] if cluster else ["sluice-kafka"]),
+    made = FakeArtifacts(has_one, tmp_path).secrets_of_pods()
+    assert set(made["sluice-registry"]) == {
+        "conf__registry__config__application.properties",
+        "start__registry",
     }
+    texts = {name: "".join(keys.values()) for name, keys in made.items()}
+    own = [name for name, text in texts.items() if SECRETS["postgres_registry"] in text]
+    assert own == ["sluice-registry"]
 
 
 def test_the_component_of_a_registry_says_that_there_is_one(context: Context, tmp_path: Path) -> None:

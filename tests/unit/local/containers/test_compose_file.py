@@ -106,7 +106,7 @@ def test_the_checks_are_served_whatever_else_is_down() -> None:
 
 def test_who_reaches_what() -> None:
     assert {name for name in SERVICES if "database" in networks(name)} == {
-        *("postgres", "provision", "tools", "streams", "observer"),
+        *("postgres", "provision", "tools", "streams", "observer", "registry"),
         *(f"airflow-{part}" for part in ("api-server", "scheduler", "dag-processor", "triggerer")),
     }
     asking = {"airflow-api-server", "airflow-triggerer"}
@@ -118,10 +118,10 @@ def test_who_reaches_what() -> None:
 
 
 def test_a_registry_is_asked_by_jobs_tasks_and_a_person_alone() -> None:
-    assert networks("registry") == {"registry", "spark"}
+    assert networks("registry") == {"registry", "spark", "database"}
     asking = {"streams", "airflow-scheduler", "tools"}
     assert {name for name in SERVICES if "registry" in networks(name)} == {"registry", *asking}
-    # There are Kafka, which it needs, and the executors of jobs.
+    # For the executors of jobs.
     assert {name for name in SERVICES if "spark" in networks(name)} == {
         *("kafka", *layout.BROKERS, "minio", "minio-erasure", "airflow-scheduler"),
         *("spark-master", "spark-worker", "registry"),

@@ -96,8 +96,8 @@ def test_no_service_has_another_s_secrets(context: Context) -> None:
     administration = {"postgres_admin", "minio_root", "kafka_admin", "kafka_broker"}
     reader = {"kafka_reader", "lake_reader", "minio_reader", "registry_reader"}
     asking = {f"registry_{role}" for role in ("airflow", "producer", "consumer", "reader", "admin")}
-    assert secrets_in(found["registry"]) == asking | {"kafka_registry"}
-    administration |= {"registry_admin", "kafka_registry"}
+    assert secrets_in(found["registry"]) == asking | {"postgres_registry"}
+    administration |= {"registry_admin", "postgres_registry"}
     assert not secrets_in(found["scheduler"]) & (administration | reader)
     # What a browser reaches has no job's rights.
     maintenance = {"minio_maintenance", "lake_maintenance", "kafka_maintenance"}
@@ -142,7 +142,8 @@ def test_a_registry_is_found_by_those_who_may_ask_it(context: Context) -> None:
     found = volumes(context, ALL)
     (properties,) = found["registry"].files.values()
     settings = dict(line.split("=", 1) for line in properties.splitlines())
-    assert settings["apicurio.kafkasql.bootstrap.servers"] == "kafka-1:19092,kafka-2:19092,kafka-3:19092"
+    address = "jdbc:postgresql://postgres:15432/registry?sslmode=disable"
+    assert settings["apicurio.datasource.url"] == address
     # What has a login listens in its networks, what has none in the container.
     assert (settings["quarkus.http.host"], settings["quarkus.management.host"]) == (layout.ANY, HOST)
     told = registry_sections(found)

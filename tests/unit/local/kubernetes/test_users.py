@@ -9,9 +9,7 @@ import yaml
 
 from local.kubernetes import command
 from local.kubernetes.users import kafka_users
-from local.runtime.kafka_rights import Rule
-from local.runtime.registry_access import TOPICS as TOPICS_OF_REGISTRY
-from local.runtime.roles import KAFKA_PASSWORDS, kafka_rules, kafka_user
+from local.runtime.roles import KAFKA_PASSWORDS, Rule, kafka_rules, kafka_user
 from local.services import streams
 from sluice.config import streams as stream_files
 
@@ -60,23 +58,6 @@ def test_every_right_is_there_once_and_no_other(results: list[str]) -> None:
     found = [rule for user in users(TOPICS, results).values() for rule in rules(user)]
     assert sorted(found, key=repr) == sorted(set(expected), key=repr)
     assert not [rule for rule in found if rule.operation in replaced]
-
-
-def test_a_registry_makes_its_topics_itself_and_only_those() -> None:
-    [user] = [
-        found
-        for found in kafka_users(TOPICS, RESULTS, "sluice", "kafka", registry=True)
-        if found["metadata"]["name"] not in users()
-    ]
-    assert user["metadata"]["name"] == "sluice-registry"
-    reference = user["spec"]["authentication"]["password"]["valueFrom"]["secretKeyRef"]
-    assert reference == {"name": KAFKA_PASSWORDS, "key": "registry"}
-    makes = [
-        acl["resource"]["name"]
-        for acl in user["spec"]["authorization"]["acls"]
-        if "Create" in acl["operations"]
-    ]
-    assert makes == list(TOPICS_OF_REGISTRY)
 
 
 def test_only_roles_that_use_kafka_are_users() -> None:
