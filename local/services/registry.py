@@ -16,7 +16,7 @@ from local.runtime.supervisord import Program
 from local.services import postgres
 
 NAME = "registry"
-# Of the management interface, which has no login, and stays on loopback.
+# The port of the management interface, which has no login, and stays on loopback.
 HEALTH = "registry_health"
 # When the embedded stack runs one: if a stream needs it, or always.
 NEEDED, ALWAYS = "needed", "always"

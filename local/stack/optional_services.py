@@ -57,7 +57,8 @@ def idle_ports(context: Context) -> set[str]:
 
 
 def check_ports(context: Context, runs: Callable[[str], bool]) -> None:
-    """Of those that a running stack gets. `runs`: whether a service runs already. Raises UsageError."""
+    """Check the ports of those that a running stack gets. `runs`: whether a service runs already. Raises
+    UsageError for one that is taken."""
     for name, used in running(context).items():
         if not runs(name):
             ports.check(context.ports, used, PORTS_SECONDS)
