@@ -35,6 +35,7 @@ GROUPS = {
     "tests/spark": "spark",
     "tests/browser": "browser",
     "tests/services/kafka": "brokers",
+    "tests/services/registry": "registry",
 }
 
 

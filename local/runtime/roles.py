@@ -12,6 +12,8 @@ from local.base import UsageError
 from local.runtime.home import StackDir, write_files
 from local.runtime.ports import Network
 from sluice.clients.registry.objects import PREFIX as SCHEMAS
+from local.runtime.registry_access import registry_section
+from local.runtime.secrets import REGISTRY_ROLES
 from sluice.config.platform import ROLES
 from sluice.config.postgresql import DISABLE, is_loopback
 from sluice.config.reading.toml import dump
@@ -142,10 +144,12 @@ def documents(
     network: Network,
     secrets: Mapping[str, str],
     feeds: Mapping[str, str] | None = None,
+    registry: bool = False,
 ) -> dict[str, Document]:
     """The platform file of each role, as plain data.
 
     `feeds`: stream → another address of its feed, for the producer and for Airflow, whose loads report it.
+    `registry`: whether the stack runs a schema registry.
     """
     files: dict[str, Document] = {}
     for role in ROLES:
@@ -193,6 +197,9 @@ def documents(
     if feeds:
         for role in ("producer", "airflow"):
             files[role]["feeds"] = dict(feeds)
+    if registry:
+        for role in REGISTRY_ROLES:
+            files[role]["registry"] = registry_section(role, network, secrets)
     return files
 
 

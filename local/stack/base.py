@@ -98,7 +98,8 @@ class BaseStack(ABC):
         replayed = context.feed == replay.REPLAY
         specs = stream_files.load_valid().specs
         feeds = replay.feeds(specs, context.ports[replay.NAME]) if replayed else {}
-        documents = roles.documents(self.home, context.network, self.secrets, feeds)
+        has_registry = context.registry is not None
+        documents = roles.documents(self.home, context.network, self.secrets, feeds, has_registry)
         if context.external is not None:
             documents = roles.external(documents, Path(context.external))
         return documents
