@@ -14,7 +14,7 @@ from sluice.config.reading.files import declared_text
 from sluice.config.reading.toml import ConfigError
 from sluice.config.schema import Partition, parse_ddl
 from sluice.config.sections import query as query_spec
-from sluice.config.sections.backfill import Backfill
+from sluice.config.sections.backfill import Backfill, Intervals
 from sluice.config.sections.cluster import Cluster
 from sluice.config.sections.consumer import Budget, Consumer
 from sluice.config.sections.csv import Csv
@@ -36,11 +36,14 @@ PLACEHOLDER_CONTACT = "@example."
 
 
 class SourceType(StrEnum):
-    """A load's source: the table of stream.toml with this name; ``csv`` without any."""
+    """A load's source: the table of stream.toml with this name; ``csv`` without any. ``topic``: records of
+    others, in a topic that is not managed."""
 
     CSV = "csv"
     FEED = "feed"
     GENERATOR = "generator"
+    # No section of its own: `[topic]` with ``managed = false``.
+    TOPIC = "topic"
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,7 @@ class StreamSpec:
     supervision: Supervision = field(default_factory=Supervision)
     maintenance: Maintenance = field(default_factory=Maintenance)
     backfill: Backfill | None = None
+    intervals: Intervals | None = None
     cluster: Cluster = field(default_factory=Cluster)
 
     @property
@@ -111,6 +115,8 @@ class StreamSpec:
     def source(self) -> SourceType:
         if self.feed:
             return SourceType.FEED
+        if not self.topic.managed:
+            return SourceType.TOPIC
         return SourceType.GENERATOR if self.generator else SourceType.CSV
 
     @property
