@@ -11,6 +11,7 @@ from time import monotonic
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from sluice.clients.kafka.consumers import topic_offsets
 from sluice.config import platform as platforms
 from sluice.config import streams
 from sluice.config.reading.files import declared_text
@@ -63,7 +64,9 @@ def run(name: str) -> int:
         if not spec.decode:
             settings = settings | WITH_DECODER
             leave_out_pandas()
-        spark = session.start(f"sluice {name} consumer", platform, spec.topic.partitions, settings)
+        # A topic of others has as many as it has.
+        partitions = spec.topic.partitions or len(topic_offsets(platform.kafka, spec.topic.name))
+        spark = session.start(f"sluice {name} consumer", platform, partitions, settings)
         record = record_type(spark, spec)
         rows_of = DirectSource(spark, platform, spec, decoding(spec))
         known_tables.check(spark, platform, name, spec.table, spec.quarantine_table)

@@ -53,7 +53,7 @@ class Intervals(Scheduled):
         "only a topic that is not `managed` has `[intervals]`",
     ]
     start_date: Annotated[str, "date of the first interval, as `2026-06-01`"]
-    max_active_runs: Annotated[int, "runs of `<stream>_load` at a time"] = 4
+    max_active_runs: Annotated[int, "runs of `<stream>_load` at a time"] = 1
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ _GROUP_NAME = re.compile(r"[\x21-\x7e]{1,249}")
 _PAIR = re.compile(r"\s*(\d{1,10})\s*=\s*(\d{1,20})\s*,?")
 _QUOTED = 60
 FORMS = (
-    f'{EARLIEST}, {LATEST}, a time with its zone as 2026-06-01T00:00:00Z, an offset for each partition as '
+    f"{EARLIEST}, {LATEST}, a time with its zone as 2026-06-01T00:00:00Z, an offset for each partition as "
     f'"0=12 1=40", or {GROUP}<name>'
 )
 
@@ -90,9 +90,7 @@ class Start:
             place = pair.end()
         return cls(StartKind.OFFSETS, offsets=found)
 
-    def offsets_in(
-        self, bounds: Mapping[int, tuple[int, int]], asked: Mapping[int, int]
-    ) -> dict[int, int]:
+    def offsets_in(self, bounds: Mapping[int, tuple[int, int]], asked: Mapping[int, int]) -> dict[int, int]:
         """Partition -> the first offset that the stream reads.
 
         ``bounds``: partition -> (first offset kept, next offset to be written). ``asked``: of TIME the first
@@ -122,9 +120,7 @@ class Start:
         self._check(self.offsets, bounds, "the declared offset", "name one that it has")
         return dict(self.offsets)
 
-    def _committed(
-        self, bounds: Mapping[int, tuple[int, int]], asked: Mapping[int, int]
-    ) -> dict[int, int]:
+    def _committed(self, bounds: Mapping[int, tuple[int, int]], asked: Mapping[int, int]) -> dict[int, int]:
         if not asked:
             raise StartInvalid(
                 f"group {self.group!r} has committed no offset of the topic, or they expired. Fix: correct "
