@@ -11,6 +11,7 @@ from typing import Any
 from local.base import UsageError
 from local.runtime.home import StackDir, write_files
 from local.runtime.ports import Network
+from sluice.clients.registry.objects import PREFIX as SCHEMAS
 from sluice.config.platform import ROLES
 from sluice.config.postgresql import DISABLE, is_loopback
 from sluice.config.reading.toml import dump
@@ -112,6 +113,8 @@ def s3_policies(checkpoints: bool = False) -> dict[str, dict[str, Any]]:
             (_READ + _WRITE, [lake, files]),
             # The plans of changes.
             (_READ, [f"{WAREHOUSE}/ledger/*/change.json"]),
+            # Schemas of a registry, which are kept for ever.
+            ([*_READ, "s3:PutObject"], [f"{WAREHOUSE}/ledger/{SCHEMAS}/*"]),
             *kept,
         ),
         "reader": _policy((_LIST, [WAREHOUSE]), (_READ, [lake, files])),

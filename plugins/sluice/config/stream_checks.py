@@ -15,6 +15,7 @@ from sluice.config.sections import cluster as cluster_spec
 from sluice.config.sections import csv as csv_spec
 from sluice.config.sections import generator as generator_spec
 from sluice.config.sections import query as query_spec
+from sluice.config.sections.records import checks as records_checks
 from sluice.config.sections.sink import SinkKind
 from sluice.config.sections.topic import (
     LOG_APPEND_TIME,
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 # A function in a module of a stream's folder.
 FUNCTION = r"[a-z_][a-z0-9_]*:[a-z_][a-z0-9_]*"
+# A schema's file.
+SCHEMA = r"[A-Za-z0-9][A-Za-z0-9._-]*\.(avsc|ddl)"
 # Folders in the source bucket, none of them "." or "..".
 PREFIX = r"((?!\.{1,2}/)[A-Za-z0-9_.=-]+/)*"
 # Without scheme, port and path.
@@ -53,7 +56,10 @@ def check(spec: StreamSpec, where: str) -> None:
         )
     if len(spec.title) > MAX_TITLE:
         raise ConfigError(f"{where}: title {shown(spec.title)}. Fix: use at most {MAX_TITLE} characters")
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*\.(avsc|ddl)", spec.schema):
+    if spec.records:
+        records_checks.check(spec.records, spec.schema, where)
+        _check_records(spec, where)
+    if not re.fullmatch(SCHEMA, spec.schema) and (spec.schema or not spec.records):
         raise ConfigError(
             f"{where}: schema {shown(spec.schema)}. Fix: name a file of the stream's folder, an Avro schema "
             "(.avsc) or columns (.ddl)"
@@ -149,6 +155,15 @@ def _check_numbers(spec: StreamSpec, where: str) -> None:
         limits.check(getattr(spec, name), name, where)
 
 
+def _check_records(spec: StreamSpec, where: str) -> None:
+    others = {f"[{spec.source}]": spec.feed or spec.generator, f"decode {shown(spec.decode)}": spec.decode}
+    for what, declared in others.items():
+        if declared:
+            raise ConfigError(
+                f"{where}: [records] with {what}: the section is for topics that others fill. Fix: remove one"
+            )
+
+
 def _check_source(spec: StreamSpec, where: str) -> None:
     if spec.decode and spec.is_avro:
         raise ConfigError(
@@ -160,7 +175,7 @@ def _check_source(spec: StreamSpec, where: str) -> None:
             f"{where}: [consumer] by_reference with decode {shown(spec.decode)}, which has no reference. "
             "Fix: leave by_reference out"
         )
-    if spec.source is SourceType.CSV:
+    if spec.source is SourceType.CSV and not spec.records:
         csv_spec.check(spec.csv, where)
     if not re.fullmatch(PREFIX, spec.source_prefix):
         raise ConfigError(

@@ -50,6 +50,11 @@ class ErrorCode(StrEnum):
     NOT_DELIVERED = "SLU-241", "Notification not delivered"
     KUBERNETES_UNREACHABLE = "SLU-251", "Kubernetes unreachable"
     KUBERNETES_REFUSED = "SLU-252", "Kubernetes refused the request"
+    REGISTRY_UNREACHABLE = "SLU-261", "Schema registry unreachable"
+    REGISTRY_REFUSED = "SLU-262", "Schema registry refused the request"
+    SCHEMA_NOT_FOUND = "SLU-263", "Schema not found in the registry"
+    SCHEMA_REFUSED = "SLU-264", "Registered schema cannot be used"
+    REGISTRY_CHANGED = "SLU-265", "Kept schema is another one or damaged"
     REQUEST_REFUSED = "SLU-290", "Request refused"
     # Sources and records.
     CORRUPT_OBJECT = "SLU-302", "Corrupt object"
@@ -129,6 +134,7 @@ PERMANENT = frozenset(
         ErrorCode.TABLE_LOST,
         ErrorCode.TABLE_REPLACED,
         ErrorCode.LAKE_FILE_MISSING,
+        ErrorCode.REGISTRY_CHANGED,
         ErrorCode.CORRUPT_OBJECT,
         ErrorCode.INVALID_HEADER,
         ErrorCode.OFFSETS_NOT_THERE,

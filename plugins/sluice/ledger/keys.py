@@ -40,6 +40,8 @@ A backfill's run has several loads; its documents are under ``<run_id>#<number>`
     history/undelivered/<countdown>-<moment>-run.json   what a person was not told of a run: its notifier
                                                     failed; told later: delivered
     history/<kind>/<countdown>-<moment>-<suffix>.json   the stream's events; the newest sorts first
+
+Beside the streams, ``_registries`` has the schemas of registries (``clients.registry.objects``).
 """
 
 from __future__ import annotations

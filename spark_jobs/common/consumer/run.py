@@ -14,14 +14,10 @@ from pyspark.sql.types import StructType
 from sluice.clients.kafka.consumers import topic_offsets
 from sluice.config import platform as platforms
 from sluice.config import streams
-from sluice.config.reading.files import declared_text
-from sluice.config.schema import parse_ddl
 from sluice.config.stream import StreamSpec
-from sluice.core.decoding.avro.decoder import AvroDecoder
-from sluice.core.decoding.by_reference import ByReference
-from sluice.core.decoding.decoder import Decoder
-from sluice.core.decoding.json.decoder import JsonDecoder
+from sluice.core.decoding.decoder import RecordDecoder
 from spark_jobs.common.consumer.decoded_rows import Decode
+from spark_jobs.common.consumer.decoders import decoder_of
 from spark_jobs.common.consumer.direct.direct_rows import DirectSource
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.kafka.avro import Schemas
@@ -86,13 +82,14 @@ def run(name: str) -> int:
 
 
 def record_type(spark: SparkSession, spec: StreamSpec) -> StructType:
-    """The type of a record, as Spark has it."""
-    if spec.is_avro:
-        return Schemas.load(spec).current.struct(spark)
-    return tables.declared(spec)
+    """The type of a record, as Spark has it: all columns of the table that are made of it."""
+    values = Schemas.load(spec).current.struct(spark) if spec.is_avro else tables.declared(spec)
+    if not spec.records or not spec.records.added_columns:
+        return values
+    return StructType([*values.fields, *tables.struct(spec.records.added_columns).fields])
 
 
-def decoding(spec: StreamSpec) -> Decode | Decoder:
+def decoding(spec: StreamSpec) -> Decode | RecordDecoder:
     """How a stream's records are decoded: by its own function, or by its decoder. Raises ConfigError."""
     return decoder_of(spec) or own_decode_of(spec)
 
@@ -100,20 +97,6 @@ def decoding(spec: StreamSpec) -> Decode | Decoder:
 def own_decode_of(spec: StreamSpec) -> Decode:
     """The function that a stream declares."""
     return partial(function(spec, spec.decode), schema=tables.declared(spec))
-
-
-def decoder_of(spec: StreamSpec) -> Decoder | None:
-    """The decoder of a stream's values, without Spark; None for a stream with its own function. Raises
-    ConfigError."""
-    if spec.decode:
-        return None
-    decoder: Decoder
-    if spec.is_avro:
-        schemas = Schemas.load(spec)
-        decoder = AvroDecoder(schemas.current.text, tuple(schema.text for schema in schemas.earlier))
-    else:
-        decoder = JsonDecoder(parse_ddl(declared_text(spec.schema_file), f"{spec.name}/{spec.schema}"))
-    return ByReference(decoder) if spec.consumer.by_reference else decoder
 
 
 class ConsumerRun(GuardedQuery):
