@@ -118,8 +118,8 @@ class OthersStream:
     ) -> None:
         more = {"topic-id": self.kafka.id, "writer": "w1"}
         said = lakes.summary(kind, 1, self.published, self.starts, ranges, more)
-        for partition in sorted({partition for partition, _ in rows}) or [None]:
-            of_partition = [row for row in rows if row[0] == partition]
+        by_partition = [[row for row in rows if row[0] == partition] for partition in self.published]
+        for of_partition in [found for found in by_partition if found] or [[]]:
             lakes.append(self.lake, of_partition, said, source=None)
 
     def plan(self, run: str, interval: Interval | None = None, **params: Any) -> tuple[Any, Any]:

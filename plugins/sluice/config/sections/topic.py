@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from sluice.config.reading.limits import BROKER_DEFAULT
-from sluice.core.offsets.start import EARLIEST
+from sluice.core.offsets.start import EARLIEST, Start
 
 MAX_MESSAGE = "max.message.bytes"
 # A broker's default of it.
@@ -49,6 +49,11 @@ class Topic:
         "time with its zone (`2026-06-01T00:00:00Z`), an offset for each partition (`0=12 1=40`), or "
         "`group:<name>`, what that consumer group has committed",
     ] = EARLIEST
+
+    @property
+    def start_group(self) -> str:
+        """The consumer group at whose position the stream begins; "" for another start."""
+        return Start.parse(self.start).group
 
     @property
     def max_message_bytes(self) -> int:
