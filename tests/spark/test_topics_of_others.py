@@ -193,7 +193,7 @@ def test_a_stream_begins_where_it_is_declared_to_and_only_once(
     others.consume(writer, positions).query.processAllAvailable()
     expected = [(p, offset) for p, first in begins.items() for offset in range(first, SENT + 2)]
     assert others.record_offsets() == sorted(expected)
-    # Of groups only the stream's own, under which lag tools find it.
+    # No other group than the stream's own, under which lag tools find it.
     assert others.groups() - before == {f"sluice-{others.spec.name}"}
 
 
@@ -202,7 +202,7 @@ def test_a_stream_begins_where_it_is_declared_to_and_only_once(
     [
         ("0=3 1=4", ("partition 0", 3, "[4, 10)")),
         ("0=4", ("partition 1",)),
-        ("group:nobody", ("'nobody'", "no offset")),
+        ("group:unknown", ("'unknown'", "no offset")),
     ],
 )
 def test_a_start_that_the_topic_does_not_have_is_a_wrong_declaration(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from sluice.core.error_codes import ErrorCode
 from sluice.core.messages import quoted
 from sluice.core.offsets.topic_ranges import LARGEST_OFFSET
 
@@ -34,6 +35,8 @@ class StartKind(StrEnum):
 
 class StartInvalid(ValueError):
     """No start, or one that the topic does not have."""
+
+    code = ErrorCode.INVALID_CONFIGURATION
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ class TopicFacts:
             found.append(
                 f"its message.timestamp.type is {self.timestamp_type}, and queries with windows "
                 f"({', '.join(windowed)}) need {LOG_APPEND_TIME}: a sender whose clock is ahead would move "
-                "the watermark. Fix: ask the topic's owner to set it, or remove the windows"
+                "the watermark. Fix: ask administrators of the topic to set it, or remove the windows"
             )
         return found
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 # How many of the newest are looked through: behind them is a table that was restored far back, or a load of
 # old records, which reads the manifests of the whole table.
 NEWEST = 20
-# Of a load without any snapshots before it.
+# Time of a load without any snapshots before it.
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC).isoformat()
 
 

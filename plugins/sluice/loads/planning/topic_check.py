@@ -53,7 +53,7 @@ def _check_retention(name: str, position: Position, begins: dict[int, int]) -> N
     if deleted:
         raise Refused(
             f"topic {name!r}: retention deleted {deleted.count} offsets before they were read: "
-            f"{deleted.shown()}. Fix: give the stream a new table; ask the topic's owner for a longer "
+            f"{deleted.shown()}. Fix: give the stream a new table; ask its administrators for a longer "
             "retention",
             ErrorCode.HEALTH_DATA_LOST,
         )

@@ -179,7 +179,7 @@ def test_what_the_other_steps_need_is_there(stream: OthersStream) -> None:
     stream.kafka.send(0, 3)
     stream.publish()
     stream.plan("two")
-    # Of the load before: what was written until then is not this one's.
+    # What was written until the load before is not this one's.
     assert stream.ledger.require(run_key("two", "baseline"), "plan")["at"][:4] != "1970"
 
 

@@ -17,7 +17,7 @@ from sluice.loads.sending import produced
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-# Kinds of runs that are of an interval: one that a person triggers has one too, which nobody chose.
+# Kinds of runs that are of an interval: Airflow gives one that a person triggers one too.
 OF_INTERVALS = ("scheduled", "backfill")
 
 
