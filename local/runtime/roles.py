@@ -46,8 +46,14 @@ def kafka_user(role: str) -> str:
     return f"sluice-{role}"
 
 
-def kafka_rules(topics: Iterable[str], results: Iterable[str] = ()) -> list[Rule]:
-    """The rights of the roles on the streams' topics and their queries' ``results``; the rest is denied."""
+def kafka_rules(
+    topics: Iterable[str], results: Iterable[str] = (), others: Mapping[str, str] | None = None
+) -> list[Rule]:
+    """The rights of the roles on the streams' topics and their queries' ``results``; the rest is denied.
+
+    ``others``: topics that others fill, which are read only -> the consumer group that a stream begins at, or
+    "".
+    """
     rules: list[Rule] = []
 
     def allow(role: str, kind: str, name: str, operations: str, prefixed: bool = False) -> None:
@@ -56,13 +62,25 @@ def kafka_rules(topics: Iterable[str], results: Iterable[str] = ()) -> list[Rule
         )
 
     # Two streams may read one topic, and Kafka refuses a right that is asked for twice.
-    for topic in dict.fromkeys(topics):
+    own = dict.fromkeys(topics)
+    for topic in own:
         # Airflow asks whether offsets that the consumer recorded as without a record have none.
         allow("airflow", "topic", topic, "CREATE ALTER DESCRIBE ALTER_CONFIGS DESCRIBE_CONFIGS READ")
         allow("producer", "topic", topic, "WRITE DESCRIBE READ")
         allow("consumer", "topic", topic, "READ DESCRIBE")
         allow("observer", "topic", topic, "DESCRIBE DESCRIBE_CONFIGS")
         allow("reader", "topic", topic, "READ DESCRIBE")
+    for topic, group in (others or {}).items():
+        if topic in own:
+            continue
+        allow("airflow", "topic", topic, "DESCRIBE DESCRIBE_CONFIGS READ")
+        # Whether compaction explains what is absent.
+        allow("consumer", "topic", topic, "READ DESCRIBE DESCRIBE_CONFIGS")
+        # Kafka names the producer of an open transaction to who may read.
+        allow("observer", "topic", topic, "DESCRIBE DESCRIBE_CONFIGS READ")
+        allow("reader", "topic", topic, "READ DESCRIBE")
+        if group:
+            allow("consumer", "group", group, "DESCRIBE")
     for topic in dict.fromkeys(results):
         # Airflow checks their content. Setting a group's offsets requires Read on the topic.
         allow("airflow", "topic", topic, "CREATE ALTER DESCRIBE ALTER_CONFIGS DESCRIBE_CONFIGS READ")

@@ -70,6 +70,7 @@ class ErrorCode(StrEnum):
     KEY_ALREADY_LOADED = "SLU-313", "Object has other content than the one loaded before"
     SENT_IN_PART = "SLU-314", "Older version of the object was sent in part"
     ROWS_REJECTED = "SLU-315", "Rows of the object would be rejected"
+    INTERVAL_INCOMPLETE = "SLU-316", "Interval is not known to be complete"
     # Verification and reconciliation.
     LOAD_NOT_VERIFIED = "SLU-401", "Load verification failed"
     BATCH_NOT_VERIFIED = "SLU-402", "Batch verification failed"

@@ -56,7 +56,10 @@ class Topic:
             if code == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise coded(
                     ErrorCode.TOPIC_NOT_FOUND,
-                    LookupError(f"topic {self.name!r}: {error}. Fix: run the load's task provision_topic"),
+                    LookupError(
+                        f"topic {self.name!r}: {error}. Fix: run the load's task provision_topic; of a topic "
+                        "of others correct its name"
+                    ),
                 ) from error
             if code in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
                 raise self._unanswered(error) from error

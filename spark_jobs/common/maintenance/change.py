@@ -30,7 +30,7 @@ from sluice.config.platform import Platform
 from sluice.config.stream import StreamSpec
 from sluice.core.changes.plan import ChangePlan
 from sluice.core.changes.result import ChangeResult
-from sluice.core.decoding.decoder import Decoder
+from sluice.core.decoding.decoder import RecordDecoder
 from sluice.core.offsets.deduplication import LoadedRows, loaded_from, possible_duplicates
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.tables.batches import Snapshot
@@ -83,7 +83,7 @@ class Change:
         spark: SparkSession,
         platform: Platform,
         spec: StreamSpec,
-        decode: Decode | Decoder,
+        decode: Decode | RecordDecoder,
         plan: ChangePlan,
     ) -> None:
         self.spark, self.spec, self.plan = spark, spec, plan

@@ -86,7 +86,8 @@ class KafkaAdmin:
         found = self.find(topic)
         if found is None:
             raise Missing(
-                f"topic {topic!r} does not exist on {self.servers}. Fix: run the load's provision_topic step",
+                f"topic {topic!r} does not exist on {self.servers}. Fix: run the load's provision_topic "
+                "step; of a topic of others correct its name",
                 ErrorCode.TOPIC_NOT_FOUND,
             )
         return found

@@ -13,12 +13,11 @@ import pyarrow.compute as pc
 from sluice.core.decoding.avro.columnar.bodies import portions
 from sluice.core.decoding.avro.types import arrow_type, parsed
 from sluice.core.decoding.avro.writers import Writer
-from sluice.core.decoding.decoder import Decoded, Malformed, RawHeaders
+from sluice.core.decoding.decoder import TOMBSTONE, Decoded, Malformed, RawHeaders
 from sluice.core.decoding.texts import quoted
 from sluice.core.record_batches.cursor import Bytes, Flags, Ints
 
 SCHEMA_HEADER = b"avro-schema"
-TOMBSTONE = "the record has no value (a tombstone)"
 _MAX_BYTES = (1 << 31) - 1
 # Rows of the reference at once, as Python has them.
 _STEP = 1_000

@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any, NoReturn
 
-from sluice.core.decoding.decoder import Malformed
+from sluice.core.decoding.decoder import TOMBSTONE, Malformed
 from sluice.core.decoding.wire_formats import wire_format
 
 # The parser calls itself for each level, and Python's stack ends at about 1,000 levels.
@@ -32,7 +32,15 @@ def members(value: bytes | None) -> Members:
     """The members of the object that a record is: texts, Numbers, booleans, None, lists, Members. Raises
     Malformed."""
     if value is None:
-        raise Malformed("the record has no value (a tombstone)")
+        raise Malformed(TOMBSTONE)
+    _, found = parsed(value)
+    if not isinstance(found, Members):
+        raise Malformed(f"not a JSON object: it is {described(found)}")
+    return found
+
+
+def parsed(value: bytes) -> tuple[str, Any]:
+    """The text that a value is, and the one JSON value in it. Raises Malformed."""
     stripped = value.strip(WHITE_SPACE.encode())
     if not stripped.startswith(b"{"):
         framed = wire_format(value) if stripped else "it is empty"
@@ -49,9 +57,7 @@ def members(value: bytes | None) -> Members:
     found, end = _value(text, _after_space(text, 0))
     if end < len(text):
         raise Malformed(_behind(text, end))
-    if not isinstance(found, Members):
-        raise Malformed(f"not a JSON object: it is {described(found)}")
-    return found
+    return text, found
 
 
 def described(found: object) -> str:
