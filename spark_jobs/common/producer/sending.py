@@ -18,7 +18,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 
-from sluice.clients.kafka.admin import translated
+from sluice.clients.kafka.errors import translated
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.config.sending_rules import SendingRules
 from sluice.core.error_codes import ErrorCode
