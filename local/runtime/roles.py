@@ -11,9 +11,9 @@ from typing import Any
 from local.base import UsageError
 from local.runtime.home import StackDir, write_files
 from local.runtime.ports import Network
-from sluice.clients.registry.objects import PREFIX as SCHEMAS
 from local.runtime.registry_access import registry_section
 from local.runtime.secrets import REGISTRY_ROLES
+from sluice.clients.registry.objects import PREFIX as SCHEMAS
 from sluice.config.platform import ROLES
 from sluice.config.postgresql import DISABLE, is_loopback
 from sluice.config.reading.toml import dump
