@@ -147,8 +147,9 @@ class Stack(BaseStack):
                 self._up(display)
 
     def _up(self, board: ProgressDisplay) -> None:
-        # No stream can declare yet that it needs a registry.
-        optional_services.decide_registry(self.home, self.settings["external"], (), self._registry)
+        declared = stream_files.load_valid()
+        registered = (spec.records is not None and spec.records.registry for spec in declared.specs)
+        optional_services.decide_registry(self.home, self.settings["external"], registered, self._registry)
         self.__dict__.pop("context", None)
         pid = self.daemon.pid() if self.exists else None
         if pid is None:
@@ -163,7 +164,7 @@ class Stack(BaseStack):
         if self.overrides:
             # Before it is kept: every later start would use an invalid one.
             overrides.check(self.overrides, stream_files.names())
-        for reason in stream_files.load_valid().reasons:
+        for reason in declared.reasons:
             # The other streams are started.
             board.say(reason)
         of_notifications = notifications_file.files(self.context)
