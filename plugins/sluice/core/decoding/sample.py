@@ -104,11 +104,13 @@ def _columns(objects: Sequence[dict[str, Any]], doubts: list[str]) -> dict[str, 
         if not _COLUMN.fullmatch(name) or name.lower() in map(str.lower, columns):
             doubts.append(f"field {name!r} can be no column of its own: it stays in _unknown_fields")
             continue
-        columns[name] = _type(name, found, doubts)
+        if kind := _type(name, found, doubts):
+            columns[name] = kind
     return columns
 
 
 def _type(name: str, kinds: set[str], doubts: list[str]) -> str:
+    """Empty for a field that no column could take in each record."""
     if kinds == {"BIGINT", "DOUBLE"}:
         return "DOUBLE"
     if len(kinds) == 1 and (kind := next(iter(kinds))) in ("BIGINT", "DOUBLE", "BOOLEAN", "STRING"):
@@ -117,8 +119,9 @@ def _type(name: str, kinds: set[str], doubts: list[str]) -> str:
         doubts.append(f"{name} looks like a time, and is kept as a text: TIMESTAMP may fit")
     elif not kinds:
         doubts.append(f"{name} is null in each record of the sample")
-    elif kinds - {"time", "STRING"}:
-        doubts.append(f"{name} is {' or '.join(sorted(kinds))}: it is kept as a text")
+    elif kinds != {"time", "STRING"}:
+        doubts.append(f"{name} is {' or '.join(sorted(kinds))}: it stays in _unknown_fields")
+        return ""
     return "STRING"
 
 
