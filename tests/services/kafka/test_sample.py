@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import Producer
 
 from local.services import kafka as broker
+from local.stack.stack import wait_until
 from sluice.cli import new_topic_stream
 from sluice.cli.base import UsageError
 from sluice.clients.kafka.admin import KafkaAdmin
@@ -40,6 +41,25 @@ def test_places_are_at_both_ends_and_in_the_middle(bounds: tuple[int, int], foun
     assert [list(place.pairs()) for place in places(*bounds)] == found
 
 
+def assert_waited_for(services: Services, name: str) -> None:
+    """The observer sees the transaction, and whose it is once it may read the topic."""
+    observer = KafkaAdmin(services.stack.platform("observer").kafka)
+    assert (observer.ends(name), observer.last_stable(name)) == ({0: 42, 1: 1, 2: 0}, {0: 42, 1: 0, 2: 0})
+    with raising(Refused, name, "partition 1"):
+        observer.open_transactions(name, [1])
+    broker.provision(services.stack.context, [], others={name: ""})
+
+    def seen() -> dict[int, str]:
+        try:
+            return observer.open_transactions(name, [0, 1, 2])
+        except Refused:
+            return {}
+
+    wait_until("the right to read", lambda: bool(seen()), 20, 0.2)
+    (found,) = seen().items()
+    assert (found[0], found[1].startswith("producer "), "began at offset 0" in found[1]) == (1, True, True)
+
+
 def test_a_topic_is_looked_at(services: Services) -> None:
     name = "shop.orders"
     services.make_topic(name, 3)
@@ -65,6 +85,7 @@ def test_a_topic_is_looked_at(services: Services) -> None:
     assert "transactions: 2 markers, 20 records of aborted ones" in seen
     assert any("partitions [1] wait for an open transaction" in doubt for doubt in found.doubts)
     assert any("CreateTime" in doubt for doubt in found.doubts)
+    assert_waited_for(services, name)
     producer.abort_transaction(30)
     # Without a right on it a broker does not say whether there is such a topic.
     with raising(Refused, "'shop.nothing'", "TOPIC_AUTHORIZATION_FAILED"):
