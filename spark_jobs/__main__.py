@@ -37,15 +37,15 @@ def producer(name: str, options: Sequence[str]) -> int:
             _parse_no(options)
             return run(name)
         case SourceType.GENERATOR:
-            from spark_jobs.common.producer.generated import generated_rows
+            from spark_jobs.common.producer.generated import send_generated
             from spark_jobs.common.producer.run import main
 
-            return main(name, generated_rows, options)
+            return main(name, send_generated, options)
         case SourceType.CSV:
-            from spark_jobs.common.producer.objects import object_rows
+            from spark_jobs.common.producer.objects import send_objects
             from spark_jobs.common.producer.run import main
 
-            return main(name, object_rows, options)
+            return main(name, send_objects, options)
         case SourceType.TOPIC:
             raise ConfigError(
                 f"stream {name!r} has no producer: others fill its topic. Fix: run its consumer, and "

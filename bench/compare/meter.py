@@ -16,7 +16,7 @@ from local.stack.stack import Stack
 from tests.support.processes import process_tree
 
 SAMPLE_SECONDS = 0.2
-# Listing a process's descendants reads all of /proc.
+# Listing a process's descendants reads all of /proc, and memory all of their maps.
 LIST_SECONDS = 1.0
 
 
@@ -76,7 +76,8 @@ class Meter(Background):
     """Samples process trees by name, from ``with`` to its end. ``roots``: name -> process id.
 
     A tree's seconds are those of its processes and of the children that they have waited for. They never
-    fall: what an ended process had spent by its last sample stays counted.
+    fall: what an ended process had spent by its last sample stays counted. Its ``megabytes`` are the most
+    that it took, what processes share once (PSS): Python's workers are forks of one that has the libraries.
     """
 
     def __init__(self, roots: Mapping[str, int]) -> None:
@@ -97,7 +98,7 @@ class Meter(Background):
         return at(found, end) - at(found, begin) if found else 0.0
 
     def step(self) -> None:
-        if time.monotonic() - self._listed >= LIST_SECONDS:
+        if is_listed := time.monotonic() - self._listed >= LIST_SECONDS:
             self._trees = {name: process_tree(pid) for name, pid in self._roots.items()}
             self._listed = time.monotonic()
         now = time.time()
@@ -105,12 +106,11 @@ class Meter(Background):
             seconds = megabytes = 0.0
             for process in processes:
                 try:
-                    with process.oneshot():
-                        spent, memory = process.cpu_times(), process.memory_info()
+                    spent = process.cpu_times()
+                    megabytes += process.memory_full_info().pss / 2**20 if is_listed else 0.0
                 except psutil.NoSuchProcess:
                     continue  # what it spent is in an earlier sample
                 seconds += spent.user + spent.system + spent.children_user + spent.children_system
-                megabytes += memory.rss / 2**20
             samples = self.samples[name]
             samples.append((now, max(seconds, samples[-1][1] if samples else 0.0)))
             self.megabytes[name] = max(self.megabytes[name], megabytes)

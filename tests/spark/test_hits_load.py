@@ -34,7 +34,7 @@ from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.lake import tables
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.lake.tables import IncompatibleSchema
-from spark_jobs.common.producer.generated import generated_rows
+from spark_jobs.common.producer.generated import send_generated
 from spark_jobs.common.producer.run import Plan, produce
 from spark_jobs.isp_hits.generator import hits
 from tests.support.hits import DECLARED, Hits
@@ -242,7 +242,7 @@ def test_a_hit_that_the_topic_does_not_take_is_quarantined_and_leaves_the_others
     for _ in range(2):
         plan = Plan.from_document({"sources": [document]})
         spec = replace(DECLARED, table=stream.spec.table)
-        produce(stream.spark, spec, services.stack.platform("producer"), plan, generated_rows)
+        produce(stream.spark, spec, services.stack.platform("producer"), plan, send_generated)
         records = stream.spark.read.format("kafka").options(
             **services.spark_kafka(), subscribe=stream.spec.topic.name
         )

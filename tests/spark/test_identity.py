@@ -9,7 +9,6 @@ from pyspark.sql import functions as F
 from sluice.core.decoding import identity
 from sluice.core.offsets.deduplication import LoadedRows, possible_duplicates
 from sluice.core.offsets.ranges import OffsetRanges
-from spark_jobs.common.kafka import keys as spark_keys
 from spark_jobs.common.lake import deduplicate
 from spark_jobs.common.lake.written.written_batch import runs_of
 
@@ -30,15 +29,6 @@ def records(spark: SparkSession, keys: list[bytes | None], partition: int = 0, f
 
 def keys(source: str, sequences: range | list[int]) -> list[bytes | None]:
     return [f"{source}:{sequence * 10}:{sequence}".encode() for sequence in sequences]
-
-
-def test_a_record_that_is_withheld_says_so_in_its_key_and_is_the_same_row(spark: SparkSession) -> None:
-    frame = spark.createDataFrame([(A, 70, 7), (B, 80, 8)], "source_id string, row bigint, sequence bigint")
-    found = [bytes(r.key) for r in frame.select(spark_keys.key({B}).alias("key")).collect()]
-    assert found == [f"{A}:70:7".encode(), f"{B}!80:8".encode()]
-    read = identity.identity(pa.array(found))
-    assert (read.source_ids.to_pylist(), read.rows.to_pylist()) == ([A, B], [70, 80])
-    assert (read.sequences.to_pylist(), read.withheld.to_pylist()) == ([7, 8], [False, True])
 
 
 def named(frame: DataFrame, seen: LoadedRows) -> dict[int, str]:

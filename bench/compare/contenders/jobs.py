@@ -29,7 +29,6 @@ from sluice.config.stream import ENTRY_POINT
 from sluice.ledger.keys import run_key
 from sluice.loads.planning.plan import LoadPlanner
 from sluice.loads.sending import produced
-from sluice.loads.sources import read_all
 from sluice.loads.sources.csv_object import select_objects
 from tests.support.stream import StreamUnderTest
 
@@ -91,7 +90,7 @@ class Sluice:
         )
         uri = ledger.uri(run_key(self.run_id, "plan"))
         named = ("--name", f"sluice-{self.spec.name}-producer")
-        conf = [f"--conf={key}={value}" for key, value in java_options(read_all(plan["sources"])).items()]
+        conf = [f"--conf={key}={value}" for key, value in java_options(self.spec.source).items()]
         job = (str(ENTRY_POINT), "producer", self.spec.name, "--plan", uri)
         figures = self.bench.run([*SUBMIT, *named, *conf, *job], f"{self.spec.name}-produce", rows)
         produced.complete(ledger, plan, kafka.ends(topic))

@@ -22,14 +22,18 @@ MORE_VERSIONS = 10
 
 @dataclass(frozen=True)
 class FoundTopic:
-    """A topic: its ``name``, number of ``partitions``, what its records seem to be, and lines for a person:
-    what was ``seen``, and ``doubts``."""
+    """A topic as it was looked at."""
 
     name: str
+    """As `shop.orders`."""
     partitions: int
+    """Their number."""
     guess: Guess
+    """What the records of the sample seem to be."""
     seen: list[str]
+    """Lines for a person: what is known."""
     doubts: list[str]
+    """Lines for a person: what is to be looked at, those of the guess too."""
 
     @property
     def versions_per_batch(self) -> int:

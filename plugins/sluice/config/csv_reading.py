@@ -65,6 +65,7 @@ def rules_of(csv: Csv) -> Rules:
         tuple(text.lower() for text in csv.true_texts),
         tuple(text.lower() for text in csv.false_texts),
         csv.trim,
+        csv.quoted_nulls,
     )
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sluice.config.stream import StreamSpec
 
 # To be raised with every change of code by which the producer rejects another row, or sends other bytes.
-VERSION = 2
+VERSION = 3
 # Half of the Java client's buffer. The topic's own limit counts if it is lower.
 MAX_REQUEST_BYTES = 16 * 1024 * 1024
 # Overhead of a batch of one record (kafka-clients 3.9, AbstractRecords.estimateSizeInBytesUpperBound): 61

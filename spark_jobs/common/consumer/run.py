@@ -16,6 +16,7 @@ from sluice.config import platform as platforms
 from sluice.config import streams
 from sluice.config.stream import StreamSpec
 from sluice.core.decoding.decoder import RecordDecoder
+from sluice.core.processes import java
 from spark_jobs.common.consumer.decoded_rows import Decode
 from spark_jobs.common.consumer.decoders import decoder_of
 from spark_jobs.common.consumer.direct.direct_rows import DirectSource
@@ -42,11 +43,8 @@ SETTINGS = {
 # The same with a decoder: the JVM plans and commits, and Python's processes run no code of the stream's own.
 WITH_DECODER = {
     "spark.python.daemon.module": "spark_jobs.common.consumer.direct.decoder_daemon",
-    # Java's second compiler would cost more than it saves, and a heap begins with a sixty-fourth of the
-    # machine's memory. spark.driver.extraJavaOptions wins.
-    "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -Xms64m -Xmn32m",
-    # Arrow's own keeps 30 MB of each process.
-    "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
+    **java.PLANNING,
+    **session.ARROW_MEMORY,
 }
 
 

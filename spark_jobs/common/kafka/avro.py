@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastavro.schema import expand_schema, fingerprint, to_parsing_canonical_form
-from pyspark.sql import Column, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.types import StructType
 
@@ -84,7 +83,6 @@ class Schemas:
         return cls(current, tuple(s for s in earlier if s.fingerprint != current.fingerprint))
 
 
-def schema_headers(schema: AvroSchema) -> Column:
-    """The column ``headers`` of Spark's Kafka sink."""
-    value = F.lit(schema.fingerprint).cast("binary")
-    return F.array(F.struct(F.lit(SCHEMA_HEADER).alias("key"), value.alias("value")))
+def schema_header(schema: AvroSchema) -> tuple[str, bytes]:
+    """The header of a record whose writer's schema it is."""
+    return SCHEMA_HEADER, schema.fingerprint.encode()

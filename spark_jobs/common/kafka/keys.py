@@ -1,8 +1,8 @@
-"""Keys in Spark: of a source's rows, and of results."""
+"""Keys of results in Spark."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -19,17 +19,6 @@ from pyspark.sql.types import (
     TimestampNTZType,
     TimestampType,
 )
-
-from sluice.core.offsets.sources import WITHHELD_MARK
-
-
-def key(withheld: Collection[str] = ()) -> Column:
-    """The record's key; ``withheld``: ids of the sources that are sent to be withheld."""
-    is_withheld = F.col("source_id").isin(sorted(withheld))
-    mark = F.when(is_withheld, F.lit(WITHHELD_MARK)).otherwise(F.lit(":")) if withheld else F.lit(":")
-    row, sequence = F.col("row").cast("string"), F.col("sequence").cast("string")
-    return F.concat(F.col("source_id"), mark, row, F.lit(":"), sequence).cast("binary")
-
 
 _TEXT_BY_CAST = (StringType, ByteType, ShortType, IntegerType, LongType, DateType)
 # No text is escaped to this.

@@ -5,5 +5,5 @@ source id and row number; a row that cannot be sent is in the quarantine with it
 sends what is missing only: it reads from the topic what the one before it had sent.
 
 Start with ``run``. ``objects`` reads CSV (``source_object``, by ``sluice.core.csv``), ``generated`` makes
-rows.
+rows, ``sending`` makes records of both.
 """

@@ -5,16 +5,17 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from sluice.config.sections import generator
 from sluice.config.sections.generator import Generated
 from sluice.config.sending_rules import SendingRules
 from spark_jobs.common.lake.source_quarantine import quarantine_rows
+from spark_jobs.common.producer.sending import send_frame
 from spark_jobs.common.spark.functions import function
 
 if TYPE_CHECKING:
@@ -26,8 +27,9 @@ log = logging.getLogger(__name__)
 Generate = Callable[[DataFrame, Generated], DataFrame]
 
 
-def generated_rows(job: Job) -> Iterator[DataFrame]:
-    """Yield the rows of a plan's generators in turn, without slices that are on the topic.
+def send_generated(job: Job) -> None:
+    """Send the rows of a plan's generators in turn, without slices that are on the topic; quarantine those
+    that it does not take.
 
     With a rate: a second's rows at their time, or more if the previous send took longer.
     """
@@ -37,7 +39,7 @@ def generated_rows(job: Job) -> Iterator[DataFrame]:
         parameters = generator.parse(
             job.spec.generator, document["parameters"], f"source {document['source_id']}"
         )
-        yield from _slices(job, parameters, document["partition_count"], generate)
+        _slices(job, parameters, document["partition_count"], generate)
 
 
 def _quarantine(job: Job, parameters: Generated, rows: DataFrame) -> None:
@@ -53,21 +55,20 @@ def _quarantine(job: Job, parameters: Generated, rows: DataFrame) -> None:
     quarantine_rows(job.spark, job.platform, job.spec, bad, [parameters.source_id])
 
 
-def _slices(job: Job, parameters: Generated, partition_count: int, generate: Generate) -> Iterator[DataFrame]:
+def _slices(job: Job, parameters: Generated, partition_count: int, generate: Generate) -> None:
     sent = job.sent[parameters.source_id]
     pending = deque(
         (first, until)
         for first, until in parameters.slices()
         if not sent.covers(generator.sequences(first, until, partition_count))
     )
-    rate = parameters["rows_per_second"]
+    rate, sending = parameters["rows_per_second"], job.sending()
     started_at, done = time.monotonic(), 0
     while pending:
         if rate:
             time.sleep(max(0.0, started_at + done / rate - time.monotonic()))
         due = (time.monotonic() - started_at) * rate
         first, until = generator.next_range(pending, done, due)
-        counts = Observation()
         numbers = job.spark.range(first, until, 1, parameters.tasks(until - first)).toDF("row")
         rows = numbers.select(
             "row",
@@ -76,14 +77,21 @@ def _slices(job: Job, parameters: Generated, partition_count: int, generate: Gen
             F.expr(f"row div {partition_count}").alias("sequence"),
         )
         reasoned = generate(rows, parameters).withColumn("reason", oversize(job.plan.rules))
-        yield reasoned.observe(counts, F.count("reason").alias("oversize")).where("reason is null")
-        if counts.get["oversize"]:
+        found = send_frame(sending, _of_good(reasoned))
+        if any(counts.rejected for counts in found.values()):
             _quarantine(job, parameters, reasoned.where("reason is not null"))
         done += until - first
     seconds = time.monotonic() - started_at
     log.info(
         "rows sent generator=%r rows=%d seconds=%.1f", generator.describe(parameters.values), done, seconds
     )
+
+
+def _of_good(reasoned: DataFrame) -> DataFrame:
+    """As ``sending.ROWS_SCHEMA``."""
+    is_good = F.col("reason").isNull()
+    wanted = {name: F.when(is_good, F.col(name)) for name in ("sequence", "value")}
+    return reasoned.withColumns(wanted).select("source_id", "row", "target_partition", *wanted)
 
 
 def oversize(rules: SendingRules) -> Column:

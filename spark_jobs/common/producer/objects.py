@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
@@ -10,45 +11,58 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, Observation, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession
 
 from sluice.clients.s3.requests import at_once, connect
 from sluice.config import platform as platforms
 from sluice.config.csv_reading import CsvReading
 from sluice.core.csv.layout import Layout
-from spark_jobs.common.kafka.avro import Schemas, schema_headers
+from spark_jobs.common.kafka.avro import Schemas, schema_header
 from spark_jobs.common.lake.source_quarantine import quarantine_rows
-from spark_jobs.common.producer.source_object import REJECTED_SCHEMA, SENT_SCHEMA, Reading, SourceObject
+from spark_jobs.common.producer.sending import Sent, total
+from spark_jobs.common.producer.source_object import REJECTED_SCHEMA, Reading, Share, SourceObject
 
 if TYPE_CHECKING:
     from spark_jobs.common.producer.run import Job
 
 log = logging.getLogger(__name__)
 
+# Bytes of an object that is worth a second task: what it takes to read and cut them twice.
+SHARED_BYTES = 16 << 20
 
-def object_rows(job: Job) -> Iterator[DataFrame]:
-    """Yield the rows of a plan's object versions; quarantine the rejected ones after the send.
 
-    A task reads an object from its begin to its end, so each target partition gets its rows in their order.
-    An object with rejected rows is read again for these.
+def send_objects(job: Job) -> None:
+    """Send the rows of a plan's object versions, then quarantine the rejected ones.
+
+    A task reads an object from its begin to its end, so each target partition gets its rows in their order; a
+    large one is read by several, each for some of the target partitions. An object with rejected rows is read
+    again for these.
     """
-    threading.Thread(target=start_worker, args=(job.spark,), name="start-worker", daemon=True).start()
-    schema, readings = Schemas.load(job.spec).current, list(_readings(job))
-    counts, is_rejected = Observation(), F.col("value").isNull()
-    rows = _read(job.spark, readings, Reading.sent, SENT_SCHEMA).observe(
-        counts,
-        F.count(F.lit(1)).alias("rows"),
-        F.count_if(is_rejected).alias("malformed"),
-        F.concat_ws(" ", F.collect_set(F.when(is_rejected, F.col("source_id")))).alias("sources"),
-    )
-    yield rows.where("value is not null").withColumn("headers", schema_headers(schema))
-    log.info("rows read rows=%d malformed=%d", counts.get["rows"], counts.get["malformed"])
-    if rejecting := set(counts.get["sources"].split()):
-        log.info("objects with malformed rows objects=%d", len(rejecting))
-        again = [reading for reading in readings if reading.source.source_id in rejecting]
-        bad = _read(job.spark, again, Reading.rejected, REJECTED_SCHEMA)
+    worker = threading.Thread(target=start_worker, args=(job.spark,), name="start-worker", daemon=True)
+    worker.start()
+    header, readings = schema_header(Schemas.load(job.spec).current), list(_readings(job))
+    sending, kept = job.sending((header,)), job.spark.sparkContext.broadcast(readings)
+
+    def task(parts: Iterable[tuple[int, Share]]) -> Iterator[Sent]:
+        for number, share in parts:
+            yield sending.send(kept.value[number].sent(worker_client(), share))
+
+    # Else its task could come last, and its answer when this process is gone.
+    worker.join()
+    # Not by a frame: no row comes to the JVM, and Spark SQL need not start.
+    parts = shares([reading.source for reading in readings], job.spark.sparkContext.defaultParallelism)
+    counts = total(job.spark.sparkContext.parallelize(parts, len(parts)).mapPartitions(task).collect())
+    rows, rejected = (sum(getattr(one, name) for one in counts.values()) for name in ("rows", "rejected"))
+    log.info("rows read rows=%d malformed=%d", rows, rejected)
+    again = [reading for reading in readings if reading.source.source_id in _rejecting(counts)]
+    if again:
+        log.info("objects with malformed rows objects=%d", len(again))
+        bad = _rejected(job.spark, again)
         quarantine_rows(job.spark, job.platform, job.spec, bad, sorted(job.plan.start_offsets))
+
+
+def _rejecting(counts: Sent) -> set[str]:
+    return {source_id for source_id, one in counts.items() if one.rejected}
 
 
 def _readings(job: Job) -> Iterator[Reading]:
@@ -67,16 +81,29 @@ def _readings(job: Job) -> Iterator[Reading]:
         yield Reading(source, reading.form, layouts[names])
 
 
-def _read(spark: SparkSession, readings: Sequence[Reading], read: Any, schema: str) -> DataFrame:
-    # Once per worker process, not with each task.
-    shared = spark.sparkContext.broadcast(list(readings))
+def shares(sources: Sequence[SourceObject], tasks: int) -> list[tuple[int, Share]]:
+    """The numbers of the objects, each with the shares in which tasks send it: several of one that is large,
+    and more than what one of ``tasks`` at a time would have of all."""
+    whole = sum(source.size for source in sources)
+    found = []
+    for number, source in enumerate(sources):
+        count = 1
+        if source.size > SHARED_BYTES:
+            count = min(math.ceil(tasks * source.size / whole), source.partition_count)
+        found += [(number, Share(one, count)) for one in range(count)]
+    return found
+
+
+def _rejected(spark: SparkSession, readings: Sequence[Reading]) -> DataFrame:
+    """The rejected rows of these objects, as REJECTED_SCHEMA."""
+    kept, count = spark.sparkContext.broadcast(readings), len(readings)
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from read(shared.value[number], worker_client())
+                yield from kept.value[number].rejected(worker_client())
 
-    return spark.range(0, len(readings), 1, max(len(readings), 1)).mapInArrow(task, schema)
+    return spark.range(0, count, 1, count).mapInArrow(task, REJECTED_SCHEMA)
 
 
 @cache
@@ -92,7 +119,7 @@ def start_worker(spark: SparkSession) -> None:
     error, and names it.
     """
     try:
-        _read(spark, [], Reading.sent, SENT_SCHEMA).collect()
+        spark.sparkContext.parallelize([0], 1).map(lambda _: None).collect()
     except Exception as error:
         # Without its text: Airflow shows the last error in the log as the reason why a process ended.
         log.warning("no Python worker was started, the first rows take longer (%s)", type(error).__name__)

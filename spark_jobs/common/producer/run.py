@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import argparse
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
 from sluice.clients.s3.requests import connect, read_json
 from sluice.config import platform as platforms
@@ -23,36 +22,15 @@ from sluice.config.sending_rules import SendingRules, changed_message
 from sluice.config.stream import SourceType, StreamSpec
 from sluice.core.error_codes import ErrorCode
 from sluice.core.offsets.deduplication import LoadedRows
-from spark_jobs.common.kafka import keys
-from spark_jobs.common.lake import deduplicate
+from spark_jobs.common.producer.sending import Sending
 from spark_jobs.common.producer.sent import sent_rows
 from spark_jobs.common.spark import session
 from spark_jobs.common.spark.process import log_to_stderr
 
 log = logging.getLogger(__name__)
 
-SINK = {
-    "kafka.acks": "all",
-    "kafka.enable.idempotence": "true",
-    "kafka.compression.type": "zstd",
-    "kafka.linger.ms": "20",
-    # Longer than a broker's restart; a failure after it fails the attempt, and the next one resumes.
-    "kafka.delivery.timeout.ms": "300000",
-    "kafka.request.timeout.ms": "30000",
-}
-
-
-# A job that reads objects.
-OBJECTS = {"spark.python.daemon.module": "spark_jobs.common.producer.daemon"}
-BATCH_BYTES = 512 * 1024
-
-
-def sink(rules: SendingRules) -> dict[str, str]:
-    """The options of Spark's Kafka sink but for the connection."""
-    return SINK | {
-        "kafka.batch.size": str(min(BATCH_BYTES, rules.max_message_bytes)),
-        "kafka.max.request.size": str(rules.max_message_bytes),
-    }
+# A job that reads objects; it runs no code of the stream's own.
+OBJECTS = {"spark.python.daemon.module": "spark_jobs.common.producer.daemon", **session.ARROW_MEMORY}
 
 
 @dataclass(frozen=True)
@@ -90,7 +68,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Job:
-    """The input of :data:`Rows`: the ``plan`` of a load of the stream ``spec``. ``platform``: of the role
+    """The input of :data:`Send`: the ``plan`` of a load of the stream ``spec``. ``platform``: of the role
     producer; ``spark``: this process's; ``sent``: the rows on the topic."""
 
     spark: SparkSession
@@ -98,6 +76,11 @@ class Job:
     platform: Platform
     plan: Plan
     sent: LoadedRows
+
+    def sending(self, headers: tuple[tuple[str, bytes], ...] = ()) -> Sending:
+        """How its rows are sent, each with these ``headers``."""
+        plan, topic = self.plan, self.spec.topic.name
+        return Sending(self.platform.kafka, topic, plan.rules, self.sent, plan.withheld, headers)
 
 
 class RulesChanged(RuntimeError):
@@ -117,12 +100,11 @@ def check_rules(spec: StreamSpec, plan: Plan) -> None:
             )
 
 
-# The rows of a plan's sources, in frames that are sent in turn: `source_id`, `row`, `target_partition`,
-# `sequence`, the record's `value`, optionally its `headers`.
-Rows = Callable[[Job], Iterator[DataFrame]]
+# Sends the rows of a plan's sources that are not on the topic.
+Send = Callable[[Job], None]
 
 
-def main(name: str, rows: Rows, options: Sequence[str]) -> int:
+def main(name: str, send: Send, options: Sequence[str]) -> int:
     """Send the sources of ``--plan s3://…/plan.json``; return the exit code. Raises on failure."""
     arguments = argparse.ArgumentParser(description=f"Send the sources of a plan to the topic of {name}.")
     arguments.add_argument("--plan", required=True, help="the s3:// address of the run's plan.json")
@@ -136,23 +118,11 @@ def main(name: str, rows: Rows, options: Sequence[str]) -> int:
         settings = OBJECTS if spec.source is SourceType.CSV else {}
         spark = session.start(f"sluice {name} producer", platform, plan.partition_count, settings)
         # Not stopped: the end of the process does it, and need not wait a second for PySpark's own servers.
-        produce(spark, spec, platform, plan, rows)
+        produce(spark, spec, platform, plan, send)
     return 0
 
 
-def produce(spark: SparkSession, spec: StreamSpec, platform: Platform, plan: Plan, rows: Rows) -> None:
+def produce(spark: SparkSession, spec: StreamSpec, platform: Platform, plan: Plan, send: Send) -> None:
     """Send the plan's rows that are not on the topic."""
-    # With Spark's older path to the Kafka sink, Observation.get never returns.
-    spark.conf.set("spark.sql.sources.useV1SourceList", "")
     sent = sent_rows(spark, spec, platform, plan.start_offsets)
-    options = session.kafka_options(platform.kafka) | sink(plan.rules) | {"topic": spec.topic.name}
-    for frame in rows(Job(spark, spec, platform, plan, sent)):
-        # A join would change the rows' order, and no file's bounds would be conclusive.
-        rest = frame.where(~deduplicate.is_loaded(sent, sent.sources, "source_id", "target_partition"))
-        headers = [F.col("headers")] if "headers" in frame.columns else []
-        rest.select(
-            keys.key(plan.withheld).alias("key"),
-            F.col("value"),
-            F.col("target_partition").alias("partition"),
-            *headers,
-        ).write.format("kafka").options(**options).mode("append").save()
+    send(Job(spark, spec, platform, plan, sent))

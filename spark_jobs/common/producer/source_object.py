@@ -26,10 +26,9 @@ from sluice.core.csv.records.encodings import as_utf8
 from sluice.core.csv.records.line_ends import LineEnds, UncertainRecords
 from sluice.core.error_codes import ErrorCode
 
-READ_BYTES = 1 << 20
+READ_BYTES = 1 << 18
 # Where only the header of an object is read.
 HEAD_BYTES = 16 * 1024
-SENT_SCHEMA = "source_id string, row bigint, target_partition int, sequence bigint, value binary"
 REJECTED_SCHEMA = "source_id string, object string, line bigint, row bigint, text binary, reason string"
 
 
@@ -42,13 +41,15 @@ class CorruptObject(RuntimeError):
 @dataclass(frozen=True)
 class SourceObject:
     """One object version of a load's plan: ``key`` in ``bucket``, of the source ``source_id``. ``version_id``
-    is None if the bucket keeps no versions. Sent to ``partition_count`` topic partitions."""
+    is None if the bucket keeps no versions. Sent to ``partition_count`` topic partitions. ``size``: bytes as
+    stored."""
 
     source_id: str
     bucket: str
     key: str
     version_id: str | None
     partition_count: int
+    size: int
 
     @property
     def uri(self) -> str:
@@ -115,6 +116,24 @@ class SourceObject:
 
 
 @dataclass(frozen=True)
+class Share:
+    """The rows of an object that one task sends: those of each ``of``-th target partition from ``number`` on.
+
+    Tasks that share an object read and cut all of it, and type a part: its quotes need not tell where a row
+    begins, it may be compressed, and each target partition still gets its rows in their order from one task.
+    """
+
+    number: int = 0
+    of: int = 1
+
+    def has(self, targets: NDArray[np.int64]) -> NDArray[np.bool_]:
+        return targets % self.of == self.number
+
+
+WHOLE = Share()
+
+
+@dataclass(frozen=True)
 class Reading:
     """How a task reads an object: bytes to cells by ``form``, cells to Avro bodies by ``layout``."""
 
@@ -122,8 +141,10 @@ class Reading:
     form: Form
     layout: Layout
 
-    def blocks(self, client: Any, with_reasons: bool) -> Iterator[tuple[Block, Rows, int]]:
-        """Its records with what they are, and the 0-based row of each block's first."""
+    def blocks(
+        self, client: Any, with_reasons: bool, share: Share = WHOLE
+    ) -> Iterator[tuple[Block, Rows, int]]:
+        """Its records with what those of the ``share`` are, and the 0-based row of each block's first."""
         with closing(self.source.chunks(client, self.form.encoding)) as chunks:
             first, dialect, row = First(), self.form.dialect, 0
             if not self.form.names:
@@ -132,33 +153,39 @@ class Reading:
             try:
                 for block in blocks(chain([first.behind], chunks), dialect, self.layout.width, first.line):
                     line_ends.check(block.records, row, block.line)
-                    yield block, self.layout.rows(block.records, with_reasons), row
-                    row += len(block.records)
+                    count = len(block.records)
+                    wanted = None
+                    if share.of > 1:
+                        wanted = share.has(np.arange(row, row + count) % self.source.partition_count)
+                    yield block, self.layout.rows(block.records, with_reasons, wanted), row
+                    row += count
             except UncertainRecords as error:
                 raise CorruptObject(f"{self.source.uri}: {error}") from error
 
-    def sent(self, client: Any) -> Iterator[pa.RecordBatch]:
-        """All rows, as SENT_SCHEMA; ``value`` is null for one that is rejected, which has no sequence number.
+    def sent(self, client: Any, share: Share = WHOLE) -> Iterator[pa.RecordBatch]:
+        """The share's rows, as ``sending.ROWS_SCHEMA``: one that is rejected has no value and no sequence
+        number.
 
         Those of a block are sorted by target partition: where tasks send rows of several objects, few rows
         alternate.
         """
         count = self.source.partition_count
         rejected = np.zeros(count, np.int64)
-        for _, found, first in self.blocks(client, with_reasons=False):
+        for _, found, first in self.blocks(client, with_reasons=False, share=share):
             rows = np.arange(first, first + len(found.is_good))
-            targets = rows % count
-            sequences = rows // count - rejected[targets] - _before(~found.is_good, targets, count)
-            rejected += np.bincount(targets[~found.is_good], minlength=count)
+            rows = rows[share.has(rows % count)]
+            targets, is_good = rows % count, found.is_good[rows - first]
+            sequences = rows // count - rejected[targets] - _before(~is_good, targets, count)
+            rejected += np.bincount(targets[~is_good], minlength=count)
             order = np.argsort(targets, kind="stable")
-            places = np.cumsum(found.is_good) - 1
-            values = found.bodies.take(pa.array(places[order], mask=~found.is_good[order]))
+            places = np.cumsum(is_good) - 1
+            values = found.bodies.take(pa.array(places[order], mask=~is_good[order]))
             yield pa.RecordBatch.from_arrays(
                 [
                     pa.array([self.source.source_id] * len(rows), pa.string()),
                     pa.array(rows[order]),
                     pa.array(targets[order], pa.int32()),
-                    pa.array(sequences[order]),
+                    pa.array(sequences[order], mask=~is_good[order]),
                     values,
                 ],
                 ["source_id", "row", "target_partition", "sequence", "value"],

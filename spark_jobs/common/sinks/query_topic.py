@@ -11,7 +11,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from sluice.clients.kafka import consumers as kafka_io
-from sluice.clients.kafka.consumers import MISSING_RIGHT, REFUSED_LOGIN
+from sluice.clients.kafka.errors import MISSING_RIGHT, REFUSED_LOGIN
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.core.queries import committed_batch
 from sluice.core.queries.committed_batch import NO_BATCH, CommittedBatch

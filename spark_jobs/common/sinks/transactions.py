@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
-from sluice.clients.kafka.consumers import MISSING_RIGHT
+from sluice.clients.kafka.errors import MISSING_RIGHT
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.core.queries import committed_batch
 from sluice.core.queries.committed_batch import NO_BATCH, CommittedBatch

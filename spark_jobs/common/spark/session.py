@@ -22,6 +22,8 @@ KAFKA_RECORD = (
     "timestampType int, headers array<struct<key: string, value: binary>>"
 )
 
+# Arrow's own keeps 30 MB of each Python process.
+ARROW_MEMORY = {"spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system"}
 # What Spark keeps for its web page, which is off: by default the last 1,000 queries with their plans and
 # 100,000 tasks, so a stream's memory would grow for its first hours.
 RETAINED = {

@@ -13,26 +13,20 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCol
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
 from sluice.clients.kafka.consumers import (
-    MISSING_RIGHT,
-    REFUSED_LOGIN,
     TIMEOUT_SECONDS,
     committed,
     consumer,
     while_moving,
 )
+from sluice.clients.kafka.errors import DENIED, translated
 from sluice.clients.polling import wait_for
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.config.sections.topic import MAX_MESSAGE_BYTES
 from sluice.core.error_codes import ErrorCode
-from sluice.core.errors import Missing, Refused, Unreachable
+from sluice.core.errors import Missing, Unreachable
 from sluice.core.processes.heartbeat import Heartbeat, parse_heartbeat
 
 T = TypeVar("T")
-_DENIED = REFUSED_LOGIN | MISSING_RIGHT
-# Rejected for good; the broker's message names the value.
-_WRONG = frozenset(
-    {KafkaError.POLICY_VIOLATION, KafkaError.INVALID_CONFIG, KafkaError.INVALID_REPLICATION_FACTOR}
-)
 
 
 @dataclass(frozen=True)
@@ -63,7 +57,7 @@ class KafkaAdmin:
         self.admin = AdminClient({**kafka.librdkafka(), **self._settings})
 
     def _note(self, error: KafkaError) -> None:
-        if error.code() in _DENIED:
+        if error.code() in DENIED:
             self._login_error = error
 
     def find(self, topic: str) -> TopicDescription | None:
@@ -241,15 +235,3 @@ class KafkaAdmin:
             self.admin.poll(0)
             message = f"{what}: no answer from {self.servers} in {self.timeout:g} s"
             raise Unreachable(message, ErrorCode.KAFKA_UNREACHABLE) from error
-
-
-def translated(what: str, error: KafkaException) -> Refused | Unreachable:
-    """A Kafka error as a client error whose message begins with ``what``."""
-    cause: KafkaError = error.args[0]
-    message = f"{what}: {cause.str()} ({cause.name()})"
-    if cause.code() in _DENIED:
-        fix = "check [kafka] in the role's platform file and the user's rights"
-        return Refused(f"{message}. Fix: {fix}", ErrorCode.KAFKA_PERMISSION)
-    if cause.code() in _WRONG:
-        return Refused(f"{message}. Fix: correct stream.toml", ErrorCode.TOPIC_MISMATCH)
-    return Unreachable(message, ErrorCode.KAFKA_UNREACHABLE)

@@ -14,16 +14,6 @@ from sluice.config.platform_sections.kafka import Kafka
 from sluice.core.error_codes import ErrorCode, coded
 
 TIMEOUT_SECONDS = 15.0
-# librdkafka retries a rejected login, and reports it to ``error_cb`` only.
-REFUSED_LOGIN = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED})
-MISSING_RIGHT = frozenset(
-    {
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    }
-)
 # For a consumer of :func:`read_range`. What retention deletes meanwhile is skipped.
 RANGE_SETTINGS: Mapping[str, Any] = {"enable.partition.eof": True, "auto.offset.reset": "earliest"}
 _BATCH = 1_000

@@ -11,8 +11,9 @@ from typing import Any, cast
 from confluent_kafka import KafkaException, Message
 
 from sluice.clients.kafka import consumers as kafka_io
-from sluice.clients.kafka.admin import TIMEOUT_SECONDS, KafkaAdmin, translated
+from sluice.clients.kafka.admin import TIMEOUT_SECONDS, KafkaAdmin
 from sluice.clients.kafka.consumers import consumer
+from sluice.clients.kafka.errors import translated
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing, Refused, Unreachable

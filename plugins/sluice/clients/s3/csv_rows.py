@@ -7,9 +7,11 @@ that have quotes, escapes or comments.
 from __future__ import annotations
 
 import csv
+import io
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from sluice.clients.s3.unpacking import UNPACKING_ERRORS, OtherFormat, corrupt_message, unpacked
@@ -19,7 +21,7 @@ from sluice.core.csv.form import ANY, ONLY_CR, ONLY_CRLF, WHITE, Dialect, Form
 from sluice.core.csv.header import HEADER_BYTES, InvalidHeader, names_of
 from sluice.core.csv.records.blocks import First, check_quotes, first_record
 from sluice.core.csv.records.cut import cut
-from sluice.core.csv.records.encodings import as_utf8
+from sluice.core.csv.records.encodings import as_utf8, no_utf16
 from sluice.core.csv.records.line_ends import LineEnds, UncertainRecords
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
@@ -67,13 +69,12 @@ def check_head(body: Any, name: str, reading: CsvReading | None, is_whole: bool)
     MIN_SAMPLE at least, would be rejected: with the most frequent reasons, and what would accept them.
     """
     form = reading.form if reading else Form()
-    with _readable(name), closing(_begin(body, form, is_whole)) as chunks:
+    with _readable(name), closing(_begin(body, name, form, is_whole)) as chunks:
         found = First() if form.names else first_record(chunks, form.dialect, HEADER_BYTES)
         if found is None:
             raise Refused(
                 f"{name}: no header line of at most {HEADER_BYTES} bytes. Fix: upload the file with one, "
-                "leave it out, or declare [csv] "
-                "names",
+                "leave it out, or declare [csv] names",
                 ErrorCode.INVALID_HEADER,
             )
         if reading is None:
@@ -91,7 +92,8 @@ def check_head(body: Any, name: str, reading: CsvReading | None, is_whole: bool)
         if form.names and len(records) and b"\0" in records[0]:
             # The names in a header tell it of other files.
             raise Refused(
-                f"{name}: the first row has zeros, as UTF-16 has. Fix: declare [csv] encoding",
+                f"{name}: the first row has zeros, as UTF-16 has, and [csv] encoding is {form.encoding!r}. "
+                "Fix: declare the file's",
                 ErrorCode.CORRUPT_OBJECT,
             )
         try:
@@ -104,15 +106,22 @@ def check_head(body: Any, name: str, reading: CsvReading | None, is_whole: bool)
             reasons = [Rejected(row, reason) for row, reason in sorted(rows.reasons.items())]
             raise Refused(
                 f"{name}: each of the first {len(records)} rows would be rejected: {summary(reasons)}; "
-                "nothing was "
-                "sent",
+                "nothing was sent",
                 ErrorCode.ROWS_REJECTED,
             )
 
 
-def _begin(body: Any, form: Form, is_whole: bool) -> Generator[bytes]:
+def _begin(body: Any, name: str, form: Form, is_whole: bool) -> Generator[bytes]:
     try:
-        yield from as_utf8(unpacked(body, CHUNK_BYTES), form.encoding)
+        chunks = unpacked(body, CHUNK_BYTES)
+        first = next(chunks, b"")
+        if problem := no_utf16(first, form.encoding, len(form.names) > 1):
+            raise Refused(
+                f"{name}: {problem}, and [csv] encoding is {form.encoding!r}; nothing was sent. "
+                "Fix: declare the file's, or save the file in that one",
+                ErrorCode.CORRUPT_OBJECT,
+            )
+        yield from as_utf8(chain([first], chunks), form.encoding)
     except UNPACKING_ERRORS:
         # A part of packed data ends like truncated ones.
         if is_whole:
@@ -127,12 +136,13 @@ class _Rows:
         chunks = as_utf8(unpacked(body, BLOCK_BYTES), form.encoding)
         self._pieces = _whole_lines(_without_others(chunks, form.dialect.line_ends), form.dialect)
         # Rows of pieces that were counted as lines.
-        self._plain = 0
-        self._in_record = self._counts_lines = False
+        self._plain, self._counts_lines = 0, False
+        # The lines of complete records, among those that Python's csv was given.
+        self._complete = 0
         # Lines of the file: how many were read, and where the record begins that is read.
         self._line = self._begin = 0
         self._reader = csv.reader(
-            self._lines(),
+            chain.from_iterable(self._parts()),
             delimiter=self._dialect.separator,
             quotechar=self._dialect.quote or None,
             quoting=csv.QUOTE_MINIMAL if self._dialect.quote else csv.QUOTE_NONE,
@@ -142,24 +152,32 @@ class _Rows:
 
     def count(self) -> int:
         self._counts_lines = True
-        rows = 0
-        for record in self._reader:
-            self._in_record = False
-            rows += self._is_row(record)
+        rows, reader = 0, self._reader
+        # As little as can be: else it takes longer than the parser.
+        for record in reader:
+            self._complete = reader.line_num
+            if record and (cell := record[0]) and not cell.isspace():
+                rows += 1
+            else:
+                rows += self._is_row(record)
         return rows + self._plain
 
     def line_of(self, row: int) -> int | None:
-        for record in self._reader:
-            self._in_record = False
+        for record in self._numbered():
             if self._is_row(record):
                 if row == 0:
                     return self._begin
                 row -= 1
         return None
 
-    def _header_width(self, name: str) -> int:
+    def _numbered(self) -> Iterator[list[str]]:
+        """The records, of which ``_begin`` is the line."""
         for record in self._reader:
-            self._in_record = False
+            self._complete = self._reader.line_num
+            yield record
+
+    def _header_width(self, name: str) -> int:
+        for record in self._numbered():
             if any(cell.strip(WHITE) for cell in record):
                 while self._dialect.trailing_empty and len(record) > 1 and not record[-1].strip():
                     record.pop()
@@ -174,33 +192,38 @@ class _Rows:
             return True
         if len(record) < 2:
             return False
-        return not self._dialect.skip_blank or (
-            len(record) > self._width and not self._dialect.trailing_empty
-        )
+        is_wide = len(record) > self._width and not self._dialect.trailing_empty
+        return is_wide or not self._dialect.skip_blank
 
-    def _marks(self) -> bytes:
-        """What a line may have that makes it other than a record."""
-        return f"{self._dialect.quote}{self._dialect.escape}{self._dialect.comment}".encode()
-
-    def _lines(self) -> Iterator[str]:
-        """What Python's csv reads: all lines, but for those that are counted here."""
-        marks = self._marks()
+    def _parts(self) -> Iterator[Iterable[str]]:
+        """Lines that Python's csv reads: all, but for those that are counted here."""
+        # What makes a line other than a record.
+        marks = f"{self._dialect.quote}{self._dialect.escape}{self._dialect.comment}".encode()
         for piece in self._pieces:
             if (
                 self._counts_lines
-                and not self._in_record
+                and not self._is_in_record()
                 and not any(bytes([mark]) in piece for mark in marks)
             ):
                 self._plain += self._count_lines(piece)
-                continue
-            for line in _split(piece.decode("utf-8", "replace")):
-                self._line += 1
-                is_comment = self._dialect.comment and line.startswith(self._dialect.comment)
-                if not self._in_record:
-                    if is_comment:
-                        continue
-                    self._begin, self._in_record = self._line, True
-                yield line
+            elif self._counts_lines and not self._dialect.comment:
+                # Its lines end as those of _split do.
+                yield io.StringIO(piece.decode("utf-8", "replace"), newline="")
+            else:
+                yield self._lines(piece)
+
+    def _is_in_record(self) -> bool:
+        """Whether the next line is of a record that has begun."""
+        return self._reader.line_num != self._complete
+
+    def _lines(self, piece: bytes) -> Iterator[str]:
+        for line in _split(piece.decode("utf-8", "replace")):
+            self._line += 1
+            if not self._is_in_record():
+                if self._dialect.comment and line.startswith(self._dialect.comment):
+                    continue
+                self._begin = self._line
+            yield line
 
     def _count_lines(self, piece: bytes) -> int:
         separator, white = self._dialect.separator.encode(), WHITE.encode()
@@ -272,7 +295,6 @@ def _readable(name: str) -> Iterator[None]:
     except csv.Error as error:
         raise Refused(
             f"{name}: its rows cannot be counted: {error}. Fix: look for a quote that is not closed, "
-            "correct the "
-            'file, and upload it again; or declare [csv] quote = ""',
+            'correct the file, and upload it again; or declare [csv] quote = ""',
             ErrorCode.CORRUPT_OBJECT,
         ) from error

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
 from sluice.config.reading.toml import ConfigError
 from sluice.config.reading.values import shown
-from sluice.core.csv.form import ANY, DECLARED_ENDS, ENCODINGS, Dialect, Form
+from sluice.core.csv.form import ANY, DECLARED_ENDS, ENCODINGS, LINE_ENDS, Dialect, Form
 
 # Why cells of one separator cannot be numbers with the same comma.
 _COMMA = "the separator is a comma too"
@@ -61,8 +62,13 @@ class Csv:
         default_factory=list
     )
     null_texts: Annotated[
-        list[str], "cells that are null, quoted or not; an empty cell that is none is an empty text"
+        list[str],
+        'cells that are null, as they are written in the file, escapes included: `"\\\\N"`. In quotes only '
+        'the empty cell, `""`, is null; if that is not declared, it is an empty text',
     ] = field(default_factory=lambda: [""])
+    quoted_nulls: Annotated[
+        bool, "all of `null_texts` are null in quotes too, as files have them that quote every cell"
+    ] = False
     true_texts: Annotated[list[str], "of booleans, in any case"] = field(
         default_factory=lambda: ["true", "t", "yes", "y", "1"]
     )
@@ -119,16 +125,28 @@ def check(csv: Csv, where: str) -> None:
             raise ConfigError(f"{where}: [csv] names has an empty one. Fix: name each column")
     _check_repeated(csv.names, where)
     for text in csv.null_texts:
-        if csv.escape and csv.escape in text:
-            raise ConfigError(
-                f"{where}: [csv] null_texts {shown(text)} has the escape {shown(csv.escape)}, which no cell "
-                'has once it is read. Fix: export nulls as another text; or declare escape = "", if no cell '
-                "has an escaped separator or line break"
-            )
+        _check_null(text, csv, where)
     both = {text.lower() for text in csv.true_texts} & {text.lower() for text in csv.false_texts}
     if both:
         raise ConfigError(
             f"{where}: [csv] true_texts and false_texts have both {shown(min(both))}. Fix: remove it from one"
+        )
+
+
+def _check_null(text: str, csv: Csv, where: str) -> None:
+    """That a cell may be written so."""
+    escape = re.escape(csv.escape)
+    bare = re.sub(f"{escape}.", "", text, flags=re.DOTALL) if csv.escape else text
+    if csv.escape and csv.escape in bare:
+        raise ConfigError(
+            f"{where}: [csv] null_texts {shown(text)} ends with the escape {shown(csv.escape)}, which takes "
+            "the next character into its cell. Fix: write the text as it stands in the file"
+        )
+    is_quoted = bool(csv.quote) and text.startswith(csv.quote)
+    if not csv.quoted_nulls and (is_quoted or any(char in bare for char in f"{csv.separator}{LINE_ENDS}")):
+        raise ConfigError(
+            f"{where}: [csv] null_texts {shown(text)} is no cell without quotes. Fix: write it without its "
+            "quotes, and declare quoted_nulls = true"
         )
 
 

@@ -105,7 +105,7 @@ def fix(reason: str) -> str:
 def _fix_of_cell(cell: str, kind: str) -> str:
     bare = cell.strip()
     if bare.lower() in _NULLS:
-        return f"add {json.dumps(bare)} to [csv] null_texts"
+        return f"add {json.dumps(bare)} to [csv] null_texts, with quoted_nulls = true if it stands in quotes"
     if kind.startswith(("a time", "a date")):
         found = known_patterns(bare, kind)
         names = " or ".join(f'"{one}"' for one in found)

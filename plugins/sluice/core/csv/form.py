@@ -86,7 +86,8 @@ class Form:
 class Rules:
     """How texts are read. ``time_formats``: patterns of times and dates, tried in this order.
     ``decimal_comma``: a comma stands before a number's fraction, and a point stands nowhere. ``null_texts``:
-    cells that are null, quoted or not. ``true_texts``, ``false_texts``: in lower case, for any case.
+    cells that are null, as they are written in the file, with escapes and without quotes, of which only ""
+    may have some; ``quoted_nulls``: all may. ``true_texts``, ``false_texts``: in lower case, for any case.
     ``trim``: blanks around texts are no part of them (around other values they never are)."""
 
     time_formats: tuple[str, ...] = ("yyyy-MM-dd HH:mm:ss", "yyyy-MM-dd")
@@ -95,3 +96,4 @@ class Rules:
     true_texts: tuple[str, ...] = ("true", "t", "yes", "y", "1")
     false_texts: tuple[str, ...] = ("false", "f", "no", "n", "0")
     trim: bool = False
+    quoted_nulls: bool = False

@@ -58,7 +58,19 @@ def infer(chunks: Iterator[bytes]) -> Inferred:
     if not found.rows:
         raise NotInferred("it has a header and no row. Fix: give a file with rows")
     infer_types(names, columns, dialect, found)
+    _add_quoted_nulls(data, dialect, found)
     return found
+
+
+def _add_quoted_nulls(data: bytes, dialect: Dialect, found: Inferred) -> None:
+    """A null text that stands in quotes somewhere counts there too, or its rows would be rejected."""
+    around = f"[{re.escape(dialect.separator)}\r\n]"
+    for text in filter(None, found.declared.get("null_texts", ())):
+        cell = re.escape(f"{dialect.quote}{text}{dialect.quote}")
+        if re.search(f"(?<={around}){cell}(?={around}|\\Z)".encode(), data):
+            found.declared["quoted_nulls"] = True
+            found.doubts.append(f"{text} stands in quotes too, so there all null texts are null")
+            return
 
 
 def _sample(chunks: Iterator[bytes]) -> tuple[bytes, bool]:

@@ -15,12 +15,13 @@ from sluice.core.csv.columns import kinds
 from sluice.core.csv.columns.bodies import Extra, encode
 from sluice.core.csv.columns.kinds import Kind, UnsupportedType, kind_of_field
 from sluice.core.csv.columns.numbers import mask, valid
-from sluice.core.csv.columns.values import Converter, arrow_nulls
+from sluice.core.csv.columns.values import Converter, IsWritten, arrow_nulls
 from sluice.core.csv.form import Dialect, Rules
 from sluice.core.csv.header import InvalidHeader, same, separator_hint
 from sluice.core.csv.records.cells import columns
 from sluice.core.csv.records.cut import Records
 from sluice.core.csv.records.quotes import Ints, Mask
+from sluice.core.csv.records.written import WrittenCells
 from sluice.core.messages import quoted
 
 # Characters of a cell in a reason.
@@ -126,10 +127,13 @@ class Layout:
         )
         return cls(len(names), columns, rest, extra, rules, dialect, max_value_bytes, limit)
 
-    def rows(self, records: Records, with_reasons: bool = True) -> Rows:
+    def rows(self, records: Records, with_reasons: bool = True, wanted: Mask | None = None) -> Rows:
         """Type the records of a block. Without ``with_reasons`` none are written: those of 100,000
-        rejected rows take longer than all else."""
+        rejected rows take longer than all else. Those that are not ``wanted`` are not good, without a reason.
+        """
         found = _Found(len(records), with_reasons)
+        if wanted is not None:
+            found.is_good &= wanted
         faults = np.array(list(records.faults), np.int64)
         found.reject(faults, lambda n: records.faults[int(faults[n])])
         longer, filled = records.widths > self.width, None
@@ -145,7 +149,9 @@ class Layout:
         is_regular = found.is_good.copy()
         is_cut = (longer & is_regular).any()
         data = records.first_cells(is_regular, self.width) if is_cut else records.only(is_regular)
-        bodies = self._bodies(columns(data, self.width, len(numbers), self.dialect), numbers, found)
+        cells = columns(data, self.width, len(numbers), self.dialect)
+        written = WrittenCells(records, numbers, self.dialect) if records.is_quoted else None
+        bodies = self._bodies(cells, written, numbers, found)
         good = found.is_good[numbers]
         return Rows(bodies if good.all() else bodies.filter(pa.array(good)), found.is_good, found.reasons)
 
@@ -156,28 +162,38 @@ class Layout:
             return said
         return f"{said}, and {'the last is' if more == 1 else f'the last {more} are'} empty"
 
-    def _bodies(self, cells: Sequence[pa.StringArray], numbers: Ints, found: _Found) -> pa.BinaryArray:
-        """Bodies of records with these numbers; ``found`` gets those of them that are wrong."""
-        converter, count = Converter(self.rules), len(numbers)
+    def _bodies(
+        self, cells: Sequence[pa.StringArray], written: WrittenCells | None, numbers: Ints, found: _Found
+    ) -> pa.BinaryArray:
+        """Bodies of records with these numbers; ``found`` gets those of them that are wrong. ``written``: of
+        a block with quotes or escapes."""
+        converter, count = Converter(self.rules, self.dialect.escape), len(numbers)
         values = list[pa.Array | Extra]()
 
         def reject(wrong: Mask, text: Callable[[int], str]) -> None:
             at = np.flatnonzero(wrong)
             found.reject(numbers[at], lambda n: text(int(at[n])))
 
+        def is_written(position: int) -> IsWritten | None:
+            if written is None:
+                return None
+            quoted = self.rules.quoted_nulls
+            return lambda text, rows, trim: written.are(text, position, rows, quoted, trim)
+
         for column in self.columns:
             if column.kind.name == kinds.MAP:
                 extra = self.extra if column.name == self.rest else ()
                 values.append(
                     Extra(
-                        tuple(name for name, _ in extra), tuple(converter.texts(cells[n]) for _, n in extra)
+                        tuple(name for name, _ in extra),
+                        tuple(converter.texts(cells[n], is_written(n)) for _, n in extra),
                     )
                 )
             elif column.position is None:
                 values.append(arrow_nulls(column.kind, count))
             else:
                 texts = cells[column.position]
-                typed, wrong = converter.convert(texts, column.kind)
+                typed, wrong = converter.convert(texts, column.kind, is_written(column.position))
                 values.append(typed)
                 reject(wrong, partial(self._says_value, column, texts))
                 if column.kind.is_required and typed.null_count:

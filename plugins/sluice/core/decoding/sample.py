@@ -25,11 +25,11 @@ class Guess:
     """What records seem to be."""
 
     format: str
-    """Of their values: JSON, TEXT or BYTES."""
+    """The values' format: JSON, TEXT or BYTES."""
     key: str
-    """Of their keys, the same; "" if no record has one."""
+    """The keys' format, one of the same; "" if no record has one."""
     columns: dict[str, str] = field(default_factory=dict)
-    """Of JSON: field -> type in Spark's DDL."""
+    """Field of JSON values -> type in Spark's DDL; empty for other formats."""
     doubts: list[str] = field(default_factory=list)
     """What a person should look at."""
 

@@ -70,6 +70,22 @@ class IntervalSet:
         after = bisect_right(self._pairs, value, key=itemgetter(0))
         return after > 0 and value < self._pairs[after - 1][1]
 
+    def holds(self, values: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of the values are in it, in any order. Costs by the ranges between the values, not by all."""
+        import numpy as np
+
+        near: tuple[Pair, ...] = ()
+        if self._pairs and len(values):
+            first = bisect_right(self._pairs, int(values.min()), key=itemgetter(1))
+            near = self._pairs[first : bisect_right(self._pairs, int(values.max()), key=itemgetter(0))]
+        if not near:
+            return np.zeros(len(values), np.bool_)
+        starts, untils = np.array(near, np.int64).T
+        # The last range that starts before a value, or the first one.
+        before = np.maximum(np.searchsorted(starts, values, "right") - 1, 0)
+        found: NDArray[np.bool_] = (starts[before] <= values) & (values < untils[before])
+        return found
+
     def gaps(self) -> IntervalSet:
         """What is missing between the first and the last one."""
         return IntervalSet(tuple((before[1], after[0]) for before, after in pairwise(self._pairs)))

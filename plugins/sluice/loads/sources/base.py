@@ -86,11 +86,6 @@ class Source(ABC):
         """What sources of this kind were read from."""
 
     @property
-    def size(self) -> int | None:
-        """About how many bytes of CSV a job reads; None if that is not known."""
-        return None
-
-    @property
     def start_time(self) -> str | None:
         """The start of the interval that its records belong to, if they belong to one."""
         return None

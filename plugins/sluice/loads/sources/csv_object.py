@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from sluice.ledger.documents import Ledger
     from sluice.systems import Systems
 
-# Bytes of CSV for one of gzip, as of the sample.
-GZIP_RATIO = 6
-
 
 @dataclass(frozen=True)
 class ObjectSource(Source):
@@ -57,10 +54,6 @@ class ObjectSource(Source):
     @property
     def identity(self) -> Document:
         return {"object": self.name, "version_id": self.document["version_id"]}
-
-    @property
-    def size(self) -> int | None:
-        return int(self.document["size"]) * (GZIP_RATIO if self.key.lower().endswith((".gz", ".zst")) else 1)
 
     def send_again(self) -> str:
         return "upload the file again (for another topic it is a new source)"

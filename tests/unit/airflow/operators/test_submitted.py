@@ -14,6 +14,7 @@ from airflow.sdk.execution_time.task_runner import _serialize_rendered_fields
 from sluice.airflow import connections, forms
 from sluice.airflow.operators.load.produce import ProduceOperator
 from sluice.airflow.operators.supervision.supervise import SuperviseOperator
+from sluice.core.processes import java
 from sluice.ledger.keys import run_key
 from tests.support.loads import Loads
 from tests.support.steps import NewTables, ValidateRows, given
@@ -61,7 +62,7 @@ def test_a_job_shows_its_arguments_and_configuration_after_it_ran(
     found = _serialize_rendered_fields(task)
     plan = loads.ledger.uri(run_key("r", "plan"))
     assert found["application_args"] == ["producer", "nyc_taxi", "--plan", plan]
-    assert found["conf"] == {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1"}
+    assert found["conf"] == java.PLANNING
     assert found["submitted"] == {"stream": "nyc_taxi", "job": "producer", "plan": plan}
     assert task.overwrite_rtif_after_execution
     assert len(json.dumps(found)) < 1000

@@ -125,12 +125,14 @@ PARTS = [
     b"\xef\xbb\xbf",
     b"\x85",
     b"\\",
+    b"#",
 ]
 FORMS = [
     Form(),
     Form(Dialect(skip_blank=False)),
     Form(Dialect(trailing_empty=True)),
     Form(Dialect(escape="\\")),
+    Form(Dialect(comment="#")),
     Form(Dialect(quote="")),
     Form(names=("x", "y")),
     *(Form(Dialect(line_ends=ends)) for ends in ("lf", "crlf", "cr")),
@@ -259,8 +261,31 @@ def test_utf16_without_a_mark_and_a_header_is_refused() -> None:
     schema = {"fields": [{"name": name, "type": ["null", "string"]} for name in "xy"]}
     reading = CsvReading(Form(names=("x", "y")), Rules(), schema, "")
     csv_rows.check_head(Body(b"1,x\n2,y\n"), "s3://b/k", reading, is_whole=True)
-    with raising(Refused, "s3://b/k: the first row has zeros", "encoding"):
+    with raising(Refused, "s3://b/k: the first row has zeros", "[csv] encoding is 'utf-8'"):
         csv_rows.check_head(Body("1,x\n2,y\n".encode("utf-16-le")), "s3://b/k", reading, is_whole=True)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("names", [("x", "y"), ("x",), ()], ids=["two names", "a name", "a header"])
+def test_a_file_of_another_encoding_than_its_declared_utf16_is_refused(
+    encoding: str, names: tuple[str, ...]
+) -> None:
+    """As UTF-16, it is a few rows of Chinese."""
+    schema = {"fields": [{"name": name, "type": ["null", "string"]} for name in "xy"]}
+    reading = CsvReading(Form(encoding=encoding, names=names), Rules(), schema, "")
+    own, other = ("utf-16-be", "utf-16-le") if encoding == "utf-16-be" else ("utf-16-le", "utf-16-be")
+    text = "1\n2ä\n" if len(names) == 1 else "x,y\n2,ä\n"
+    for codec in (own, "utf-16", "utf-8-sig"):
+        csv_rows.check_head(Body(text.encode(codec)), "s3://b/k", reading, is_whole=True)
+    for codec, words in (("utf-8", "no zeros"), (other, f"those of {other}")):
+        with raising(Refused, "s3://b/k: it", words, f"[csv] encoding is {encoding!r}", "nothing was sent"):
+            csv_rows.check_head(Body(text.encode(codec)), "s3://b/k", reading, is_whole=True)
+
+
+def test_text_without_a_zero_may_be_utf16() -> None:
+    schema = {"fields": [{"name": "x", "type": ["null", "string"]}]}
+    reading = CsvReading(Form(encoding="utf-16", names=("x",)), Rules(), schema, "")
+    csv_rows.check_head(Body("한국".encode("utf-16-le")), "s3://b/k", reading, is_whole=True)
 
 
 def test_an_object_of_two_kinds_of_line_ends_is_refused_before_anything_is_sent() -> None:

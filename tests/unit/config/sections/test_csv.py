@@ -74,7 +74,7 @@ def test_the_form_is_declared_and_goes_with_the_rules(tmp_path: Path) -> None:
     assert Form.from_document(None) == Form()
     del planned["form"]
     assert rules.differences({**planned, "version": 1}) == [
-        "it was planned by version 1 of the rules, this is 2"
+        "it was planned by version 1 of the rules, this is 3"
     ]
 
 
@@ -90,7 +90,9 @@ def test_the_form_is_declared_and_goes_with_the_rules(tmp_path: Path) -> None:
         ("decimal_comma = true", ["decimal_comma", 'separator = ";"']),
         ('names = ["a", ""]', ["names has an empty one"]),
         ('names = ["a", "A"]', ["names has 'a' and 'A'"]),
-        ('escape = "\\\\"\nnull_texts = ["\\\\N"]', ["null_texts '\\\\N' has the escape"]),
+        ('escape = "\\\\"\nnull_texts = ["N\\\\"]', ["null_texts 'N\\\\' ends with the escape"]),
+        ('null_texts = ["a,b"]', ["null_texts 'a,b'", "quoted_nulls = true"]),
+        ("null_texts = ['\"\"']", ["null_texts '\"\"'", "quoted_nulls = true"]),
         ('true_texts = ["N"]', ["both 'n'"]),
         ('time_formats = ["yyyy-MM-dd QQ"]', ["time_formats", "'QQ'"]),
     ],

@@ -37,6 +37,13 @@ def test_types_of_columns() -> None:
     )
 
 
+@pytest.mark.parametrize("row", ['"NA","x"', '1,"NA"', "1,x"])
+def test_nulls_in_quotes_are_declared_if_a_file_has_them(row: str) -> None:
+    found = of(f"n,t\nNA,a\n2,b\n{row}")
+    assert found.declared["null_texts"] == ["", "NA"]
+    assert found.declared.get("quoted_nulls", False) is ("NA" in row)
+
+
 def test_a_day_that_may_be_a_month_is_a_doubt() -> None:
     found = of("d\n1/2/2026\n2/3/2026\n")
     assert found.declared["time_formats"] == ["M/d/yyyy"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import random
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -11,6 +13,7 @@ import fastavro
 import pytest
 
 from sluice.core.csv import layout as layout_module
+from sluice.core.csv.advice import fix
 from sluice.core.csv.columns.kinds import UnsupportedType
 from sluice.core.csv.form import Dialect, Rules
 from sluice.core.csv.header import InvalidHeader, names_of
@@ -247,3 +250,94 @@ def test_rows_are_rejected_without_reasons_if_no_one_asks(monkeypatch: pytest.Mo
     found = chosen.rows(records, with_reasons=False)
     assert (found.bodies, found.is_good.tolist(), found.reasons) == (full.bodies, full.is_good.tolist(), {})
     assert sorted(full.reasons) == [1, 2, 3, 4, 5, 6, 7]
+
+
+def by_hand(row: str, dialect: Dialect) -> list[tuple[str, str, bool]]:
+    """Each cell of one row as it is written, its text, and whether it stands in quotes: a character after the
+    other, as RFC 4180 says."""
+    cells, written, text, in_quotes, is_quoted, at = [], "", "", False, False, 0
+    while at <= len(row):
+        char = row[at : at + 1]
+        if char in (dialect.separator, "") and not in_quotes:
+            cells.append((written, text, is_quoted))
+            written, text, is_quoted = "", "", False
+        elif dialect.escape and char == dialect.escape:
+            written, text, at = written + row[at : at + 2], text + row[at + 1], at + 1
+        elif char == dialect.quote and not in_quotes and not written:
+            in_quotes = is_quoted = True
+        elif char == dialect.quote and in_quotes and row[at + 1 : at + 2] == dialect.quote:
+            written, text, at = written + char, text + char, at + 1
+        elif char == dialect.quote and in_quotes:
+            in_quotes = False
+        else:
+            written, text = written + char, text + char
+        at += 1
+    return cells
+
+
+NULLS = ("", "NA", "\\N", "N\\A")
+WRITTEN = [
+    "NA",
+    '"NA"',
+    "\\N",
+    '"\\N"',
+    "\\NA",
+    "N\\A",
+    '"N\\A"',
+    "N",
+    "NAA",
+    "",
+    '""',
+    " NA ",
+    '" NA "',
+    "x\\,NA",
+]
+
+
+def null_rows(seed: int) -> list[list[str]]:
+    chosen = random.Random(seed)  # noqa: S311
+    return [[str(n), *chosen.choices(WRITTEN, k=3)] for n in range(60)]
+
+
+@pytest.mark.parametrize("escape", ["", "\\"], ids=["no escape", "escape"])
+@pytest.mark.parametrize("with_quoted", [False, True], ids=["", "quoted nulls"])
+@pytest.mark.parametrize("trim", [False, True], ids=["", "trim"])
+def test_a_null_text_counts_as_it_is_written_and_without_quotes(
+    escape: str, with_quoted: bool, trim: bool
+) -> None:
+    dialect = Dialect(escape=escape)
+    rules = Rules(null_texts=NULLS, quoted_nulls=with_quoted, trim=trim)
+    schema = {
+        "type": "record",
+        "name": "R",
+        "fields": [{"name": n, "type": ["null", "string"]} for n in "iabc"],
+    }
+    layout = Layout.of(list("iabc"), schema, "", rules, dialect, "x", 10**6)
+    for seed in range(20):
+        # Also blocks without a quote or an escape, which are read without looking at how they are written.
+        rows = [
+            row
+            for row in null_rows(seed)
+            if (escape or "x\\,NA" not in row) and (seed % 2 or '"' not in "".join(row))
+        ]
+        text = "\n".join(",".join(row) for row in rows) + "\n"
+        found = layout.rows(cut(text.encode(), dialect, True, 4))
+        assert not found.reasons
+        for row, body in zip(rows, found.bodies, strict=True):
+            expected = list[str | None]()
+            for written, cell, is_quoted in by_hand(",".join(row), dialect):
+                bare, shown = (written.strip(), cell.strip()) if trim else (written, cell)
+                is_null = not shown or (bare in NULLS and (with_quoted or not is_quoted))
+                expected.append(None if is_null else shown)
+            assert list(decoded(body.as_py(), schema).values()) == expected, row
+
+
+def test_a_null_text_in_quotes_is_no_number_and_its_fix_is_named() -> None:
+    rules, schema = Rules(null_texts=("", "NA")), {"fields": [{"name": "a", "type": ["null", "long"]}]}
+    data = b'"NA"\nNA\n NA\n""\n"1"\n'
+    records = cut(data, Dialect(skip_blank=False), True, 1)
+    strict = Layout.of(["a"], schema, "", rules, Dialect(), "x", 99).rows(records)
+    assert strict.reasons == {0: "column a: 'NA' is not a long"}
+    assert "quoted_nulls = true" in fix(strict.reasons[0])
+    rules = replace(rules, quoted_nulls=True)
+    assert not Layout.of(["a"], schema, "", rules, Dialect(), "x", 99).rows(records).reasons

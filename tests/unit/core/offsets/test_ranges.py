@@ -27,6 +27,12 @@ def test_the_algebra_is_that_of_sets(a: list[tuple[int, int]], b: list[tuple[int
     assert left.count == len(members(left))
 
 
+@given(pairs, st.lists(st.integers(-2, 90)))
+def test_it_holds_what_is_in_it(a: list[tuple[int, int]], values: list[int]) -> None:
+    ranges = IntervalSet.of(a)
+    assert ranges.holds(np.array(values, np.int64)).tolist() == [value in ranges for value in values]
+
+
 @given(pairs)
 def test_one_set_has_one_form(a: list[tuple[int, int]]) -> None:
     ranges = IntervalSet.of(a)

@@ -6,6 +6,9 @@ import gzip
 import io
 import random
 from collections import Counter
+from dataclasses import replace
+from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +23,11 @@ from sluice.config.csv_reading import CsvReading
 from sluice.core.csv.form import Dialect, Form, Rules
 from sluice.core.csv.header import InvalidHeader
 from sluice.core.csv.records import blocks
-from spark_jobs.common.producer import source_object
-from spark_jobs.common.producer.source_object import CorruptObject, Reading, SourceObject
+from spark_jobs.common.producer import objects, source_object
+from spark_jobs.common.producer.source_object import WHOLE, CorruptObject, Reading, Share, SourceObject
 from tests.support.raising import raising
 
-SOURCE = SourceObject("s", "b", "k.csv", None, 3)
+SOURCE = SourceObject("s", "b", "k.csv", None, 3, 0)
 SCHEMA = {
     "type": "record",
     "name": "R",
@@ -105,6 +108,42 @@ def test_sequences_count_the_rows_that_are_sent_wherever_blocks_end(monkeypatch:
             assert found[row][:2] == (row % 3, places[row % 3])
             places[row % 3] += 1
     assert sorted(rejected(data)) == [row for row in range(400) if row not in found]
+
+
+def test_tasks_that_share_an_object_send_its_rows_as_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 60)
+    chosen = random.Random(2)  # noqa: S311
+    lines = [chosen.choice(["1,x", "bad,x", '2,"x\ny"', "3"]) for _ in range(200)]
+    data = "\n".join(["a,b", *lines]).encode()
+
+    def rows(share: Share) -> list[dict[str, Any]]:
+        batches = reading(data).sent(Client(data), share)
+        return [row for batch in batches for row in batch.to_pylist()]
+
+    whole = sorted(rows(WHOLE), key=itemgetter("row"))
+    assert len(whole) == 200
+    for count in (2, 3):
+        shared = [rows(Share(number, count)) for number in range(count)]
+        assert sorted(chain(*shared), key=itemgetter("row")) == whole
+        targets = [{row["target_partition"] for row in part} for part in shared]
+        assert targets == [{target for target in range(3) if target % count == n} for n in range(count)]
+
+
+def test_only_a_large_object_is_shared_by_as_many_tasks_as_it_takes_of_all() -> None:
+    large = objects.SHARED_BYTES
+
+    def of(tasks: int, *sizes: int) -> list[tuple[int, int]]:
+        found = objects.shares([replace(SOURCE, size=size) for size in sizes], tasks)
+        return [(number, share.of) for number, share in found]
+
+    assert of(8, large) == [(0, 1)]
+    assert of(2, large + 1) == [(0, 2), (0, 2)]
+    # No more than target partitions.
+    assert of(8, large + 1) == [(0, 3), (0, 3), (0, 3)]
+    assert of(2, *[2 * large] * 3) == [(0, 1), (1, 1), (2, 1)]
+    assert of(2, 9 * large, large) == [(0, 2), (0, 2), (1, 1)]
+    assert of(2, 0) == [(0, 1)]
+    assert of(2) == []
 
 
 def test_files_without_a_header_have_the_declared_names() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
@@ -17,13 +17,12 @@ from sluice.config.stream import SourceType
 from sluice.core.csv.form import SUFFIXES
 from sluice.core.errors import ClientError
 from sluice.core.json_record import Document
+from sluice.core.processes import java
 from sluice.ledger.keys import run_key
-from sluice.loads import sources
 from sluice.loads.known.index import ObjectContents
 from sluice.loads.known.verified import VerifiedSources, without_verified
 from sluice.loads.planning.plan import LoadPlanner
 from sluice.loads.sending import partly_sent, produced
-from sluice.loads.sources.base import Source
 from sluice.loads.sources.csv_object import select_objects
 from sluice.loads.sources.generator import GeneratorSource
 
@@ -32,18 +31,10 @@ if TYPE_CHECKING:
 
     from sluice.clients.s3.objects import Bucket
 
-SMALL_JOB_BYTES = 64 * 1024 * 1024
 
-
-def java_options(planned: Iterable[Source]) -> dict[str, str]:
-    """Spark's configuration of the JVM of a job that sends these sources.
-
-    A short job ends before Java's second compiler (C2) pays: 200 rows take 8 CPU seconds without it and 12
-    with it, 300,000 (27 MB) 11 and 18, and 1,500,000 (137 MB) 23 and 20.
-    """
-    sizes = [source.size for source in planned if not source.is_sent]
-    size = sum(SMALL_JOB_BYTES if one is None else one for one in sizes)
-    return {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1"} if size < SMALL_JOB_BYTES else {}
+def java_options(source: SourceType) -> dict[str, str]:
+    """Spark's configuration of the JVM of a job that sends sources of this kind."""
+    return java.PLANNING if source is SourceType.CSV else {}
 
 
 class ProduceOperator(SparkJobOperator):
@@ -72,7 +63,7 @@ class ProduceOperator(SparkJobOperator):
         if pending:
             partly_sent.check_rules(plan, self.rules(), self.stream)
             self.log.info("pending: %s source_id=%s", pending.name, pending.source_id)
-            self.conf = {**(self.conf or {}), **java_options(sources.read_all(plan["sources"]))}
+            self.conf = {**(self.conf or {}), **java_options(self.spec.source)}
             self._send(context, plan, address)
         else:
             self.log.info(

@@ -3,11 +3,12 @@
 A number is digits with at most one point (``5``, ``.5``, ``-0.0``, ``+5``, ``00012``, ``1.0``); for a double
 also with an exponent. No type letters, hexadecimals, group separators, infinities or other scripts' digits. A
 whole number may be written with a point and zeros, as ``1.0``, and not with an exponent: a spreadsheet that
-writes one has rounded.
+writes one has rounded. Texts come without blanks around; nulls stay nulls.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -22,6 +23,10 @@ _NUMBER = r"^[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?$"
 _EXACT_CHARACTERS = 15
 # A text of a zero, "0.00"; a longer one may have been a number too small.
 _ZERO_CHARACTERS = 4
+# From a text with more digits than a decimal128 has, Arrow makes another number, or it refuses it.
+_DECIMAL_CHARACTERS = 38
+# Texts that tell how those of a column look.
+_SAMPLE = 100
 
 
 def texts_data(texts: pa.StringArray) -> bytes:
@@ -56,14 +61,10 @@ def trimmed(texts: pa.StringArray) -> pa.StringArray:
 def floats(texts: pa.StringArray, kind: pa.DataType) -> tuple[pa.Array, Mask]:
     """The nearest numbers of ``kind``, float or double, and which texts are none: also beyond its range at
     either end."""
-    wrong = np.zeros(len(texts), bool)
-    try:
-        # Arrow's own grammar is a part of ours, but for infinities and what is no number.
-        numbers = pc.cast(texts, kind)
-    except pa.ArrowInvalid:
-        texts = trimmed(texts)
-        wrong = ~mask(pc.match_substring_regex(texts, _NUMBER), null=True)
-        numbers = pc.cast(keep(texts, ~wrong), kind)
+    # Arrow's own grammar is a part of ours, but for infinities and what is no number.
+    numbers, wrong = _convert(
+        texts, b"0123456789.-eE", lambda some: pc.cast(some, kind), lambda some: _odd_floats(some, kind)
+    )
     values = numbers.fill_null(1).to_numpy()
     wrong |= ~np.isfinite(values)
     zeros = np.flatnonzero((values == 0) & (np.diff(offsets(texts)) > _ZERO_CHARACTERS))
@@ -73,20 +74,25 @@ def floats(texts: pa.StringArray, kind: pa.DataType) -> tuple[pa.Array, Mask]:
     return numbers, wrong
 
 
+def _odd_floats(texts: pa.StringArray, kind: pa.DataType) -> tuple[pa.Array, Mask]:
+    wrong = ~mask(pc.match_substring_regex(texts, _NUMBER), null=True)
+    return pc.cast(keep(texts, ~wrong), kind), wrong
+
+
 def integers(texts: pa.StringArray, bits: int) -> tuple[pa.Array, Mask]:
     """Whole numbers of so many bits."""
-    kind, (low, high) = (pa.int32() if bits == 32 else pa.int64()), (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
-    data = texts_data(texts)
-    # Arrow takes hexadecimals.
-    if b"x" not in data and b"X" not in data:
-        try:
-            return pc.cast(texts, kind), np.zeros(len(texts), bool)
-        except pa.ArrowInvalid:
-            pass
+    kind = pa.int32() if bits == 32 else pa.int64()
+    # Arrow takes hexadecimals too.
+    return _convert(
+        texts, b"0123456789-", lambda some: pc.cast(some, kind), lambda some: _odd_integers(some, kind), b"xX"
+    )
+
+
+def _odd_integers(texts: pa.StringArray, kind: pa.DataType) -> tuple[pa.Array, Mask]:
+    low, high = -(2 ** (kind.bit_width - 1)), 2 ** (kind.bit_width - 1) - 1
     numbers, wrong = floats(texts, pa.float64())
-    texts = trimmed(texts)
     given, values = valid(texts), numbers.fill_null(0).to_numpy()
-    if b"e" in data or b"E" in data:
+    if _has(texts, b"eE"):
         wrong |= mask(pc.match_substring_regex(texts, "[eE]"))
     values = np.where(given & ~wrong, values, 0)
     is_short = np.diff(offsets(texts)) <= _EXACT_CHARACTERS
@@ -105,19 +111,28 @@ def decimals(texts: pa.StringArray, precision: int, scale: int) -> tuple[pa.Arra
     """Numbers of ``precision`` digits, ``scale`` of them behind the point; zeros around them are no
     digits."""
     kind = pa.decimal128(precision, scale)
-    texts = trimmed(texts)
-    whole, part = f"0*[0-9]{{0,{precision - scale}}}", f"[0-9]{{0,{scale}}}0*"
+    # Arrow refuses a number that does not fit, and takes exponents too.
+    return _convert(
+        texts,
+        b"0123456789.-",
+        lambda some: pc.cast(some, kind),
+        lambda some: _odd_decimals(some, kind),
+        b"eE",
+        _DECIMAL_CHARACTERS,
+    )
+
+
+def _odd_decimals(texts: pa.StringArray, kind: pa.Decimal128Type) -> tuple[pa.Array, Mask]:
+    whole, part = f"0*[0-9]{{0,{kind.precision - kind.scale}}}", f"[0-9]{{0,{kind.scale}}}0*"
     # At least one digit.
     form = rf"^[-+]?({whole}\.{part}|{whole})$"
     wrong = ~mask(pc.match_substring_regex(texts, form), null=True)
     wrong |= ~mask(pc.match_substring_regex(texts, "[0-9]"), null=True)
     kept = keep(texts, ~wrong)
-    try:
+    if _longest(kept) <= _DECIMAL_CHARACTERS:
         return pc.cast(kept, kind), wrong
-    except pa.ArrowInvalid:
-        # More zeros than Arrow takes.
-        found = [None if text is None else Decimal(text) for text in kept.to_pylist()]
-        return pa.array([None if one is None else _short(one, scale) for one in found], kind), wrong
+    found = [None if text is None else Decimal(text) for text in kept.to_pylist()]
+    return pa.array([None if one is None else _short(one, kind.scale) for one in found], kind), wrong
 
 
 def _short(number: Decimal, scale: int) -> Decimal:
@@ -126,3 +141,59 @@ def _short(number: Decimal, scale: int) -> Decimal:
     with decimal.localcontext() as context:
         context.prec = len(number.as_tuple().digits) + scale + 40
         return number.quantize(Decimal(1).scaleb(-scale))
+
+
+def _convert(
+    texts: pa.StringArray,
+    usual: bytes,
+    cast: Callable[[pa.StringArray], pa.Array],
+    convert_odd: Callable[[pa.StringArray], tuple[pa.Array, Mask]],
+    others: bytes = b"",
+    longest: int = 0,
+) -> tuple[pa.Array, Mask]:
+    """Values of all texts by Arrow's ``cast``, if it takes them. Otherwise those with other bytes than the
+    ``usual`` ones, or longer than ``longest`` bytes (0: no limit), by ``convert_odd``, which is exact for
+    each text and slow; and all, if it takes not even the rest.
+
+    ``others``: bytes of which Arrow makes numbers that are none here.
+    """
+    is_long = np.diff(offsets(texts)) > longest if longest else np.zeros(len(texts), bool)
+    # A cast that fails writes an error for each text, which takes ten times as long as its value.
+    is_usual = not texts_data(texts[:_SAMPLE]).translate(None, usual)
+    if is_usual and not _has(texts, others) and not is_long.any():
+        try:
+            return cast(texts), np.zeros(len(texts), bool)
+        except pa.ArrowInvalid:
+            pass
+    is_odd = is_long | _has_others(texts, usual)
+    rows = np.flatnonzero(is_odd)
+    if 0 < len(rows) < len(texts):
+        try:
+            values = cast(keep(texts, ~is_odd))
+        except pa.ArrowInvalid:
+            pass
+        else:
+            wrong = np.zeros(len(texts), bool)
+            odd, wrong[rows] = convert_odd(texts.take(pa.array(rows)))
+            return pc.replace_with_mask(values, pa.array(is_odd), odd), wrong
+    return convert_odd(texts)
+
+
+def _has(texts: pa.StringArray, some: bytes) -> bool:
+    return bool(some) and any(byte in data for data in [texts_data(texts)] for byte in some)
+
+
+def _has_others(texts: pa.StringArray, usual: bytes) -> Mask:
+    """Which texts have other bytes than these."""
+    is_other = np.ones(256, bool)
+    is_other[list(usual)] = False
+    ends = offsets(texts)
+    data = np.frombuffer(texts_data(texts), np.uint8)
+    rows = np.searchsorted(ends, np.flatnonzero(is_other[data]) + ends[0], side="right") - 1
+    found = np.zeros(len(texts), bool)
+    found[rows] = True
+    return found
+
+
+def _longest(texts: pa.StringArray) -> int:
+    return int(pc.max(pc.binary_length(texts)).as_py() or 0)

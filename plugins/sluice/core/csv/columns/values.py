@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,45 +14,67 @@ from sluice.core.csv.columns.kinds import Kind
 from sluice.core.csv.columns.numbers import mask, trimmed, valid
 from sluice.core.csv.columns.patterns import Pattern, patterns
 from sluice.core.csv.form import Rules
-from sluice.core.csv.records.quotes import Mask
+from sluice.core.csv.records.quotes import Ints, Mask
+from sluice.core.csv.records.written import without_escapes
+
+# Which of these rows have a cell that is written as a text, perhaps with blanks around.
+IsWritten = Callable[[str, Ints, bool], Mask]
 
 
 @dataclass
 class Converter:
-    """Reads columns by ``rules``. Text in, values out: null for a null, and which texts are no value."""
+    """Reads columns by ``rules``. Text in, values out: null for a null, and which texts are no value. Of
+    cells with quotes or escapes, ``is_written`` tells how they stand in the file; without it they have
+    none."""
 
     rules: Rules
+    escape: str = ""
     _patterns: dict[str, list[Pattern]] = field(default_factory=dict)
 
-    def convert(self, cells: pa.StringArray, kind: Kind) -> tuple[pa.Array, Mask]:
-        texts = self._nulls(cells, is_text=kind.name in (kinds.TEXT, kinds.ENUM))
+    def convert(
+        self, cells: pa.StringArray, kind: Kind, is_written: IsWritten | None = None
+    ) -> tuple[pa.Array, Mask]:
+        texts = self._nulls(cells, kind.name, is_written)
         given = valid(texts)
         values, wrong = self._values(texts, kind)
         return values, wrong & given
 
-    def texts(self, cells: pa.StringArray) -> pa.StringArray:
+    def texts(self, cells: pa.StringArray, is_written: IsWritten | None = None) -> pa.StringArray:
         """The texts of an extra column."""
-        return self._nulls(cells, is_text=True)
+        return self._nulls(cells, kinds.TEXT, is_written)
 
-    def _nulls(self, cells: pa.StringArray, is_text: bool) -> pa.StringArray:
-        if is_text and self.rules.trim:
+    def _nulls(self, cells: pa.StringArray, kind: str, is_written: IsWritten | None) -> pa.StringArray:
+        is_text = kind in (kinds.TEXT, kinds.ENUM)
+        is_trimmed = is_text and self.rules.trim
+        if is_trimmed:
             cells = pc.utf8_trim(cells, " \t")
-        is_null = None
-        for text in self.rules.null_texts:
-            equal = pc.equal(cells, text) if text else pc.equal(pc.binary_length(cells), 0)
-            is_null = equal if is_null is None else pc.or_(is_null, equal)
-        if not is_text:
+        is_null = [self._is_null(cells, text, is_written, is_trimmed) for text in self.rules.null_texts]
+        if kind != kinds.TEXT:
             # An empty cell can be a text alone.
-            empty = pc.equal(pc.binary_length(cells), 0)
-            is_null = empty if is_null is None else pc.or_(is_null, empty)
-        found = cells if is_null is None else pc.if_else(is_null, pa.scalar(None, pa.string()), cells)
+            is_null.append(_are(cells, ""))
+        found = _without(cells, is_null)
         if not is_text and self._has_blanks(found):
             # So are blanks, and a null's text with blanks around.
             bare = trimmed(found)
-            for text in self.rules.null_texts:
-                bare = pc.if_else(pc.equal(bare, text), pa.scalar(None, pa.string()), bare)
-            found = bare
+            found = _without(
+                bare, [self._is_null(bare, text, is_written, True) for text in self.rules.null_texts]
+            )
         return found
+
+    def _is_null(
+        self, texts: pa.StringArray, null: str, is_written: IsWritten | None, is_trimmed: bool
+    ) -> pa.BooleanArray:
+        """Which of these texts are of cells that are written as a null. An empty cell is one in quotes
+        too."""
+        if not null:
+            return _are(texts, null)
+        if is_written is None:
+            # A text with an escape is written with one.
+            return _are(texts, null) if not self.escape or self.escape not in null else _NONE
+        found = mask(_are(texts, without_escapes(null, self.escape)))
+        rows = np.flatnonzero(found)
+        found[rows] = is_written(null, rows, is_trimmed)
+        return pa.array(found)
 
     @staticmethod
     def _has_blanks(texts: pa.StringArray) -> bool:
@@ -111,6 +133,20 @@ class Converter:
                 chosen = [one for one in all_of_them if one.has_zone == (kind.name == kinds.INSTANT)]
             self._patterns[kind.name] = chosen
         return self._patterns[kind.name]
+
+
+_NONE = pa.scalar(False)
+
+
+def _are(cells: pa.StringArray, text: str) -> pa.BooleanArray:
+    return pc.equal(cells, text) if text else pc.equal(pc.binary_length(cells), 0)
+
+
+def _without(cells: pa.StringArray, is_null: Sequence[pa.BooleanArray]) -> pa.StringArray:
+    """Null in the place of some cells."""
+    for one in is_null:
+        cells = pc.if_else(one, pa.scalar(None, pa.string()), cells)
+    return cells
 
 
 _ARROW = {

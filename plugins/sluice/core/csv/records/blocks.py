@@ -14,7 +14,7 @@ from sluice.core.csv.records.cut import Records, cut
 from sluice.core.csv.records.line_ends import UncertainRecords
 from sluice.core.csv.records.quotes import quoted_spans, shown
 
-BLOCK_BYTES = 4 << 20
+BLOCK_BYTES = 1 << 20
 # A longer record is rejected, and only so many of its first bytes are kept.
 MAX_RECORD_BYTES = 16 << 20
 

@@ -123,7 +123,7 @@ def cut(data: bytes, dialect: Dialect, is_end: bool, width: int | None = None) -
     outside = _outside(len(data), quoted)
     lines = ends = _line_breaks(text, chars, quoted.escaped[:0])
     if outside is not None:
-        ends = _line_breaks(text, chars, quoted.escaped)
+        ends = _line_breaks(text, chars, quoted.escaped) if len(quoted.escaped) else ends
         ends = ends[outside[ends]]
     if not is_end and len(ends) and ends[-1] == len(data) - 1 and data[-1] == CR:
         # Perhaps an LF follows.
@@ -134,9 +134,8 @@ def cut(data: bytes, dialect: Dialect, is_end: bool, width: int | None = None) -
         ends, nexts = np.append(ends, len(data)), np.append(nexts, len(data))
     else:
         starts = starts[:-1]
-    separators = np.flatnonzero(chars == ord(dialect.separator))
-    if outside is not None:
-        separators = separators[outside[separators]]
+    is_separator = chars == ord(dialect.separator)
+    separators = np.flatnonzero(is_separator if outside is None else is_separator & outside)
     widths = np.diff(np.searchsorted(separators, ends), prepend=0) + 1
     used = int(nexts[-1]) if len(nexts) else 0
     return _without_blank(
@@ -178,12 +177,21 @@ def _outside(size: int, quoted: Quoted) -> Mask | None:
     """Which bytes are neither between quotes nor escaped; None if all are."""
     if not len(quoted.opens) and not len(quoted.escaped):
         return None
-    steps = np.zeros(size + 1, np.int8)
-    steps[quoted.opens] = 1
-    steps[quoted.closes] -= 1
-    outside = np.add.accumulate(steps, dtype=np.int8)[:size] == 0
+    marks = np.zeros(-(-(size + 1) // 64) * 64, bool)
+    marks[quoted.opens] = marks[quoted.closes] = True
+    outside = ~_is_odd(marks)[:size]
     outside[quoted.escaped] = False
     return outside
+
+
+def _is_odd(marks: Mask) -> Mask:
+    """Whether the number of marks up to each is odd, for a multiple of 64 of them: a word at once."""
+    words = np.packbits(marks, bitorder="little").view("<u8")
+    for shift in (1, 2, 4, 8, 16, 32):
+        words ^= words << np.uint64(shift)
+    before = np.bitwise_xor.accumulate(words >> np.uint64(63))[:-1]
+    words[1:] ^= np.uint64(0) - before
+    return np.unpackbits(words.view(np.uint8), bitorder="little").view(bool)
 
 
 def _faults(quoted: Quoted, ends: Ints, is_end: bool, size: int) -> dict[int, str]:

@@ -51,5 +51,27 @@ def as_utf8(chunks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
     yield _encoded(decoder.decode(b"", final=True))
 
 
+def no_utf16(head: bytes, encoding: str, has_separators: bool) -> str:
+    """Why a file that begins with ``head`` is not of a declared UTF-16; empty if it may be, has a mark, or
+    another encoding is declared. ``has_separators``: each of its rows has one, which has a zero."""
+    codec = ENCODINGS[encoding]
+    if not codec.startswith("utf-16") or len(head) < 2 or head.startswith((_UTF8_BOM, *_MARKS)):
+        return ""
+    zeros = head[0::2].count(0), head[1::2].count(0)
+    if zeros == (0, 0) and (has_separators or _is_utf8(head)):
+        return "it has no zeros, as UTF-16 has"
+    other = "utf-16-be" if codec == "utf-16-le" else "utf-16-le"
+    is_other = zeros[0] > zeros[1] if codec == "utf-16-le" else zeros[1] > zeros[0]
+    return f"its zeros stand where those of {other} are" if is_other else ""
+
+
+def _is_utf8(head: bytes) -> bool:
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def _encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")

@@ -61,7 +61,9 @@ def quoted_spans(data: bytes, chars: NDArray[np.uint8], dialect: Dialect) -> Quo
     opens, closes = quotes[0::2], quotes[1::2]
     around = np.zeros(256, bool)
     around[[LF, CR, ord(dialect.separator), quote[0]]] = True
-    before, behind = opens[opens > 0] - 1, closes[closes < len(chars) - 1] + 1
+    # Only the first may be the data's begin, only the last its end.
+    before = (opens if opens[0] else opens[1:]) - 1
+    behind = (closes[:-1] if len(closes) and closes[-1] == len(chars) - 1 else closes) + 1
     if not (around[chars[before]].all() and around[chars[behind]].all()):
         return walked_spans(data, dialect)
     is_open = len(opens) > len(closes)
