@@ -21,7 +21,7 @@ class Subjects(StrEnum):
 
     TOPIC = "topic"
     RECORD = "record"
-    TOPIC_RECORD = "topic_record"
+    TOPIC_RECORD = "topic-record"
 
 
 class Tombstones(StrEnum):
@@ -58,7 +58,7 @@ class Records:
     ] = False
     subjects: Annotated[
         str,
-        "the producers' subject naming strategy: `topic`, `record` or `topic_record`; used by `new-stream` "
+        "the producers' subject naming strategy: `topic`, `record` or `topic-record`; used by `new-stream` "
         "alone, since each record has its schema's id",
     ] = "topic"
     key: Annotated[
