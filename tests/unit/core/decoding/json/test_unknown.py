@@ -15,6 +15,7 @@ from tests.support.decoding import Rejected, by_reference, comparable, decoded
 
 COLUMNS = {"id": "bigint", "name": "string"}
 KEPT = "_unknown_fields"
+NESTED = '{"a":{"id":[1,{"name":"},\\"]"}]}'
 MANY_DIGITS = "123456789012345678901234567890123456789012"
 
 
@@ -44,7 +45,7 @@ def unknown(text: str) -> str | None:
         (f'{{"id": 1, "z": {MANY_DIGITS}}}', f'{{"z": {MANY_DIGITS}}}'),
         ('{"z":1e400,"id":1}', '{"z":1e400}'),
         ('{"z": null}', '{"z": null}'),
-        ('{"a":{"id":[1,{"name":"},\\"]"}]} ,"id":2,"b":"\\ud800"}', '{"a":{"id":[1,{"name":"},\\"]"}]},"b":"\\ud800"}'),
+        (NESTED + ' ,"id":2,"b":"\\ud800"}', NESTED + ',"b":"\\ud800"}'),
         ('{"z" :\t1\n,"y":[ ]  }', '{"z" :\t1,"y":[ ]}'),
         ('{"":1}', '{"":1}'),
         ('{"z":1,"z":2}', '{"z":1,"z":2}'),

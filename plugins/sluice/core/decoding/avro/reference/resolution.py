@@ -138,7 +138,8 @@ def _promoted(writer: str, reader: str, path: str) -> Resolve:
 def _other_unit(writer: Type, reader: Type, path: str) -> Resolve:
     """Between two logical types of one type. Avro's rules have none; Avro's libraries read the number as it
     is, which is then another time, or another decimal."""
-    if reader.logical == writer.logical.replace("millis", "micros"):
+    is_millis = writer.logical.endswith("millis")
+    if is_millis and reader.logical == writer.logical.replace("millis", "micros"):
         return lambda value: value * 1000
     raise Unresolvable(f"{path} is {_described(reader)}, and was {_described(writer)}")
 
