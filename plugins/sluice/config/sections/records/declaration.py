@@ -37,8 +37,10 @@ HEADERS_TYPE = "array<struct<key: string, value: binary>>"
 # Formats of which each value is one column, without a schema.
 _OF_ONE_COLUMN = {Format.TEXT: "string", Format.BYTES: "binary"}
 # Keys of Avro and JSON are texts of JSON, whatever their fields are.
-_KEY_TYPES = {"": "", Format.TEXT: "string", Format.BYTES: "binary", Format.JSON: "string"} | {
-    Format.AVRO: "string"
+_KEY_TYPES = {
+    "": "",
+    Format.BYTES: "binary",
+    **dict.fromkeys((Format.TEXT, Format.JSON, Format.AVRO), "string"),
 }
 
 
@@ -48,8 +50,8 @@ class Records:
 
     format: Annotated[
         str,
-        "of values: `avro` or `json`, with the columns of `schema`; `text` (UTF-8) or `bytes`, each value in "
-        "`value_column`",
+        "[of values](topics-of-others.md#formats), of a topic that others fill: `avro` or `json`, with the "
+        "columns of `schema`; `text` (UTF-8) or `bytes`, each value in `value_column`",
     ]
     registry: Annotated[
         bool,

@@ -93,7 +93,7 @@ def _marks(data: NDArray[np.uint8]) -> tuple[_Places, NDArray[np.uint8], bool]:
     if has_escapes:
         escaped = _escaped(at[is_backslash])
         is_kept = ~is_backslash
-        # Of a backslash that escapes, and what it escapes, if that is a mark.
+        # Neither a backslash is one, nor what it escapes.
         place = np.searchsorted(at, escaped)
         place = place[at[np.minimum(place, len(at) - 1)] == escaped]
         is_kept[place] = False

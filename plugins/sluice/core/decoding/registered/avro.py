@@ -21,7 +21,7 @@ from sluice.core.registry.framing import PREFIX_BYTES, framed, unframed
 from sluice.core.registry.schemas import AVRO, RegisteredSchema, Schemas
 from sluice.core.registry.subjects import Part
 
-# Schemas that are ready for use; a topic has few, unless somebody registers one for each record.
+# Schemas that are ready for use; a topic has few, unless a producer registers one for each record.
 _MAX_WRITERS = 1_000
 _NO_FIELDS = '{"type": "record", "name": "key", "fields": []}'
 # A key that is no record, as the only field of one: its bytes are the same.

@@ -74,7 +74,7 @@ def _known(writer: Type, reader: Type) -> set[str]:
 
 
 def _parts(writer: Type, reader: Type) -> list[tuple[str, Lacking]]:
-    """Of fields that both have: what the reader's lacks."""
+    """What the reader's fields lack of those that both have."""
     found = []
     for field in reader.fields:
         source = writers_field(field, writer)
