@@ -164,6 +164,14 @@ class Loads:
         return self.s3.requests - before
 
 
+class OneBatch(Loads):
+    """Sends all sources, of three rows each, in one batch."""
+
+    def _send(self, context: Any, _options: Any) -> None:
+        plan = plans.plan_of(self.ledger, context["run_id"])
+        self.commit([(source["source_id"], row) for source in plan["sources"] for row in range(3)])
+
+
 class KeptLoads:
     """What was loaded into a folder, for the next tests of a module."""
 
