@@ -34,8 +34,9 @@ versions_per_batch = 1
 [records]
 {records}
 """
-TREE = {"type": "record", "name": "O", "fields": [{"name": "id", "type": "int"}]}
-WIDER = {**TREE, "fields": [*TREE["fields"], {"name": "x", "type": "int"}]}  # type: ignore[misc]
+FIELDS = [{"name": "id", "type": "int"}]
+TREE = {"type": "record", "name": "O", "fields": FIELDS}
+WIDER = {**TREE, "fields": [*FIELDS, {"name": "x", "type": "int"}]}
 SCHEMAS = FakeSchemas({1: avro(WIDER), 2: ("JSON", "{}"), 3: avro("string")})
 
 

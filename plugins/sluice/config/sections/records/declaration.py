@@ -37,10 +37,12 @@ HEADERS_TYPE = "array<struct<key: string, value: binary>>"
 # Formats of which each value is one column, without a schema.
 _OF_ONE_COLUMN = {Format.TEXT: "string", Format.BYTES: "binary"}
 # Keys of Avro and JSON are texts of JSON, whatever their fields are.
-_KEY_TYPES = {
+_KEY_TYPES: dict[str, str] = {
     "": "",
+    Format.TEXT: "string",
+    Format.JSON: "string",
+    Format.AVRO: "string",
     Format.BYTES: "binary",
-    **dict.fromkeys((Format.TEXT, Format.JSON, Format.AVRO), "string"),
 }
 
 
