@@ -86,9 +86,11 @@ def test_streams_may_read_one_topic_of_others(tmp_path: Path) -> None:
 
 def test_the_example_of_the_documentation_is_valid() -> None:
     page = Path(__file__).resolve().parents[3] / "docs" / "topics-of-others.md"
-    example, intervals = re.findall(r"```toml\n(.*?)```", page.read_text(), re.S)
+    example, records, intervals = re.findall(r"```toml\n(.*?)```", page.read_text(), re.S)
     spec = streams.parse(example, "topics-of-others.md")
     assert (spec.source, spec.name, spec.topic.name) == (SourceType.TOPIC, "orders", "shop.orders")
     assert streams.parse(example + intervals, "topics-of-others.md").intervals is not None
+    text = example.replace('"schema.ddl" ', '"schema.avsc"') + records
+    assert streams.parse(text, "topics-of-others.md").records is not None
     starts = re.findall(r"^\| `([^`]+)` \| (?:at|behind|in) ", page.read_text(), re.M)
     assert [Start.parse(text).kind for text in starts] == list(StartKind)

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sluice.core.decoding.avro.decoder import AvroDecoder, without_times
+from sluice.core.decoding.avro.decoder import AvroDecoder
+from sluice.core.decoding.avro.types import without_times
 from sluice.core.decoding.avro.writers import Writer
 from sluice.core.decoding.decoder import Malformed
 from tests.support.avro_bodies import Chance, decode
