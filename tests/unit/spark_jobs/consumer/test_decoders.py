@@ -35,7 +35,7 @@ versions_per_batch = 1
 {records}
 """
 TREE = {"type": "record", "name": "O", "fields": [{"name": "id", "type": "int"}]}
-WIDER = {**TREE, "fields": [*TREE["fields"], {"name": "x", "type": "int"}]}  # type: ignore[misc]
+WIDER = {**TREE, "fields": [*TREE["fields"], {"name": "x", "type": "int"}]}
 SCHEMAS = FakeSchemas({1: avro(WIDER), 2: ("JSON", "{}"), 3: avro("string")})
 
 

@@ -37,11 +37,9 @@ HEADERS_TYPE = "array<struct<key: string, value: binary>>"
 # Formats of which each value is one column, without a schema.
 _OF_ONE_COLUMN = {Format.TEXT: "string", Format.BYTES: "binary"}
 # Keys of Avro and JSON are texts of JSON, whatever their fields are.
-_KEY_TYPES = {
-    "": "",
-    Format.BYTES: "binary",
-    **dict.fromkeys((Format.TEXT, Format.JSON, Format.AVRO), "string"),
-}
+_KEY_TYPES: dict[str, str] = {"": "", Format.BYTES: "binary"} | dict.fromkeys(
+    (Format.TEXT, Format.JSON, Format.AVRO), "string"
+)
 
 
 @dataclass(frozen=True)
