@@ -231,9 +231,9 @@ def new_stream(
 
     host = host_of(context)
     if topic:
-        from sluice.cli import new_topic_stream
+        from sluice.cli.topics import look as topic_look
 
-        found = new_topic_stream.look(host.installation().systems(new_topic_stream.ROLE), topic)
+        found = topic_look.look(host.installation().systems(topic_look.ROLE), topic)
         raise typer.Exit(command.main(name, "topic", into or host.streams, file=from_, found=found))
     code = command.main(name, kind, into or host.streams, file=from_)
     if from_ is None or code:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Mapping
@@ -17,8 +18,9 @@ from sluice.config.reading.toml import IDENTIFIER, IDENTIFIER_FIX, ConfigError, 
 from sluice.core.csv.form import is_csv
 
 if TYPE_CHECKING:
-    from sluice.cli.new_topic_stream import FoundTopic
+    from sluice.cli.topics.look import FoundTopic
     from sluice.core.csv.inference import Inferred
+    from sluice.core.decoding.sample import Guess
 
 TEMPLATES = files("sluice.cli") / "templates"
 KINDS = ("csv", "generator", "feed", "topic")
@@ -138,13 +140,15 @@ def _with(root: Path, environ: Mapping[str, str]) -> dict[str, str]:
 
 def _write(folder: Path, name: str, kind: str, inferred: Inferred | None, found: FoundTopic | None) -> None:
     columns = inferred.columns if inferred else found.guess.columns if found else EXAMPLE
+    avro = found.guess.schema if found else ""
     declared = inferred.declared if inferred else {}
     values = {
         "columns": "".join(f"{column} {ddl}\n" for column, ddl in columns.items()),
         "csv": dump(declared).replace("\n\n", "\n") if declared else "",
         "name": name,
         "topic": found.name if found else name.replace("_", "-"),
-        "schema": 'schema = "schema.ddl"             # the columns of its values\n' if columns else "",
+        "schema": _schema_line(columns, avro),
+        "registry": _registry_lines(found.guess) if found and found.guess.is_registered else "",
         "format": found.guess.format if found else "json",
         "key": f'key = "{found.guess.key}"                      # the column key\n'
         if found and found.guess.key
@@ -154,9 +158,23 @@ def _write(folder: Path, name: str, kind: str, inferred: Inferred | None, found:
         "uuid": str(uuid4()),
     }
     for template in (TEMPLATES / kind).iterdir():
-        if template.name == "schema.ddl" and not columns:
+        if template.name == "schema.ddl" and (avro or not columns):
             continue
         text = Template(template.read_text()).substitute(values)
         (folder / template.name.removesuffix(_SUFFIX)).write_text(text)
+    if avro:
+        (folder / "schema.avsc").write_text(json.dumps(json.loads(avro), indent=2) + "\n")
     if any(path.suffix == ".py" for path in folder.iterdir()):
         (folder / "__init__.py").touch()
+
+
+def _schema_line(columns: Mapping[str, str], avro: str) -> str:
+    """Empty for values that are one column without a schema."""
+    if not columns:
+        return ""
+    return f'schema = "schema.{"avsc" if avro else "ddl"}"            # the columns of its values\n'
+
+
+def _registry_lines(guess: Guess) -> str:
+    subjects = f'subjects = "{guess.subjects}"\n' if guess.subjects != "topic" else ""
+    return f"registry = true                   # values begin with the id of their schema\n{subjects}"

@@ -11,8 +11,8 @@ from confluent_kafka import Producer
 
 from local.services import kafka as broker
 from local.stack.stack import wait_until
-from sluice.cli import new_topic_stream
 from sluice.cli.base import UsageError
+from sluice.cli.topics import look as topic_look
 from sluice.clients.kafka.admin import KafkaAdmin
 from sluice.clients.kafka.log.sample import OFFSETS, places
 from sluice.core.errors import Refused
@@ -77,7 +77,7 @@ def test_a_topic_is_looked_at(services: Services) -> None:
     producer.produce(name, None, b"k", partition=1)
     producer.flush(30)
 
-    found = new_topic_stream.look(systems, name)
+    found = topic_look.look(systems, name)
     assert (found.name, found.partitions, found.versions_per_batch) == (name, 3, 13)
     assert (found.guess.format, found.guess.key, found.guess.columns) == ("json", "text", {"id": "BIGINT"})
     seen = "; ".join(found.seen)
@@ -89,7 +89,7 @@ def test_a_topic_is_looked_at(services: Services) -> None:
     producer.abort_transaction(30)
     # Without a right on it a broker does not say whether there is such a topic.
     with raising(Refused, "'shop.nothing'", "TOPIC_AUTHORIZATION_FAILED"):
-        new_topic_stream.look(systems, "shop.nothing")
+        topic_look.look(systems, "shop.nothing")
     broker.provision(services.stack.context, [], others={"shop.nothing": ""})
     with raising(UsageError, "'shop.nothing'", platform.kafka.bootstrap_servers):
-        new_topic_stream.look(systems, "shop.nothing")
+        topic_look.look(systems, "shop.nothing")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+import json
 from pathlib import Path
 
 import pytest
 
 from sluice.cli import new_stream
 from sluice.cli.base import UsageError
-from sluice.cli.new_topic_stream import FoundTopic
+from sluice.cli.topics.look import FoundTopic
 from sluice.config import streams
 from sluice.config.csv_reading import CsvReading
 from sluice.config.folders import VARIABLE
@@ -112,6 +113,9 @@ def test_of_what_is_no_csv_file_nothing_is_written(
     assert not (tmp_path / "new" / "rides").exists()
 
 
+ORDER = '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}'
+
+
 def found(guess: Guess) -> FoundTopic:
     return FoundTopic("shop.orders", 6, guess, ["6 partitions, 90 offsets kept"], guess.doubts)
 
@@ -122,6 +126,10 @@ def found(guess: Guess) -> FoundTopic:
         (Guess("json", "text", {"id": "BIGINT", "note": "STRING"}), ("json", "text", "schema.ddl")),
         (Guess("text", "", doubts=["no record has a key"]), ("text", "", "")),
         (Guess("bytes", "bytes"), ("bytes", "bytes", "")),
+        (
+            Guess("avro", "avro", {"id": "int64"}, [], ORDER, is_registered=True, subjects="record"),
+            ("avro", "avro", "schema.avsc"),
+        ),
     ],
 )
 def test_a_stream_of_a_topic_that_was_looked_at(
@@ -133,6 +141,9 @@ def test_a_stream_of_a_topic_that_was_looked_at(
     assert (spec.source, spec.topic.name, spec.topic.start) == (SourceType.TOPIC, "shop.orders", "earliest")
     assert spec.records is not None
     assert (spec.records.format, spec.records.key, spec.schema) == records
+    assert (spec.records.registry, spec.records.subjects) == (guess.is_registered, guess.subjects)
+    if guess.schema:
+        assert json.loads((tmp_path / "orders" / "schema.avsc").read_text()) == json.loads(ORDER)
     assert spec.budget.versions_per_batch == 16
     said = capsys.readouterr().out
     assert "shop.orders: 6 partitions, 90 offsets kept" in said

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sluice.cli.base import UsageError
 from sluice.config.sections.supervision import Supervision
 from sluice.core.errors import Refused
 from sluice.core.offsets.topic_facts import TopicFacts
+from sluice.core.registry.errors import RegistryRefused, RegistryUnreachable
 
 if TYPE_CHECKING:
+    from sluice.clients.kafka.log.sample import TopicSample
     from sluice.core.decoding.sample import Guess
     from sluice.systems import Systems
 
@@ -86,9 +88,22 @@ def look(systems: Systems, topic: str) -> FoundTopic:
         seen.append(f"{records.absent} offsets were compacted away")
     if records.open:
         doubts.append(f"partitions {records.open} wait for an open transaction")
-    # A registry that the platform files name has the schemas of these ids: it is to be asked here.
     found = guess(records.values, records.keys)
+    if systems.platform.registry is not None:
+        found = _by_registry(systems, topic, records, found, seen)
     return FoundTopic(topic, described.partitions, found, seen, [*doubts, *found.doubts])
+
+
+def _by_registry(systems: Systems, topic: str, records: TopicSample, by: Guess, seen: list[str]) -> Guess:
+    """The guess with what the registry says; ``seen`` gets its lines."""
+    from sluice.cli.topics import registered
+
+    try:
+        found = registered.look(systems.registry, topic, records.values, records.keys, by)
+    except (RegistryUnreachable, RegistryRefused) as error:
+        return replace(by, doubts=[*by.doubts, f"the schema registry was not asked: {error}"])
+    seen += found.seen
+    return found.guess
 
 
 def _records(begins: dict[int, int], ends: dict[int, int]) -> int:

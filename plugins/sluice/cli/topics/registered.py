@@ -1,0 +1,158 @@
+"""`sluice new-stream --topic`: what a schema registry says of the records of a topic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from sluice.core.decoding.avro.types import UnsupportedSchema
+from sluice.core.decoding.registered.avro import RegisteredAvro
+from sluice.core.decoding.sample import AVRO_FORMAT, JSON, Guess, guess
+from sluice.core.record_batches.records import SCHEMA
+from sluice.core.registry import schemas
+from sluice.core.registry.errors import RefusedSchema, UnknownSchema
+from sluice.core.registry.framing import Framed, framed
+from sluice.core.registry.schemas import RegisteredSchema, registered
+from sluice.core.registry.subjects import Naming, Part, record_name, subject
+
+if TYPE_CHECKING:
+    from sluice.clients.registry.client import RegistryClient, Version
+
+# Schemas that are asked for: a sample of garbage may name as many as it has records.
+_MOST_SCHEMAS = 20
+_UNKNOWN = "_unknown_fields"
+
+# The values or keys of records; null for a tombstone.
+Values = Sequence[bytes | None]
+
+
+@dataclass(frozen=True)
+class FoundSchemas:
+    """``guess``: with what the registry says; ``seen``: lines for a person."""
+
+    guess: Guess
+    seen: list[str]
+
+
+def look(client: RegistryClient, topic: str, values: Values, keys: Values, by: Guess) -> FoundSchemas:
+    """Look up the schemas that a sample of records names. ``by``: the guess by their bytes alone, which
+    stands where they name none. Raises RegistryUnreachable, RegistryRefused."""
+    asked = _Asked(client)
+    key = _format_of_keys(asked, [one for one in keys if one is not None])
+    found, seen = by if key is None else replace(by, key=key), list[str]()
+    sent = [one for one in values if one is not None]
+    frames = _framed(sent, Part.VALUE)
+    if frames is None:
+        return FoundSchemas(found, seen)
+    known, doubts = asked.all(frames.schema_ids)
+    doubts = [*(one for one in by.doubts if "wire format" not in one), *doubts]
+    types = {schema.type for schema in known}
+    if types == {schemas.JSON}:
+        bodies = [one.as_py() for one in frames.bodies() if one.is_valid]
+        of_bodies = guess(bodies, ())
+        found = replace(found, format=JSON, columns=of_bodies.columns, is_registered=True)
+        doubts += of_bodies.doubts
+    elif types == {schemas.AVRO}:
+        newest, naming, said = _newest(client, topic, known)
+        seen.append(said)
+        found, more = _of_avro(found, newest, naming, asked, sent)
+        doubts += more
+    elif known:
+        doubts.append(f"its schemas are {' and '.join(sorted(types))}, which are not read: kept as bytes")
+    seen.append(f"schema ids {', '.join(map(str, frames.schema_ids[:_MOST_SCHEMAS]))}")
+    return FoundSchemas(replace(found, doubts=doubts), seen)
+
+
+class _Asked:
+    """The schemas of ids, each asked for once: a :class:`schemas.Schemas`."""
+
+    def __init__(self, client: RegistryClient) -> None:
+        self._client = client
+        self._found: dict[int, RegisteredSchema | UnknownSchema | RefusedSchema] = {}
+
+    def get(self, schema_id: int) -> RegisteredSchema:
+        if schema_id not in self._found:
+            try:
+                self._found[schema_id] = registered(self._client.bundle(schema_id))
+            except (UnknownSchema, RefusedSchema) as error:
+                self._found[schema_id] = error
+        found = self._found[schema_id]
+        if isinstance(found, RegisteredSchema):
+            return found
+        raise found
+
+    def all(self, ids: Iterable[int]) -> tuple[list[RegisteredSchema], list[str]]:
+        """The schemas of the first ids, and why there is none of others."""
+        found, doubts = [], []
+        for schema_id in list(ids)[:_MOST_SCHEMAS]:
+            try:
+                found.append(self.get(schema_id))
+            except (UnknownSchema, RefusedSchema) as error:
+                doubts.append(f"{error}: records that name it would be rejected")
+        return found, doubts
+
+
+def _framed(values: Sequence[bytes], part: Part) -> Framed | None:
+    """None if not even half of them name a schema."""
+    headers = pa.array([[]] * len(values), SCHEMA.field("headers").type)
+    found = framed(pa.array(values, pa.binary()), headers, part)
+    return found if 2 * (found.ids != 0).sum() > len(values) else None
+
+
+def _format_of_keys(asked: _Asked, keys: Sequence[bytes]) -> str | None:
+    """None if the registry says nothing of the keys."""
+    frames = _framed(keys, Part.KEY)
+    types = {schema.type for schema in asked.all(frames.schema_ids)[0]} if frames else set()
+    formats = {schemas.AVRO: AVRO_FORMAT, schemas.JSON: JSON}
+    return formats.get(types.pop()) if len(types) == 1 else None
+
+
+def _newest(
+    client: RegistryClient, topic: str, known: Sequence[RegisteredSchema]
+) -> tuple[RegisteredSchema, Naming, str]:
+    """The schema for the table, by which naming strategy it was found, and a line that says so."""
+    for naming in Naming:
+        for schema in reversed(known):
+            try:
+                name = subject(naming, topic, Part.VALUE, record_name(schema))
+                version = client.latest(name)
+            except (UnknownSchema, RefusedSchema):
+                continue
+            if version.schema.type == schema.type:
+                return version.schema, naming, _described(client, version)
+    newest = known[-1]
+    said = f"schema id {newest.id}: no usual subject of the topic has it, so there may be a newer version"
+    return newest, Naming.TOPIC, said
+
+
+def _described(client: RegistryClient, version: Version) -> str:
+    count = len(client.versions(version.subject))
+    return (
+        f"subject {version.subject}, version {version.version} of {count}, schema id {version.schema.id}, "
+        f"compatibility {client.compatibility(version.subject)}"
+    )
+
+
+def _of_avro(
+    by: Guess, schema: RegisteredSchema, naming: Naming, asked: _Asked, values: Sequence[bytes]
+) -> tuple[Guess, list[str]]:
+    """The guess with the columns of a schema, and what the sample's records do not fit."""
+    try:
+        decoder = RegisteredAvro(schema.text, asked, _UNKNOWN)
+    except UnsupportedSchema as error:
+        return by, [f"schema id {schema.id} can be no table's: {error}: values are kept as bytes"]
+    columns = {one.name: str(one.type) for one in decoder.schema if one.name != _UNKNOWN}
+    found = replace(
+        by, format=AVRO_FORMAT, columns=columns, schema=schema.text, is_registered=True, subjects=str(naming)
+    )
+    headers = pa.array([[]] * len(values), SCHEMA.field("headers").type)
+    decoded = decoder.decode(pa.array(values, pa.binary()), headers)
+    wrong = [one for one in decoded.reasons.to_pylist() if one]
+    doubts = [f"{len(wrong)} of {len(values)} values would be rejected: {wrong[0]}"] if wrong else []
+    extra = decoded.columns.column(_UNKNOWN)
+    if kept := len(extra) - extra.null_count:
+        doubts.append(f"{kept} of {len(values)} values have fields that the schema lacks: in {_UNKNOWN}")
+    return found, doubts

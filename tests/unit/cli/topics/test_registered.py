@@ -1,0 +1,118 @@
+"""What `new-stream --topic` learns of a registry."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from sluice.cli.topics import registered
+from sluice.cli.topics.registered import FoundSchemas
+from sluice.clients.registry.client import RegistryClient
+from sluice.config.platform_sections.registry import Registry
+from sluice.config.sections.records.declaration import Subjects
+from sluice.core.decoding.sample import guess
+from sluice.core.registry.subjects import Naming
+from tests.support.registered import FakeSchemas, avro, encoded, framed
+from tests.support.registry_server import Answer, RegistryServer, serving
+
+pytestmark = pytest.mark.usefixtures("socket_enabled")
+ID = {"name": "id", "type": "long"}
+NOTE = {"name": "note", "type": ["null", "string"], "default": None}
+FIRST = {"type": "record", "name": "Order", "namespace": "shop", "fields": [ID]}
+SECOND = {**FIRST, "fields": [ID, NOTE]}
+SCHEMAS = FakeSchemas({1: avro(FIRST), 2: avro(SECOND), 3: avro("string")})
+
+
+@pytest.fixture
+def server() -> Iterator[RegistryServer]:
+    with serving() as made:
+        for schema_id, (kind, text) in ((1, avro(FIRST)), (2, avro(SECOND)), (3, avro("string"))):
+            made.answers[f"/schemas/ids/{schema_id}"] = Answer({"schema": text, "schemaType": kind})
+        yield made
+
+
+def versions(server: RegistryServer, subject: str, *ids: int) -> None:
+    newest = {"subject": subject, "id": ids[-1], "version": len(ids), "schema": json.dumps(SECOND)}
+    server.answers[f"/subjects/{subject}/versions/latest"] = Answer(newest)
+    server.answers[f"/subjects/{subject}/versions"] = Answer(list(range(1, len(ids) + 1)))
+    server.answers[f"/config/{subject}?defaultToGlobal=true"] = Answer({"compatibilityLevel": "BACKWARD"})
+
+
+def missing(server: RegistryServer, *subjects: str) -> None:
+    for subject in subjects:
+        unknown = Answer({"error_code": 40401, "message": "no subject"}, 404)
+        server.answers[f"/subjects/{subject}/versions/latest"] = unknown
+
+
+def look(server: RegistryServer, values: Sequence[bytes | None], keys: Any = ()) -> FoundSchemas:
+    client = RegistryClient(Registry(server.url, name="tests"))
+    keys = list(keys) or [None] * len(values)
+    return registered.look(client, "orders", values, keys, guess(values, keys))
+
+
+def test_the_newest_version_of_the_topics_subject_is_the_tables(server: RegistryServer) -> None:
+    versions(server, "orders-value", 1, 2)
+    values = [encoded(SCHEMAS, 1, {"id": 7}), encoded(SCHEMAS, 2, {"id": 8, "note": "x"}), None]
+    found = look(server, values)
+    assert json.loads(found.guess.schema) == SECOND
+    assert (found.guess.format, found.guess.is_registered, found.guess.subjects) == ("avro", True, "topic")
+    assert found.guess.columns == {"id": "int64", "note": "string"}
+    assert found.seen == [
+        "subject orders-value, version 2 of 2, schema id 2, compatibility BACKWARD",
+        "schema ids 1, 2",
+    ]
+    assert [doubt for doubt in found.guess.doubts if "tombstones" not in doubt] == []
+
+
+def test_a_subject_by_the_records_name(server: RegistryServer) -> None:
+    missing(server, "orders-value")
+    versions(server, "shop.Order", 1, 2)
+    assert look(server, [encoded(SCHEMAS, 1, {"id": 7})]).guess.subjects == "record"
+
+
+def test_without_a_subject_the_highest_id_of_the_sample_counts(server: RegistryServer) -> None:
+    missing(server, "orders-value", "shop.Order", "orders-shop.Order")
+    values = [encoded(SCHEMAS, 1, {"id": 7}), encoded(SCHEMAS, 2, {"id": 8, "note": None})]
+    found = look(server, values)
+    assert json.loads(found.guess.schema) == SECOND
+    assert "no usual subject" in found.seen[0]
+
+
+def test_what_does_not_fit_is_a_doubt(server: RegistryServer) -> None:
+    versions(server, "orders-value", 1, 2)
+    server.answers["/schemas/ids/9"] = Answer({"error_code": 40403, "message": "no"}, 404)
+    good = encoded(SCHEMAS, 2, {"id": 8, "note": None})
+    doubts = look(server, [good, good, framed(9, b"x"), framed(2, b"\xff")]).guess.doubts
+    assert any("schema id 9" in doubt for doubt in doubts)
+    assert any(doubt.startswith("2 of 4 values would be rejected: ") for doubt in doubts)
+
+
+def test_keys_of_the_registry(server: RegistryServer) -> None:
+    versions(server, "orders-value", 1, 2)
+    found = look(server, [encoded(SCHEMAS, 1, {"id": 7})], [encoded(SCHEMAS, 3, "a")])
+    assert found.guess.key == "avro"
+
+
+def test_json_behind_the_id_of_a_schema(server: RegistryServer) -> None:
+    server.answers["/schemas/ids/4"] = Answer({"schema": '{"type": "object"}', "schemaType": "JSON"})
+    found = look(server, [framed(4, b'{"id": 1}'), framed(4, b'{"id": 2}')]).guess
+    assert (found.format, found.is_registered, found.columns) == ("json", True, {"id": "BIGINT"})
+
+
+def test_another_type_of_schema_stays_bytes(server: RegistryServer) -> None:
+    server.answers["/schemas/ids/5"] = Answer({"schema": "syntax = 'x'", "schemaType": "PROTOBUF"})
+    found = look(server, [framed(5, b"\x00\x01\xff")]).guess
+    assert (found.format, found.is_registered) == ("bytes", False)
+    assert any("PROTOBUF" in doubt for doubt in found.doubts)
+
+
+def test_records_without_a_schema_ask_nothing(server: RegistryServer) -> None:
+    assert look(server, [b'{"id": 1}']).guess.format == "json"
+    assert not server.requests
+
+
+def test_the_strategies_are_those_that_a_stream_declares() -> None:
+    assert [*map(str, Naming)] == [*map(str, Subjects)]
