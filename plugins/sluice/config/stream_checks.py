@@ -156,12 +156,16 @@ def _check_numbers(spec: StreamSpec, where: str) -> None:
 
 
 def _check_records(spec: StreamSpec, where: str) -> None:
-    others = {f"[{spec.source}]": spec.feed or spec.generator, f"decode {shown(spec.decode)}": spec.decode}
-    for what, declared in others.items():
-        if declared:
-            raise ConfigError(
-                f"{where}: [records] with {what}: the section is for topics that others fill. Fix: remove one"
-            )
+    if spec.topic.managed:
+        raise ConfigError(
+            f"{where}: [records] and a topic of Sluice's own: the section is for topics that others fill. "
+            "Fix: remove it, or declare managed = false below [topic]"
+        )
+    if spec.decode:
+        raise ConfigError(
+            f"{where}: [records] with decode {shown(spec.decode)}: both say how a record is read. Fix: "
+            "remove one"
+        )
 
 
 def _check_source(spec: StreamSpec, where: str) -> None:
@@ -175,7 +179,7 @@ def _check_source(spec: StreamSpec, where: str) -> None:
             f"{where}: [consumer] by_reference with decode {shown(spec.decode)}, which has no reference. "
             "Fix: leave by_reference out"
         )
-    if spec.source is SourceType.CSV and not spec.records:
+    if spec.source is SourceType.CSV:
         csv_spec.check(spec.csv, where)
     if not re.fullmatch(PREFIX, spec.source_prefix):
         raise ConfigError(

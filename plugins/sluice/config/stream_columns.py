@@ -116,7 +116,7 @@ def check(spec: StreamSpec, file: Path) -> None:
             f"{where}: queries need a schema in DDL, and it has {spec.schema}. Fix: write its columns in a "
             ".ddl file"
         )
-    if spec.source is SourceType.CSV and not spec.records:
+    if spec.source is SourceType.CSV:
         csv_reading.check(spec, file, where)
     for name, query in spec.queries.items():
         result_types(name, query, _query_columns(spec, text), where)

@@ -17,7 +17,7 @@ table = "shop.orders"
 {schema}
 [topic]
 name = "shop.orders"
-partitions = 1
+managed = false
 [budget]
 versions_per_batch = 1
 [records]
@@ -112,16 +112,16 @@ def test_a_column_of_the_table_is_none_of_the_section(records: str, said: str, t
 
 
 @pytest.mark.parametrize(
-    ("before", "behind", "said"),
+    ("before", "of_topic", "said"),
     [
-        ("", '[generator]\nrows = "m:f"\n', "[records] with [generator]"),
-        ('decode = "m:f"\n', "", "[records] with decode 'm:f'"),
+        ("", "partitions = 1", "[records] and a topic of Sluice's own"),
+        ('decode = "m:f"\n', "managed = false", "[records] with decode 'm:f'"),
     ],
 )
-def test_a_stream_that_makes_its_own_records_has_no_section(before: str, behind: str, said: str) -> None:
+def test_a_stream_that_makes_its_own_records_has_no_section(before: str, of_topic: str, said: str) -> None:
     text = STREAM.format(schema='schema = "schema.ddl"', records='format = "json"')
     with raising(ConfigError, "stream.toml", said, "Fix: "):
-        streams.parse(before + text + behind, "stream.toml")
+        streams.parse(before + text.replace("managed = false", of_topic), "stream.toml")
 
 
 def test_a_key_may_partition_a_table_and_be_queried(tmp_path: Path) -> None:

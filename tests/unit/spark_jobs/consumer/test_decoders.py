@@ -28,7 +28,7 @@ table = "shop.orders"
 {schema}
 [topic]
 name = "shop.orders"
-partitions = 1
+managed = false
 [budget]
 versions_per_batch = 1
 [records]
