@@ -21,7 +21,7 @@ ASK_ABOVE_MAXIMUM = 10_000_000
 # The longest waits, which take no worker; the timeouts of runs follow from them.
 MAX_PUBLISH_MINUTES = 180
 MAX_FEED_MINUTES = 720
-# Of keys, in any case; a browser's patterns have no flags.
+# Ends of keys, in any case; a browser's patterns have no flags.
 _ENDS = (
     "("
     + "|".join(
