@@ -19,6 +19,7 @@ from airflow.sdk import DAG
 
 from sluice.airflow.operators.base import BACKSTOP
 from sluice.config import streams as stream_files
+from sluice.core.csv.form import SUFFIXES
 from sluice.supervision.lifecycle import Action
 from tests.dags.conftest import DAGS, REPO, files
 from tests.drills.faults import DRILLS
@@ -403,6 +404,7 @@ def test_the_form_explains_itself_and_refuses(bag: Any) -> None:
             params.get_param(name).resolve(wrong)
     keys = [
         "nyc_taxi/b.csv.gz",
+        *(f"nyc_taxi/b{case(suffix)}" for suffix in SUFFIXES for case in (str.lower, str.upper, str.title)),
         "nyc_taxi/a..b/c...csv",
         "nyc_taxi/ä b.csv",
         "nyc_taxi/3.45\u202fPM\ufeff.csv",

@@ -11,6 +11,7 @@ from sluice.config.reading.names import KEY_CHARACTER
 from sluice.config.stream import SourceType, StreamSpec
 from sluice.config.stream_columns import has_closed_dates
 from sluice.core.changes.plan import Action
+from sluice.core.csv.form import SUFFIXES
 from sluice.core.offsets.topic_ranges import EXAMPLE
 from sluice.supervision.lifecycle import ALL
 from sluice.supervision.lifecycle import Action as Request
@@ -20,6 +21,15 @@ ASK_ABOVE_MAXIMUM = 10_000_000
 # The longest waits, which take no worker; the timeouts of runs follow from them.
 MAX_PUBLISH_MINUTES = 180
 MAX_FEED_MINUTES = 720
+# Ends of keys, in any case; a browser's patterns have no flags.
+_ENDS = (
+    "("
+    + "|".join(
+        "".join(f"[{char}{char.upper()}]" if char.isalpha() else rf"\{char}" for char in suffix)
+        for suffix in SUFFIXES
+    )
+    + ")"
+)
 
 
 def load(spec: StreamSpec) -> dict[str, Param]:
@@ -94,7 +104,7 @@ def _csv(prefix: str) -> dict[str, Param]:
         "objects": Param(
             [],
             type=["array", "null"],
-            items={"type": "string", "pattern": _key_pattern(prefix, r"\.csv(\.gz)?")},
+            items={"type": "string", "pattern": _key_pattern(prefix, _ENDS)},
             title="Objects",
             description=f"Keys {under}, one per line; default: the prefix above",
         ),

@@ -12,7 +12,7 @@ from sluice.config.reading.files import declared_text
 from sluice.config.reading.toml import ConfigError
 from sluice.config.schema import ddl_avro, parse_ddl
 from sluice.config.stream import SourceType, StreamSpec
-from sluice.core.csv.columns.kinds import UnsupportedType, kind_of_field
+from sluice.core.csv.columns.kinds import MAP, UnsupportedType, kind_of_field
 from sluice.core.csv.columns.patterns import UnknownPattern, patterns
 from sluice.core.csv.form import Form, Rules
 
@@ -88,6 +88,12 @@ def check(spec: StreamSpec, file: Path, where: str) -> None:
     reading = CsvReading.with_schema(spec, file)
     for field in reading.schema["fields"]:
         try:
-            kind_of_field(field)
+            kind = kind_of_field(field)
         except UnsupportedType as error:
             raise ConfigError(f"{where}: {spec.schema}: {error}") from error
+        if kind.name == MAP and field["name"] != reading.rest:
+            # It would be empty, and a column of its name has no place.
+            raise ConfigError(
+                f"{where}: {spec.schema}: field {field['name']!r} is a map, and [csv] extra_columns is "
+                f"{reading.rest!r}. Fix: name it as extra_columns, or remove it"
+            )

@@ -15,8 +15,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from botocore.exceptions import ClientError as S3Error
 from numpy.typing import NDArray
 
+from sluice.clients.s3.errors import asking, error_code
 from sluice.clients.s3.unpacking import UNPACKING_ERRORS, OtherFormat, corrupt_message, unpacked
 from sluice.core.csv.form import Form
 from sluice.core.csv.header import HEADER_BYTES, names_of
@@ -25,6 +27,7 @@ from sluice.core.csv.records.blocks import Block, First, blocks, first_record
 from sluice.core.csv.records.encodings import as_utf8
 from sluice.core.csv.records.line_ends import LineEnds, UncertainRecords
 from sluice.core.error_codes import ErrorCode
+from sluice.core.errors import Missing, Unreachable
 
 READ_BYTES = 1 << 18
 # Where only the header of an object is read.
@@ -59,11 +62,23 @@ class SourceObject:
         version = {"VersionId": self.version_id} if self.version_id else {}
         return {"Bucket": self.bucket, "Key": self.key, **version}
 
+    def _asked(self, client: Any, **part: str) -> Any:
+        """Raises Missing, Refused or Unreachable, naming the object and its version."""
+        version = f" version {self.version_id}" if self.version_id else ""
+        try:
+            with asking(f"source object {self.uri}{version}"):
+                return client.get_object(**self.request(), **part)
+        except Missing as error:
+            raise Missing(
+                f"{error}: it was deleted since it was planned. Fix: restore it, or trigger a new run",
+                ErrorCode.OBJECT_NOT_FOUND,
+            ) from error
+
     def chunks(self, client: Any, encoding: str, size: int = READ_BYTES) -> Generator[bytes]:
-        """Its bytes in UTF-8, at most ``size`` of the object at once. Raises CorruptObject, botocore's error
-        for a lost connection."""
+        """Its bytes in UTF-8, at most ``size`` of the object at once. Raises CorruptObject; Missing,
+        Refused or Unreachable of its request; botocore's error for a connection that is lost later."""
         # As a context, it is urllib3's response, which is closed at its end.
-        with closing(client.get_object(**self.request())["Body"]) as body:
+        with closing(self._asked(client)["Body"]) as body:
             try:
                 yield from as_utf8(unpacked(body, size), encoding)
             except OtherFormat as error:
@@ -93,12 +108,10 @@ class SourceObject:
     def _header_of_begin(self, client: Any, form: Form) -> First | None:
         """The header, as far as the object's first bytes have all of it: of a whole object that is closed, S3
         has sent megabytes by then."""
-        from botocore.exceptions import ClientError
-
         try:
-            answer = client.get_object(**self.request(), Range=f"bytes=0-{HEADER_BYTES - 1}")
-        except ClientError as error:
-            if error.response["Error"]["Code"] == "InvalidRange":
+            answer = self._asked(client, Range=f"bytes=0-{HEADER_BYTES - 1}")
+        except Unreachable as error:
+            if isinstance(error.__cause__, S3Error) and error_code(error.__cause__) == "InvalidRange":
                 # It is empty.
                 return None
             raise

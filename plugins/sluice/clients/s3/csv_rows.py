@@ -9,8 +9,8 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Generator, Iterable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +18,12 @@ from sluice.clients.s3.unpacking import UNPACKING_ERRORS, OtherFormat, corrupt_m
 from sluice.config.sending_rules import MAX_REQUEST_BYTES
 from sluice.core.csv.advice import Rejected, summary
 from sluice.core.csv.form import ANY, ONLY_CR, ONLY_CRLF, WHITE, Dialect, Form
-from sluice.core.csv.header import HEADER_BYTES, InvalidHeader, names_of
+from sluice.core.csv.header import HEADER_BYTES, InvalidHeader, names_of, same
 from sluice.core.csv.records.blocks import First, check_quotes, first_record
-from sluice.core.csv.records.cut import cut
-from sluice.core.csv.records.encodings import as_utf8, no_utf16
+from sluice.core.csv.records.cut import Records, cut
+from sluice.core.csv.records.encodings import as_utf8, no_single_bytes, no_utf16
 from sluice.core.csv.records.line_ends import LineEnds, UncertainRecords
+from sluice.core.csv.records.quotes import cells_of
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
 
@@ -69,7 +70,8 @@ def check_head(body: Any, name: str, reading: CsvReading | None, is_whole: bool)
     MIN_SAMPLE at least, would be rejected: with the most frequent reasons, and what would accept them.
     """
     form = reading.form if reading else Form()
-    with _readable(name), closing(_begin(body, name, form, is_whole)) as chunks:
+    with _readable(name):
+        chunks = _begin(body, name, form, is_whole)
         found = First() if form.names else first_record(chunks, form.dialect, HEADER_BYTES)
         if found is None:
             raise Refused(
@@ -89,13 +91,7 @@ def check_head(body: Any, name: str, reading: CsvReading | None, is_whole: bool)
             chunk = next(chunks, b"")
             sample, is_end = sample + chunk, not chunk
         records = cut(sample, form.dialect, is_end and is_whole, layout.width)
-        if form.names and len(records) and b"\0" in records[0]:
-            # The names in a header tell it of other files.
-            raise Refused(
-                f"{name}: the first row has zeros, as UTF-16 has, and [csv] encoding is {form.encoding!r}. "
-                "Fix: declare the file's",
-                ErrorCode.CORRUPT_OBJECT,
-            )
+        _check_no_header(records, form, name)
         try:
             LineEnds(form.dialect, found.end).check(records, 0, found.line)
             check_quotes(records, found.line)
@@ -111,21 +107,50 @@ def check_head(body: Any, name: str, reading: CsvReading | None, is_whole: bool)
             )
 
 
-def _begin(body: Any, name: str, form: Form, is_whole: bool) -> Generator[bytes]:
+def _begin(body: Any, name: str, form: Form, is_whole: bool) -> Iterator[bytes]:
+    chunks = _unpacked_begin(body, is_whole)
+    first = list[bytes]()
+    while sum(map(len, first)) < SAMPLE_BYTES and (chunk := next(chunks, b"")):
+        first.append(chunk)
+    problem = no_utf16(b"".join(first[:1]), form.encoding, len(form.names) > 1)
+    if problem := problem or no_single_bytes(b"".join(first), form.encoding):
+        raise Refused(
+            f"{name}: {problem}, and [csv] encoding is {form.encoding!r}; nothing was sent. "
+            "Fix: declare the file's, or save the file in that one",
+            ErrorCode.CORRUPT_OBJECT,
+        )
+    yield from as_utf8(chain(first, chunks), form.encoding)
+
+
+def _unpacked_begin(body: Any, is_whole: bool) -> Iterator[bytes]:
     try:
-        chunks = unpacked(body, CHUNK_BYTES)
-        first = next(chunks, b"")
-        if problem := no_utf16(first, form.encoding, len(form.names) > 1):
-            raise Refused(
-                f"{name}: {problem}, and [csv] encoding is {form.encoding!r}; nothing was sent. "
-                "Fix: declare the file's, or save the file in that one",
-                ErrorCode.CORRUPT_OBJECT,
-            )
-        yield from as_utf8(chain([first], chunks), form.encoding)
+        yield from unpacked(body, CHUNK_BYTES)
     except UNPACKING_ERRORS:
         # A part of packed data ends like truncated ones.
         if is_whole:
             raise
+
+
+def _check_no_header(records: Records, form: Form, name: str) -> None:
+    """Raises Refused if the first row of a file whose columns are declared has UTF-16's zeros, which the
+    names in a header tell of other files, or those names."""
+    if not form.names or not len(records):
+        return
+    if b"\0" in records[0]:
+        raise Refused(
+            f"{name}: the first row has zeros, as UTF-16 has, and [csv] encoding is {form.encoding!r}. "
+            "Fix: declare the file's",
+            ErrorCode.CORRUPT_OBJECT,
+        )
+    first = {same(cell.decode("utf-8", "replace")) for cell in cells_of(records[0], form.dialect)}
+    if form.dialect.trailing_empty:
+        first.discard("")
+    if first == set(map(same, form.names)):
+        raise Refused(
+            f"{name}: its first row is a header, of the columns that [csv] names declares; nothing was "
+            "sent. Fix: remove [csv] names, if all files of the stream have a header, or this file's header",
+            ErrorCode.INVALID_HEADER,
+        )
 
 
 class _Rows:

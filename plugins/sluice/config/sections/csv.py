@@ -54,9 +54,8 @@ class Csv:
     ] = ANY
     encoding: Annotated[
         str,
-        f"{', '.join(f'`{name}`' for name in ENCODINGS)}; a byte-order mark counts more. A row with other "
-        "bytes "
-        "is quarantined",
+        f"{', '.join(f'`{name}`' for name in ENCODINGS)}; a byte-order mark overrides it. A row with "
+        "other bytes is quarantined",
     ] = "utf-8"
     names: Annotated[list[str], "the columns of files without a header, in their order"] = field(
         default_factory=list
@@ -69,10 +68,10 @@ class Csv:
     quoted_nulls: Annotated[
         bool, "all of `null_texts` are null in quotes too, as files have them that quote every cell"
     ] = False
-    true_texts: Annotated[list[str], "of booleans, in any case"] = field(
+    true_texts: Annotated[list[str], "of booleans, case-insensitive"] = field(
         default_factory=lambda: ["true", "t", "yes", "y", "1"]
     )
-    false_texts: Annotated[list[str], "of booleans, in any case"] = field(
+    false_texts: Annotated[list[str], "of booleans, case-insensitive"] = field(
         default_factory=lambda: ["false", "f", "no", "n", "0"]
     )
     decimal_comma: Annotated[bool, "numbers have a comma before their fraction, and no point"] = False

@@ -62,7 +62,7 @@ def summary(rejected: Iterable[Rejected]) -> str:
     fix."""
     kinds = defaultdict[str, list[Rejected]](list)
     for one in rejected:
-        kinds[_CELL.sub(r"column \1 is not \3", one.reason)].append(one)
+        kinds[_kind(one.reason)].append(one)
     ordered = sorted(kinds.values(), key=lambda found: (-len(found), found[0].row))
     texts = []
     for found in ordered[:MAX_REASONS]:
@@ -74,6 +74,15 @@ def summary(rejected: Iterable[Rejected]) -> str:
     if more := len(ordered) - len(texts):
         texts.append(f"and {more} more reasons")
     return "; ".join(texts)
+
+
+def _kind(reason: str) -> str:
+    """What reasons have in common that one fix is for, whatever their numbers and cells are."""
+    if match := _WIDTH.fullmatch(reason):
+        return f"width {match[1] == '1'} {'empty' in match[3]}"
+    if reason.startswith("too large"):
+        return "too large"
+    return _CELL.sub(r"column \1 is not \3", reason)
 
 
 def _short(reason: str) -> str:
@@ -113,8 +122,15 @@ def _fix_of_cell(cell: str, kind: str) -> str:
     if kind == "a boolean":
         # So TOML spells it too.
         return f"add {json.dumps(bare, ensure_ascii=False)} to [csv] true_texts or false_texts"
+    if kind.startswith("one of "):
+        return "correct the cell, or declare the column as a text"
     if not kind.startswith(_NUMBERS):
         return ""
+    if re.fullmatch(r"[-+]?[0-9]{1,3}(,[0-9]{3})+", bare):
+        return (
+            "save the file without commas between thousands; only if the comma stands before a fraction, "
+            "declare [csv] decimal_comma = true"
+        )
     if re.fullmatch(r"[-+]?[0-9]+,[0-9]+", bare):
         return "declare [csv] decimal_comma = true, if that comma stands before a fraction"
     is_number = re.fullmatch(r"[-+]?[0-9]*\.?[0-9]*([eE][-+]?[0-9]+)?", bare)
@@ -123,7 +139,10 @@ def _fix_of_cell(cell: str, kind: str) -> str:
             "declare the column as a double; or save the file with all digits, which a spreadsheet leaves out"
         )
     if is_number and kind in ("an int", "a long"):
-        return "declare the column as a long, double or decimal"
+        if not set(bare.lstrip("+-")) <= set("0123456789"):
+            return "declare the column as a double or decimal"
+        larger = "a long, double or decimal" if kind == "an int" and len(bare) < 19 else "a double or decimal"
+        return f"declare the column as {larger}"
     if is_number:
         return "declare a decimal of more digits, or a double"
     if re.search("[0-9]", bare):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from collections.abc import Sequence
@@ -52,6 +53,12 @@ def names_of(record: bytes, dialect: Dialect, where: str) -> list[str]:
     while dialect.trailing_empty and len(names) > 1 and not names[-1]:
         names.pop()
     check_names(names, where, _shown(record))
+    # ``same`` takes such signs away, so the one column of the schema would have whole rows.
+    if len(names) == 1 and names[0].strip("".join(_OTHERS)) != names[0]:
+        raise InvalidHeader(
+            f"{where}: the header has a single column, {_shown(record)}. Fix: correct the header"
+            f"{separator_hint(names, dialect)}"
+        )
     return names
 
 
@@ -78,10 +85,12 @@ def check_names(names: Sequence[str], where: str, shown: str) -> None:
 
 def separator_hint(names: Sequence[str], dialect: Dialect) -> str:
     """That the header seems to have another separator; empty if it does not."""
-    if len(names) == 1:
-        for other in _OTHERS:
-            if other != dialect.separator and other in names[0]:
-                return f", or declare [csv] separator = {other!r}, if that is what stands between its columns"
+    for other in _OTHERS:
+        # Names hold more of it than of what is between them: "id;amount, net;name".
+        if other != dialect.separator and sum(name.count(other) for name in names) >= len(names):
+            # So TOML spells it too.
+            sign = json.dumps(other)
+            return f", or declare [csv] separator = {sign}, if that is what stands between its columns"
     return ""
 
 

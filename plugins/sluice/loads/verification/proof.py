@@ -72,15 +72,33 @@ class ValidationResult:
         problems = [] if self.offsets.is_ok else [f"offsets: {self.offsets.message()}"]
         problems += [f"{source.name}: {check.message()}" for source, check in self.sources if not check.is_ok]
         problems += self.schema
+        share = (
+            f"{self.quarantined - self.withheld} of {self.source_rows} rows, {self.quarantined_percent:.2f} %"
+        )
         if self.quarantined_percent > self.limit:
             reasons = self.reasons()
             problems.append(
-                f"quarantine: {self.quarantined - self.withheld} of {self.source_rows} rows, "
-                f"{self.quarantined_percent:.2f} %, the limit is {self.limit:g} %. "
+                f"quarantine: {share}, the limit is {self.limit:g} %. "
                 + (f"{reasons}. Or" if reasons else "Fix: check their reasons,")
                 + " correct the source, or raise max_quarantined_percent"
             )
+            # A problem of its own: a message cuts each of them.
+            problems += self._way_on() if reasons else []
+        elif self.quarantined and not self.published and not self.withheld:
+            problems.append(
+                f"quarantine: {share}, and none is published, whatever the limit is. Fix: check their "
+                "reasons, correct the source"
+            )
         return problems
+
+    def _way_on(self) -> list[str]:
+        """How rows are loaded by another declaration: what was sent keeps the rules of its plan."""
+        planned = {(source.run_id, source.send_by_other_rules("<stream>")) for source, _ in self.sources}
+        return [
+            f"quarantine: after a change of the declaration, trigger <stream>_change with action=revert and "
+            f"load={run_id}, {again}"
+            for run_id, again in sorted(planned)[:1]
+        ]
 
 
 @dataclass(frozen=True)

@@ -274,7 +274,7 @@ def test_a_file_of_another_encoding_than_its_declared_utf16_is_refused(
     schema = {"fields": [{"name": name, "type": ["null", "string"]} for name in "xy"]}
     reading = CsvReading(Form(encoding=encoding, names=names), Rules(), schema, "")
     own, other = ("utf-16-be", "utf-16-le") if encoding == "utf-16-be" else ("utf-16-le", "utf-16-be")
-    text = "1\n2ä\n" if len(names) == 1 else "x,y\n2,ä\n"
+    text = {0: "x,y\n2,ä\n", 1: "1\n2ä\n"}.get(len(names), "1,y\n2,ä\n")
     for codec in (own, "utf-16", "utf-8-sig"):
         csv_rows.check_head(Body(text.encode(codec)), "s3://b/k", reading, is_whole=True)
     for codec, words in (("utf-8", "no zeros"), (other, f"those of {other}")):
@@ -310,3 +310,44 @@ def test_the_line_in_a_truncated_object_is_refused_by_name() -> None:
     data = gzip.compress(b"a,b\n" + b"1,2\n" * 10_000)[:-9]
     with raising(Refused, "s3://b/k", "truncated"):
         csv_rows.line_of_row(Body(data), 9_999_999, "s3://b/k")
+
+
+@pytest.mark.parametrize("encoding", ["windows-1252", "latin-1"])
+def test_utf8_under_a_declared_encoding_of_single_bytes_is_refused(encoding: str) -> None:
+    """Any bytes are a text of such an encoding: it would be loaded as "MÃ¼ller"."""
+    schema = {"fields": [{"name": "x", "type": "string"}]}
+    reading = CsvReading(Form(encoding=encoding), Rules(), schema, "")
+    for data in ("x\nMüller\n".encode("latin-1"), b"x\nabc\n", "x\nMüller\n".encode("utf-8-sig")):
+        csv_rows.check_head(Body(data), "s3://b/k", reading, is_whole=True)
+    for data in ("x\nMüller\n".encode(), b"x\n" + b"abc\n" * 40_000 + "ü\n".encode()):
+        with raising(
+            Refused, "s3://b/k: its bytes are UTF-8", f"encoding is {encoding!r}", "nothing was sent"
+        ):
+            csv_rows.check_head(Body(data), "s3://b/k", reading, is_whole=True)
+
+
+@pytest.mark.parametrize("header", ["x,y", "Y, X", '"x","y"'])
+def test_a_header_is_no_row_of_a_file_whose_columns_are_declared(header: str) -> None:
+    schema = {"fields": [{"name": name, "type": "string"} for name in "xy"]}
+    reading = CsvReading(Form(names=("x", "y")), Rules(), schema, "")
+    csv_rows.check_head(Body(b"x,z\n1,2\n"), "s3://b/k", reading, is_whole=True)
+    with raising(Refused, "s3://b/k: its first row is a header", "Fix: remove [csv] names"):
+        csv_rows.check_head(Body(f"{header}\n1,2\n".encode()), "s3://b/k", reading, is_whole=True)
+
+
+@pytest.mark.parametrize(("header", "sign"), [("id|", '"|"'), ("id;;", '";"')])
+def test_a_single_name_with_the_signs_of_another_separator_is_refused(header: str, sign: str) -> None:
+    schema = {"fields": [{"name": "id", "type": "string"}]}
+    reading = CsvReading(Form(), Rules(), schema, "")
+    with raising(Refused, "s3://b/k: the header has a single column", f"[csv] separator = {sign}"):
+        csv_rows.check_head(Body(f"{header}\n1\n".encode()), "s3://b/k", reading, is_whole=True)
+
+
+@pytest.mark.parametrize(
+    ("header", "sign"), [("id;amount, net;name", '";"'), ("id\tname", r'"\t"'), ("id|name", '"|"')]
+)
+def test_the_separator_that_a_header_seems_to_have_is_named_as_toml_spells_it(header: str, sign: str) -> None:
+    schema = {"fields": [{"name": "id", "type": "string"}, {"name": "name", "type": "string"}]}
+    reading = CsvReading(Form(), Rules(), schema, "")
+    with raising(Refused, f"or declare [csv] separator = {sign}"):
+        csv_rows.check_head(Body(f"{header}\n".encode()), "s3://b/k", reading, is_whole=True)

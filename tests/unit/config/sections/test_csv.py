@@ -110,3 +110,12 @@ def test_a_column_that_no_cell_can_be_is_refused(kind: object, tmp_path: Path) -
     (tmp_path / "other").mkdir()
     with raising(ConfigError, "schema.ddl", "'x'", "no CSV cell"):
         load(tmp_path / "other", schema="x BINARY")
+
+
+def test_a_map_that_takes_no_other_columns_is_refused(tmp_path: Path) -> None:
+    """Else a file with a column of its name fails in the producer."""
+    texts = {"type": "map", "values": "string"}
+    fields = [{"name": "id", "type": "long"}, {"name": "more", "type": texts}]
+    schema = json.dumps({"type": "record", "name": "r", "fields": fields})
+    with raising(ConfigError, "'more' is a map", "Fix: name it as extra_columns"):
+        load(tmp_path, schema=schema, file="schema.avsc")

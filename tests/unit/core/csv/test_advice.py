@@ -41,6 +41,11 @@ from sluice.core.csv.columns.patterns import Pattern
         ("column at: '2016-01-31T00:00:00Z' is not a time", "a timestamp with a zone"),
         ("column at: '2016-01-31 00:00:00' is not a time with a zone", "a timestamp without a zone"),
         ("column day: '2016-01-31 00:00' is not a date", "a timestamp without a zone"),
+        ("column a: '12,345' is not a number", "save the file without commas between thousands; only if"),
+        ("column a: '12.5' is not a long", "declare the column as a double or decimal"),
+        ("column a: '99999999999999999999' is not a long", "declare the column as a double or decimal"),
+        ("column a: '9999999999' is not an int", "a long, double or decimal"),
+        ("column a: 'BLUE' is not one of RED, GREEN", "as a text"),
         ("column a: 'far' is not a number", ""),
         ("column at: 'soon' is not a time", ""),
     ],
@@ -80,3 +85,20 @@ def test_few_patterns_are_tried(cell: str, most: int, monkeypatch: pytest.Monkey
     for kind in ("a date", "a time", "a time with a zone"):
         advice.known_patterns(cell, kind)
     assert len(tried) <= most
+
+
+def test_reasons_that_differ_in_numbers_alone_are_one() -> None:
+    reasons = [
+        *(f"too large: the record's value has {n} bytes, the topic takes 9" for n in (10, 11, 12)),
+        *(f"the row has {n} columns, the header names 2" for n in (4, 5)),
+        *(
+            f"the row has {n} columns, the header names 2, and {which} empty"
+            for n, which in ((3, "the last is"), (4, "the last 2 are"))
+        ),
+        "the row has 1 columns, the header names 2",
+    ]
+    found = summary(Rejected(row, reason) for row, reason in enumerate(reasons))
+    assert found.startswith("3 rows (the first row 0): too large: the record's value has 10 bytes")
+    assert "2 rows (the first row 3): the row has 4 columns, the header names 2; " in found
+    assert "2 rows (the first row 5): the row has 3 columns" in found
+    assert found.endswith("and 1 more reasons")

@@ -178,7 +178,7 @@ def test_a_column_with_the_name_of_the_map_is_an_entry_of_it() -> None:
     ("header", "words"),
     [
         ("note", ["column 'id' is required and missing"]),
-        ("id;note", ["'id' is required", "[csv] separator = ';'"]),
+        ("id;note", ["'id' is required", '[csv] separator = ";"']),
         ("id,note,new", ["'new' of the header is not in the schema", "extra_columns"]),
         ("id,note,NOTE", ["'note' and 'NOTE'", "twice"]),
         ("id,,note", ["column 2 of the header has no name"]),
@@ -204,7 +204,7 @@ def test_a_field_that_no_cell_can_be_is_refused(kind: Any) -> None:
 def test_a_header_of_which_no_column_is_known_is_refused() -> None:
     """All would be null, and all that is there in the map."""
     schema = {**SIMPLE, "fields": [SIMPLE["fields"][1], {"name": "rest", "type": TYPES["rest"]}]}
-    with raising(InvalidHeader, "no column of the header is one of the schema", "separator = ';'"):
+    with raising(InvalidHeader, "no column of the header is one of the schema", 'separator = ";"'):
         load("note;b\n1;2\n", schema)
     assert load("b,NOTE\n1,2\n", schema)[0] == [{"note": "2", "rest": {"b": "1"}}]
     only = {**schema, "fields": schema["fields"][1:]}

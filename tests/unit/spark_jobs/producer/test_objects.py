@@ -23,6 +23,7 @@ from sluice.config.csv_reading import CsvReading
 from sluice.core.csv.form import Dialect, Form, Rules
 from sluice.core.csv.header import InvalidHeader
 from sluice.core.csv.records import blocks
+from sluice.core.errors import Missing, Refused, Unreachable
 from spark_jobs.common.producer import objects, source_object
 from spark_jobs.common.producer.source_object import WHOLE, CorruptObject, Reading, Share, SourceObject
 from tests.support.raising import raising
@@ -259,3 +260,25 @@ def test_of_an_object_a_range_is_read_for_its_header(pack: Any, monkeypatch: pyt
     client = Client(b"\n\na,bc\n1,2\n")
     assert SOURCE.column_names(client, Form()) == ("a", "bc")
     assert client.sent == [4, len(client.data)]
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "words"),
+    [
+        ("NoSuchVersion", Missing, ["version v1", "deleted since it was planned", "Fix: restore it"]),
+        ("AccessDenied", Refused, ["version v1", "S3 denies access", "Fix: "]),
+        ("SlowDown", Unreachable, ["version v1", "SlowDown"]),
+    ],
+)
+def test_an_object_that_s3_does_not_give_is_named(
+    answer: str, error: type[Exception], words: list[str]
+) -> None:
+    class Broken:
+        def get_object(self, **_: Any) -> Any:
+            raise ClientError({"Error": {"Code": answer}}, "GetObject")
+
+    source = replace(SOURCE, version_id="v1")
+    with raising(error, "s3://b/k.csv", *words):
+        source.column_names(Broken(), Form())
+    with raising(error, "s3://b/k.csv", *words):
+        next(source.chunks(Broken(), "utf-8"))

@@ -65,6 +65,15 @@ def no_utf16(head: bytes, encoding: str, has_separators: bool) -> str:
     return f"its zeros stand where those of {other} are" if is_other else ""
 
 
+def no_single_bytes(head: bytes, encoding: str) -> str:
+    """Why a file that begins with ``head`` is not of a declared encoding of one byte per character, which
+    takes any bytes: those of UTF-8 give other texts. Empty if it may be, has a mark, or another encoding is
+    declared."""
+    if ENCODINGS[encoding].startswith("utf") or head.startswith((_UTF8_BOM, *_MARKS)):
+        return ""
+    return "" if head.isascii() or not _is_utf8(head) else "its bytes are UTF-8"
+
+
 def _is_utf8(head: bytes) -> bool:
     try:
         codecs.getincrementaldecoder("utf-8")().decode(head)
