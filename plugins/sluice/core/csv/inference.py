@@ -22,6 +22,8 @@ from sluice.core.csv.records.line_ends import LineEnds, MixedLineEnds
 from sluice.core.csv.records.quotes import cells_of
 
 SAMPLE_BYTES = 4 << 20
+# With more rows of another form, the header or the separator is a wrong guess.
+_MAX_ODD_SHARE = 0.05
 _SEPARATORS = (",", ";", "\t", "|")
 
 
@@ -58,8 +60,23 @@ def infer(chunks: Iterator[bytes]) -> Inferred:
     if not found.rows:
         raise NotInferred("it has a header and no row. Fix: give a file with rows")
     infer_types(names, columns, dialect, found)
+    _check_first_row(columns, dialect, found)
     _add_quoted_nulls(data, dialect, found)
     return found
+
+
+def _check_first_row(columns: list[list[str]], dialect: Dialect, found: Inferred) -> None:
+    """Refuse texts whose first row is the header: without it, a column of them has another type."""
+    row, rest = [cells[0] for cells in columns], [cells[1:] for cells in columns]
+    if not rest[0] or set(found.columns.values()) != {"STRING"} or not all(row) or _has_numbers(row):
+        return
+    below = Inferred()
+    infer_types(list(found.columns), rest, dialect, below)
+    if set(below.columns.values()) != {"STRING"}:
+        raise NotInferred(
+            f"its first row {dialect.separator.join(row)!r} looks like the header: the rows below it have "
+            "other types. Fix: remove the lines above it"
+        )
 
 
 def _add_quoted_nulls(data: bytes, dialect: Dialect, found: Inferred) -> None:
@@ -117,11 +134,23 @@ def _dialect(data: bytes, is_whole: bool, found: Inferred) -> Dialect:
         found.declared["separator"] = best
     dialect = Dialect(separator=best)
     records = cut(data, dialect, is_whole)
-    if data.startswith(b"#") and len(records) > 1 and records.widths[0] != scores[best][2]:
+    if data.startswith(b"#") and _is_comment(records, scores[best][2], dialect):
         found.declared["comment"] = "#"
         found.doubts.append("its first line begins with #: such lines are taken for comments")
         return replace(dialect, comment="#")
     return dialect
+
+
+def _is_comment(records: Records, width: int, dialect: Dialect) -> bool:
+    """Whether a first line with # is no header: as wide as the rows, it is one if numbers follow."""
+    if len(records) < 2 or records.widths[0] != width:
+        return len(records) > 1
+    following = (
+        [cell.decode("utf-8", "replace").strip() for cell in cells_of(records[number], dialect)]
+        for number in range(1, len(records))
+    )
+    after = next((cells for cells in following if not cells[0].startswith("#")), [])
+    return bool(after) and not _has_numbers(after)
 
 
 def _with_line_ends(data: bytes, is_whole: bool, dialect: Dialect, found: Inferred) -> Dialect:
@@ -181,7 +210,7 @@ def _cells(
     records: Records, width: int, first: int, dialect: Dialect, found: Inferred
 ) -> tuple[list[list[str]], int]:
     """Cells by column; of records whose form is regular."""
-    rows, other = [], 0
+    rows, other, odd = list[list[str]](), 0, ""
     for number in range(first, len(records)):
         cells = [cell.decode("utf-8", "replace") for cell in cells_of(records[number], dialect)]
         if len(cells) > width and not any(cell.strip() for cell in cells[width:]):
@@ -190,7 +219,13 @@ def _cells(
         if len(cells) == width and number not in records.faults:
             rows.append(cells)
         else:
+            odd = odd or f"row {number}: {dialect.separator.join(cells)[:80]!r}"
             other += 1
+    if other > _MAX_ODD_SHARE * (other + len(rows)):
+        raise NotInferred(
+            f"{other} of {other + len(rows)} rows have another number of cells than the header's {width}, or "
+            f"wrong quotes, first {odd}. Fix: remove lines above the header, or correct the rows"
+        )
     if other:
         found.doubts.append(
             f"{other} of {other + len(rows)} rows have another number of cells than the header, or wrong "
