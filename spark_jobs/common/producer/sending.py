@@ -173,13 +173,21 @@ class _Topic:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            while kind is None and self._producer.flush(1.0):
+                self._check()
+            if kind is None:
+                self._check()
+        except BaseException:
+            self._give_up()
+            raise
         if kind is not None:
-            # The attempt failed: what waits is sent by the next one.
-            self._producer.purge()
-            return
-        while self._producer.flush(1.0):
-            self._check()
-        self._check()
+            self._give_up()
+
+    def _give_up(self) -> None:
+        """The attempt failed: what waits is sent by the next one, and not by this producer."""
+        self._producer.purge()
+        _topic.cache_clear()
 
     def send(self, prefix: bytes, rows: pa.RecordBatch, headers: Headers) -> None:
         """Put the rows into the queue. ``prefix``: what keys begin with. Raises NotSent or SendingRefused for
@@ -193,6 +201,10 @@ class _Topic:
                     break
                 except BufferError:
                     self._producer.poll(0.1)
+                    self._check()
+                except KafkaException as error:
+                    # A fatal one, of which each later record has the same.
+                    self._failed = self._failed or error.args[0]
                     self._check()
         self._producer.poll(0)
         self._check()

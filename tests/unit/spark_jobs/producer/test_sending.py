@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.config.sending_rules import SendingRules
@@ -126,6 +126,20 @@ def test_a_refused_login_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(Producer, "poll", poll)
     with raising(SendingRefused, "topic t: not all records were sent", "[kafka]"):
         send(rows((A, 0, 0, 0, b"x")))
+
+
+def test_a_fatal_error_ends_the_task_by_its_name_and_the_next_one_has_another_producer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fatal(self: Producer, *_: Any, **__: Any) -> None:
+        raise KafkaException(KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Producer, "produce", fatal)
+        with raising(NotSent, "OUT_OF_ORDER_SEQUENCE_NUMBER"):
+            send(rows((A, 0, 0, 0, b"x")))
+    assert send(rows((A, 0, 0, 0, b"x"))) == {A: (1, 0)}
+    assert [len(one.delivered) for one in made] == [0, 1]
 
 
 def test_nothing_more_is_sent_of_a_source_that_breaks_off() -> None:
