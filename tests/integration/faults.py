@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from sluice.config.stream import ENTRY_POINT
 from sluice.core.processes import exits
 from sluice.ledger.keys import run_key
 from tests.integration.rig import SPEC, Rig
-from tests.support.processes import suspend_between_stage_and_publish
+from tests.support.processes import process_tree, signal_all, suspend_between_stage_and_publish
 
 PRODUCER_SECONDS = 180
 LAUNCHER = "org.apache.spark.launcher.Main"
@@ -58,15 +59,19 @@ class Producers:
         """How many records there are on the topic."""
         return sum(after for _, after in self.rig.bounds().values())
 
-    def suspend_half_way(self) -> psutil.Process:
-        """Wait for a producer that is not known yet, and suspend it as soon as some of its rows are sent."""
+    def suspend_half_way(self) -> list[psutil.Process]:
+        """Wait for a producer that is not known yet, and suspend all of its processes as soon as some of its
+        rows are sent: those that send are Python's, children of its JVM."""
         wait_until("the producer to start", self._find, PRODUCER_SECONDS, 0.1)
         found, before = self.known[-1], self.total()
         wait_until("its first rows", lambda: self.total() > before, PRODUCER_SECONDS, 0.01)
-        found.suspend()
+        processes = process_tree(found.pid)
+        signal_all(processes, signal.SIGSTOP)
+        # Those that were forked meanwhile.
+        signal_all(process_tree(found.pid), signal.SIGSTOP)
         sent = self.total() - self.before
         assert 0 < sent < self.rows, f"not half-way: {sent} of {self.rows}"
-        return found
+        return process_tree(found.pid)
 
     def _find(self) -> bool:
         for process in stack_processes(self.rig.stack.home.id):

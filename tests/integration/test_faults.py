@@ -23,7 +23,7 @@ from tests.integration.supervision import open_transaction, supervise
 from tests.support.processes import signal_all
 
 # So many that a producer is still sending when its first rows are seen.
-TIMES = 2
+TIMES = 4
 
 
 @pytest.fixture(autouse=True)
@@ -49,9 +49,9 @@ def test_of_three_producers_one_is_killed_half_way_and_one_comes_back_from_the_d
     with producers.another() as process:
         zombie = producers.suspend_half_way()
         sent = {partition: after for partition, (_, after) in rig.bounds().items()}
-        first.kill()
+        signal_all(first, signal.SIGKILL)
         wait_for_produce(rig, run_id, DAG)
-        zombie.resume()
+        signal_all(zombie, signal.SIGCONT)
         assert process.wait(PRODUCER_SECONDS) == 0, "the zombie sends on as if nothing had been"
     run = rig.finish(run_id)
     assert run.state == "success"

@@ -19,6 +19,7 @@ from sqlalchemy.orm import Session
 from sluice.airflow.failures import final_failures
 from sluice.airflow.operators.load.produce import ProduceOperator
 from sluice.airflow.sensors.published import PublishedSensor
+from sluice.clients.kafka.admin import TopicDescription
 from sluice.clients.s3.objects import Bucket
 from sluice.config.sections.topic import MAX_MESSAGE_BYTES
 from sluice.core.offsets.quarantine import WITHHELD_REASON
@@ -44,7 +45,7 @@ class Loads:
         self.source = self.bucket("source")
         self.kafka, self.end = self, 0
         self.max_bytes = MAX_MESSAGE_BYTES
-        self.writer = WRITER
+        self.writer, self.topic_id = WRITER, "id"
         if kept is None:
             self.lake = lakes.make(folder)
             self.commit([], kind="epoch-start")
@@ -61,6 +62,9 @@ class Loads:
 
     def ends(self, topic: str) -> dict[int, int]:
         return {0: self.end}
+
+    def describe(self, topic: str) -> TopicDescription:
+        return TopicDescription(self.topic_id, 1)
 
     def max_message_bytes(self, topic: str) -> int:
         return self.max_bytes

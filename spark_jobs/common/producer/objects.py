@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -38,14 +38,19 @@ def send_objects(job: Job) -> None:
     large one is read by several, each for some of the target partitions. An object with rejected rows is read
     again for these.
     """
-    worker = threading.Thread(target=start_worker, args=(job.spark,), name="start-worker", daemon=True)
+    sending = job.sending((schema_header(Schemas.load(job.spec).current),))
+    worker = threading.Thread(
+        target=start_workers, args=(job.spark, sending.connect), name="start-workers", daemon=True
+    )
     worker.start()
-    header, readings = schema_header(Schemas.load(job.spec).current), list(_readings(job))
-    sending, kept = job.sending((header,)), job.spark.sparkContext.broadcast(readings)
+    readings = list(_readings(job))
+    # Once in each worker process, not with each task: both grow with the objects of a load.
+    kept = job.spark.sparkContext.broadcast((readings, sending))
 
     def task(parts: Iterable[tuple[int, Share]]) -> Iterator[Sent]:
+        readings, sending = kept.value
         for number, share in parts:
-            yield sending.send(kept.value[number].sent(worker_client(), share))
+            yield sending.send(readings[number].sent(worker_client(), share))
 
     # Else its task could come last, and its answer when this process is gone.
     worker.join()
@@ -112,14 +117,15 @@ def worker_client() -> Any:
     return connect(platforms.load("producer").s3)
 
 
-def start_worker(spark: SparkSession) -> None:
-    """Read no object, so that a Python worker with its imports waits for the first one.
+def start_workers(spark: SparkSession, connect: Callable[[], None]) -> None:
+    """Read no object, so that Python workers with their imports and connections wait for the first ones.
 
     For a thread beside what the driver asks before it reads. Never raises: the first reading finds the same
     error, and names it.
     """
     try:
-        spark.sparkContext.parallelize([0], 1).map(lambda _: None).collect()
+        count = spark.sparkContext.defaultParallelism
+        spark.sparkContext.parallelize(range(count), count).foreach(lambda _: connect())
     except Exception as error:
         # Without its text: Airflow shows the last error in the log as the reason why a process ended.
         log.warning("no Python worker was started, the first rows take longer (%s)", type(error).__name__)

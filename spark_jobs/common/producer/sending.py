@@ -7,7 +7,7 @@ it.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -34,13 +34,28 @@ SETTINGS = {
     "batch.num.messages": 100_000,
     # Longer than a broker's restart; a failure after it fails the attempt, and the next one resumes.
     "delivery.timeout.ms": 300_000,
-    "request.timeout.ms": 30_000,
-    # For each process that sends; a full queue makes it wait.
-    "queue.buffering.max.kbytes": 16 * 1024,
+    # A broker that does not answer is left after it, and asked again.
+    "socket.timeout.ms": 30_000,
     # A call of Python for each record costs as much as the record.
     "delivery.report.only.error": True,
 }
 BATCH_BYTES = 512 * 1024
+# Records that wait in each process; a full queue makes it wait. At least twice the largest record.
+QUEUE_KIB = 16 * 1024
+# The least that librdkafka takes.
+_LEAST_BYTES = 1000
+# Rows that are Python's values at a time: those of a generator's batch may be gigabytes.
+_STEP = 1_000
+# The topic is not as the plan found it.
+_NOT_TAKEN = frozenset(
+    {
+        KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError.INVALID_RECORD,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+    }
+)
 # Rows of sources. One without a ``sequence`` number is rejected: it is not sent. A null ``value`` is sent.
 ROWS_SCHEMA = "source_id string, row bigint, target_partition int, sequence bigint, value binary"
 
@@ -55,6 +70,12 @@ class SendingRefused(RuntimeError):
     """The brokers refuse the records of this user."""
 
     code = ErrorCode.KAFKA_PERMISSION
+
+
+class NotTaken(RuntimeError):
+    """The topic does not take a record: it is not as the plan found it."""
+
+    code = ErrorCode.TOPIC_MISMATCH
 
 
 @dataclass(frozen=True)
@@ -76,11 +97,11 @@ class Sending:
     def send(self, batches: Iterable[pa.RecordBatch]) -> Sent:
         """Send all rows of ROWS_SCHEMA that were not sent, in a task; source id -> its rows.
 
-        Raises NotSent, SendingRefused and what ``batches`` raises: then a part of them was sent.
+        Raises NotSent, NotTaken, SendingRefused and what ``batches`` raises: then a part of them was sent.
         """
         found: Sent = {}
         headers: Headers = list(self.headers)
-        with _topic(self.kafka, self.topic, self.rules.max_message_bytes) as topic:
+        with self._connected() as topic:
             for batch in batches:
                 source_ids = batch.column("source_id").dictionary_encode()
                 is_good = batch.column("sequence").is_valid().to_numpy(zero_copy_only=False)
@@ -93,6 +114,13 @@ class Sending:
                     chosen = batch if wanted.all() else batch.filter(pa.array(wanted))
                     topic.send(f"{source_id}{mark}".encode(), chosen, headers)
         return found
+
+    def connect(self) -> None:
+        """Connect this process: the brokers take half a second to give a producer its id."""
+        self._connected()
+
+    def _connected(self) -> _Topic:
+        return _topic(self.kafka, self.topic, self.rules.max_message_bytes)
 
 
 @dataclass(frozen=True)
@@ -143,6 +171,9 @@ def _is_sent(sent: LoadedRows, source_id: str, batch: pa.RecordBatch) -> NDArray
     return found
 
 
+_FATAL = KafkaError(KafkaError._FATAL)
+
+
 class _Topic:
     """One producer in each process, which runs one task after the other: use it as a context, which ends
     when all records are acknowledged."""
@@ -152,8 +183,9 @@ class _Topic:
         self._failed: KafkaError | None = None
         self._said: KafkaError | None = None
         limits = {
-            "message.max.bytes": max_message_bytes,
+            "message.max.bytes": max(max_message_bytes, _LEAST_BYTES),
             "batch.size": min(BATCH_BYTES, max_message_bytes),
+            "queue.buffering.max.kbytes": max(QUEUE_KIB, 2 * max_message_bytes // 1024),
         }
         own: dict[str, Any] = {"on_delivery": self._not_delivered, "error_cb": self._remember}
         self._producer = Producer({**kafka.librdkafka(), **SETTINGS, **limits, **own})
@@ -174,10 +206,8 @@ class _Topic:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
-            while kind is None and self._producer.flush(1.0):
-                self._check()
-            if kind is None:
-                self._check()
+            while kind is None and self._asked(self._producer.flush, 1.0):
+                pass
         except BaseException:
             self._give_up()
             raise
@@ -190,8 +220,8 @@ class _Topic:
         _topic.cache_clear()
 
     def send(self, prefix: bytes, rows: pa.RecordBatch, headers: Headers) -> None:
-        """Put the rows into the queue. ``prefix``: what keys begin with. Raises NotSent or SendingRefused for
-        any record before."""
+        """Put the rows into the queue. ``prefix``: what keys begin with. Raises NotSent, NotTaken or
+        SendingRefused for any record before."""
         produce, topic, kept = self._producer.produce, self._name, headers or None
         for number, partition, sequence, value in _columns(rows):
             key = b"%s%d:%d" % (prefix, number, sequence)
@@ -200,20 +230,36 @@ class _Topic:
                     produce(topic, value, key, partition, headers=kept)
                     break
                 except BufferError:
-                    self._producer.poll(0.1)
-                    self._check()
+                    self._asked(self._producer.poll, 0.1)
                 except KafkaException as error:
-                    # A fatal one, of which each later record has the same.
+                    # Of one that is fatal each later record has the same.
                     self._failed = self._failed or error.args[0]
                     self._check()
-        self._producer.poll(0)
+        self._asked(self._producer.poll, 0.0)
+
+    def _asked(self, ask: Callable[[float], int], seconds: float) -> int:
+        """Let librdkafka report what became of records. Raises as :meth:`send`."""
+        found = 0
+        try:
+            found = ask(seconds)
+        except (KafkaException, SystemError) as error:
+            # confluent-kafka raises a fatal error in its callback, and SystemError if another one follows.
+            cause = error if isinstance(error, KafkaException) else error.__cause__ or error.__context__
+            self._failed = self._failed or (cause.args[0] if isinstance(cause, KafkaException) else _FATAL)
         self._check()
+        return found
 
     def _check(self) -> None:
         if self._failed is None:
             return
-        error = translated(f"topic {self._name}: not all records were sent", KafkaException(self._failed))
+        what = f"topic {self._name}: not all records were sent"
         cause = f" ({self._said.str()})" if self._said else ""
+        if self._failed.code() in _NOT_TAKEN:
+            raise NotTaken(
+                f"{what}: {self._failed.str()} ({self._failed.name()}){cause}. Fix: the topic changed since "
+                "the load was planned: trigger a new run"
+            )
+        error = translated(what, KafkaException(self._failed))
         kind = SendingRefused if error.code is ErrorCode.KAFKA_PERMISSION else NotSent
         raise kind(f"{error}{cause}")
 
@@ -226,4 +272,6 @@ def _topic(kafka: Kafka, name: str, max_message_bytes: int) -> _Topic:
 def _columns(rows: pa.RecordBatch) -> Iterator[tuple[int, int, int, bytes | None]]:
     """``row``, ``target_partition``, ``sequence``, ``value`` of each."""
     names = ("row", "target_partition", "sequence", "value")
-    return zip(*(rows.column(name).to_pylist() for name in names), strict=True)
+    for first in range(0, len(rows), _STEP):
+        part = rows.slice(first, _STEP)
+        yield from zip(*(part.column(name).to_pylist() for name in names), strict=True)

@@ -14,7 +14,7 @@ from sluice.config.sending_rules import SendingRules
 from sluice.core.offsets.deduplication import LoadedRows
 from sluice.core.offsets.ranges import OffsetRanges
 from spark_jobs.common.producer import sending
-from spark_jobs.common.producer.sending import NotSent, Sending, SendingRefused
+from spark_jobs.common.producer.sending import NotSent, NotTaken, Sending, SendingRefused
 from tests.support.raising import raising
 
 A, B = "a" * 16, "b" * 16
@@ -22,7 +22,8 @@ RULES = SendingRules(100_000, "d")
 
 
 class Producer:
-    """librdkafka with a queue of ``room`` records, of which each poll delivers all, or fails the first."""
+    """librdkafka with a queue of ``room`` records: a call that waits delivers one, or fails it with
+    ``error``."""
 
     room = 10
     error: int | None = None
@@ -38,17 +39,19 @@ class Producer:
             raise BufferError
         self.queue.append((topic, partition, key, value, headers))
 
-    def poll(self, seconds: float) -> None:
-        if self.error is not None and self.queue:
+    def poll(self, seconds: float) -> int:
+        if not (seconds and self.queue):
+            return 0
+        record = self.queue.pop(0)
+        if self.error is None:
+            self.delivered.append(record)
+        else:
             self.settings["on_delivery"](KafkaError(self.error), None)
-            self.queue.pop(0)
-        self.delivered += self.queue
-        self.queue.clear()
+        return 1
 
     def flush(self, seconds: float) -> int:
-        left = len(self.queue)
         self.poll(seconds)
-        return left
+        return len(self.queue)
 
     def purge(self) -> None:
         self.queue.clear()
@@ -97,31 +100,59 @@ def test_what_was_sent_and_what_is_rejected_is_left_out_and_counted() -> None:
     assert [record[2] for record in made[0].delivered] == [f"{A}:1:0".encode(), f"{A}:4:1".encode()]
 
 
-def test_a_full_queue_makes_the_task_wait_and_keeps_the_order() -> None:
+def test_a_full_queue_makes_the_task_wait_and_keeps_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
     many = [(A, row, 0, row, b"x") for row in range(35)]
+    # More than a step of Python's values.
+    monkeypatch.setattr(sending, "_STEP", 7)
     assert send(rows(*many[:20]), rows(*many[20:])) == {A: (35, 0)}
     assert [record[2] for record in made[0].delivered] == [f"{A}:{row}:{row}".encode() for row in range(35)]
 
 
+@pytest.mark.parametrize("count", [1, 12], ids=["at the end", "at a full queue"])
 @pytest.mark.parametrize(
     ("error", "raised"),
     [
         (KafkaError._MSG_TIMED_OUT, NotSent),
         (KafkaError.TOPIC_AUTHORIZATION_FAILED, SendingRefused),
+        (KafkaError.MSG_SIZE_TOO_LARGE, NotTaken),
     ],
 )
 def test_a_record_that_is_not_delivered_fails_the_task(
-    monkeypatch: pytest.MonkeyPatch, error: int, raised: type[Exception]
+    monkeypatch: pytest.MonkeyPatch, error: int, raised: type[Exception], count: int
 ) -> None:
     monkeypatch.setattr(Producer, "error", error)
-    with raising(raised, "topic t: not all records were sent"):
-        send(rows((A, 0, 0, 0, b"x")))
+    many = rows(*[(A, row, 0, row, b"x") for row in range(count)])
+    with raising(raised, "topic t: not all records were sent", KafkaError(error).name()):
+        send(many)
     assert not made[0].queue
 
 
+def test_the_reason_of_a_lost_connection_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def flush(self: Producer, seconds: float) -> int:
+        for code in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
+            self.settings["error_cb"](KafkaError(code, f"said {code}"))
+        return self.poll(seconds)
+
+    monkeypatch.setattr(Producer, "flush", flush)
+    monkeypatch.setattr(Producer, "error", KafkaError._MSG_TIMED_OUT)
+    with raising(NotSent, f"(said {KafkaError._TRANSPORT})"):
+        send(rows((A, 0, 0, 0, b"x")))
+
+
+def test_an_error_that_confluents_callback_raises_has_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def flush(self: Producer, seconds: float) -> int:
+        denied = KafkaException(KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED))
+        raise SystemError("returned a result with an exception set") from denied
+
+    monkeypatch.setattr(Producer, "flush", flush)
+    with raising(SendingRefused, "CLUSTER_AUTHORIZATION_FAILED"):
+        send(rows((A, 0, 0, 0, b"x")))
+
+
 def test_a_refused_login_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    def poll(self: Producer, seconds: float) -> None:
+    def poll(self: Producer, seconds: float) -> int:
         self.settings["error_cb"](KafkaError(KafkaError._AUTHENTICATION))
+        return 0
 
     monkeypatch.setattr(Producer, "poll", poll)
     with raising(SendingRefused, "topic t: not all records were sent", "[kafka]"):
@@ -158,3 +189,5 @@ def test_no_batch_is_larger_than_the_topic_takes() -> None:
     send(rows((A, 0, 0, 0, b"x")))
     assert made[0].settings["message.max.bytes"] == made[0].settings["batch.size"] == 100_000
     assert made[0].settings["enable.idempotence"] is True
+    assert made[0].settings["acks"] == "all"
+    assert 1024 * made[0].settings["queue.buffering.max.kbytes"] > 2 * 100_000

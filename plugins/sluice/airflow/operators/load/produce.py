@@ -15,7 +15,8 @@ from sluice.config.csv_reading import reading_of
 from sluice.config.sending_rules import SendingRules
 from sluice.config.stream import SourceType
 from sluice.core.csv.form import SUFFIXES
-from sluice.core.errors import ClientError
+from sluice.core.error_codes import ErrorCode
+from sluice.core.errors import ClientError, Refused
 from sluice.core.json_record import Document
 from sluice.core.processes import java
 from sluice.ledger.keys import run_key
@@ -23,6 +24,7 @@ from sluice.loads.known.index import ObjectContents
 from sluice.loads.known.verified import VerifiedSources, without_verified
 from sluice.loads.planning.plan import LoadPlanner
 from sluice.loads.sending import partly_sent, produced
+from sluice.loads.sources.base import Source
 from sluice.loads.sources.csv_object import select_objects
 from sluice.loads.sources.generator import GeneratorSource
 
@@ -64,7 +66,9 @@ class ProduceOperator(SparkJobOperator):
             partly_sent.check_rules(plan, self.rules(), self.stream)
             self.log.info("pending: %s source_id=%s", pending.name, pending.source_id)
             self.conf = {**(self.conf or {}), **java_options(self.spec.source)}
+            topic_id = kafka.describe(topic).id
             self._send(context, plan, address)
+            self._check_same(topic, topic_id, pending)
         else:
             self.log.info(
                 "job not started: all %d sources were sent before, %d were verified before",
@@ -97,6 +101,17 @@ class ProduceOperator(SparkJobOperator):
                 one["bucket"], one["key"], one["version_id"], one["loaded_version_id"], one["same_as"],
                 one["is_reverted"],
             )  # fmt: skip
+
+    def _check_same(self, topic: str, topic_id: str, pending: Source) -> None:
+        """Raises Refused if the topic was created again meanwhile: what was sent before is gone, and a
+        producer goes on as if nothing had been."""
+        now = self.platform_hook.kafka.describe(topic).id
+        if now != topic_id:
+            raise Refused(
+                f"topic {topic!r} was created again while rows were sent: its id was {topic_id}, and is "
+                f"{now}. Fix: {pending.send_again()}",
+                ErrorCode.SOURCE_TOPIC_CHANGED,
+            )
 
     def rules(self) -> SendingRules:
         """Those by which rows become records now."""

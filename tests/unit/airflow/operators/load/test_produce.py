@@ -22,6 +22,7 @@ from sluice.core.errors import Unreachable
 from sluice.ledger.documents import Ledger
 from sluice.ledger.keys import run_key
 from tests.support import lake as lakes
+from tests.support.loads import Loads
 from tests.support.memory_s3 import MemoryS3
 from tests.support.raising import raising
 from tests.support.steps import NewTables
@@ -123,3 +124,17 @@ def test_the_jvm_of_a_load_of_files_needs_no_second_compiler() -> None:
         SourceType.FEED: False,
         SourceType.TOPIC: False,
     }
+
+
+def test_a_topic_that_is_created_again_while_rows_are_sent_fails_the_task(tmp_path: Path) -> None:
+    """A producer goes on as if nothing had been, and the rows before it are gone."""
+
+    class Recreating(Loads):
+        def _send(self, context: Any, options: Any) -> None:
+            super()._send(context, options)
+            self.topic_id = "another"
+
+    loads = Recreating(tmp_path)
+    loads.upload("a")
+    with raising(AirflowFailException, "SLU-304", "created again", "another", "upload the file again"):
+        loads.produce("r")
