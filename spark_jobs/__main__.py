@@ -46,6 +46,11 @@ def producer(name: str, options: Sequence[str]) -> int:
             from spark_jobs.common.producer.run import main
 
             return main(name, send_objects, options)
+        case SourceType.TOPIC:
+            raise ConfigError(
+                f"stream {name!r} has no producer: others fill its topic. Fix: run its consumer, and "
+                f"{name}_load"
+            )
         case other:
             assert_never(other)
 

@@ -45,7 +45,9 @@ def add(app: typer.Typer) -> None:
 
 
 def setup(
-    artifacts: Annotated[list[str] | None, typer.Argument(help="python, minio; default: all")] = None,
+    artifacts: Annotated[
+        list[str] | None, typer.Argument(help="python, minio, registry; default: python, minio")
+    ] = None,
 ) -> None:
     """Fetch and build what is missing or damaged, into the cache."""
     _before_setup("setup", *(artifacts or []))
@@ -83,7 +85,7 @@ def _python(*arguments: str) -> int:
 
 
 def compose_env(
-    profiles: Annotated[list[str] | None, typer.Argument(help="As cluster erasure spark")] = None,
+    profiles: Annotated[list[str] | None, typer.Argument(help="As cluster erasure spark registry")] = None,
 ) -> None:
     """Write .env for docker compose, with generated passwords."""
     from local.containers import env_file

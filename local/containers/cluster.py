@@ -17,12 +17,13 @@ from pathlib import Path
 
 from local.containers import layout, strimzi
 from local.containers.layout import Volume, script
+from local.containers.profiles import REGISTRY
 from local.containers.stack import ContainerStack
 from local.runtime import notifications_file, roles
 from local.runtime.context import Context
 from local.runtime.home import StackDir
 from local.runtime.supervisord import Program
-from local.services import airflow
+from local.services import airflow, registry
 from sluice.clients.kubernetes import pods
 from sluice.clients.kubernetes.api import KubernetesApi
 from sluice.clients.kubernetes.pods import CONNECTIONS_SECRET, PART_OF, SPARK_SECRET, platform_secret
@@ -92,6 +93,12 @@ class ClusterStack(ContainerStack):
         """The name of Strimzi's Kafka resource; empty if Kafka is the plain pod."""
         return self._environ.get(strimzi.VARIABLE, "")
 
+    @property
+    def profiles(self) -> frozenset[str]:
+        """With the registry, if its component is in the overlay, which sets the variable."""
+        setting = registry.chosen(self._environ.get(registry.VARIABLE), None)
+        return super().profiles | ({REGISTRY} if registry.needs_registry((), setting) else frozenset())
+
     @cached_property
     def context(self) -> Context:
         found = super().context
@@ -122,7 +129,8 @@ class ClusterStack(ContainerStack):
         return self._environ.get(IMAGE_VARIABLE) or re.sub(r"airflow(?=[^/]*$)", "jobs", self.image)
 
     def platform_documents(self) -> dict[str, roles.Document]:
-        documents = roles.documents(self.home, self.context.network, self.secrets)
+        has_registry = self.context.registry is not None
+        documents = roles.documents(self.home, self.context.network, self.secrets, registry=has_registry)
         for document in documents.values():
             document["checkpoints"] = {"root": f"s3a://{roles.CHECKPOINTS}"}
         for role in ("airflow", "observer"):
@@ -164,6 +172,8 @@ class ClusterStack(ContainerStack):
         ]
         if not self.strimzi:
             volumes.append(layout.kafka_volume(stack, 1))
+        if stack.registry is not None:
+            volumes.append(layout.registry_volume(stack))
         made = {f"sluice-{volume.name}": _keys(volume) for volume in volumes}
         for role in layout.JOBS:
             text = dump(documents[role])

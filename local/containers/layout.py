@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from local.containers.profiles import SPARK
+from local.containers.profiles import REGISTRY, SPARK
 from local.runtime import notifications_file, roles, supervisord
 from local.runtime.context import Context
 from local.runtime.home import StackDir
 from local.runtime.ports import DEFAULTS, Network
 from local.runtime.supervisord import Program
-from local.services import airflow, checks, kafka, minio, observer, postgres, streams
+from local.services import airflow, checks, kafka, minio, observer, postgres, registry, streams
 from local.setup import cache
 
 # The stack directory of every container: on a volume of its own, which `configure` finds in VOLUMES.
@@ -29,6 +29,7 @@ HOSTS = {
     streams.TASKS: "airflow-scheduler",
     checks.NAME: "checks",
     observer.NAME: "observer",
+    registry.NAME: "registry",
 }
 BROKERS = ("kafka-1", "kafka-2", "kafka-3")
 DRIVES = 4
@@ -73,6 +74,7 @@ def context(
         kafka_jars=cache.jars("kafka").path,
         minio=cache.minio().path,
         java_home=java_home,
+        registry=cache.registry().path if REGISTRY in chosen else None,
         airflow_settings={"API__BASE_URL": url},
         is_embedded=False,
         notifications=notifications,
@@ -81,7 +83,8 @@ def context(
 
 def volumes(stack: Context, chosen: frozenset[str]) -> list[Volume]:
     """The volumes of all services of these profiles."""
-    documents = roles.documents(stack.home, stack.network, stack.secrets)
+    has_registry = stack.registry is not None
+    documents = roles.documents(stack.home, stack.network, stack.secrets, registry=has_registry)
     made = [postgres_volume(stack), minio_volume(stack, "erasure" in chosen), _streams(stack, documents)]
     made += [kafka_volume(stack, number) for number in range(1, len(stack.network.nodes) + 1)]
     submitting = replace(stack, spark_master=SPARK_MASTER) if SPARK in chosen else stack
@@ -89,6 +92,8 @@ def volumes(stack: Context, chosen: frozenset[str]) -> list[Volume]:
     made += [_checks(stack, documents), _observer(stack, documents)]
     if SPARK in chosen:
         made.append(_spark(submitting, documents))
+    if has_registry:
+        made.append(registry_volume(stack))
     return made
 
 
@@ -126,6 +131,11 @@ def kafka_volume(stack: Context, number: int) -> Volume:
 def minio_volume(stack: Context, erasure: bool = False) -> Volume:
     drives = [stack.home.data / f"drive-{number}" for number in range(1, DRIVES + 1)] if erasure else []
     return Volume("minio", {}, {"minio": script(minio.program(stack, drives))})
+
+
+def registry_volume(stack: Context) -> Volume:
+    program = registry.program(stack)
+    return Volume(registry.NAME, registry.files(stack), {program.name: script(program)})
 
 
 def _airflow(stack: Context, documents: Mapping[str, roles.Document]) -> list[Volume]:

@@ -7,13 +7,17 @@ from local.base import UsageError
 # Each choice of COMPOSE_PROFILES; the first is the default.
 PROFILES = (("single-broker", "cluster"), ("single-drive", "erasure"))
 SPARK = "spark"
+# A schema registry.
+REGISTRY = "registry"
+# These may come and go.
+OPTIONAL = frozenset({SPARK, REGISTRY})
 
 
 def parse(text: str) -> frozenset[str]:
     """The profiles of COMPOSE_PROFILES. Raises UsageError for an unknown one, and unless one of each choice
     is given."""
     given = frozenset(filter(None, (part.strip() for part in text.split(","))))
-    known = {name for choice in PROFILES for name in choice} | {SPARK}
+    known = {name for choice in PROFILES for name in choice} | OPTIONAL
     if given - known:
         raise UsageError(
             f"COMPOSE_PROFILES has {', '.join(sorted(given - known))}. Fix: use {', '.join(sorted(known))}"

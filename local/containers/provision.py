@@ -14,7 +14,7 @@ from minio.error import MinioAdminException
 from local.base import UnhealthyService, UsageError, one_line
 from local.containers import layout
 from local.containers.layout import Volume
-from local.containers.profiles import SPARK
+from local.containers.profiles import OPTIONAL, SPARK
 from local.containers.stack import ContainerStack
 from local.progress import ProgressDisplay
 from local.runtime.home import StackDir, write_files
@@ -39,7 +39,7 @@ def configure(stack: ContainerStack, root: Path = layout.VOLUMES) -> int:
     """
     made = layout.volumes(stack.context, stack.profiles)
     platform = hashlib.sha256(stack.secrets["install"].encode()).hexdigest()[:16]
-    chosen = ",".join(sorted(stack.profiles - {SPARK}))
+    chosen = ",".join(sorted(stack.profiles - OPTIONAL))
     for volume in made:
         _check_marker(root / volume.name, platform, chosen)
     for volume in made:

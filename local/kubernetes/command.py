@@ -15,8 +15,8 @@ CLUSTER = "kafka"
 def users(namespace: str = NAMESPACE, cluster: str = CLUSTER) -> list[Resource]:
     """Kafka's users of the declared streams. Raises ConfigError if a stream is invalid."""
     # All or none: applied without an invalid stream's, they would take its users' rights away.
-    topics = [spec.topic.name for spec in stream_files.load_all()]
-    return kafka_users(topics, streams.result_topics(), namespace, cluster)
+    topics, others = streams.topics(stream_files.load_all())
+    return kafka_users(topics, streams.result_topics(), namespace, cluster, others)
 
 
 def print_users(namespace: str = NAMESPACE, cluster: str = CLUSTER) -> None:

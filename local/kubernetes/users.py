@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from local.runtime.roles import KAFKA_PASSWORDS, Rule, kafka_rules, kafka_user
@@ -19,11 +19,16 @@ Resource = dict[str, Any]
 
 
 def kafka_users(
-    topics: Iterable[str], results: Iterable[str], namespace: str, cluster: str
+    topics: Iterable[str],
+    results: Iterable[str],
+    namespace: str,
+    cluster: str,
+    others: Mapping[str, str] | None = None,
 ) -> list[Resource]:
-    """One per role that uses Kafka. ``cluster``: name of the Kafka resource."""
+    """One per role that uses Kafka. ``cluster``: name of the Kafka resource; ``others``: as of
+    ``kafka_rules``."""
     # Once each: a query's result may go to the topic of a stream.
-    rules = dict.fromkeys(rule for rule in kafka_rules(topics, results) if not _is_operators(rule))
+    rules = dict.fromkeys(rule for rule in kafka_rules(topics, results, others) if not _is_operators(rule))
     granted = {role: [rule for rule in rules if rule.user == kafka_user(role)] for role in ROLES}
     return [_user(role, found, namespace, cluster) for role, found in granted.items() if found]
 

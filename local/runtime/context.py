@@ -40,6 +40,8 @@ class Context:
     """Folder with the binary `minio`."""
     java_home: Path
     """The JDK or JRE of Kafka and Spark."""
+    registry: Path | None = None
+    """Folder with the schema registry and its Java; None: the stack runs none."""
     external: str | None = None
     """Folder with the platform files of an external Kafka and S3; None: the stack has its own."""
     dags: str = str(REPO / "dags")

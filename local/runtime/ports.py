@@ -25,6 +25,8 @@ DEFAULTS = {
     "replay": 18081,
     "checks": 18082,
     "observer": 18083,
+    "registry": 18084,
+    "registry_health": 18085,
 }
 # The range of free ports: below the one from which the kernel takes ports for outgoing connections.
 FREE = range(20000, 32000)

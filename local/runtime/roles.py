@@ -11,6 +11,9 @@ from typing import Any
 from local.base import UsageError
 from local.runtime.home import StackDir, write_files
 from local.runtime.ports import Network
+from local.runtime.registry_access import registry_section
+from local.runtime.secrets import REGISTRY_ROLES
+from sluice.clients.registry.objects import PREFIX as SCHEMAS
 from sluice.config.platform import ROLES
 from sluice.config.postgresql import DISABLE, is_loopback
 from sluice.config.reading.toml import dump
@@ -43,8 +46,14 @@ def kafka_user(role: str) -> str:
     return f"sluice-{role}"
 
 
-def kafka_rules(topics: Iterable[str], results: Iterable[str] = ()) -> list[Rule]:
-    """The rights of the roles on the streams' topics and their queries' ``results``; the rest is denied."""
+def kafka_rules(
+    topics: Iterable[str], results: Iterable[str] = (), others: Mapping[str, str] | None = None
+) -> list[Rule]:
+    """The rights of the roles on the streams' topics and their queries' ``results``; the rest is denied.
+
+    ``others``: topics that others fill, which are read only -> the consumer group that a stream begins at, or
+    "".
+    """
     rules: list[Rule] = []
 
     def allow(role: str, kind: str, name: str, operations: str, prefixed: bool = False) -> None:
@@ -53,13 +62,25 @@ def kafka_rules(topics: Iterable[str], results: Iterable[str] = ()) -> list[Rule
         )
 
     # Two streams may read one topic, and Kafka refuses a right that is asked for twice.
-    for topic in dict.fromkeys(topics):
+    own = dict.fromkeys(topics)
+    for topic in own:
         # Airflow asks whether offsets that the consumer recorded as without a record have none.
         allow("airflow", "topic", topic, "CREATE ALTER DESCRIBE ALTER_CONFIGS DESCRIBE_CONFIGS READ")
         allow("producer", "topic", topic, "WRITE DESCRIBE READ")
         allow("consumer", "topic", topic, "READ DESCRIBE")
         allow("observer", "topic", topic, "DESCRIBE DESCRIBE_CONFIGS")
         allow("reader", "topic", topic, "READ DESCRIBE")
+    for topic, group in (others or {}).items():
+        if topic in own:
+            continue
+        allow("airflow", "topic", topic, "DESCRIBE DESCRIBE_CONFIGS READ")
+        # Whether compaction explains what is absent.
+        allow("consumer", "topic", topic, "READ DESCRIBE DESCRIBE_CONFIGS")
+        # Kafka names the producer of an open transaction to who may read.
+        allow("observer", "topic", topic, "DESCRIBE DESCRIBE_CONFIGS READ")
+        allow("reader", "topic", topic, "READ DESCRIBE")
+        if group:
+            allow("consumer", "group", group, "DESCRIBE")
     for topic in dict.fromkeys(results):
         # Airflow checks their content. Setting a group's offsets requires Read on the topic.
         allow("airflow", "topic", topic, "CREATE ALTER DESCRIBE ALTER_CONFIGS DESCRIBE_CONFIGS READ")
@@ -112,6 +133,8 @@ def s3_policies(checkpoints: bool = False) -> dict[str, dict[str, Any]]:
             (_READ + _WRITE, [lake, files]),
             # The plans of changes.
             (_READ, [f"{WAREHOUSE}/ledger/*/change.json"]),
+            # Schemas of a registry, which are kept for ever.
+            ([*_READ, "s3:PutObject"], [f"{WAREHOUSE}/ledger/{SCHEMAS}/*"]),
             *kept,
         ),
         "reader": _policy((_LIST, [WAREHOUSE]), (_READ, [lake, files])),
@@ -139,10 +162,12 @@ def documents(
     network: Network,
     secrets: Mapping[str, str],
     feeds: Mapping[str, str] | None = None,
+    registry: bool = False,
 ) -> dict[str, Document]:
     """The platform file of each role, as plain data.
 
     `feeds`: stream → another address of its feed, for the producer and for Airflow, whose loads report it.
+    `registry`: whether the stack runs a schema registry.
     """
     files: dict[str, Document] = {}
     for role in ROLES:
@@ -190,6 +215,9 @@ def documents(
     if feeds:
         for role in ("producer", "airflow"):
             files[role]["feeds"] = dict(feeds)
+    if registry:
+        for role in REGISTRY_ROLES:
+            files[role]["registry"] = registry_section(role, network, secrets)
     return files
 
 

@@ -11,11 +11,17 @@ from typing import Any
 
 from sluice.config.platform import ROLES
 
+# Those that use a schema registry, and their rights by Apicurio's names: to read schemas, to register them.
+REGISTRY_ROLES = {
+    **dict.fromkeys(("airflow", "consumer", "reader"), "sr-readonly"),
+    "producer": "sr-developer",
+}
 _PASSWORDS = (
     *("postgres_admin", "postgres_airflow", "postgres_results", "supervisor", "minio_root"),
     *("kafka_broker", "kafka_admin", "airflow_operator", "airflow_api_secret", "airflow_jwt"),
-    *("spark", "metrics", "observer"),
+    *("spark", "metrics", "observer", "postgres_registry", "registry_admin"),
     *(f"{system}_{role}" for system in ("lake", "kafka", "minio") for role in ROLES),
+    *(f"registry_{role}" for role in REGISTRY_ROLES),
 )
 
 

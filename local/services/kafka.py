@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -165,8 +165,14 @@ def probe(context: Context) -> str:
     return f"{len(metadata.brokers)} broker, {len(metadata.topics)} topics"
 
 
-def provision(context: Context, topics: Iterable[str], results: Iterable[str] = ()) -> None:
-    """Create the users' ACLs on the streams' topics and on their queries' `results`; idempotent.
+def provision(
+    context: Context,
+    topics: Iterable[str],
+    results: Iterable[str] = (),
+    others: Mapping[str, str] | None = None,
+) -> None:
+    """Create the users' ACLs on the streams' topics, on their queries' `results`, and on topics of `others`;
+    idempotent.
 
     Raises KafkaException if the broker refuses one.
     """
@@ -180,7 +186,7 @@ def provision(context: Context, topics: Iterable[str], results: Iterable[str] = 
             AclOperation[rule.operation],
             AclPermissionType.ALLOW,
         )
-        for rule in kafka_rules(topics, results)
+        for rule in kafka_rules(topics, results, others)
     ]
     # By a name: the futures of a client without one end with it.
     admin = _admin(context)

@@ -29,6 +29,8 @@ ROOT_BASE = Path("/var/lib/sluice")
 SUPERUSER = "sluice"
 # The database of queries' results, and its only user.
 RESULTS = "results"
+# The database of the schema registry, and its only user.
+REGISTRY = "registry"
 VERSION = 18
 
 
@@ -230,6 +232,11 @@ def provision(context: Context) -> None:
     """Create databases and users with least privilege; idempotent."""
     logins = {"airflow": "postgres_airflow", RESULTS: "postgres_results"}
     logins |= {f"lake_{role}": f"lake_{role}" for role in ROLES}
+    # Databases with tables that their users make.
+    made = [RESULTS]
+    if context.registry is not None:
+        made.append(REGISTRY)
+        logins[REGISTRY] = "postgres_registry"
     with cursor(context) as current:
         current.execute("select rolname from pg_roles")
         present = {row[0] for row in current.fetchall()}
@@ -244,7 +251,10 @@ def provision(context: Context) -> None:
         current.execute("grant lake_writer to lake_producer, lake_consumer")
         current.execute("select datname from pg_database")
         databases = {row[0] for row in current.fetchall()}
-        for database, owner in (("airflow", "airflow"), ("lake", "lake_writer"), (RESULTS, SUPERUSER)):
+        for database, owner in (
+            *(("airflow", "airflow"), ("lake", "lake_writer")),
+            *((name, SUPERUSER) for name in made),
+        ):
             if database not in databases:
                 names = sql.Identifier(database), sql.Identifier(owner)
                 current.execute(sql.SQL("create database {} owner {}").format(*names))
@@ -253,7 +263,8 @@ def provision(context: Context) -> None:
             "grant connect on database lake to "
             "lake_airflow, lake_reader, lake_observer, lake_producer, lake_consumer"
         )
-        current.execute(f"grant connect on database {RESULTS} to {RESULTS}")
+        for name in made:
+            current.execute(f"grant connect on database {name} to {name}")
     with cursor(context, "lake") as current:
         current.execute("revoke all on schema public from public")
         current.execute("grant all on schema public to lake_writer")
@@ -267,10 +278,11 @@ def provision(context: Context) -> None:
         )
         # For a stack that is older than the role.
         current.execute("grant select on all tables in schema public to lake_observer")
-    with cursor(context, RESULTS) as current:
-        # Its user creates tables there, but owns neither the database nor its schema.
-        current.execute("revoke all on schema public from public")
-        current.execute(f"grant usage, create on schema public to {RESULTS}")
+    for name in made:
+        with cursor(context, name) as current:
+            # Its user, who has its name, owns neither the database nor its schema.
+            current.execute("revoke all on schema public from public")
+            current.execute(f"grant usage, create on schema public to {name}")
 
 
 def remove(home: StackDir) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from local.runtime.context import Context, with_parent
@@ -27,6 +28,15 @@ logger.avro.level = error
 logger.native.name = org.apache.hadoop.util.NativeCodeLoader
 logger.native.level = error
 """
+
+
+def topics(specs: Iterable[stream.StreamSpec]) -> tuple[list[str], dict[str, str]]:
+    """The streams' own topics, and those of others -> the group at whose position a stream begins, or ""."""
+    found = list(specs)
+    own = [spec.topic.name for spec in found if spec.topic.managed]
+    others = [spec.topic for spec in found if not spec.topic.managed]
+    groups = {topic.name: topic.start_group for topic in others if topic.start_group}
+    return own, dict.fromkeys((topic.name for topic in others), "") | groups
 
 
 def result_topics() -> list[str]:

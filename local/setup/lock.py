@@ -20,10 +20,10 @@ _OPTIONS = (
 
 
 def recompile(work: Path, board: ProgressDisplay) -> None:
-    """requirements.txt, local/bootstrap.txt and local/go.txt from their .in files."""
+    """requirements.txt, and those in local/, from their .in files."""
     uv = Path(sys.executable).with_name("uv")
     env = {**os.environ, "UV_CACHE_DIR": str(work / "uv")}
-    for source in (REPO / "requirements.in", HERE / "bootstrap.in", HERE / "go.in"):
+    for source in (REPO / "requirements.in", *sorted(HERE.glob("*.in"))):
         target = source.with_suffix(".txt")
         with board.step(f"compiling {target.relative_to(REPO)}") as step:
             options = ("--override", HERE / "overrides.txt", *_OPTIONS, "-o", target)
@@ -46,7 +46,7 @@ def without_entry(text: str, package: str) -> str:
 def rehash_jars(java_home: Path, work: Path, board: ProgressDisplay) -> None:
     """Resolve all jar sets again and write their SHA-256."""
     lines = ["# SHA-256 of every jar, as resolved by `make lock`; the set-up takes no other."]
-    for jar_set in ("spark", "kafka", "connect", "strimzi"):
+    for jar_set in ("spark", "kafka", "connect", "strimzi", "registry"):
         with board.step(f"resolving the {jar_set} jars") as step:
             folder = work / f"lock-{jar_set}"
             discard(folder)

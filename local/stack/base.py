@@ -55,10 +55,10 @@ class BaseStack(ABC):
         """Service → what makes its users, rights, buckets and databases; each is idempotent."""
         made: dict[str, Callable[[], None]] = {"postgres": lambda: postgres.provision(self.context)}
         if self.context.external is None:
-            topics = [spec.topic.name for spec in stream_files.load_valid().specs]
+            topics, others = streams.topics(stream_files.load_valid().specs)
             results = streams.result_topics()
             users = {role: (f"sluice-{role}", self.secrets[f"minio_{role}"]) for role in ROLES}
-            made["kafka"] = lambda: kafka.provision(self.context, topics, results)
+            made["kafka"] = lambda: kafka.provision(self.context, topics, results, others)
             made["minio"] = lambda: minio.provision(self.context, users, self.has_checkpoint_bucket)
         return made
 
@@ -98,7 +98,8 @@ class BaseStack(ABC):
         replayed = context.feed == replay.REPLAY
         specs = stream_files.load_valid().specs
         feeds = replay.feeds(specs, context.ports[replay.NAME]) if replayed else {}
-        documents = roles.documents(self.home, context.network, self.secrets, feeds)
+        has_registry = context.registry is not None
+        documents = roles.documents(self.home, context.network, self.secrets, feeds, has_registry)
         if context.external is not None:
             documents = roles.external(documents, Path(context.external))
         return documents

@@ -20,7 +20,7 @@ from local.base import UnhealthyService, UsageError, one_line
 from local.progress import Step
 from local.runtime.context import Context
 from local.runtime.supervisord import Supervisor
-from local.services import airflow, checks, kafka, minio, observer, postgres, replay
+from local.services import airflow, checks, kafka, minio, observer, postgres, registry, replay
 from sluice.cli.airflow_api import AirflowError
 from sluice.core.errors import ClientError
 
@@ -63,6 +63,7 @@ def probe(name: str, context: Context) -> str:
         "kafka": kafka.probe,
         "minio": minio.probe,
         replay.NAME: replay.probe,
+        registry.NAME: registry.probe,
         checks.NAME: checks.probe,
         observer.NAME: observer.probe,
     }
@@ -80,6 +81,8 @@ def address(name: str, context: Context) -> str:
         return airflow.url(context)
     if name == "minio":
         return minio.url(context)
+    if name == registry.NAME:
+        return registry.url(context)
     if name == replay.NAME:
         return replay.url(context)
     if name == checks.NAME:

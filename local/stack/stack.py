@@ -18,10 +18,10 @@ from local.runtime.context import Context
 from local.runtime.home import StackDir, write_files
 from local.runtime.ports import Network
 from local.runtime.supervisord import Program, Supervisor
-from local.services import airflow, checks, kafka, minio, observer, postgres, replay, streams
+from local.services import airflow, checks, kafka, minio, observer, postgres, registry, replay, streams
 from local.setup import cache
 from local.setup.bootstrap import java_home
-from local.stack import health
+from local.stack import health, optional_services
 from local.stack.base import BaseStack
 from sluice.clients.polling import wait_for
 from sluice.config import notifications, overrides
@@ -29,11 +29,10 @@ from sluice.config import streams as stream_files
 from sluice.config.folders import VARIABLE
 
 # Seconds until a service must be healthy: several times what it took on 2 cores with cold disks.
-DEADLINES = {"postgres": 60.0, "kafka": 90.0, "minio": 60.0, "replay": 30.0, "checks": 30.0, "observer": 30.0}
+DEADLINES = dict.fromkeys(("replay", "checks", "observer"), 30.0) | dict.fromkeys(("postgres", "minio"), 60.0)
+DEADLINES |= dict.fromkeys(("kafka", "registry"), 90.0)
 AIRFLOW_DEADLINE = 240.0
 STOP_SECONDS = 120.0
-# Until the ports of processes that were just killed are free.
-PORTS_SECONDS = 10.0
 
 
 class Stack(BaseStack):
@@ -45,6 +44,7 @@ class Stack(BaseStack):
     `java_options`: for the stack's JVMs. `airflow_settings`: additional ones, as `SECTION__KEY` (tests).
     `installed`: a folder with the installed package, whose code runs instead of the checkout's (tests).
     `with_airflow`: else `up` starts the other services only (measurements).
+    `registry`: `needed` or `always`; default: SLUICE_REGISTRY, else the kept one.
     """
 
     def __init__(
@@ -58,6 +58,7 @@ class Stack(BaseStack):
         airflow_settings: Mapping[str, str] | None = None,
         with_airflow: bool = True,
         installed: Path | None = None,
+        registry: str | None = None,
     ) -> None:
         self.home = StackDir((home or default_stack_dir()).resolve())
         self._free_ports = free_ports
@@ -68,6 +69,7 @@ class Stack(BaseStack):
         self._airflow_settings = airflow_settings
         self._with_airflow = with_airflow
         self._installed = installed
+        self._registry = registry
 
     @cached_property
     def ports(self) -> dict[str, int]:
@@ -117,6 +119,8 @@ class Stack(BaseStack):
             "kafka_jars": cache.jars("kafka"),
             "minio": cache.minio(),
         }
+        if optional_services.has_registry(self.home):
+            artifacts["registry"] = cache.registry()
         for artifact in artifacts.values():
             if not artifact.exists():
                 raise UsageError(f"{artifact.path} is missing. Fix: run make setup")
@@ -143,12 +147,16 @@ class Stack(BaseStack):
                 self._up(display)
 
     def _up(self, board: ProgressDisplay) -> None:
+        declared = stream_files.load_valid()
+        registered = (spec.records is not None and spec.records.registry for spec in declared.specs)
+        optional_services.decide_registry(self.home, self.settings["external"], registered, self._registry)
+        self.__dict__.pop("context", None)
         pid = self.daemon.pid() if self.exists else None
         if pid is None:
             left = processes.end_all(self.home.id)
             if left:
                 board.say(f"ended processes of an earlier stack: {', '.join(left)}")
-            ports.check(self.ports, self.served(), PORTS_SECONDS)
+            ports.check(self.ports, self.served(), optional_services.PORTS_SECONDS)
         elif ports.moved(self.home.state().get("ports", {}), self.ports):
             raise UsageError(
                 "the stack runs on other ports than the SLUICE_…_PORT variables set. Fix: make down first"
@@ -156,7 +164,7 @@ class Stack(BaseStack):
         if self.overrides:
             # Before it is kept: every later start would use an invalid one.
             overrides.check(self.overrides, stream_files.names())
-        for reason in stream_files.load_valid().reasons:
+        for reason in declared.reasons:
             # The other streams are started.
             board.say(reason)
         of_notifications = notifications_file.files(self.context)
@@ -165,6 +173,7 @@ class Stack(BaseStack):
         # Read by each task: nothing is restarted.
         write_files(of_notifications)
         streams.prepare(self.context)
+        optional_services.prepare(self.context)
         write_files(airflow.files(self.context))
         if pid is None:
             with board.step("preparing") as step:
@@ -175,10 +184,10 @@ class Stack(BaseStack):
                     minio.prepare(self.context)
             self.daemon.write(self.programs())
             self.daemon.start(self.context.python, self.context.environment())
-        elif self.daemon.write(self.programs()):
-            board.say(f"changed and restarted: {', '.join(self.daemon.reload())}")
-        if pid is not None and self.context.feed == replay.REPLAY and not self._runs(replay.NAME):
-            ports.check(self.ports, [replay.NAME], PORTS_SECONDS)
+        else:
+            if self.daemon.write(self.programs()):
+                board.say(f"changed and restarted: {', '.join(self.daemon.reload())}")
+            optional_services.check_ports(self.context, self._runs)
         self._start_all(board)
         if has_new_files:
             self.restart_producers(board)
@@ -186,8 +195,8 @@ class Stack(BaseStack):
     def served(self) -> list[str]:
         """The services whose ports must be free."""
         not_ours = ("kafka", "kafka_controller", "minio") if self.context.external is not None else ()
-        idle = () if self.context.feed == replay.REPLAY else (replay.NAME,)
-        return [name for name in self.ports if name not in (*not_ours, *idle)]
+        idle = optional_services.idle_ports(self.context)
+        return [name for name in self.ports if name not in {*not_ours, *idle}]
 
     def _runs(self, name: str) -> bool:
         return self.daemon.states()[name]["statename"] in ("STARTING", "RUNNING")
@@ -204,7 +213,8 @@ class Stack(BaseStack):
         services = [postgres.program(self.context, postgres.installation(self.context))]
         if self.context.external is None:
             services += [kafka.program(self.context), minio.program(self.context)]
-        services += [one.program(self.context) for one in (replay, checks, observer)]
+        services += [*optional_services.programs(self.context), checks.program(self.context)]
+        services.append(observer.program(self.context))
         return [*services, *streams.programs(self.context), *airflow.programs(self.context)]
 
     def _start_all(self, board: ProgressDisplay) -> None:
@@ -212,8 +222,15 @@ class Stack(BaseStack):
 
         def database_and_airflow() -> None:
             self._start("postgres", board, provisioning["postgres"])
-            if not self._with_airflow:
-                return
+            if self.context.registry is not None:
+                # Beside Airflow, which takes longer.
+                self.daemon.ensure_started(registry.NAME)
+            if self._with_airflow:
+                airflow_up()
+            if self.context.registry is not None:
+                self._start(registry.NAME, board)
+
+        def airflow_up() -> None:
             with board.step("Airflow's database") as step:
                 airflow.migrate(self.context, step)
             with board.step("airflow") as step:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from sluice.clients.kafka.strimzi_topics import KafkaTopics
     from sluice.clients.lake.catalog import Lake
     from sluice.clients.processes.base import Runtime
+    from sluice.clients.registry.client import RegistryClient
+    from sluice.clients.registry.schemas import RegistrySchemas
     from sluice.clients.s3.objects import Bucket
     from sluice.config.platform import Platform
     from sluice.ledger.batches import BatchLog
@@ -76,6 +78,20 @@ class Systems:
         from sluice.clients.lake.catalog import Lake
 
         return Lake.open(self.platform, self.s3)
+
+    @cached_property
+    def registry(self) -> RegistryClient:
+        """Raises ConfigError if the role's platform file has none."""
+        from sluice.clients.registry.client import RegistryClient
+
+        return RegistryClient(self.platform.need_registry())
+
+    @cached_property
+    def schemas(self) -> RegistrySchemas:
+        """Those of the registry, as decoders read them. Raises as :attr:`registry`."""
+        from sluice.clients.registry.schemas import RegistrySchemas
+
+        return RegistrySchemas.of(self.platform)
 
     @cached_property
     def s3(self) -> S3Client:
@@ -144,3 +160,5 @@ class Systems:
         """Close what holds connections."""
         if "lake" in vars(self):
             self.lake.close()
+        if "registry" in vars(self):
+            self.registry.close()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.sdk import CronDataIntervalTimetable
 
 from sluice.config import folders, streams
 from tests.dags.conftest import DAGS
@@ -91,3 +92,42 @@ def test_an_interval_is_a_month_and_can_be_backfilled(bag: Any) -> None:
     assert [(f"{one.start:%Y-%m}", f"{one.end:%Y-%m}") for one in intervals] == [
         ("2019-12", "2020-01"), ("2020-01", "2020-02"), ("2020-02", "2020-03"),
     ]  # fmt: skip
+
+
+OTHERS = """
+name = "orders"
+schema = "schema.ddl"
+table = "shop.orders"
+[topic]
+name = "shop.orders"
+managed = false
+[budget]
+versions_per_batch = 10
+"""
+INTERVALS = '[intervals]\nschedule = "@hourly"\nstart_date = "2026-06-01"\nmax_active_runs = 2\n'
+OF_OTHERS = [
+    "check_topic", "ensure_consumer", "plan", "wait_for_publish", "validate", "audit", "emit_asset_event",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("intervals", ["", INTERVALS], ids=["on request", "for intervals"])
+def test_a_load_of_a_topic_of_others_provisions_and_produces_nothing(
+    bag_with: Bag, tmp_path: Path, intervals: str
+) -> None:
+    (tmp_path / "orders").mkdir()
+    (tmp_path / "orders" / "stream.toml").write_text(OTHERS + intervals)
+    (tmp_path / "orders" / "schema.ddl").write_text("id BIGINT\n")
+    found = bag_with(tmp_path)
+    kinds = ("load", "stream", "maintenance", "change", "reconciliation")
+    assert {one for one in found.dags if one.startswith("orders")} == {f"orders_{kind}" for kind in kinds}
+    load = found.dags["orders_load"]
+    assert [task.task_id for task in load.tasks] == OF_OTHERS
+    for earlier, later in pairwise(OF_OTHERS):
+        assert load.get_task(earlier).downstream_task_ids == {later}
+    assert set(load.params) == {"until_time", "max_quarantined_percent", "publish_timeout_minutes"}
+    # The next load begins where this one ends, so it waits for it.
+    assert (load.catchup, load.max_active_runs) == (False, 2 if intervals else 1)
+    assert isinstance(load.timetable, CronDataIntervalTimetable) is bool(intervals)
+    outlets = [asset.uri for asset in load.get_task("emit_asset_event").outlets]
+    own = "sluice://lake/shop/orders"
+    assert outlets == ([own, f"{own}/intervals"] if intervals else [own])

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from sluice.clients.kafka.log import range_reader
 from sluice.clients.kafka.log.fetching import LogTruncated
 from sluice.config.platform_sections.lake import CATALOG
-from sluice.core.decoding.decoder import Decoded, Malformed, RawHeaders
+from sluice.core.decoding.decoder import Decoded, Malformed, OwnRecords, RawHeaders
 from sluice.core.tables.batches import batches_of
 from spark_jobs.common.consumer import writer as writer_module
 from spark_jobs.common.consumer.direct import batch, killers, shuffle
@@ -157,7 +157,7 @@ def test_two_decoders_that_differ_publish_nothing(stream: Stream, says: str | No
             return {"text": says}
 
     writer = stream.writer()
-    writer.rows_of = DirectSource(stream.spark, stream.platform, stream.spec, Differing())
+    writer.rows_of = DirectSource(stream.spark, stream.platform, stream.spec, OwnRecords(Differing()))
     stream.send(3)
     what = "columns text" if says else r"a row, rejected \(it is bad\) by the reference"
     with pytest.raises(DecodersDiffer, match=f"offset [012]: two decoders give two records .{what}.*Fix: "):
@@ -178,7 +178,7 @@ def test_a_record_that_ends_its_process_is_quarantined_and_the_stream_goes_on(st
     # A consumer that acquires the lease and publishes nothing: as if its driver had decoded that record.
     stream.writer().acquire()
     writer = stream.writer()
-    writer.rows_of = DirectSource(stream.spark, stream.platform, stream.spec, Ending())
+    writer.rows_of = DirectSource(stream.spark, stream.platform, stream.spec, OwnRecords(Ending()))
     values = [b"text", b"end", b"text", b"text"]
     stream.services.send(stream.spec.topic.name, {0: values, 1: [b"text"]})
     running = stream.run(writer)

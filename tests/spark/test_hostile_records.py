@@ -22,6 +22,7 @@ from sluice.clients.lake.catalog import Lake
 from sluice.clients.lake.reading import files, rows
 from sluice.config import streams
 from sluice.core.decoding.avro.decoder import AvroDecoder
+from sluice.core.decoding.decoder import OwnRecords
 from sluice.core.decoding.texts import MAX_REASON
 from spark_jobs.common.consumer.decoded_rows import decoded, decoded_rows, is_good, table_rows
 from spark_jobs.common.consumer.direct.direct_rows import DirectSource
@@ -254,7 +255,7 @@ class Trips(Stream):
 
     def writer(self, kind: Callable[..., StreamWriter] = StreamWriter) -> StreamWriter:
         writer = super().writer(kind)
-        decoder = AvroDecoder(self.schemas.current.text)
+        decoder = OwnRecords(AvroDecoder(self.schemas.current.text))
         writer.rows_of = DirectSource(self.spark, self.platform, self.spec, decoder)
         return writer
 

@@ -11,6 +11,7 @@ from sluice.clients.kafka.log.range_reader import Epochs
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.config.platform_sections.s3 import S3
 from sluice.config.schema import Partition
+from sluice.core.decoding.decoder import OwnRecords
 from sluice.core.offsets.ranges import IntervalSet
 from sluice.core.record_batches.account import Account
 from spark_jobs.common.consumer.direct.task import Duplicates, Job, Part, Task
@@ -92,7 +93,7 @@ def job(*partition_by: str) -> Job:
         "T",
         Layout(TABLE, "s3://lake/raw/t/data/", tuple(map(Partition, partition_by))),
         Layout(QUARANTINE, "s3://lake/raw/q/data/"),
-        NumberedDecoder(),
+        OwnRecords(NumberedDecoder()),
     )
 
 

@@ -21,7 +21,7 @@ from sluice.config import streams
 from sluice.config.platform import Platform
 from sluice.config.platform_sections.checkpoints import Checkpoints
 from sluice.config.platform_sections.lake import CATALOG
-from sluice.core.decoding.decoder import Decoded, Decoder, RawHeaders
+from sluice.core.decoding.decoder import Decoded, OwnRecords, RawHeaders, RecordDecoder
 from spark_jobs.common.consumer.decoded_rows import Decode
 from spark_jobs.common.consumer.direct.direct_rows import DirectSource
 from spark_jobs.common.consumer.run import ConsumerRun
@@ -76,7 +76,7 @@ class Stream:
 
     def rows_of(self, decode: Decode | None = None) -> DirectSource:
         """For a writer; ``decode``: in place of one that accepts every text."""
-        decoding: Decoder | Decode = decode or (accepting if self.is_own else TextDecoder())
+        decoding: RecordDecoder | Decode = decode or (accepting if self.is_own else OwnRecords(TextDecoder()))
         return DirectSource(self.spark, self.platform, self.spec, decoding)
 
     def consume(self, writer: StreamWriter, positions: dict[int, int]) -> ConsumerRun:

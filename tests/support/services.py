@@ -18,9 +18,12 @@ from minio.credentials import StaticProvider
 from minio.minioadmin import MinioAdmin
 
 from local.runtime import roles
+from local.runtime.context import Context
 from local.runtime.ports import Network
+from local.runtime.registry_access import registry_section
 from local.runtime.supervisord import Program
-from local.services import kafka, minio, postgres
+from local.services import kafka, minio, postgres, registry
+from local.setup.optional import ensure_registry
 from local.stack.stack import Stack, wait_until
 from sluice.config.platform import ROLES
 from tests.support.jvm import QUICK
@@ -49,6 +52,21 @@ class Services:
         kafka.prepare(context)
         self._start(kafka.program(context), lambda: kafka.probe(context))
         return kafka.admin_config(context)
+
+    @cached_property
+    def registry_context(self) -> Context:
+        """The context of a stack that has a schema registry."""
+        return replace(self.stack.context, registry=ensure_registry().path)
+
+    @cached_property
+    def registry(self) -> str:
+        """A schema registry on that PostgreSQL. Returns the address of Confluent's API."""
+        context = self.registry_context
+        self.postgres  # noqa: B018
+        postgres.provision(context)
+        registry.prepare(context)
+        self._start(registry.program(context), lambda: registry.probe(context))
+        return str(registry_section("reader", context.network, context.secrets)["url"])
 
     def make_topic(self, name: str, partitions: int) -> None:
         """A topic with the roles' rights on it; recreated if it is there. Ready when this returns."""

@@ -76,6 +76,15 @@ def _source(spec: StreamSpec) -> dict[str, Param]:
             } | _verify_again()
         case SourceType.CSV:
             return _csv(spec.source_prefix) | _verify_again()
+        case SourceType.TOPIC:
+            return {
+                "until_time": _optional(
+                    "Until",
+                    "The load ends before the first record of this time or a later one; default: at the "
+                    "topic's end now. It begins where the last verified one ended",
+                    format="date-time",
+                )
+            }
         case other:
             assert_never(other)
 

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from sluice.config import postgresql
-from sluice.config.platform_sections import checkpoints, kafka, kubernetes, metrics
+from sluice.config.platform_sections import checkpoints, kafka, kubernetes, metrics, registry
 from sluice.config.platform_sections.checkpoints import Checkpoints
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.config.platform_sections.kubernetes import Kubernetes, Strimzi
 from sluice.config.platform_sections.lake import Lake
 from sluice.config.platform_sections.metrics import Metrics, ObserverAccess
+from sluice.config.platform_sections.registry import Registry
 from sluice.config.platform_sections.s3 import S3, Source
 from sluice.config.platform_sections.supervisor import Supervisor
 from sluice.config.reading import files
@@ -41,11 +42,21 @@ class Platform:
     observer: ObserverAccess | None = None
     strimzi: Strimzi | None = None
     kubernetes: Kubernetes | None = None
+    registry: Registry | None = None
     feeds: Annotated[
         dict[str, str],
         "stream = address of its feed, instead of its `[feed] url`; in the producer's and airflow's file "
         "only",
     ] = field(default_factory=dict)
+
+    def need_registry(self) -> Registry:
+        """``[registry]``. Raises ConfigError without it."""
+        if self.registry is None:
+            raise ConfigError(
+                f"{self.role}.toml: [registry] is missing, and a stream's records name schemas of one. Fix: "
+                "add it, with its url"
+            )
+        return self.registry
 
 
 def parse(text: str, where: str) -> Platform:
@@ -61,6 +72,8 @@ def parse(text: str, where: str) -> Platform:
         metrics.check_observer(platform.observer, where)
     if platform.kubernetes:
         kubernetes.check(platform.kubernetes, where)
+    if platform.registry:
+        registry.check(platform.registry, where)
     lake = platform.lake
     keys = "catalog_sslmode", "catalog_sslrootcert"
     declared = lake.catalog_host, lake.catalog_sslmode, lake.catalog_sslrootcert

@@ -14,7 +14,7 @@ from sluice.config.reading.files import declared_text
 from sluice.config.reading.toml import ConfigError
 from sluice.config.schema import Partition, parse_ddl
 from sluice.config.sections import query as query_spec
-from sluice.config.sections.backfill import Backfill
+from sluice.config.sections.backfill import Backfill, Intervals
 from sluice.config.sections.cluster import Cluster
 from sluice.config.sections.consumer import Budget, Consumer
 from sluice.config.sections.csv import Csv
@@ -22,6 +22,7 @@ from sluice.config.sections.feed import Feed
 from sluice.config.sections.generator import Generator
 from sluice.config.sections.maintenance import Maintenance
 from sluice.config.sections.query import Query
+from sluice.config.sections.records.declaration import Format, Records
 from sluice.config.sections.supervision import Supervision
 from sluice.config.sections.topic import Topic
 from sluice.config.tables import lake_tables, written_tables
@@ -36,11 +37,14 @@ PLACEHOLDER_CONTACT = "@example."
 
 
 class SourceType(StrEnum):
-    """A load's source: the table of stream.toml with this name; ``csv`` without any."""
+    """A load's source: the table of stream.toml with this name; ``csv`` without any. ``topic``: records of
+    others, in a topic that is not managed."""
 
     CSV = "csv"
     FEED = "feed"
     GENERATOR = "generator"
+    # No section of its own: `[topic]` with ``managed = false``.
+    TOPIC = "topic"
 
 
 @dataclass(frozen=True)
@@ -63,8 +67,9 @@ class StreamSpec:
     ]
     schema: Annotated[
         str,
-        "the schema's file in the folder: `schema.avsc`, or `schema.ddl`, whose columns may all be null",
-    ]
+        "the schema's file in the folder: `schema.avsc`, or `schema.ddl`, whose columns may all be null; "
+        "none with `[records]` of `text` or `bytes`",
+    ] = field(default="", kw_only=True)
     table: Annotated[
         str,
         "`namespace.table`, each part as a stream's name; the quarantine is `<table>_quarantine`",
@@ -86,6 +91,7 @@ class StreamSpec:
     csv: Csv = field(default_factory=Csv)
     generator: Generator | None = None
     feed: Feed | None = None
+    records: Records | None = None
     queries: Annotated[
         dict[str, Query],
         "one section `[queries.<name>]` per continuous query: [below](#queries)",
@@ -93,6 +99,7 @@ class StreamSpec:
     supervision: Supervision = field(default_factory=Supervision)
     maintenance: Maintenance = field(default_factory=Maintenance)
     backfill: Backfill | None = None
+    intervals: Intervals | None = None
     cluster: Cluster = field(default_factory=Cluster)
 
     @property
@@ -111,6 +118,8 @@ class StreamSpec:
     def source(self) -> SourceType:
         if self.feed:
             return SourceType.FEED
+        if not self.topic.managed:
+            return SourceType.TOPIC
         return SourceType.GENERATOR if self.generator else SourceType.CSV
 
     @property
@@ -138,6 +147,8 @@ class StreamSpec:
     @property
     def is_avro(self) -> bool:
         """Whether the topic's records are Avro: of an Avro schema, or of CSV files with columns in DDL."""
+        if self.records:
+            return self.records.format == Format.AVRO
         return self.schema.endswith(".avsc") or (self.source is SourceType.CSV and not self.decode)
 
     @property
@@ -145,9 +156,17 @@ class StreamSpec:
         """Whether ``schema`` lists the table's columns in Spark's DDL."""
         return not self.schema.endswith(".avsc")
 
+    @property
+    def ddl_columns(self) -> dict[str, str]:
+        """Column of a value -> Spark's type in DDL, of a stream without an Avro schema. Raises
+        ConfigError."""
+        if self.records and not self.records.has_schema:
+            return self.records.value_columns
+        return parse_ddl(declared_text(self.schema_file), f"{self.name}/{self.schema}")
+
     def result_types(self, query: str) -> dict[str, str]:
         """Column of a query's result -> type in Spark's DDL. Raises ConfigError for an unknown column."""
-        columns = parse_ddl(declared_text(self.schema_file), f"{self.name}/{self.schema}")
+        columns = self.ddl_columns | (self.records.query_columns if self.records else {})
         return query_spec.result_types(query, self.queries[query], columns, f"{self.name}/stream.toml")
 
     @property

@@ -15,15 +15,18 @@ from sluice.config.sections import cluster as cluster_spec
 from sluice.config.sections import csv as csv_spec
 from sluice.config.sections import generator as generator_spec
 from sluice.config.sections import query as query_spec
+from sluice.config.sections.records import checks as records_checks
 from sluice.config.sections.sink import SinkKind
 from sluice.config.sections.topic import (
     LOG_APPEND_TIME,
     MAX_MESSAGE,
     PROGRESS_TOPIC,
     TIMESTAMP_TYPE,
+    UNDECLARED,
     Topic,
 )
 from sluice.config.stream import SourceType
+from sluice.core.offsets.start import EARLIEST, Start, StartInvalid
 
 if TYPE_CHECKING:
     from sluice.config.sections.feed import Feed
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
 
 # A function in a module of a stream's folder.
 FUNCTION = r"[a-z_][a-z0-9_]*:[a-z_][a-z0-9_]*"
+# A schema's file.
+SCHEMA = r"[A-Za-z0-9][A-Za-z0-9._-]*\.(avsc|ddl)"
 # Folders in the source bucket, none of them "." or "..".
 PREFIX = r"((?!\.{1,2}/)[A-Za-z0-9_.=-]+/)*"
 # Without scheme, port and path.
@@ -51,7 +56,10 @@ def check(spec: StreamSpec, where: str) -> None:
         )
     if len(spec.title) > MAX_TITLE:
         raise ConfigError(f"{where}: title {shown(spec.title)}. Fix: use at most {MAX_TITLE} characters")
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*\.(avsc|ddl)", spec.schema):
+    if spec.records:
+        records_checks.check(spec.records, spec.schema, where)
+        _check_records(spec, where)
+    if not re.fullmatch(SCHEMA, spec.schema) and (spec.schema or not spec.records):
         raise ConfigError(
             f"{where}: schema {shown(spec.schema)}. Fix: name a file of the stream's folder, an Avro schema "
             "(.avsc) or columns (.ddl)"
@@ -59,6 +67,7 @@ def check(spec: StreamSpec, where: str) -> None:
     names.check_table(spec.table, where)
     names.check_topic(spec.topic.name, where)
     table_schema.parse_all(spec.partition_by, where)
+    (_check_own_topic if spec.topic.managed else _check_topic_of_others)(spec.topic, where)
     _check_numbers(spec, where)
     _check_source(spec, where)
     if spec.feed:
@@ -68,11 +77,20 @@ def check(spec: StreamSpec, where: str) -> None:
     _check_queries(spec, where)
     cluster_spec.check(spec.cluster, where)
     if spec.backfill:
-        if spec.feed or spec.generator:
+        if spec.source is not SourceType.CSV:
+            instead = ", and declare [intervals]" if spec.source is SourceType.TOPIC else ""
             raise ConfigError(
-                f"{where}: [backfill] with [{spec.source}]: only files have intervals. Fix: remove [backfill]"
+                f"{where}: [backfill] with [{spec.source}]: only files are loaded by it. Fix: remove "
+                f"[backfill]{instead}"
             )
         backfill_spec.check(spec.backfill, spec.source_prefix, where)
+    if spec.intervals:
+        if spec.topic.managed:
+            raise ConfigError(
+                f"{where}: [intervals] with [{spec.source}]: they are of a topic of others, by the times of "
+                "its records. Fix: remove [intervals]"
+            )
+        backfill_spec.check_times(spec.intervals, "intervals", where)
     names.check_distinct([*tables(spec), *topics(spec)], where)
 
 
@@ -94,16 +112,56 @@ def topics(spec: StreamSpec) -> list[str]:
     return [f"topic {name}" for name in (spec.topic.name, *(sink.topic for sink in sinks if sink.topic))]
 
 
-def _check_numbers(spec: StreamSpec, where: str) -> None:
-    limits.check(spec.topic, "topic", where)
-    if spec.topic.replication_factor == 0:
+def own_topics(spec: StreamSpec) -> list[str]:
+    """Those of :func:`topics` that no other stream may have: it may read a topic of others too."""
+    return topics(spec)[0 if spec.topic.managed else 1 :]
+
+
+def _check_own_topic(topic: Topic, where: str) -> None:
+    limits.check(topic, "topic", where)
+    if topic.replication_factor == 0:
         raise ConfigError(f"{where}: topic replication_factor is 0; it must be at least 1. Fix: correct it")
-    if not re.fullmatch("[0-9]{1,10}", text := spec.topic.config.get(MAX_MESSAGE, "0")):
+    if topic.start != EARLIEST:
+        raise ConfigError(
+            f"{where}: topic start {shown(topic.start)} of a topic that is managed: the stream begins with "
+            "its first record. Fix: remove it, or write managed = false"
+        )
+    if not re.fullmatch("[0-9]{1,10}", text := topic.config.get(MAX_MESSAGE, "0")):
         raise ConfigError(
             f"{where}: topic config {MAX_MESSAGE} is {shown(text)}. Fix: write a number of bytes"
         )
+
+
+def _check_topic_of_others(topic: Topic, where: str) -> None:
+    declared = {
+        "partitions": topic.partitions != UNDECLARED,
+        "replication_factor": topic.replication_factor != limits.BROKER_DEFAULT,
+        "config": bool(topic.config),
+    }
+    for key, is_declared in declared.items():
+        if is_declared:
+            raise ConfigError(
+                f"{where}: topic {key} with managed = false: the topic is taken as it is, and nothing of it "
+                f"is set. Fix: remove {key}, or managed"
+            )
+    try:
+        Start.parse(topic.start)
+    except StartInvalid as error:
+        raise ConfigError(f"{where}: topic start: {error}") from error
+
+
+def _check_numbers(spec: StreamSpec, where: str) -> None:
     for name in ("budget", "consumer", "supervision", "maintenance"):
         limits.check(getattr(spec, name), name, where)
+
+
+def _check_records(spec: StreamSpec, where: str) -> None:
+    others = {f"[{spec.source}]": spec.feed or spec.generator, f"decode {shown(spec.decode)}": spec.decode}
+    for what, declared in others.items():
+        if declared:
+            raise ConfigError(
+                f"{where}: [records] with {what}: the section is for topics that others fill. Fix: remove one"
+            )
 
 
 def _check_source(spec: StreamSpec, where: str) -> None:
@@ -117,7 +175,7 @@ def _check_source(spec: StreamSpec, where: str) -> None:
             f"{where}: [consumer] by_reference with decode {shown(spec.decode)}, which has no reference. "
             "Fix: leave by_reference out"
         )
-    if spec.source is SourceType.CSV:
+    if spec.source is SourceType.CSV and not spec.records:
         csv_spec.check(spec.csv, where)
     if not re.fullmatch(PREFIX, spec.source_prefix):
         raise ConfigError(
@@ -166,7 +224,8 @@ def _check_queries(spec: StreamSpec, where: str) -> None:
     timestamps = spec.topic.config.get(TIMESTAMP_TYPE)
     for name, query in spec.queries.items():
         query_spec.check(name, query, where)
-        if query.window and timestamps != LOG_APPEND_TIME:
+        # What a topic of others has is seen when its queries start, and before each load.
+        if query.window and spec.topic.managed and timestamps != LOG_APPEND_TIME:
             raise ConfigError(
                 f"{where}: query {name} has windows, and topic config {TIMESTAMP_TYPE} is "
                 f"{shown(timestamps)}: a sender whose clock is ahead would move the watermark. Fix: write "

@@ -14,6 +14,8 @@ from sluice.config.reading.toml import ConfigError
 from sluice.config.reading.values import shown
 from sluice.config.schema import avro_iceberg_type, ddl_iceberg_type, parse_ddl
 from sluice.config.sections.query import result_types
+from sluice.config.sections.records.checks import check_added
+from sluice.config.sections.records.declaration import HEADERS_TYPE
 from sluice.config.stream import SourceType, StreamSpec
 
 OFFSET_COLUMNS = {
@@ -39,11 +41,31 @@ def schema_problems(spec: StreamSpec, present: Mapping[str, str]) -> list[str]:
 def declared_types(spec: StreamSpec) -> dict[str, str]:
     """Column -> Iceberg type, as the schema file declares. Raises ConfigError, also for a name that a later
     step cannot carry."""
-    return _declared_types(spec, declared_text(spec.schema_file))
+    return _declared_types(spec, _text(spec, spec.schema_file))
+
+
+def _text(spec: StreamSpec, file: Path) -> str:
+    """The schema file's; empty without one: then the section [records] declares the columns."""
+    return declared_text(file) if spec.schema else ""
 
 
 def _declared_types(spec: StreamSpec, text: str) -> dict[str, str]:
     where = f"{spec.name}/{spec.schema}"
+    if not spec.records:
+        return _value_types(spec, text, where)
+    if not spec.records.has_schema:
+        found = {name: ddl_iceberg_type(kind) for name, kind in spec.records.value_columns.items()}
+    else:
+        found = _value_types(spec, text, where)
+        check_added(spec.records, found, spec.schema, f"{spec.name}/stream.toml")
+    return found | {name: _added_type(kind) for name, kind in spec.records.added_columns.items()}
+
+
+def _added_type(kind: str) -> str:
+    return "list<" if kind == HEADERS_TYPE else ddl_iceberg_type(kind)
+
+
+def _value_types(spec: StreamSpec, text: str, where: str) -> dict[str, str]:
     if spec.is_ddl:
         return {name: ddl_iceberg_type(kind) for name, kind in parse_ddl(text, where).items()}
     try:
@@ -66,7 +88,7 @@ def _column_type(field: Mapping[str, Any], where: str) -> str:
 
 def check(spec: StreamSpec, file: Path) -> None:
     """The schema ``file``, and what the declaration says of its columns. Raises ConfigError."""
-    text, where = declared_text(file), f"{spec.name}/stream.toml"
+    text, where = _text(spec, file), f"{spec.name}/stream.toml"
     types = _declared_types(spec, text)
     named = {
         **{f"partition_by {str(one)!r}": one.column for one in spec.partitions},
@@ -75,7 +97,8 @@ def check(spec: StreamSpec, file: Path) -> None:
     for key, column in named.items():
         if column not in types:
             raise ConfigError(
-                f"{where}: {key}: {column!r} is no column of {spec.schema}. Fix: name one of its columns"
+                f"{where}: {key}: {column!r} is no column of {spec.schema or 'the table'}. Fix: name one of "
+                "its columns"
             )
     for partition in spec.partitions:
         if partition.width and partition.field in map(str.lower, types):
@@ -93,10 +116,17 @@ def check(spec: StreamSpec, file: Path) -> None:
             f"{where}: queries need a schema in DDL, and it has {spec.schema}. Fix: write its columns in a "
             ".ddl file"
         )
-    if spec.source is SourceType.CSV:
+    if spec.source is SourceType.CSV and not spec.records:
         csv_reading.check(spec, file, where)
     for name, query in spec.queries.items():
-        result_types(name, query, parse_ddl(text, f"{spec.name}/{spec.schema}"), where)
+        result_types(name, query, _query_columns(spec, text), where)
+
+
+def _query_columns(spec: StreamSpec, text: str) -> dict[str, str]:
+    if not spec.records:
+        return parse_ddl(text, f"{spec.name}/{spec.schema}")
+    own = parse_ddl(text, f"{spec.name}/{spec.schema}") if text else spec.records.value_columns
+    return own | spec.records.query_columns
 
 
 def has_closed_dates(spec: StreamSpec) -> bool:

@@ -59,7 +59,7 @@ def problems(specs: Sequence[StreamSpec], environ: Mapping[str, str] = os.enviro
     found, file = folders.find(environ), environ.get(overrides.VARIABLE, "")
     shared: dict[str, list[str]] = defaultdict(list)
     for spec in specs:
-        for name in {*stream_checks.tables(spec), *stream_checks.topics(spec)}:
+        for name in {*stream_checks.tables(spec), *stream_checks.own_topics(spec)}:
             shared[name].append(spec.name)
     return [
         *found.problems,
@@ -118,7 +118,12 @@ def parse(text: str, where: str, overriding: Mapping[str, Any] | None = None, of
     if overriding:
         declared, where = overrides.merge(declared, overriding), f"{where} with {of}"
     spec = build(StreamSpec, declared, where)
-    sources = [source for source in SourceType if source in declared]
+    sources = [source for source in SourceType if source in declared and source is not SourceType.TOPIC]
+    if sources and not spec.topic.managed:
+        raise ConfigError(
+            f"{where}: [{sources[0]}] and [topic] managed = false: others fill the topic, and a stream has "
+            "one source. Fix: keep one"
+        )
     if len(sources) > 1:
         raise ConfigError(
             f"{where}: [{sources[0]}] and [{sources[1]}]: a stream has one source. Fix: keep one"

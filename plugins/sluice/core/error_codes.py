@@ -50,6 +50,11 @@ class ErrorCode(StrEnum):
     NOT_DELIVERED = "SLU-241", "Notification not delivered"
     KUBERNETES_UNREACHABLE = "SLU-251", "Kubernetes unreachable"
     KUBERNETES_REFUSED = "SLU-252", "Kubernetes refused the request"
+    REGISTRY_UNREACHABLE = "SLU-261", "Schema registry unreachable"
+    REGISTRY_REFUSED = "SLU-262", "Schema registry refused the request"
+    SCHEMA_NOT_FOUND = "SLU-263", "Schema not found in the registry"
+    SCHEMA_REFUSED = "SLU-264", "Registered schema cannot be used"
+    REGISTRY_CHANGED = "SLU-265", "Kept schema is another one or damaged"
     REQUEST_REFUSED = "SLU-290", "Request refused"
     # Sources and records.
     CORRUPT_OBJECT = "SLU-302", "Corrupt object"
@@ -65,6 +70,7 @@ class ErrorCode(StrEnum):
     KEY_ALREADY_LOADED = "SLU-313", "Object has other content than the one loaded before"
     SENT_IN_PART = "SLU-314", "Older version of the object was sent in part"
     ROWS_REJECTED = "SLU-315", "Rows of the object would be rejected"
+    INTERVAL_INCOMPLETE = "SLU-316", "Interval is not known to be complete"
     # Verification and reconciliation.
     LOAD_NOT_VERIFIED = "SLU-401", "Load verification failed"
     BATCH_NOT_VERIFIED = "SLU-402", "Batch verification failed"
@@ -110,6 +116,7 @@ class ErrorCode(StrEnum):
     HEALTH_NOT_STARTED = "SLU-612", "Health: not started"
     HEALTH_REJECTING = "SLU-613", "Health: rejecting"
     HEALTH_FLAPPING = "SLU-614", "Health: flapping"
+    HEALTH_WAITING_FOR_TRANSACTION = "SLU-615", "Health: waiting for a transaction"
     # Queries and sinks.
     SINK_WRITE_FAILED = "SLU-701", "Sink write failed"
     PARTIAL_SNAPSHOT_READ = "SLU-702", "Query read a part of a snapshot"
@@ -128,6 +135,7 @@ PERMANENT = frozenset(
         ErrorCode.TABLE_LOST,
         ErrorCode.TABLE_REPLACED,
         ErrorCode.LAKE_FILE_MISSING,
+        ErrorCode.REGISTRY_CHANGED,
         ErrorCode.CORRUPT_OBJECT,
         ErrorCode.INVALID_HEADER,
         ErrorCode.OFFSETS_NOT_THERE,

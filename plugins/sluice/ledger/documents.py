@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from botocore.exceptions import ClientError as S3Error
-
-from sluice.clients.s3.errors import asking, error_code
+from sluice.clients.s3.documents import get_document, put_document
+from sluice.clients.s3.errors import asking
 from sluice.clients.s3.requests import split_prefix
-from sluice.core.error_codes import ErrorCode
-from sluice.core.errors import Missing, Unreachable
+from sluice.core.errors import Missing
 from sluice.core.json_record import Document
 from sluice.ledger.keys import stream_prefix
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
-
-ATTEMPTS = 5
-# S3's answers to a conditional put of a document that exists, or is being written.
-_EXISTS = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
 
 
 class Ledger:
@@ -37,13 +29,7 @@ class Ledger:
         return f"s3://{self.bucket}/{self.prefix}/{key}"
 
     def get(self, key: str) -> Document | None:
-        try:
-            with asking(f"ledger document {self.uri(key)}"):
-                body = self.client.get_object(Bucket=self.bucket, Key=f"{self.prefix}/{key}")["Body"].read()
-        except Missing:
-            return None
-        document: Document = json.loads(body)
-        return document
+        return get_document(self.client, self.bucket, f"{self.prefix}/{key}", self._what(key))
 
     def require(self, key: str, task: str) -> Document:
         """The document that ``task`` wrote. Raises Missing."""
@@ -75,27 +61,7 @@ class Ledger:
     def put(self, key: str, document: Document) -> Document:
         """Write the document if there is none. The first of concurrent writers wins; returns its document,
         which is ``document`` itself if it was written now."""
-        body = json.dumps(document, indent=1, sort_keys=True).encode()
-        what = f"ledger document {self.uri(key)}"
-        for attempt in range(ATTEMPTS):
-            with asking(what):
-                try:
-                    self.client.put_object(
-                        Bucket=self.bucket,
-                        Key=f"{self.prefix}/{key}",
-                        Body=body,
-                        ContentType="application/json",
-                        IfNoneMatch="*",
-                    )
-                except S3Error as error:
-                    if error_code(error) not in _EXISTS:
-                        raise
-                else:
-                    return document
-            existing = self.get(key)
-            if existing is not None:
-                return existing
-            # The other put is not visible yet (S3's 409), or failed.
-            time.sleep(0.2 * 2**attempt)
-        message = f"{what}: {ATTEMPTS} conditional puts met another writer's"
-        raise Unreachable(message, ErrorCode.S3_UNREACHABLE)
+        return put_document(self.client, self.bucket, f"{self.prefix}/{key}", document, self._what(key))
+
+    def _what(self, key: str) -> str:
+        return f"ledger document {self.uri(key)}"

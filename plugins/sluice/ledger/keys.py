@@ -7,6 +7,11 @@ A backfill's run has several loads; its documents are under ``<run_id>#<number>`
     sources/<source_id>/produced.json       the offset ranges of its rows
     verified/<incarnation>/<source_id>-<end>.json  the load that verified it, and the topic's ends then;
                                             of a version with the content of another source: …-<that>.json
+    topic/<incarnation>/began.json          of a topic of others: where the stream begins in it
+    topic/<incarnation>/verified/<countdown>.json  a load that was verified, and its end offsets; the newest
+                                            sorts first
+    topic/<incarnation>/times/<time>.json   the first offsets at or after it: a bound of intervals
+    topic/<incarnation>/heads/<countdown>-<moment>.json  the tables' newest snapshots when a load was planned
     objects/<incarnation>/<object>/<countdown>.json  the contents that loads planned of a key; newest first
     tables/<name>/<uuid>.json               a table that was seen with published contents
     rewrites/<rewrite_id>.json              a rewrite of a table's files was verified
@@ -35,6 +40,8 @@ A backfill's run has several loads; its documents are under ``<run_id>#<number>`
     history/undelivered/<countdown>-<moment>-run.json   what a person was not told of a run: its notifier
                                                     failed; told later: delivered
     history/<kind>/<countdown>-<moment>-<suffix>.json   the stream's events; the newest sorts first
+
+Beside the streams, ``_registries`` has the schemas of registries (``clients.registry.objects``).
 """
 
 from __future__ import annotations
@@ -65,6 +72,8 @@ EVENTS = (
 # Kinds of the records of notifications: of a component's or a scheduled DAG's outage; of a run what was not
 # delivered, and under the same moment that nothing is left to deliver of it.
 NOTIFIED, UNDELIVERED, DELIVERED = "notified", "undelivered", "delivered"
+# Above any sum of offsets.
+_LAST_TOTAL = 10**21 - 1
 # UTC, to the microsecond, of one width: texts sort by time.
 _MOMENT = "%Y%m%dT%H%M%S.%fZ"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -106,6 +115,31 @@ def verified_of(key: str) -> tuple[str, int, str] | None:
     """(source id, end, same as) of a verified document by its key; None for another key."""
     found = re.search(r"verified/[^/]+/([^/-]+)-(\d+)(?:-([^/-]+))?\.json$", key)
     return (found[1], int(found[2]), found[3] or "") if found else None
+
+
+def began_key(incarnation: str) -> str:
+    return f"topic/{incarnation}/began.json"
+
+
+def verified_until_prefix(incarnation: str) -> str:
+    return f"topic/{incarnation}/verified/"
+
+
+def verified_until_key(incarnation: str, total: int) -> str:
+    """``total``: sum of the load's end offsets; the highest sorts first."""
+    return f"{verified_until_prefix(incarnation)}{_LAST_TOTAL - total:021d}.json"
+
+
+def time_key(incarnation: str, at: datetime) -> str:
+    return f"topic/{incarnation}/times/{moment(at)}.json"
+
+
+def heads_prefix(incarnation: str) -> str:
+    return f"topic/{incarnation}/heads/"
+
+
+def heads_key(incarnation: str, at: datetime) -> str:
+    return f"{heads_prefix(incarnation)}{countdown(at)}-{moment(at)}.json"
 
 
 def contents_prefix(incarnation: str, object_id: str) -> str:

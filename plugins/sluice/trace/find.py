@@ -158,8 +158,8 @@ class StreamTrace:
 
     def _source(self, source_id: str | None, planned: Document | None) -> Source:
         if not source_id:
-            feed = {"feed": self.spec.feed.url} if self.spec.feed else {"source": "external record"}
-            return Source(feed)
+            unknown = "external record" if self.spec.topic.managed else "record of others"
+            return Source({"feed": self.spec.feed.url} if self.spec.feed else {"source": unknown})
         if planned is None:
             return Source({"source": "not in the ledger"}, source_id)
         produced = self.ledger.get(produced_key(source_id)) or {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,12 +13,13 @@ from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from sluice.core.decoding.assessment import assess
-from sluice.core.decoding.decoder import Decoded, Decoder
+from sluice.core.decoding.decoder import Decoded, RecordDecoder
 from sluice.core.tables.records import FROM_KAFKA, IDENTITY, KAFKA_COLUMNS
 
 # Kafka's columns (`_kafka_…`, `key`, `value`, `headers`) -> the same with the decoded `record`, and with the
 # `reason` why it is malformed (or null).
 Decode = Callable[[DataFrame], DataFrame]
+SKIPPED = "the record has no value (a tombstone), and the stream skips these"
 _HEADERS = pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())]))
 _IDENTITY = dict(zip(IDENTITY, (StringType(), LongType(), LongType()), strict=True))
 
@@ -35,7 +37,7 @@ def _named(records: DataFrame) -> DataFrame:
 
 
 def decoded_rows(
-    records: DataFrame, decoding: Decode | Decoder, published: Collection[str] | None = ()
+    records: DataFrame, decoding: Decode | RecordDecoder, published: Collection[str] | None = ()
 ) -> DataFrame:
     """As :func:`decoded`, with the identity of each record, and a reason also where its values cannot be
     read, or it is withheld: but for those of the ``published`` sources (ids; None: all)."""
@@ -48,7 +50,10 @@ def decoded_rows(
 
     def judge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            yield assessed(batch if decoder is None else _with_record(batch, decoder), published)
+            if decoder is None:
+                yield assessed(batch, published)
+            else:
+                yield assessed(_with_record(batch, decoder), published, has_sources=decoder.has_sources)
 
     # All of them nullable: a function's record may be never null.
     kinds = {field.name: field.dataType for field in rows.schema}
@@ -56,24 +61,31 @@ def decoded_rows(
     return rows.mapInArrow(judge, StructType([StructField(name, kind) for name, kind in kinds.items()]))
 
 
-def _with_record(rows: pa.RecordBatch, decoder: Decoder) -> pa.RecordBatch:
+def _with_record(rows: pa.RecordBatch, decoder: RecordDecoder) -> pa.RecordBatch:
     # As ``record_batches.records.SCHEMA`` has them; Spark has null in place of none.
     headers = pc.coalesce(rows.column("headers").cast(_HEADERS), pa.scalar([], _HEADERS))
-    found = decoder.decode(rows.column("value").cast(pa.binary()), headers)
+    keys, values = (rows.column(name).cast(pa.binary()) for name in ("key", "value"))
+    found = decoder.decode(keys, values, headers)
+    if found.skipped is not None:
+        # A change has an account of rows and rejected records alone.
+        found = replace(found, reasons=pc.if_else(pa.array(found.skipped), SKIPPED, found.reasons))
     record = pa.StructArray.from_arrays(
         found.columns.columns, fields=list(found.columns.schema), mask=pc.is_valid(found.reasons)
     )
     return rows.append_column("record", record).append_column("reason", found.reasons)
 
 
-def assessed(rows: pa.RecordBatch, published: Collection[str] | None = ()) -> pa.RecordBatch:
-    """Rows of :func:`decoded` with all reasons, as UTF-8, and with their identity. ``record`` is null where
-    there is a reason. Rows that were assessed before stay as they are."""
+def assessed(
+    rows: pa.RecordBatch, published: Collection[str] | None = (), *, has_sources: bool = True
+) -> pa.RecordBatch:
+    """Rows of :func:`decoded` with all reasons, as UTF-8, and with their identity; ``has_sources``: as a
+    RecordDecoder has it. ``record`` is null where there is a reason. Rows that were assessed before stay as
+    they are."""
     record = rows.column("record")
     columns = pa.RecordBatch.from_arrays(record.flatten(), record.type.names)
     found = assess(
         Decoded(columns, rows.column("reason")),
-        rows.column("key"),
+        rows.column("key") if has_sources else pa.nulls(len(rows), pa.binary()),
         rows.column("_kafka_timestamp"),
         published,
     )

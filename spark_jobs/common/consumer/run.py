@@ -11,20 +11,19 @@ from time import monotonic
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from sluice.clients.kafka.consumers import topic_offsets
+from sluice.clients.registry.schemas import RegistrySchemas
 from sluice.config import platform as platforms
 from sluice.config import streams
-from sluice.config.reading.files import declared_text
-from sluice.config.schema import parse_ddl
 from sluice.config.stream import StreamSpec
-from sluice.core.decoding.avro.decoder import AvroDecoder
-from sluice.core.decoding.by_reference import ByReference
-from sluice.core.decoding.decoder import Decoder
-from sluice.core.decoding.json.decoder import JsonDecoder
+from sluice.core.decoding.decoder import RecordDecoder
 from sluice.core.processes import java
+from sluice.core.registry.schemas import Schemas
 from spark_jobs.common.consumer.decoded_rows import Decode
+from spark_jobs.common.consumer.decoders import decoder_of
 from spark_jobs.common.consumer.direct.direct_rows import DirectSource
 from spark_jobs.common.consumer.writer import StreamWriter
-from spark_jobs.common.kafka.avro import Schemas
+from spark_jobs.common.kafka.avro import Schemas as OwnSchemas
 from spark_jobs.common.kafka.offsets import Topic
 from spark_jobs.common.lake import known_tables, tables
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit, run_with_lease
@@ -61,9 +60,11 @@ def run(name: str) -> int:
         if not spec.decode:
             settings = settings | WITH_DECODER
             leave_out_pandas()
-        spark = session.start(f"sluice {name} consumer", platform, spec.topic.partitions, settings)
+        # A topic of others has as many as it has.
+        partitions = spec.topic.partitions or len(topic_offsets(platform.kafka, spec.topic.name))
+        spark = session.start(f"sluice {name} consumer", platform, partitions, settings)
         record = record_type(spark, spec)
-        rows_of = DirectSource(spark, platform, spec, decoding(spec))
+        rows_of = DirectSource(spark, platform, spec, decoding(spec, registry_of(spec, platform)))
         known_tables.check(spark, platform, name, spec.table, spec.quarantine_table)
         tables.ensure(spark, spec, record)
         topic = Topic(platform.kafka, spec.topic.name)
@@ -81,34 +82,28 @@ def run(name: str) -> int:
 
 
 def record_type(spark: SparkSession, spec: StreamSpec) -> StructType:
-    """The type of a record, as Spark has it."""
-    if spec.is_avro:
-        return Schemas.load(spec).current.struct(spark)
-    return tables.declared(spec)
+    """The type of a record, as Spark has it: all columns of the table that are made of it."""
+    values = OwnSchemas.load(spec).current.struct(spark) if spec.is_avro else tables.declared(spec)
+    if not spec.records or not spec.records.added_columns:
+        return values
+    return StructType([*values.fields, *tables.struct(spec.records.added_columns).fields])
 
 
-def decoding(spec: StreamSpec) -> Decode | Decoder:
-    """How a stream's records are decoded: by its own function, or by its decoder. Raises ConfigError."""
-    return decoder_of(spec) or own_decode_of(spec)
+def decoding(spec: StreamSpec, registry: Schemas | None = None) -> Decode | RecordDecoder:
+    """How a stream's records are decoded: by its own function, or by its decoder. ``registry``: as
+    :func:`registry_of` has it. Raises ConfigError."""
+    return decoder_of(spec, registry) or own_decode_of(spec)
+
+
+def registry_of(spec: StreamSpec, platform: platforms.Platform) -> Schemas | None:
+    """The schemas that a stream's records name; None if they name none. Raises ConfigError if the platform
+    file has no registry, and the stream needs one."""
+    return RegistrySchemas.of(platform) if spec.records and spec.records.registry else None
 
 
 def own_decode_of(spec: StreamSpec) -> Decode:
     """The function that a stream declares."""
     return partial(function(spec, spec.decode), schema=tables.declared(spec))
-
-
-def decoder_of(spec: StreamSpec) -> Decoder | None:
-    """The decoder of a stream's values, without Spark; None for a stream with its own function. Raises
-    ConfigError."""
-    if spec.decode:
-        return None
-    decoder: Decoder
-    if spec.is_avro:
-        schemas = Schemas.load(spec)
-        decoder = AvroDecoder(schemas.current.text, tuple(schema.text for schema in schemas.earlier))
-    else:
-        decoder = JsonDecoder(parse_ddl(declared_text(spec.schema_file), f"{spec.name}/{spec.schema}"))
-    return ByReference(decoder) if spec.consumer.by_reference else decoder
 
 
 class ConsumerRun(GuardedQuery):

@@ -41,6 +41,7 @@ from spark_jobs.common.consumer import state
 from spark_jobs.common.consumer.batch_log import BatchLogWriter
 from spark_jobs.common.consumer.direct.direct_rows import DirectRows
 from spark_jobs.common.consumer.direct.task import Duplicates
+from spark_jobs.common.consumer.start import first_offsets
 from spark_jobs.common.consumer.state import StreamState
 from spark_jobs.common.kafka.offsets import Group, Topic
 from spark_jobs.common.lake import known_tables
@@ -144,16 +145,17 @@ class StreamWriter(WriterLease):
 
     def _resume_from(self, bounds: Mapping[int, tuple[int, int]]) -> dict[int, int]:
         ends = dict(self.state.ends)
-        is_new = not self.state.epoch
+        begin = {} if self.state.epoch else first_offsets(self.platform.kafka, self.spec, bounds)
         for partition, (first, after) in bounds.items():
-            # A new stream begins with what the topic keeps; a partition that was added to it, at 0.
-            start = self.state.starts.setdefault(partition, first if is_new else 0)
+            # A new stream begins where it is declared to; a partition that was added later, at 0.
+            start = self.state.starts.setdefault(partition, begin.get(partition, 0))
             end = ends.setdefault(partition, start)
             topic = f"{self.spec.topic.name} partition {partition}"
             if end < first:
                 raise Unrecoverable(
                     f"{topic}: offsets [{end}, {first}) were deleted before they were read. Fix: give the "
-                    f"stream a new table, upload the files again, and raise the topic's retention.ms"
+                    "stream a new table, upload the files again if it has any, and raise the topic's "
+                    "retention.ms"
                 )
             if end > after:
                 raise Unrecoverable(

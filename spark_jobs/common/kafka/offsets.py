@@ -12,7 +12,7 @@ from math import inf
 from time import monotonic
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from sluice.clients.kafka.consumers import consumer
 from sluice.config.platform_sections.kafka import Kafka
@@ -56,7 +56,10 @@ class Topic:
             if code == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise coded(
                     ErrorCode.TOPIC_NOT_FOUND,
-                    LookupError(f"topic {self.name!r}: {error}. Fix: run the load's task provision_topic"),
+                    LookupError(
+                        f"topic {self.name!r}: {error}. Fix: run the load's task provision_topic; of a topic "
+                        "of others correct its name"
+                    ),
                 ) from error
             if code in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
                 raise self._unanswered(error) from error
@@ -65,10 +68,20 @@ class Topic:
             # The client's log.
             self.admin.poll(0)
 
-    def _unanswered(self, reason: Exception) -> TimeoutError:
+    def config(self) -> dict[str, str | None]:
+        """The topic's configs, the brokers' defaults among them. Raises KafkaException, as without the right
+        DescribeConfigs, and TimeoutError."""
+        resource = ConfigResource(ResourceType.TOPIC, self.name)
+        (future,) = self.admin.describe_configs([resource], request_timeout=ID_SECONDS).values()
+        try:
+            return {name: entry.value for name, entry in future.result(timeout=ID_SECONDS + 1).items()}
+        except FutureTimeout as error:
+            raise self._unanswered(error, "configs") from error
+
+    def _unanswered(self, reason: Exception, what: str = "id") -> TimeoutError:
         return TimeoutError(
-            f"topic {self.name!r}: no broker returned its id in {ID_SECONDS:g} s, so nothing is published "
-            f"({reason}). Fix: start the stream again when Kafka is reachable"
+            f"topic {self.name!r}: no broker returned its {what} in {ID_SECONDS:g} s, so nothing is "
+            f"published ({reason}). Fix: start the stream again when Kafka is reachable"
         )
 
 

@@ -24,9 +24,7 @@ from pyspark.sql.types import (
 )
 
 from sluice.config.platform_sections.lake import CATALOG
-from sluice.config.reading.files import declared_text
 from sluice.config.reading.toml import ConfigError
-from sluice.config.schema import parse_ddl
 from sluice.config.stream import StreamSpec
 from sluice.core.error_codes import ErrorCode
 from sluice.core.tables.known_tables import CREATED_AT
@@ -106,11 +104,12 @@ class TableReplaced(ConfigError):
 
 
 def declared(spec: StreamSpec) -> StructType:
-    """Return the type of a record of a stream whose schema is in Spark's DDL; needs a session.
+    """Return the type of a value of a stream without an Avro schema; needs a session. Raises ConfigError."""
+    return struct(spec.ddl_columns)
 
-    Raises ConfigError.
-    """
-    columns = parse_ddl(declared_text(spec.schema_file), f"{spec.name}/{spec.schema}")
+
+def struct(columns: Mapping[str, str]) -> StructType:
+    """The type of a record with these columns, by their types in Spark's DDL; needs a session."""
     record = DataType.fromDDL(", ".join(f"`{name}` {kind}" for name, kind in columns.items()))
     assert isinstance(record, StructType)
     return record

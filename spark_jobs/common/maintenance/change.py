@@ -30,13 +30,13 @@ from sluice.config.platform import Platform
 from sluice.config.stream import StreamSpec
 from sluice.core.changes.plan import ChangePlan
 from sluice.core.changes.result import ChangeResult
-from sluice.core.decoding.decoder import Decoder
+from sluice.core.decoding.decoder import RecordDecoder
 from sluice.core.offsets.deduplication import LoadedRows, loaded_from, possible_duplicates
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.tables.batches import Snapshot
 from sluice.core.tables.summary import KIND
 from spark_jobs.common.consumer.decoded_rows import Decode
-from spark_jobs.common.consumer.run import decoding
+from spark_jobs.common.consumer.run import decoding, registry_of
 from spark_jobs.common.lake import known_tables
 from spark_jobs.common.lake.iceberg import MAIN
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit
@@ -71,7 +71,7 @@ def main(name: str, options: Sequence[str]) -> int:
     plan = ChangePlan.from_document(read_json(connect(platform.s3), args.plan))
     spark = session.start(f"sluice {name} change", platform, SHUFFLE_PARTITIONS)
     known_tables.check(spark, platform, name, spec.table, spec.quarantine_table)
-    Change(spark, platform, spec, decoding(spec), plan).run()
+    Change(spark, platform, spec, decoding(spec, registry_of(spec, platform)), plan).run()
     return 0
 
 
@@ -83,7 +83,7 @@ class Change:
         spark: SparkSession,
         platform: Platform,
         spec: StreamSpec,
-        decode: Decode | Decoder,
+        decode: Decode | RecordDecoder,
         plan: ChangePlan,
     ) -> None:
         self.spark, self.spec, self.plan = spark, spec, plan

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from sluice.config.platform import Platform
 from sluice.config.stream import StreamSpec
 from sluice.core.changes.plan import ChangePlan
-from sluice.core.decoding.decoder import Decoder
+from sluice.core.decoding.decoder import RecordDecoder
 from sluice.core.decoding.texts import printable
 from sluice.core.offsets.deduplication import LoadedRows, loaded_from, possible_duplicates
 from sluice.core.offsets.quarantine import DUPLICATE, WITHHELD
@@ -51,7 +51,7 @@ class IncomingRecords:
         spark: SparkSession,
         platform: Platform,
         spec: StreamSpec,
-        decode: Decode | Decoder,
+        decode: Decode | RecordDecoder,
         plan: ChangePlan,
         stream: ChangedStream,
         reader: OffsetReader,

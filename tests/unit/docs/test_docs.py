@@ -549,6 +549,14 @@ def test_what_a_snapshot_and_the_ledger_say() -> None:
         ledger.verified_key("<incarnation>", "<source id>", 0, same).replace(f"{0:019d}", "<end>")
         for same in ("", "<source id>")
     ]
+    moment = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    heads = ledger.heads_key("<incarnation>", moment).replace(ledger.moment(moment), "<time>")
+    source += [
+        ledger.began_key("<incarnation>"),
+        re.sub(r"\d{21}", "<countdown>", ledger.verified_until_key("<incarnation>", 1)),
+        ledger.time_key("<incarnation>", moment).replace(ledger.moment(moment), "<time>"),
+        re.sub(r"\d{17}", "<countdown>", heads),
+    ]
     contents = ledger.contents_key("<incarnation>", "<object>", 1)
     source += [re.sub(r"\d{9}", "<countdown>", contents)]
     source += [ledger.table_key("<name>", "<uuid>"), ledger.rewrite_key("<rewrite id>")]

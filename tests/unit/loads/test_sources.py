@@ -15,6 +15,7 @@ from sluice.loads.sources.base import Counted, Dataset
 from sluice.loads.sources.csv_object import ObjectSource
 from sluice.loads.sources.feed import FeedSource
 from sluice.loads.sources.generator import GeneratorSource
+from sluice.loads.sources.topic import TopicSource
 
 OBJECT = {
     "source_id": "0" * 16, "bucket": "b", "key": "2026/a.csv", "version_id": "v", "etag": "e", "size": 5,
@@ -28,6 +29,10 @@ FEED = {
     "feed": "https://ann:secret@x.test/v2/changes",
     "topic_id": "t",
 }
+OTHERS = {
+    "source_id": "topic-1", "kind": "topic", "topic": "t", "topic_id": "i", "end_offsets": {"0": 9},
+    "stream_start": {"0": 2},
+}  # fmt: skip
 PLANNED = {
     "main": {"raw.t": {"snapshot_id": 5, "sequence_number": 3, "writer": "w1_a"}},
     "topic": "t", "partition_count": 1, "start_offsets": {"0": 4}, "run_id": "r", "at": "then",
@@ -45,6 +50,18 @@ PLANNED = {
             {"generated": PARAMETERS},
         ),
         (FEED, FeedSource, f"feed {FEED['feed']}", {"feed": FEED["feed"]}),
+        (
+            OTHERS,
+            TopicSource,
+            "topic t",
+            {
+                "topic": "t",
+                "topic_id": "i",
+                "start_offsets": {"0": 4},
+                "end_offsets": {"0": 9},
+                "stream_start": {"0": 2},
+            },
+        ),
     ],
 )
 def test_a_source_is_read_from_its_document_which_stays_as_it_is(
@@ -64,11 +81,11 @@ def test_a_source_is_read_from_its_document_which_stays_as_it_is(
 def test_the_number_of_rows_is_counted_told_or_not_known() -> None:
     bucket = SimpleNamespace(data_rows=lambda version, form: {"v": 12}[version.version_id])
     systems = cast("Any", SimpleNamespace(bucket=lambda name: bucket))
-    found = [source.rows(systems) for source in read_all([OBJECT, GENERATED, FEED])]
-    assert found == [12, 10, None]
-    counted = [source.COUNTED for source in read_all([OBJECT, GENERATED, FEED])]
-    assert counted == [Counted.ROWS, Counted.ROWS, Counted.EVENTS]
-    assert [kind.IS_LASTING for kind in KINDS] == [True, True, False]
+    found = [source.rows(systems) for source in read_all([OBJECT, GENERATED, FEED, OTHERS])]
+    assert found == [12, 10, None, None]
+    counted = [source.COUNTED for source in read_all([OBJECT, GENERATED, FEED, OTHERS])]
+    assert counted == [Counted.ROWS, Counted.ROWS, Counted.EVENTS, Counted.OFFSETS]
+    assert [kind.IS_LASTING for kind in KINDS] == [True, True, False, False]
 
 
 def test_a_feed_has_the_partitions_that_were_added_since() -> None:
@@ -80,7 +97,7 @@ def test_a_feed_has_the_partitions_that_were_added_since() -> None:
 
 def test_datasets_are_named_without_passwords_and_their_number_does_not_grow() -> None:
     objects = [{**OBJECT, "key": f"2026/{number}.csv"} for number in range(3)]
-    assert datasets(read_all([*objects, GENERATED, FEED])) == [
+    assert datasets(read_all([*objects, GENERATED, FEED, OTHERS])) == [
         Dataset("s3://b", "2026", 3, 15),
         Dataset("https://x.test", "/v2/changes"),
     ]
@@ -89,8 +106,8 @@ def test_datasets_are_named_without_passwords_and_their_number_does_not_grow() -
 
 
 def test_a_kind_that_is_unknown_is_no_object() -> None:
-    with pytest.raises(KeyError, match="topic"):
-        read({"source_id": "s", "kind": "topic"})
+    with pytest.raises(KeyError, match="queue"):
+        read({"source_id": "s", "kind": "queue"})
 
 
 def test_each_attempt_of_a_claim_reads_only_headers_that_were_not_read(

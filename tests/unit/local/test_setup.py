@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from local.base import REPO, UsageError
+from local.base import REPO, SetupError, UsageError
 from local.services.minio import parse_requests
 from local.setup.bootstrap import parse
-from local.setup.build import differences, go_version
+from local.setup.build import check_pinned, differences, go_version
 from local.setup.cache import environment, pinned_jars
 from local.setup.lock import without_entry
 from tests.support.raising import raising
 
 PINNED = (
-    *("requirements.txt", "local/bootstrap.txt", "local/go.txt"),
+    *("requirements.txt", "local/bootstrap.txt", "local/go.txt", "local/registry.txt"),
     *("tests/k8s/java.txt", "tests/k8s/spark-api.txt"),
 )
 
@@ -37,12 +37,20 @@ def test_differences_are_named() -> None:
     assert said == "b is missing; c is not pinned; a has SHA-256 2 instead of 1"
 
 
+def test_another_archive_of_the_registry_is_refused(tmp_path: Path) -> None:
+    (name,) = pinned_jars("registry")
+    (tmp_path / name).write_bytes(b"another")
+    with raising(SetupError, name, "instead of", "Fix: "):
+        check_pinned(tmp_path, "registry")
+
+
 def test_all_jar_sets_are_pinned() -> None:
     spark, kafka = pinned_jars("spark"), pinned_jars("kafka")
     assert {"kafka-clients-3.9.0.jar", "iceberg-spark-runtime-4.0_2.13-1.10.2.jar"} <= spark.keys()
     assert "kafka_2.13-4.1.1.jar" in kafka
     connect = pinned_jars("connect")
     assert {"iceberg-kafka-connect-1.10.1.jar", "connect-runtime-4.1.1.jar"} <= connect.keys()
+    assert set(pinned_jars("registry")) == {"apicurio-registry-app-3.3.3.tar.gz"}
     # Older ones than PySpark's own would come first on the class path.
     assert not [
         name for name in spark if name.startswith(("slf4j", "httpc", "commons-codec", "commons-logging"))

@@ -31,7 +31,7 @@ from sluice.supervision.rules.status import WELL, Health, HealthReport
 from tests.support import lake as lakes
 from tests.support.steps import new_tables
 
-SPEC = StreamSpec("nyc_taxi", "schema.avsc", lakes.TABLE, Topic("rides", 1), Budget(1))
+SPEC = StreamSpec("nyc_taxi", lakes.TABLE, Topic("rides", 1), Budget(1), schema="schema.avsc")
 REASON = "not an Avro body of Trip"
 GOOD = 100
 

@@ -14,12 +14,15 @@ RECORDS = {
     SourceType.CSV: "Rows of CSV objects",
     SourceType.FEED: "Events of a feed",
     SourceType.GENERATOR: "Generated records",
+    SourceType.TOPIC: "Records of others",
 }
 _SENT_ONCE = {
     SourceType.CSV: "An object version is loaded once; to load a corrected file, upload it under its name.",
     SourceType.FEED: "The offsets of a run begin where the topic ended before its first attempt, and end "
     "where it ended after the wait. One run at a time waits, so no event is in two runs' offsets.",
     SourceType.GENERATOR: "The same values are the same records, which are loaded once.",
+    SourceType.TOPIC: "A run begins where the last verified one ended; a scheduled run has the records of "
+    "its interval, by their times. Nothing of the topic is changed, and nothing is sent to it.",
 }
 
 

@@ -30,6 +30,7 @@ from sluice.airflow.operators.load.interval import CheckCorrectedFilesOperator, 
 from sluice.airflow.operators.load.produce import ProduceOperator
 from sluice.airflow.operators.load.produce_feed import ProduceFeedOperator
 from sluice.airflow.operators.load.provision import ProvisionSinksOperator, ProvisionTopicOperator
+from sluice.airflow.operators.load.topic_of_others import CheckTopicOperator, PlanTopicOperator
 from sluice.airflow.operators.load.validate import ValidateOperator
 from sluice.airflow.operators.maintenance.compaction import CompactOperator, VerifyCompactionOperator
 from sluice.airflow.operators.maintenance.reconciliation import (
@@ -59,16 +60,27 @@ SEND_TIMEOUTS = {
     SourceType.CSV: timedelta(hours=2),
     SourceType.GENERATOR: timedelta(hours=13),
     SourceType.FEED: timedelta(minutes=10),
+    SourceType.TOPIC: timedelta(minutes=10),
 }
-PRODUCE = {
+PRODUCE: dict[SourceType, type[Any]] = {
     SourceType.CSV: ProduceOperator,
     SourceType.GENERATOR: ProduceOperator,
     SourceType.FEED: ProduceFeedOperator,
+    SourceType.TOPIC: PlanTopicOperator,
 }
 
 
 def load_dag(spec: StreamSpec) -> DAG:
-    """``<stream>_load``: send the source's records, and verify that all of them are in the lake."""
+    """``<stream>_load``: send the source's records, and verify that all of them are in the lake. Of a topic
+    of others: verify what is there, for each interval if there are ``[intervals]``."""
+    is_others = spec.source is SourceType.TOPIC
+    times: dict[str, Any] = {"max_active_runs": 1 if is_others else 4}
+    if spec.intervals:
+        times = {
+            "schedule": CronDataIntervalTimetable(spec.intervals.cron, timezone="UTC"),
+            "start_date": spec.intervals.begins,
+            "max_active_runs": spec.intervals.max_active_runs,
+        }
     with make_dag(
         f"{spec.name}_load",
         f"{spec.label}: load",
@@ -77,7 +89,7 @@ def load_dag(spec: StreamSpec) -> DAG:
         stream=spec.name,
         retries=2,
         task_timeout=timedelta(minutes=10),
-        max_active_runs=4,
+        **times,
         params=forms.load(spec),
     ) as dag:
         steps = load_steps(spec, PRODUCE[spec.source])
@@ -112,12 +124,17 @@ def backfill_dag(spec: StreamSpec, backfill: Backfill) -> DAG:
 def load_steps(spec: StreamSpec, produce: type[Any]) -> list[Any]:
     """The steps of a load, in this order; ``produce``: the operator of its task."""
     is_backfill = produce is ProduceIntervalOperator
+    is_others = spec.source is SourceType.TOPIC
     # A backfill's load is of an interval, and so are generated records.
-    is_interval = is_backfill or spec.source is SourceType.GENERATOR
+    is_interval = is_backfill or spec.source is SourceType.GENERATOR or spec.intervals is not None
     name, hour, send_timeout = spec.name, timedelta(hours=1), SEND_TIMEOUTS[spec.source]
     # What the form allows; its value is the run's.
     publish_timeout = timedelta(minutes=forms.MAX_PUBLISH_MINUTES)
-    steps: list[Any] = [ProvisionTopicOperator(task_id="provision_topic", stream=name)]
+    steps: list[Any] = [
+        CheckTopicOperator(task_id="check_topic", stream=name)
+        if is_others
+        else ProvisionTopicOperator(task_id="provision_topic", stream=name)
+    ]
     if spec.queries:
         steps += [ProvisionSinksOperator(task_id="provision_sinks", stream=name)]
     steps += [EnsureConsumerOperator(task_id="ensure_consumer", stream=name)]
@@ -127,7 +144,12 @@ def load_steps(spec: StreamSpec, produce: type[Any]) -> list[Any]:
         # One at a time of this DAG, deferred ones too: a second run finds in the ledger what the first has
         # sent, and a feed's second run starts at the first's end offsets. A load and a backfill of the same
         # object may send it both, as an attempt that was abandoned may: the consumer quarantines the copies.
-        produce(task_id="produce", stream=name, max_active_tis_per_dag=1, execution_timeout=send_timeout),
+        produce(
+            task_id="plan" if is_others else "produce",
+            stream=name,
+            max_active_tis_per_dag=1,
+            execution_timeout=send_timeout,
+        ),
         PublishedSensor(task_id="wait_for_publish", stream=name, timeout=publish_timeout),
         ValidateOperator(task_id="validate", stream=name, execution_timeout=hour),
     ]

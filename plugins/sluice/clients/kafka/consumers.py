@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from typing import Any, cast
 
@@ -46,7 +46,10 @@ def begin_and_end_offsets(
     if found.error is not None or not found.partitions:
         raise coded(
             ErrorCode.TOPIC_NOT_FOUND,
-            LookupError(f"topic {topic!r}: {found.error}. Fix: run the load's provision_topic step first"),
+            LookupError(
+                f"topic {topic!r}: {found.error}. Fix: run the load's provision_topic step first; of a topic "
+                "of others correct its name"
+            ),
         )
     retrying = while_moving(seconds)
     return {
@@ -86,6 +89,17 @@ def offsets_at(kafka: Kafka, topic: str, at_ms: int) -> dict[int, int]:
         wanted = [TopicPartition(topic, partition, max(at_ms, 0)) for partition in ends]
         found = while_moving(TIMEOUT_SECONDS)(asked.offsets_for_times, wanted, timeout=TIMEOUT_SECONDS)
     return {place.partition: ends[place.partition] if place.offset < 0 else place.offset for place in found}
+
+
+def group_offsets(kafka: Kafka, group: str, topic: str, partitions: Iterable[int]) -> dict[int, int]:
+    """Partition -> the offset that a group has committed; without partitions that have none.
+
+    Asked for only: the group is not joined, and nothing of it is set. Raises KafkaException.
+    """
+    wanted = [TopicPartition(topic, partition) for partition in partitions]
+    with closing(consumer(kafka, group)) as asked:
+        found = while_moving(TIMEOUT_SECONDS)(committed, asked, wanted, TIMEOUT_SECONDS)
+    return {place.partition: place.offset for place in found if place.offset >= 0}
 
 
 def read_range(

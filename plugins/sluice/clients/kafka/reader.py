@@ -63,12 +63,16 @@ _NEAR = 50_000
 _LEAST_PER_SECOND = 10_000
 
 
-def delivered_among(kafka: Kafka, topic: str, offsets: OffsetRanges) -> OffsetRanges:
-    """Those of ``offsets``, which the topic has, at which it delivers a committed record to librdkafka.
+def delivered_among(
+    kafka: Kafka, topic: str, offsets: OffsetRanges, tombstones: OffsetRanges | None = None
+) -> OffsetRanges:
+    """Those of ``offsets``, which the topic has, at which it delivers a committed record to librdkafka; at
+    ``tombstones``, one that has a value.
 
     A second opinion about offsets without a record: what consumes streams reads by another client. Reads
     between two offsets that are near. Raises as :func:`read_range`.
     """
+    empty = tombstones or OffsetRanges()
     spans = {partition: _spans(ranges) for partition, ranges in offsets.partitions.items()}
     found: dict[int, list[int]] = {}
     for number in range(max(map(len, spans.values()), default=0)):
@@ -78,7 +82,8 @@ def delivered_among(kafka: Kafka, topic: str, offsets: OffsetRanges) -> OffsetRa
         seconds = READ_SECONDS + sum(until - start for start, until in those.values()) / _LEAST_PER_SECOND
         for message in read_range(kafka, topic, starts, ends, seconds):
             partition, offset = cast("int", message.partition()), cast("int", message.offset())
-            if offset in offsets[partition]:
+            is_expected = message.value() is None and offset in empty[partition]
+            if offset in offsets[partition] and not is_expected:
                 found.setdefault(partition, []).append(offset)
     return OffsetRanges.of_values(found)
 

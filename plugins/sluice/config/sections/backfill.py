@@ -1,4 +1,5 @@
-"""``[backfill]`` of a ``stream.toml``: which source files an interval of the schedule has."""
+"""``[backfill]`` of a ``stream.toml``: which source files an interval of the schedule has; and
+``[intervals]``, of a topic of others: by which times of its records it is loaded."""
 
 from __future__ import annotations
 
@@ -25,8 +26,38 @@ _FIELD = re.compile(r"%(.?)")
 _WILDCARDS = {"*": "[^/]*", "?": "[^/]"}
 
 
+class Scheduled:
+    """What declarations with a ``schedule``, of PRESETS or cron, and a ``start_date`` have in common."""
+
+    schedule: str
+    start_date: str
+    max_active_runs: int
+
+    @property
+    def cron(self) -> str:
+        return PRESETS.get(self.schedule, self.schedule)
+
+    @property
+    def begins(self) -> datetime:
+        """Raises ValueError."""
+        return datetime.strptime(self.start_date, "%Y-%m-%d").replace(tzinfo=UTC)
+
+
 @dataclass(frozen=True)
-class Backfill:
+class Intervals(Scheduled):
+    """Intervals of the times of a topic's records, of which each is a load."""
+
+    schedule: Annotated[
+        str,
+        "of `<stream>_load`, in UTC: `@hourly`, `@daily`, `@monthly`, `@yearly` or the five fields of cron; "
+        "only a topic that is not `managed` has `[intervals]`",
+    ]
+    start_date: Annotated[str, "date of the first interval, as `2026-06-01`"]
+    max_active_runs: Annotated[int, "runs of `<stream>_load` at a time"] = 1
+
+
+@dataclass(frozen=True)
+class Backfill(Scheduled):
     """``schedule``: of PRESETS, or cron. ``pattern``: with FIELDS of an interval's begin, and wildcards."""
 
     schedule: Annotated[
@@ -42,15 +73,6 @@ class Backfill:
     ]
     start_date: Annotated[str, "date of the first interval, as `2019-01-31`"]
     max_active_runs: Annotated[int, "runs at a time of the schedule; a backfill has its own limit"] = 4
-
-    @property
-    def cron(self) -> str:
-        return PRESETS.get(self.schedule, self.schedule)
-
-    @property
-    def begins(self) -> datetime:
-        """Raises ValueError."""
-        return datetime.strptime(self.start_date, "%Y-%m-%d").replace(tzinfo=UTC)
 
     def keys(self, begin: datetime) -> str:
         """The pattern of the keys of the interval that begins then: wildcards only."""
@@ -84,32 +106,36 @@ def matches(keys: str, key: str) -> bool:
 
 def check(backfill: Backfill, prefix: str, where: str) -> None:
     """``prefix``: of the stream's objects. Raises ConfigError."""
+    check_times(backfill, "backfill", where)
+    _check_pattern(backfill, backfill.cron.split(), prefix, where)
+
+
+def check_times(section: Scheduled, name: str, where: str) -> None:
+    """The schedule of the section ``name``, and its first interval. Raises ConfigError."""
     # Airflow's own library for it; not needed to import the model.
     from croniter import croniter
 
-    limits.check(backfill, "backfill", where)
+    limits.check(section, name, where)
     try:
-        begins = backfill.begins
+        begins = section.begins
     except ValueError:
         begins = None
     if begins is None or begins.year not in YEARS:
         raise ConfigError(
-            f"{where}: backfill start_date {shown(backfill.start_date)} is no date of {YEARS[0]} to "
+            f"{where}: {name} start_date {shown(section.start_date)} is no date of {YEARS[0]} to "
             f"{YEARS[-1]}. Fix: write it as 2019-01-31"
         )
-    fields = backfill.cron.split()
     try:
         # Five valid fields may still name no time, such as 30 February.
-        is_schedule = len(fields) == 5 and croniter.is_valid(backfill.cron)
-        is_schedule = is_schedule and bool(croniter(backfill.cron, begins).get_next(datetime))
+        is_schedule = len(section.cron.split()) == 5 and croniter.is_valid(section.cron)
+        is_schedule = is_schedule and bool(croniter(section.cron, begins).get_next(datetime))
     except (ValueError, KeyError, OverflowError):
         is_schedule = False
     if not is_schedule:
         raise ConfigError(
-            f"{where}: backfill schedule {shown(backfill.schedule)} is no schedule. Fix: write one of "
+            f"{where}: {name} schedule {shown(section.schedule)} is no schedule. Fix: write one of "
             f'{", ".join(PRESETS)}, or the five fields of cron ("0 6 * * *")'
         )
-    _check_pattern(backfill, fields, prefix, where)
 
 
 def _check_pattern(backfill: Backfill, fields: list[str], prefix: str, where: str) -> None:

@@ -6,21 +6,25 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from sluice.config.reading.limits import BROKER_DEFAULT
+from sluice.core.offsets.start import EARLIEST, Start
 
 MAX_MESSAGE = "max.message.bytes"
 # A broker's default of it.
 MAX_MESSAGE_BYTES = 1_048_588
+# Partitions of a topic of others: as many as it has.
+UNDECLARED = 0
 # By the broker's clock: a record's timestamp is its arrival, whatever its sender's clock says.
 TIMESTAMP_TYPE, LOG_APPEND_TIME = "message.timestamp.type", "LogAppendTime"
 
 
 @dataclass(frozen=True)
 class Topic:
-    name: Annotated[str, "one topic per stream"]
+    name: Annotated[str, "one topic per stream; several streams may read one that is not `managed`"]
     partitions: Annotated[
         int,
-        "also the target partitions of a load and the files of a batch; may grow, never shrink",
-    ]
+        "also the target partitions of a load and the files of a batch; may grow, never shrink; none of a "
+        "topic that is not `managed`, which has as many as it has",
+    ] = UNDECLARED
     replication_factor: Annotated[
         int,
         "-1: the brokers' `default.replication.factor` at the topic's creation; another number must equal "
@@ -34,6 +38,22 @@ class Topic:
         '`cleanup.policy` must be `delete`. A stream with windows needs `"message.timestamp.type" = '
         '"LogAppendTime"`',
     ] = field(default_factory=dict)
+    managed: Annotated[
+        bool,
+        "false: the topic exists, others fill it, and nothing of it is created or changed: "
+        "[topics of others](topics-of-others.md)",
+    ] = True
+    start: Annotated[
+        str,
+        "where the stream begins, of a topic that is not `managed`, resolved once: `earliest`, `latest`, a "
+        "time with its zone (`2026-06-01T00:00:00Z`), an offset for each partition (`0=12 1=40`), or "
+        "`group:<name>`, what that consumer group has committed",
+    ] = EARLIEST
+
+    @property
+    def start_group(self) -> str:
+        """The consumer group at whose position the stream begins; "" for another start."""
+        return Start.parse(self.start).group
 
     @property
     def max_message_bytes(self) -> int:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from sluice.core.record_batches.cursor import Bytes, Ints
+from sluice.core.record_batches.cursor import Bytes, Flags, Ints
 
 
 def bytes_of(array: pa.BinaryArray | pa.StringArray) -> tuple[Bytes, Ints]:
@@ -17,3 +18,22 @@ def bytes_of(array: pa.BinaryArray | pa.StringArray) -> tuple[Bytes, Ints]:
         # Arrow may leave out the bounds.
         return shared, np.zeros(1, np.int64)
     return shared, np.frombuffer(bounds, np.int32, len(array) + 1, 4 * array.offset).astype(np.int64)
+
+
+def not_utf8(texts: pa.StringArray) -> Flags | None:
+    """Which texts are not UTF-8; None if all are."""
+    try:
+        texts.validate(full=True)
+    except pa.ArrowInvalid:
+        pass
+    else:
+        return None
+    is_ascii = pc.fill_null(pc.string_is_ascii(texts), True).to_numpy(zero_copy_only=False)
+    wrong: Flags = np.zeros(len(texts), np.bool_)
+    others = np.flatnonzero(~is_ascii)
+    for place, value in zip(others, texts.cast(pa.binary()).take(pa.array(others)), strict=True):
+        try:
+            value.as_py().decode()
+        except UnicodeDecodeError:
+            wrong[place] = True
+    return wrong

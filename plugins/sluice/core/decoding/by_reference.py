@@ -6,35 +6,48 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from sluice.core.decoding.decoder import Decoded, Decoder, Malformed, RawHeaders
+from sluice.core.decoding.decoder import Decoded, Malformed, RawHeaders, RecordDecoder
 
 
 @dataclass(frozen=True)
 class ByReference:
-    """A :class:`Decoder` that trusts another one's reference alone; many times slower."""
+    """A :class:`RecordDecoder` that trusts another one's reference alone; many times slower."""
 
-    other: Decoder
+    other: RecordDecoder
+
+    @property
+    def has_sources(self) -> bool:
+        return self.other.has_sources
 
     @property
     def schema(self) -> pa.Schema:
         return self.other.schema
 
-    def decode(self, values: pa.BinaryArray, headers: pa.ListArray) -> Decoded:
+    def decode(self, keys: pa.BinaryArray, values: pa.BinaryArray, headers: pa.ListArray) -> Decoded:
         rows: list[Mapping[str, Any]] = []
         reasons: list[str | None] = []
-        for value, each in zip(values.to_pylist(), headers.to_pylist(), strict=True):
+        skipped = np.zeros(len(values), np.bool_)
+        given = zip(keys.to_pylist(), values.to_pylist(), headers.to_pylist(), strict=True)
+        for place, (key, value, each) in enumerate(given):
+            reason, row = None, None
             try:
-                rows.append(self.reference(value, [(one["key"], one["value"]) for one in each or ()]))
-                reasons.append(None)
+                row = self.reference(key, value, [(one["key"], one["value"]) for one in each or ()])
+                skipped[place] = row is None
             except Malformed as why:
-                rows.append({})
-                reasons.append(str(why))
+                reason = str(why)
+            rows.append(row or {})
+            reasons.append(reason)
         columns = [pa.array([row.get(field.name) for row in rows], field.type) for field in self.schema]
         return Decoded(
-            pa.RecordBatch.from_arrays(columns, schema=self.schema), pa.array(reasons, pa.string())
+            pa.RecordBatch.from_arrays(columns, schema=self.schema),
+            pa.array(reasons, pa.string()),
+            skipped if skipped.any() else None,
         )
 
-    def reference(self, value: bytes | None, headers: RawHeaders) -> Mapping[str, Any]:
-        return self.other.reference(value, headers)
+    def reference(
+        self, key: bytes | None, value: bytes | None, headers: RawHeaders
+    ) -> Mapping[str, Any] | None:
+        return self.other.reference(key, value, headers)

@@ -8,6 +8,9 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from sluice.core.record_batches.cursor import Flags
+
+TOMBSTONE = "the record has no value (a tombstone)"
 # A record's headers, as they are on the topic.
 RawHeaders = Sequence[tuple[bytes, bytes | None]]
 
@@ -18,15 +21,17 @@ class Malformed(ValueError):
 
 @dataclass(frozen=True)
 class Decoded:
-    """The records of a piece, a row for each. ``columns``: of the decoder's schema. ``reasons``: texts, why a
-    record is rejected; null for a good one. What ``columns`` has of a rejected record is of no use."""
+    """The records of a piece, a row for each. ``columns``: of the decoder's schema; nulls of a record without
+    a value, and of no use of another one that is rejected. ``reasons``: texts, why a record is rejected; null
+    for a good one. ``skipped``: the records that the stream's declaration leaves out, None for none."""
 
     columns: pa.RecordBatch
     reasons: pa.StringArray
+    skipped: Flags | None = None
 
 
 class Decoder(Protocol):
-    """A format with its schema. For one thread; can be pickled."""
+    """A format of values, or of keys, with its schema. For one thread; can be pickled."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -34,8 +39,50 @@ class Decoder(Protocol):
 
     def decode(self, values: pa.BinaryArray, headers: pa.ListArray) -> Decoded:
         """Decode records: their values, null for a tombstone, and their headers, as
-        ``record_batches.records.SCHEMA`` has them. Never raises for what is in a record."""
+        ``record_batches.records.SCHEMA`` has them. Never raises for what is in a record; what a registry's
+        client raises if the registry cannot be asked."""
 
     def reference(self, value: bytes | None, headers: RawHeaders) -> Mapping[str, Any]:
         """Decode one record by another library, a value for each column as :meth:`pa.Array.to_pylist` gives
         it. Raises Malformed with the reason that :meth:`decode` gives."""
+
+
+class RecordDecoder(Protocol):
+    """Whole records into all columns that the table has of them. For one thread; can be pickled."""
+
+    @property
+    def has_sources(self) -> bool:
+        """Whether keys may name a row of one of Sluice's sources; false: a key that looks so is of others."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """A column for each of the table's that the record has, all of them nullable."""
+
+    def decode(self, keys: pa.BinaryArray, values: pa.BinaryArray, headers: pa.ListArray) -> Decoded:
+        """As :meth:`Decoder.decode`."""
+
+    def reference(
+        self, key: bytes | None, value: bytes | None, headers: RawHeaders
+    ) -> Mapping[str, Any] | None:
+        """As :meth:`Decoder.reference`; None for a record that the declaration leaves out."""
+
+
+@dataclass(frozen=True)
+class OwnRecords:
+    """A :class:`RecordDecoder` of records that Sluice's producers send: the key is the identity of a row, and
+    all columns are of the value."""
+
+    values: Decoder
+    has_sources = True
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.values.schema
+
+    def decode(self, keys: pa.BinaryArray, values: pa.BinaryArray, headers: pa.ListArray) -> Decoded:
+        return self.values.decode(values, headers)
+
+    def reference(
+        self, key: bytes | None, value: bytes | None, headers: RawHeaders
+    ) -> Mapping[str, Any] | None:
+        return self.values.reference(value, headers)

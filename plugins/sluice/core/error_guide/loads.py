@@ -55,6 +55,12 @@ ERRORS = {
         "resume; the text says why, and has the saved position. Nothing was sent",
         fix="[decide](operating.md#position-of-the-feed-is-unknown) from where to resume",
     ),
+    ErrorCode.INTERVAL_INCOMPLETE: ErrorGuide(
+        cause="An interval of a topic of others is not over, or begins before the stream does: records of it "
+        "may have come before the stream's first offset, which no proof claims",
+        fix="clear `plan` when the interval is over; or let `[intervals]` `start_date` be a later one, or "
+        "trigger a load without an interval ([topics of others](topics-of-others.md#loads))",
+    ),
     ErrorCode.INTERVAL_EMPTY: ErrorGuide(
         cause="No object `.csv`, `.csv.gz` or `.csv.zst` of the source bucket matches the pattern of a "
         "[backfill](operating.md#backfill)'s interval. A run fails instead of loading nothing, so that "

@@ -21,10 +21,10 @@ MAX_NAMED_IDS = 5
 
 @dataclass(frozen=True)
 class SourceCheck:
-    """Result for one source. ``what``: "rows" or "events"; ``total``: those of the source; ``problems``:
-    a message per kind of failure; ``removed``: rows that a change took out singly.
+    """Result for one source. ``what``: "rows", "events" or "offsets"; ``total``: those of the source;
+    ``problems``: a message per kind of failure; ``removed``: rows that a change took out singly.
 
-    Numbers of rows or events: ``published`` in the table, ``quarantined`` in the quarantine, ``missing`` from
+    Numbers of these: ``published`` in the table, ``quarantined`` in the quarantine, ``missing`` from
     both, ``duplicated`` more than once.
     """
 
@@ -87,6 +87,14 @@ def check_events(
     )
     problems = tuple(f"{count} {name}" for count, name in counts if count)
     return SourceCheck("events", total, published, quarantined, missing, len(duplicates), problems)
+
+
+def check_offsets(total: int, quarantined: int, gaps: int, duplicates: int) -> SourceCheck:
+    """Compare the ``total`` offsets of records of others with those in quarantine, in neither table
+    (``gaps``), and there more than once."""
+    counts = ((gaps, "missing"), (duplicates, "more than once"))
+    problems = tuple(f"{count} {name}" for count, name in counts if count)
+    return SourceCheck("offsets", total, total - quarantined - gaps, quarantined, gaps, duplicates, problems)
 
 
 def minute_ranges(minutes: Sequence[int], max_ranges: int) -> list[tuple[int, int]]:

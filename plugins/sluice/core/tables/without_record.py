@@ -1,4 +1,5 @@
-"""Offsets of a batch that have no record, as the log's own headers and history say."""
+"""Offsets of a batch that have no record in a table: as the log's own headers and history say, or as the
+stream declares."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from sluice.core.tables.summary import OFFSET_RANGES, WITHOUT_RECORD
 MAX_CHARACTERS = 4096
 # The folder of these documents, in the table's.
 FOLDER = "without-record"
-NAMES = ("control", "aborted", "absent")
+NAMES = ("control", "aborted", "absent", "skipped")
 
 
 @dataclass(frozen=True)
@@ -35,13 +36,15 @@ class WithoutRecord:
     """The document that has the offsets; then none are here, and ``documented`` counts them."""
     documented: int = 0
     """Number of offsets in the document."""
+    skipped: OffsetRanges = field(default_factory=OffsetRanges)
+    """Records without a value, which the stream's declaration leaves out (`[records] tombstones`)."""
 
     @property
     def offsets(self) -> OffsetRanges:
         """Raises ValueError if a document has them: :meth:`read` it first."""
         if self.address:
             raise ValueError(f"{self.address} has the offsets")
-        return self.control.union(self.aborted).union(self.absent)
+        return self.control.union(self.aborted).union(self.absent).union(self.skipped)
 
     @property
     def count(self) -> int:
@@ -74,6 +77,7 @@ class WithoutRecord:
             (self.control, "markers of transactions"),
             (self.aborted, "of aborted transactions"),
             (self.absent, f"absent ({self.evidence})"),
+            (self.skipped, "tombstones, which the stream skips"),
         )
         return ", ".join(f"{offsets.count} {what}" for offsets, what in named if offsets) or "none"
 

@@ -105,11 +105,12 @@ class LoadPlanner:
     def _plan_source(self, source: Source, more: Document, ends: Mapping[int, int], run_id: str) -> Document:
         """As it was planned first, in its own document."""
         document = {
-            **source.document,
             **more,
-            "topic": self.topic,
             "partition_count": len(ends),
             "start_offsets": {str(partition): offset for partition, offset in sorted(ends.items())},
+            # Records that are there already have offsets of their own, and are in older files.
+            **source.document,
+            "topic": self.topic,
             "run_id": run_id,
             "at": now(),
         }

@@ -21,8 +21,9 @@ from sluice.loads.sources.base import Dataset, Source
 from sluice.loads.sources.csv_object import ObjectSource
 from sluice.loads.sources.feed import FeedSource
 from sluice.loads.sources.generator import GeneratorSource
+from sluice.loads.sources.topic import TopicSource
 
-KINDS: tuple[type[Source], ...] = (ObjectSource, GeneratorSource, FeedSource)
+KINDS: tuple[type[Source], ...] = (ObjectSource, GeneratorSource, FeedSource, TopicSource)
 _BY_KIND = {kind.KIND: kind for kind in KINDS}
 
 

@@ -13,15 +13,18 @@ from sluice.loads.heads import head_of
 
 if TYPE_CHECKING:
     from sluice.clients.lake.commits import Head
+    from sluice.ledger.documents import Ledger
     from sluice.systems import Systems
 
 
 class Counted(StrEnum):
     """By what a source's records are verified. ROWS: their keys name source and row, so each row of the
-    source is looked for. EVENTS: they are known by their offsets, and each has an event id of its own."""
+    source is looked for. EVENTS: they are known by their offsets, and each has an event id of its own.
+    OFFSETS: by their offsets alone, which others wrote."""
 
     ROWS = "rows"
     EVENTS = "events"
+    OFFSETS = "offsets"
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,8 @@ class Source(ABC):
     # The document's ``kind``; an object version has none.
     KIND: ClassVar[str | None]
     COUNTED: ClassVar[Counted] = Counted.ROWS
+    # What a proof says of the source's records, in words.
+    MEANING: ClassVar[str] = "each row of the source is in the table once, or in quarantine"
     # Whether a later load may have the source again.
     IS_LASTING: ClassVar[bool] = True
     # Entries of the document that a plan has of its own, whatever planned the source first.
@@ -112,6 +117,10 @@ class Source(ABC):
     def head(self, table: str) -> Head | None:
         """The table's newest snapshot when the source was planned; None if it had none."""
         return head_of(self.document, table)
+
+    def record_verified(self, ledger: Ledger, incarnation: str | None, run_id: str) -> None:
+        """Note that a load verified it, for loads that begin where that ended: those of a topic of others."""
+        return
 
     def of_plan(self) -> Document:
         """The entries OF_PLAN."""

@@ -22,6 +22,10 @@ class FeedSource(Source):
 
     KIND = "feed"
     COUNTED = Counted.EVENTS
+    MEANING = (
+        "each event that arrived is in the table once, or in quarantine; nothing is said of events that the "
+        "feed did not deliver"
+    )
     IS_LASTING = False
 
     @classmethod

@@ -12,6 +12,7 @@ from sluice.core.offsets.quarantine import CONSUMER_STAGE, DUPLICATE, PRODUCER_S
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.sources import SourceCheck, check_rows
 from sluice.core.offsets.sources import check_events as check_event_counts
+from sluice.core.offsets.sources import check_offsets as check_offset_counts
 from sluice.core.offsets.verify import OffsetVerification, needs_read, verify
 from sluice.loads.sources.base import Counted, Source
 from sluice.loads.verification.without_record import NO_GAPS, GapsWithoutRecord
@@ -247,9 +248,15 @@ def check_source(
     removed: Sequence[int] = (),
 ) -> SourceCheck:
     """Whether each of the source's ``rows`` rows is published once or quarantined, but for those that a
-    change ``removed`` singly. Events cannot be read again: the topic's offsets tell their number."""
+    change ``removed`` singly. Events cannot be read again: the topic's offsets tell their number. Of records
+    of others the offsets are all that is known."""
     if source.COUNTED is Counted.EVENTS:
         return check_events(spec, load, check)
+    if source.COUNTED is Counted.OFFSETS:
+        found = check.verification
+        return check_offset_counts(
+            found.expected, check.quarantined.count, found.gaps.count, found.duplicates.count
+        )
     if rows is None:
         raise ValueError(f"{source.name}: its number of rows is not known")
     source_id = source.source_id

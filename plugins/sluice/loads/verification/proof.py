@@ -158,6 +158,7 @@ def report(result: ValidationResult) -> str:
         ["removed", f"{result.removed.count} records, by action remove of the change DAG"],
         ["without a record", result.without.message()],
         ["uploaded again", f"{len(result.uploaded_again)} objects with the same content, loaded once"],
+        ["meaning", "; ".join(sorted({source.MEANING for source, _ in result.sources}))],
     ]
     return aligned(head, rows) + "\n" + aligned(["check", "result"], lines)
 
@@ -190,6 +191,7 @@ def document(load: VerifiedLoad) -> Document:
             }
             for source, check in result.sources
         ],
+        "meaning": "; ".join(sorted({source.MEANING for source, _ in result.sources})),
         "verified_before": result.verified_before,
         "reverted": result.reverted,
         "removed": result.removed.count,

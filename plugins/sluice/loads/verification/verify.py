@@ -5,7 +5,7 @@
   delivers none there to another client.
 - Every row of an object version (read again) or of a generator (its parameters tell the number) is published
   once or quarantined. For a feed, rows and quarantined offsets add up to the offsets, and each event id is in
-  the table once.
+  the table once. Of records of others no more is claimed than their offsets.
 - Sources that an earlier load verified are not in the plan; the table still has their offsets.
 - The table has the schema's columns; the quarantined share is within its limit.
 
@@ -163,6 +163,8 @@ class LoadVerification:
         self._record_ends(document, load, mark)
         # After the proof: a document without one would spare a source its verification.
         self.verified.record(self._lasting(document), produced.end_offsets(self.produced))
+        for source in self.sources:
+            source.record_verified(self.ledger, self.verified.incarnation, self.run_id)
         return replace(load, proof=self.ledger.uri(key)), document
 
     def _record_ends(self, document: Document, load: VerifiedLoad, mark: Callable[[str], None]) -> None:

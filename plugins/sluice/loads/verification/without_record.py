@@ -1,4 +1,5 @@
-"""Offsets that are in neither table because they have no record: what the consumer recorded, and Kafka says.
+"""Offsets that are in neither table because they have no record, or one without a value that the stream
+skips: what the consumer recorded, and Kafka says.
 
 The consumer reads record batches by one client, and records which offsets have no record. That alone explains
 no gap, since the check would believe what it checks: a second client, librdkafka, is asked whether the topic
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class GapsWithoutRecord:
     """``recorded``: those of some gaps that the consumer recorded as without a record. Of these, ``records``:
-    where the topic delivers a committed one; ``deleted``: that it no longer has, so that it cannot tell."""
+    where the topic delivers a committed one, with a value if it was skipped as a tombstone; ``deleted``: that
+    it no longer has, so that it cannot tell."""
 
     recorded: WithoutRecord = field(default_factory=WithoutRecord)
     records: OffsetRanges = field(default_factory=OffsetRanges)
@@ -40,7 +42,8 @@ class GapsWithoutRecord:
         if not explained.count:
             return "none"
         asked = explained.count - self.deleted.count
-        by = f"the topic delivers none to librdkafka at {asked} of them"
+        none = "no value" if explained.skipped else "none"
+        by = f"the topic delivers {none} to librdkafka at {asked} of them"
         gone = f", and has deleted {self.deleted.count} since" if self.deleted else ""
         return f"{explained.count} offsets: {explained.message()}; {by}{gone}"
 
@@ -59,6 +62,9 @@ class GapsWithoutRecord:
         """Numbers for a proof."""
         explained = self.recorded.within(self.explained)
         counts = {name: getattr(explained, name).count for name in NAMES}
+        # Only of streams that skip some.
+        if not explained.skipped:
+            del counts["skipped"]
         return {**counts, "evidence": explained.evidence, "deleted_since": self.deleted.count}
 
 
@@ -87,7 +93,7 @@ def of_gaps(systems: Systems, spec: StreamSpec, gaps: OffsetRanges) -> GapsWitho
     kept = offsets.minus(deleted)
     if beyond := kept.minus(OffsetRanges.from_ends({}, ends)):
         raise _cannot_tell(name, recorded, f"ends before {beyond.shown()}: its log was truncated")
-    records = delivered_among(systems.platform.kafka, name, kept)
+    records = delivered_among(systems.platform.kafka, name, kept, recorded.skipped)
     return GapsWithoutRecord(recorded, records, deleted)
 
 

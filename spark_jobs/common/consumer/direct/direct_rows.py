@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
 from sluice.config.platform import Platform
 from sluice.config.stream import StreamSpec
-from sluice.core.decoding.decoder import Decoder
+from sluice.core.decoding.decoder import RecordDecoder
 from sluice.core.offsets.deduplication import joined
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.record_batches.account import Account
@@ -40,11 +41,11 @@ class DirectSource:
     """The batches of one stream, for its writer."""
 
     def __init__(
-        self, spark: SparkSession, platform: Platform, spec: StreamSpec, decoding: Decoder | Decode
+        self, spark: SparkSession, platform: Platform, spec: StreamSpec, decoding: RecordDecoder | Decode
     ) -> None:
         """``decoding``: a decoder, or the stream's own function."""
         self._spark, self._platform, self._spec = spark, platform, spec
-        self._decoder: Decoder | None = None if callable(decoding) else decoding
+        self._decoder: RecordDecoder | None = None if callable(decoding) else decoding
         self._own = OwnDecode(spark, decoding) if callable(decoding) else None
         self._known: tuple[str | None, ...] = ()
         self._batches: DirectBatches | None = None
@@ -151,14 +152,18 @@ def last_epochs(before: Mapping[int, int], accounts: Iterable[tuple[int, Account
 
 
 def without_record(results: Iterable[Result]) -> WithoutRecord:
-    """What the accounts of a batch say of offsets that have no record."""
+    """What the accounts of a batch say of offsets that have no record, and the records that the stream's
+    declaration leaves out."""
+    results = list(results)
     accounts = [one for result in results for one in result.accounts]
-    return WithoutRecord.joined(
+    of_log = (
         WithoutRecord(
             OffsetRanges({partition: account.control}),
             OffsetRanges({partition: account.aborted}),
             OffsetRanges({partition: account.absent}),
-            account.evidence,
+            evidence=account.evidence,
         )
         for partition, account in sorted(accounts, key=lambda one: one[1].evidence)
     )
+    declared = (WithoutRecord(skipped=result.skipped) for result in results if result.skipped)
+    return WithoutRecord.joined(chain(of_log, declared))

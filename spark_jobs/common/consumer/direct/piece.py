@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from sluice.core.decoding.assessment import Assessment, assess
-from sluice.core.decoding.decoder import Decoded, Decoder, Malformed
+from sluice.core.decoding.decoder import Decoded, Malformed, RecordDecoder
 from sluice.core.decoding.duplicates import Deduplication
 from sluice.core.error_codes import ErrorCode
 from sluice.core.offsets.deduplication import Run
@@ -20,6 +20,7 @@ from sluice.core.record_batches.records import MAX_HEADERS
 from spark_jobs.common.kafka.read_ranges import headers_as_text
 from spark_jobs.common.lake.written.written_batch import runs_of
 
+_NO_OFFSETS: Ints = np.zeros(0, np.int64)
 # The reference decodes one record of so many again, scattered, whatever patterns producers have.
 _ONE_OF = 4096
 # 2**64 by the golden ratio: the highest bits of its multiples are spread. The lowest are those of the offset.
@@ -35,22 +36,29 @@ class DecodersDiffer(RuntimeError):
 @dataclass(frozen=True)
 class PieceRows:
     """``good``: columns of the table; ``bad``: columns of the quarantine, a ``reason`` among them, None
-    without any; ``runs``: of all rows, since a rejected one would be a gap."""
+    without any; ``runs``: of all rows, since a rejected one would be a gap; ``skipped``: the offsets of the
+    records that are in neither, as the stream declares."""
 
     good: pa.RecordBatch
     bad: pa.RecordBatch | None
     runs: list[Run]
+    skipped: Ints = field(default_factory=lambda: _NO_OFFSETS)
 
 
 def rows_of(
-    piece: pa.RecordBatch, partition: int, decoder: Decoder, deduplication: Deduplication | None = None
+    piece: pa.RecordBatch, partition: int, decoder: RecordDecoder, deduplication: Deduplication | None = None
 ) -> PieceRows:
     """``piece``: as ``record_batches.records.SCHEMA``. Records that were sent to be withheld are rejected,
-    and those that ``deduplication`` finds to be duplicates. Raises DecodersDiffer."""
-    decoded = decoder.decode(piece.column("value"), piece.column("headers"))
-    found, many = assess(decoded, piece.column("key"), piece.column("timestamp")), _with_many_headers(piece)
+    and those that ``deduplication`` finds to be duplicates. Raises DecodersDiffer, and what the decoder
+    raises."""
+    decoded = decoder.decode(piece.column("key"), piece.column("value"), piece.column("headers"))
+    found = assess(decoded, own_keys(piece, decoder), piece.column("timestamp"))
+    many = _with_many_headers(piece)
     _check_sample(piece, partition, decoder, decoded, {*found.unreadable, *many})
     found.reasons.update(many)
+    if decoded.skipped is not None:
+        for row in np.flatnonzero(decoded.skipped).tolist():
+            found.reasons.pop(row, None)
     if deduplication is not None:
         offsets = piece.column("offset").to_numpy()
         found.reasons.update(deduplication.duplicates(offsets, found.identity, found.is_good))
@@ -59,9 +67,19 @@ def rows_of(
         [*decoded.columns.columns, *context.values()], [*decoded.columns.schema.names, *context]
     )
     runs = runs_of(pa.table({name: context[name] for name in _OF_RUNS}))
-    if not found.reasons:
-        return PieceRows(good, None, runs)
-    return PieceRows(good.filter(pa.array(found.is_good)), _bad(piece, context, found.reasons), runs)
+    skipped = _NO_OFFSETS
+    is_good = found.is_good
+    if decoded.skipped is not None:
+        skipped = piece.column("offset").to_numpy()[decoded.skipped]
+        is_good &= ~decoded.skipped
+    bad = _bad(piece, context, found.reasons) if found.reasons else None
+    return PieceRows(good if is_good.all() else good.filter(pa.array(is_good)), bad, runs, skipped)
+
+
+def own_keys(piece: pa.RecordBatch, decoder: RecordDecoder | None) -> pa.BinaryArray:
+    """The keys that may name a row of a source: none of a topic that others fill, whatever they look like."""
+    is_own = decoder is None or decoder.has_sources
+    return piece.column("key") if is_own else pa.nulls(len(piece), pa.binary())
 
 
 def _with_many_headers(piece: pa.RecordBatch) -> dict[int, str]:
@@ -73,11 +91,14 @@ def _with_many_headers(piece: pa.RecordBatch) -> dict[int, str]:
     return dict.fromkeys(rows.tolist(), f"it has more than {MAX_HEADERS:,} headers, which are not kept")
 
 
-def undecoded(piece: pa.RecordBatch, partition: int, reason: str) -> PieceRows:
-    """All records of a piece rejected for this reason, by what is not in their values."""
+def undecoded(
+    piece: pa.RecordBatch, partition: int, reason: str, decoder: RecordDecoder | None = None
+) -> PieceRows:
+    """All records of a piece rejected for this reason, by what is not in their values. ``decoder``: of the
+    others; None for a stream with its own function."""
     nothing = pa.RecordBatch.from_arrays([], [])
     reasons = pa.array([reason] * len(piece), pa.string())
-    found = assess(Decoded(nothing, reasons), piece.column("key"), piece.column("timestamp"))
+    found = assess(Decoded(nothing, reasons), own_keys(piece, decoder), piece.column("timestamp"))
     context = _context(piece, partition, found)
     runs = runs_of(pa.table({name: context[name] for name in _OF_RUNS}))
     return PieceRows(nothing, _bad(piece, context, found.reasons), runs)
@@ -113,7 +134,7 @@ def _bad(
 
 
 def _check_sample(
-    piece: pa.RecordBatch, partition: int, decoder: Decoder, decoded: Decoded, unread: Collection[int]
+    piece: pa.RecordBatch, partition: int, decoder: RecordDecoder, decoded: Decoded, unread: Collection[int]
 ) -> None:
     """Decode some records by the reference, too: neither decoder is believed alone. ``unread``: records with
     values that Python cannot hold, which are rejected."""
@@ -121,13 +142,15 @@ def _check_sample(
         if row in unread:
             continue
         headers = [(one["key"], one["value"]) for one in piece.column("headers")[row].as_py()]
-        expected: Mapping[str, Any] | str
+        key, value = piece.column("key")[row].as_py(), piece.column("value")[row].as_py()
+        # None: left out, as the stream declares.
+        expected: Mapping[str, Any] | str | None
         try:
-            expected = decoder.reference(piece.column("value")[row].as_py(), headers)
+            expected = decoder.reference(key, value, headers)
         except Malformed as error:
             expected = str(error)
         said: Mapping[str, Any] | str | None = decoded.reasons[row].as_py()
-        if said is None:
+        if said is None and not (decoded.skipped is not None and decoded.skipped[row]):
             said = decoded.columns.slice(row, 1).to_pylist()[0]
         if not _same(said, expected):
             raise DecodersDiffer(
@@ -167,4 +190,4 @@ def _differing(said: Any, expected: Any) -> str:
 
 
 def _outcome(said: Any) -> str:
-    return f"rejected ({said})" if isinstance(said, str) else "a row"
+    return f"rejected ({said})" if isinstance(said, str) else "no row" if said is None else "a row"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -16,10 +16,10 @@ from sluice.clients.kafka.log.range_reader import Epochs, RangeRead, RangeReader
 from sluice.clients.s3.requests import connect
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.config.platform_sections.s3 import S3
-from sluice.core.decoding.decoder import Decoder
+from sluice.core.decoding.decoder import RecordDecoder
 from sluice.core.decoding.duplicates import Deduplication
 from sluice.core.offsets.deduplication import LoadedRows, Run, Runs
-from sluice.core.offsets.ranges import IntervalSet
+from sluice.core.offsets.ranges import IntervalSet, OffsetRanges, Pair
 from sluice.core.record_batches.account import Account
 from spark_jobs.common.consumer.direct.piece import rows_of, undecoded
 from spark_jobs.common.consumer.direct.rejected import RejectedPart, RejectedRows
@@ -35,8 +35,8 @@ class Job:
     """What all tasks of a batch have in common.
 
     ``kafka``, ``s3``: how both are reached; ``topic``, ``topic_id``: where the records are; ``table`` and
-    ``quarantine``: the layout of both tables; ``decoder``: of the records' values, None for a stream that
-    decodes them by its own function.
+    ``quarantine``: the layout of both tables; ``decoder``: of records, None for a stream that decodes them by
+    its own function.
     """
 
     kafka: Kafka
@@ -45,7 +45,7 @@ class Job:
     topic_id: str
     table: Layout
     quarantine: Layout
-    decoder: Decoder | None = None
+    decoder: RecordDecoder | None = None
 
 
 @dataclass(frozen=True)
@@ -78,13 +78,15 @@ class Task:
 
 @dataclass(frozen=True)
 class Result:
-    """What a task wrote and saw. ``files``: none without a row; ``accounts``: of the parts, in their
-    order."""
+    """What a task wrote and saw. ``files``: none without a row; ``rejected``: the rejected records; ``runs``:
+    rows of sources, rejected ones too; ``accounts``: of the parts, in their order; ``skipped``: the offsets
+    of records that the stream's declaration leaves out."""
 
     files: tuple[DataFile, ...]
     rejected: RejectedPart
     runs: tuple[Run, ...]
     accounts: tuple[tuple[int, Account], ...]
+    skipped: OffsetRanges = field(default_factory=OffsetRanges)
 
 
 def run(job: Job, task: Task) -> Result:
@@ -119,22 +121,28 @@ class Reading:
         job, reason = self._job, self._task.reason
         accounts: list[tuple[int, Account]] = []
         runs = Runs()
+        skipped: dict[int, list[Pair]] = {}
         with RejectedRows(job.quarantine, client(job.s3), file_name()) as rejected:
             for part, pieces in self._reads():
                 duplicates = self._task.duplicates
                 known = Deduplication(part.partition, duplicates.loaded) if duplicates else None
                 for piece in pieces:
                     if reason:
-                        rows = undecoded(piece, part.partition, reason)
+                        rows = undecoded(piece, part.partition, reason, job.decoder)
                     else:
                         assert job.decoder is not None
                         rows = rows_of(piece, part.partition, job.decoder, known)
                     if rows.bad is not None:
                         rejected.add(rows.bad)
                     runs.add(rows.runs)
+                    if len(rows.skipped):
+                        pairs = IntervalSet.of_values(rows.skipped).pairs()
+                        skipped.setdefault(part.partition, []).extend(pairs)
                     yield rows.good
                 accounts.append((part.partition, pieces.account))
-            self._result = Result((), rejected.upload(), runs.joined(), tuple(accounts))
+            self._result = Result(
+                (), rejected.upload(), runs.joined(), tuple(accounts), OffsetRanges.of(skipped)
+            )
 
     def _reads(self) -> list[tuple[Part, RangeRead]]:
         """The parts, of which each partition's first is asked for: brokers work on all of them at once."""

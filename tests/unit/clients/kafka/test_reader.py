@@ -45,8 +45,8 @@ class FakeConsumer:
         self.is_closed = True
 
 
-def record(partition: int, offset: int) -> Record:
-    return Record(partition, offset, b"k", b"v")
+def record(partition: int, offset: int, value: bytes | None = b"v") -> Record:
+    return Record(partition, offset, b"k", value)
 
 
 def end(partition: int, offset: int) -> Record:
@@ -72,6 +72,14 @@ def test_offsets_at_which_a_record_is_delivered() -> None:
     assert found == OffsetRanges.of({0: [(3, 4), (6, 7), (90_001, 90_002)], 1: [(8, 9)]})
     assert [(one.partition, one.offset) for one in consumer.all_assigned] == [(0, 3), (1, 7), (0, 90_000)]
     assert not kafka_reader.delivered_among(Kafka("k:9092"), "t", OffsetRanges())
+
+
+def test_a_tombstone_is_delivered_unless_it_is_expected() -> None:
+    asked, expected = OffsetRanges.of({0: [(3, 7)]}), OffsetRanges.of({0: [(3, 5)]})
+    found = [record(0, 3, None), record(0, 4), record(0, 5, None), end(0, 7)]
+    with patch.object(kafka_reader, "consumer", FakeConsumer(found).make):
+        delivered = kafka_reader.delivered_among(Kafka("k:9092"), "t", asked, expected)
+    assert delivered == OffsetRanges.of({0: [(4, 6)]})
 
 
 def test_it_reads_to_the_ends_and_no_further() -> None:

@@ -31,12 +31,14 @@ SAID = WithoutRecord(
 
 
 class Load:
-    """Offsets [0, 10) of which rows are at the first 7; ``delivered``: where the topic delivers a record."""
+    """Offsets [0, 10) of which rows are at the first 7; ``delivered``: where the topic delivers a record;
+    ``empty``: those of them without a value."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.lake, self.s3 = lakes.make(folder), MemoryS3()
         self.rows, self.first, self.end, self.topic_id = 7, 0, 10, "t1"
         self.delivered = OffsetRanges.of({0: [(0, 7)]})
+        self.empty = OffsetRanges()
         self.asked: list[OffsetRanges] = []
         self.ledger = ledger("nyc_taxi", self.s3)
         self.platform = SimpleNamespace(kafka=Kafka("k:9092"))
@@ -49,9 +51,11 @@ class Load:
         sent(self.ledger, {"source_id": SOURCE, **source}, {"0": [0, 10]})
         monkeypatch.setattr(reader, "delivered_among", self.delivered_among)
 
-    def delivered_among(self, kafka: Kafka, topic: str, offsets: OffsetRanges) -> OffsetRanges:
+    def delivered_among(
+        self, kafka: Kafka, topic: str, offsets: OffsetRanges, tombstones: OffsetRanges
+    ) -> OffsetRanges:
         self.asked.append(offsets)
-        return offsets.intersect(self.delivered)
+        return offsets.intersect(self.delivered).minus(self.empty.intersect(tombstones))
 
     def bucket(self, name: str) -> Load:
         return self
@@ -109,6 +113,16 @@ def test_only_recorded_offsets_are_explained(load: Load) -> None:
     load.delivered = OffsetRanges.of({0: [(0, 6)]})
     with raising(NotVerifiedError, "1 gaps (0=[6,7))", "1 missing"):
         load.validate()
+
+
+def test_a_skipped_record_is_no_gap_if_the_topic_has_no_value_there(load: Load) -> None:
+    tombstones = OffsetRanges.of({0: [(7, 10)]})
+    load.delivered, load.empty = OffsetRanges.of({0: [(0, 10)]}), OffsetRanges.of({0: [(7, 9)]})
+    load.batch(7, WithoutRecord(skipped=tombstones))
+    with raising(NotVerifiedError, "1 gaps (0=[9,10))", "a committed one (0=[9,10))"):
+        load.validate()
+    load.empty = tombstones
+    assert load.validate()["without_record"]["skipped"] == 3
 
 
 def test_what_retention_deleted_cannot_be_asked_and_is_said(load: Load) -> None:

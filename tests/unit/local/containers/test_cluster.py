@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,26 @@ def test_no_pod_has_another_s_passwords(context: Context, tmp_path: Path) -> Non
         for name, texts in made.items()
     }
     assert found == WANTED
+
+
+def test_a_registry_has_a_secret_of_its_own(context: Context, tmp_path: Path) -> None:
+    has_one = replace(context, registry=Path("/opt/sluice/registry-0"))
+    made = FakeArtifacts(has_one, tmp_path).secrets_of_pods()
+    assert set(made["sluice-registry"]) == {
+        "conf__registry__config__application.properties",
+        "start__registry",
+    }
+    texts = {name: "".join(keys.values()) for name, keys in made.items()}
+    own = [name for name, text in texts.items() if SECRETS["postgres_registry"] in text]
+    assert own == ["sluice-registry"]
+
+
+def test_the_component_of_a_registry_says_that_there_is_one(context: Context, tmp_path: Path) -> None:
+    profiles = [
+        FakeArtifacts(context, tmp_path, SLUICE_PROFILES="single-broker,single-drive", **setting).profiles
+        for setting in ({}, {"SLUICE_REGISTRY": "always"})
+    ]
+    assert profiles[1] - profiles[0] == {"registry"}
 
 
 @pytest.mark.parametrize("mode", ["native", "operator"])

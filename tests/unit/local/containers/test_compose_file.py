@@ -59,7 +59,7 @@ def test_every_service_that_stays_is_checked_and_restarted(name: str) -> None:
 
 @pytest.mark.parametrize(
     "chosen",
-    [set(choice) | {"spark"} for choice in product(*profiles.PROFILES)],
+    [set(choice) | profiles.OPTIONAL for choice in product(*profiles.PROFILES)],
     ids=lambda c: "-".join(sorted(c)),
 )
 def test_every_image_is_built_once(chosen: set[str]) -> None:
@@ -106,7 +106,7 @@ def test_the_checks_are_served_whatever_else_is_down() -> None:
 
 def test_who_reaches_what() -> None:
     assert {name for name in SERVICES if "database" in networks(name)} == {
-        *("postgres", "provision", "tools", "streams", "observer"),
+        *("postgres", "provision", "tools", "streams", "observer", "registry"),
         *(f"airflow-{part}" for part in ("api-server", "scheduler", "dag-processor", "triggerer")),
     }
     asking = {"airflow-api-server", "airflow-triggerer"}
@@ -115,6 +115,18 @@ def test_who_reaches_what() -> None:
     # It reads the ledger to tell of a run once, and asks no stream's process.
     assert networks("airflow-dag-processor") == {"airflow", "database", "data", "notifications"}
     assert networks("spark-worker") == {"spark"}
+
+
+def test_a_registry_is_asked_by_jobs_tasks_and_a_person_alone() -> None:
+    assert networks("registry") == {"registry", "spark", "database"}
+    asking = {"streams", "airflow-scheduler", "tools"}
+    assert {name for name in SERVICES if "registry" in networks(name)} == {"registry", *asking}
+    # For the executors of jobs.
+    assert {name for name in SERVICES if "spark" in networks(name)} == {
+        *("kafka", *layout.BROKERS, "minio", "minio-erasure", "airflow-scheduler"),
+        *("spark-master", "spark-worker", "registry"),
+    }
+    assert SERVICES["registry"]["profiles"] == [profiles.REGISTRY]
 
 
 def test_the_file_of_notifications_is_the_user_s_or_empty() -> None:
@@ -149,7 +161,7 @@ def test_the_bases_are_pinned_by_tag() -> None:
         assert source in stages | {"${DEBIAN}", "${PYTHON}"}, source
 
 
-@pytest.mark.parametrize("target", ["minio", "postgres", "kafka", "spark", "airflow"])
+@pytest.mark.parametrize("target", ["minio", "postgres", "kafka", "spark", "airflow", "registry"])
 def test_no_container_runs_as_root(target: str) -> None:
     stages = {
         name: (base, body)
@@ -176,7 +188,7 @@ def test_hosts_and_volumes_are_the_code_s() -> None:
     assert set(layout.BROKERS) <= set(SERVICES)
     mounted = dict(volume.split(":", 1) for volume in SERVICES["configure"]["volumes"])
     services = {"postgres", "kafka", *layout.BROKERS, "minio", "airflow", "scheduler", "streams", "spark"}
-    assert set(mounted) == services | {"checks", "observer"}
+    assert set(mounted) == services | {"checks", "observer", "registry"}
     assert all(path == f"{layout.VOLUMES}/{name}" for name, path in mounted.items())
     drives = [volume for volume in SERVICES["minio-erasure"]["volumes"] if "drive-" in volume]
     assert len(drives) == layout.DRIVES
@@ -184,4 +196,4 @@ def test_hosts_and_volumes_are_the_code_s() -> None:
 
 def test_profiles_are_the_code_s() -> None:
     used = {profile for service in SERVICES.values() for profile in service.get("profiles", ())}
-    assert used == {name for choice in profiles.PROFILES for name in choice} | {profiles.SPARK, "tools"}
+    assert used == {name for choice in profiles.PROFILES for name in choice} | profiles.OPTIONAL | {"tools"}

@@ -6,6 +6,7 @@ import subprocess
 import tomllib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,13 +14,13 @@ from local.base import UsageError
 from local.containers import layout, profiles
 from local.containers.layout import Once, Volume, script
 from local.runtime.context import Context
-from local.runtime.ports import DEFAULTS, Network
+from local.runtime.ports import DEFAULTS, HOST, Network
 from local.runtime.secrets import complete_secrets
 from local.runtime.supervisord import Program
 from local.services import kafka
 from tests.support.raising import raising
 
-ALL = frozenset({"cluster", "erasure", "spark"})
+ALL = frozenset({"cluster", "erasure", "spark", "registry"})
 DEFAULT = frozenset({"single-broker", "single-drive"})
 SECRETS = complete_secrets({})
 
@@ -27,7 +28,8 @@ SECRETS = complete_secrets({})
 def volumes(context: Context, chosen: frozenset[str]) -> dict[str, Volume]:
     brokers = layout.BROKERS if "cluster" in chosen else ()
     network = Network(DEFAULTS, bind=layout.ANY, hosts=layout.HOSTS, brokers=brokers)
-    there = replace(context, network=network, secrets=SECRETS, home=layout.HOME)
+    registry = Path("/opt/sluice/registry-0") if profiles.REGISTRY in chosen else None
+    there = replace(context, network=network, secrets=SECRETS, home=layout.HOME, registry=registry)
     return {volume.name: volume for volume in layout.volumes(there, chosen)}
 
 
@@ -55,6 +57,7 @@ def secrets_in(volume: Volume) -> set[str]:
                 "checks",
                 "observer",
                 "spark",
+                "registry",
             },
         ),
     ],
@@ -83,14 +86,18 @@ def test_no_service_has_another_s_secrets(context: Context) -> None:
     kafka_s = {name for name in SECRETS if name.startswith("kafka_")}
     assert secrets_in(found["kafka-1"]) == kafka_s
     # For each system, the secrets of a producer and a consumer; and the supervisor's.
-    roles = {f"{system}_{role}" for system in ("kafka", "minio", "lake") for role in ("producer", "consumer")}
+    systems = ("kafka", "minio", "lake", "registry")
+    roles = {f"{system}_{role}" for system in systems for role in ("producer", "consumer")}
     assert secrets_in(found["streams"]) == roles | {"supervisor"}
     assert secrets_in(found["spark"]) == roles | {"spark"}
     assert secrets_in(found["checks"]) == {"metrics"}
     reading = {f"{system}_observer" for system in ("kafka", "minio", "lake")}
     assert secrets_in(found["observer"]) == reading | {"supervisor", "observer"}
     administration = {"postgres_admin", "minio_root", "kafka_admin", "kafka_broker"}
-    reader = {"kafka_reader", "lake_reader", "minio_reader"}
+    reader = {"kafka_reader", "lake_reader", "minio_reader", "registry_reader"}
+    asking = {f"registry_{role}" for role in ("airflow", "producer", "consumer", "reader", "admin")}
+    assert secrets_in(found["registry"]) == asking | {"postgres_registry"}
+    administration |= {"registry_admin", "postgres_registry"}
     assert not secrets_in(found["scheduler"]) & (administration | reader)
     # What a browser reaches has no job's rights.
     maintenance = {"minio_maintenance", "lake_maintenance", "kafka_maintenance"}
@@ -129,6 +136,37 @@ def test_three_brokers_replicate_and_know_each_other(context: Context) -> None:
         assert properties["transaction.state.log.min.isr"] == "2"
     document = tomllib.loads(found["streams"].files[layout.HOME.platform / "consumer.toml"])
     assert document["kafka"]["bootstrap_servers"] == "kafka-1:19092,kafka-2:19092,kafka-3:19092"
+
+
+def test_a_registry_is_found_by_those_who_may_ask_it(context: Context) -> None:
+    found = volumes(context, ALL)
+    (properties,) = found["registry"].files.values()
+    settings = dict(line.split("=", 1) for line in properties.splitlines())
+    address = "jdbc:postgresql://postgres:15432/registry?sslmode=disable"
+    assert settings["apicurio.datasource.url"] == address
+    # What has a login listens in its networks, what has none in the container.
+    assert (settings["quarkus.http.host"], settings["quarkus.management.host"]) == (layout.ANY, HOST)
+    told = registry_sections(found)
+    assert set(told) == {
+        *((volume, role) for volume in ("scheduler", "streams", "spark") for role in layout.JOBS),
+        *((volume, "airflow") for volume in ("airflow", "scheduler")),
+    }
+    for (_, role), section in told.items():
+        assert section["url"] == "http://registry:18084/apis/ccompat/v7"
+        assert (section["username"], section["password"]) == (f"sluice-{role}", SECRETS[f"registry_{role}"])
+        assert section["plain_text"] is True
+    assert registry_sections(volumes(context, DEFAULT)) == {}
+
+
+def registry_sections(found: dict[str, Volume]) -> dict[tuple[str, str], dict[str, Any]]:
+    """(volume, role) -> [registry] of the platform file."""
+    documents = {
+        (volume.name, path.stem): tomllib.loads(content)
+        for volume in found.values()
+        for path, content in volume.files.items()
+        if path.parent == layout.HOME.platform and path.suffix == ".toml"
+    }
+    return {key: document["registry"] for key, document in documents.items() if "registry" in document}
 
 
 def test_one_broker_is_as_the_embedded_one(context: Context) -> None:

@@ -58,6 +58,11 @@ def test_what_maintenance_may_delete(key: str, allowed: bool) -> None:
             {"airflow", "producer", "consumer", "reader", "observer"},
         ),
         ("warehouse/ledger/nyc_taxi/x.json", {"airflow"}, {"airflow", "producer", "observer"}),
+        (
+            "warehouse/ledger/_registries/0123456789abcdef/schemas/7.json",
+            {"airflow", "consumer"},
+            {"airflow", "producer", "consumer", "observer"},
+        ),
         ("source/nyc_taxi/x.csv", set(), {"airflow", "producer"}),
         ("warehouse/other", set(), {"airflow"}),
     ],
@@ -177,3 +182,19 @@ def test_plain_files_of_queries_are_the_consumer_s_to_write() -> None:
     key = "warehouse/files/isp_hits/zipcode=10115/day=2026-01-31/b000000000000.parquet"
     assert {role for role in ROLES if may(role, "s3:PutObject", key)} == {"consumer"}
     assert {role for role in ROLES if may(role, "s3:GetObject", key)} == {"airflow", "consumer", "reader"}
+
+
+def test_of_a_topic_of_others_nothing_is_written_or_changed() -> None:
+    rules = kafka_rules([TOPIC], others={"shop.orders": "connect-orders", TOPIC: ""})
+    assert len(rules) == len(set(rules))
+    of_topic = {(rule.user, rule.operation) for rule in rules if rule.name == "shop.orders"}
+    assert {operation for _, operation in of_topic} == {"READ", "DESCRIBE", "DESCRIBE_CONFIGS"}
+    assert {user for user, operation in of_topic if operation == "READ"} == {
+        "sluice-airflow", "sluice-consumer", "sluice-observer", "sluice-reader",
+    }  # fmt: skip
+    of_group = [(rule.user, rule.kind, rule.operation) for rule in rules if rule.name == "connect-orders"]
+    assert of_group == [("sluice-consumer", "group", "DESCRIBE")]
+    # Beside its own rights there are none for a topic that another stream has.
+    assert [rule for rule in rules if rule.name == TOPIC] == [
+        rule for rule in kafka_rules([TOPIC]) if rule.name == TOPIC
+    ]

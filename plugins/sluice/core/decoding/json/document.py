@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any, NoReturn
 
-from sluice.core.decoding.decoder import Malformed
+from sluice.core.decoding.decoder import TOMBSTONE, Malformed
 from sluice.core.decoding.wire_formats import wire_format
 
 # The parser calls itself for each level, and Python's stack ends at about 1,000 levels.
@@ -28,11 +28,19 @@ class Members(list[tuple[str, Any]]):
     """An object's keys and values in their order; a key may be there twice."""
 
 
-def members(value: bytes | None) -> Members:
-    """The members of the object that a record is: texts, Numbers, booleans, None, lists, Members. Raises
-    Malformed."""
+def members(value: bytes | None) -> tuple[str, Members]:
+    """The text that a record is, and the members of the object in it: texts, Numbers, booleans, None, lists,
+    Members. Raises Malformed."""
     if value is None:
-        raise Malformed("the record has no value (a tombstone)")
+        raise Malformed(TOMBSTONE)
+    text, found = parsed(value)
+    if not isinstance(found, Members):
+        raise Malformed(f"not a JSON object: it is {described(found)}")
+    return text, found
+
+
+def parsed(value: bytes) -> tuple[str, Any]:
+    """The text that a value is, and the one JSON value in it. Raises Malformed."""
     stripped = value.strip(WHITE_SPACE.encode())
     if not stripped.startswith(b"{"):
         framed = wire_format(value) if stripped else "it is empty"
@@ -49,9 +57,7 @@ def members(value: bytes | None) -> Members:
     found, end = _value(text, _after_space(text, 0))
     if end < len(text):
         raise Malformed(_behind(text, end))
-    if not isinstance(found, Members):
-        raise Malformed(f"not a JSON object: it is {described(found)}")
-    return found
+    return text, found
 
 
 def described(found: object) -> str:
@@ -68,7 +74,7 @@ def described(found: object) -> str:
 def _value(text: str, start: int) -> tuple[Any, int]:
     """The value that begins at ``start``, and the position behind it and the white space that follows."""
     try:
-        found, end = _PARSER.raw_decode(text, start)
+        found, end = PARSER.raw_decode(text, start)
     except json.JSONDecodeError as error:
         raise Malformed(f"not JSON: {error.msg} (character {error.pos + 1})") from None
     except RecursionError:
@@ -106,6 +112,6 @@ def _constant(literal: str) -> NoReturn:
     raise Malformed(f"not JSON: {literal} is not a number")
 
 
-_PARSER = json.JSONDecoder(
+PARSER = json.JSONDecoder(
     object_pairs_hook=Members, parse_int=Number, parse_float=Number, parse_constant=_constant
 )

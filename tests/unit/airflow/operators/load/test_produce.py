@@ -117,4 +117,9 @@ def test_a_run_id_that_is_used_again_with_other_params(load: Load) -> None:
 def test_the_jvm_of_a_load_of_files_needs_no_second_compiler() -> None:
     """Its rows never come there, those of a generator are made there."""
     found = {source: "TieredStopAtLevel=1" in str(java_options(source)) for source in SourceType}
-    assert found == {SourceType.CSV: True, SourceType.GENERATOR: False, SourceType.FEED: False}
+    assert found == {
+        SourceType.CSV: True,
+        SourceType.GENERATOR: False,
+        SourceType.FEED: False,
+        SourceType.TOPIC: False,
+    }

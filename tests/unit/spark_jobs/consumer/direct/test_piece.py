@@ -8,14 +8,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sluice.core.decoding.decoder import Malformed, RawHeaders
+from sluice.core.decoding.decoder import Malformed, OwnRecords, RawHeaders
 from sluice.core.decoding.duplicates import Deduplication
+from sluice.core.decoding.others.plain import TextDecoder
+from sluice.core.decoding.others.records import OthersRecords
 from sluice.core.offsets.deduplication import LoadedRows, Run
 from sluice.core.offsets.quarantine import DUPLICATE, WITHHELD_REASON
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.sources import WITHHELD_MARK
 from sluice.core.record_batches.records import SCHEMA
-from spark_jobs.common.consumer.direct.piece import DecodersDiffer, PieceRows, rows_of
+from spark_jobs.common.consumer.direct.piece import DecodersDiffer, PieceRows, rows_of, undecoded
 from tests.support.numbered import OTHER, SOURCE, WHEN, NumberedDecoder, key, piece
 from tests.support.raising import raising
 
@@ -31,7 +33,7 @@ LATE = 1 << 60
 
 
 def rows(given: pa.RecordBatch, **more: Any) -> PieceRows:
-    return rows_of(given, PARTITION, NumberedDecoder(), **more)
+    return rows_of(given, PARTITION, OwnRecords(NumberedDecoder()), **more)
 
 
 def reasons(found: PieceRows) -> dict[int, str]:
@@ -160,11 +162,11 @@ def test_a_record_that_no_reader_can_read_stops_no_batch() -> None:
             raise AssertionError(value)
 
     given = piece([(None, BEYOND), (None, b"2:two")])
-    found = rows_of(given, PARTITION, Refusing())
+    found = rows_of(given, PARTITION, OwnRecords(Refusing()))
     assert list(reasons(found)) == [100]
     assert found.good["number"].to_pylist() == [2]
     with raising(AssertionError, "2:two"):
-        rows_of(given.slice(1), PARTITION, Refusing())
+        rows_of(given.slice(1), PARTITION, OwnRecords(Refusing()))
 
 
 class Differing(NumberedDecoder):
@@ -195,13 +197,13 @@ def test_two_decoders_that_differ_stop_the_batch(
 ) -> None:
     """The error names the record and the columns, and no value."""
     with raising(DecodersDiffer, f"partition {PARTITION}", "offset 100", *words, "Fix: ") as caught:
-        rows_of(piece([(None, value)]), PARTITION, Differing(outcome))
+        rows_of(piece([(None, value)]), PARTITION, OwnRecords(Differing(outcome)))
     for shown in ("secret", "other", "41", "42"):
         assert shown not in str(caught.value).replace("another", "")
 
 
 def test_decoders_that_agree_are_believed() -> None:
-    found = rows_of(piece([(None, b"x")]), PARTITION, Differing("x is no number"))
+    found = rows_of(piece([(None, b"x")]), PARTITION, OwnRecords(Differing("x is no number")))
     assert reasons(found) == {100: "x is no number"}
 
 
@@ -213,4 +215,39 @@ def test_the_reference_has_the_headers_as_they_are() -> None:
             assert list(given) == headers
             return super().reference(value, given)
 
-    assert rows_of(piece([(None, b"1:a")], headers={0: headers}), PARTITION, Reading()).good.num_rows == 1
+    given = piece([(None, b"1:a")], headers={0: headers})
+    assert rows_of(given, PARTITION, OwnRecords(Reading())).good.num_rows == 1
+
+
+def test_a_tombstone_that_the_stream_skips_is_neither_row_nor_rejected() -> None:
+    sent = piece([(None, b"a"), (b"k", None), (b"k", b"\xff"), (b"k", None)], times={3: LATE})
+    found = rows_of(sent, PARTITION, OthersRecords(TextDecoder("text"), tombstones="skip"))
+    assert found.good["_kafka_offset"].to_pylist() == [100]
+    assert list(reasons(found)) == [102]
+    # Also one whose time no reader can show: it is in no table.
+    assert found.skipped.tolist() == [101, 103]
+    assert rows_of(sent.slice(0, 1), PARTITION, OthersRecords(TextDecoder("text"))).skipped.tolist() == []
+
+
+def test_a_key_of_others_names_no_row_of_a_source() -> None:
+    """Whatever it looks like: it is neither a duplicate nor withheld."""
+    sent = piece([(key(1, 1), b"a"), (key(1, 1), b"b"), (key(2, 2, mark=WITHHELD_MARK), b"\xff")])
+    decoder = OthersRecords(TextDecoder("text"), TextDecoder("key"))
+    loaded = LoadedRows({SOURCE: OffsetRanges.of({PARTITION: [(0, 9)]})})
+    found = rows_of(sent, PARTITION, decoder, Deduplication(PARTITION, loaded))
+    assert found.good["_source_id"].to_pylist() == [None, None]
+    assert found.good["key"].to_pylist() == [key(1, 1).decode()] * 2
+    assert found.runs == []
+    assert found.bad is not None
+    assert found.bad["_source_id"].to_pylist() == [None]
+    assert undecoded(sent, PARTITION, "no", decoder).runs == []
+    assert undecoded(sent, PARTITION, "no").runs
+
+
+def test_a_reference_that_skips_what_the_decoder_has_stops_the_batch() -> None:
+    class Skipping(OthersRecords):
+        def reference(self, *given: Any) -> None:
+            return None
+
+    with raising(DecodersDiffer, "a row, no row by the reference"):
+        rows_of(piece([(None, b"a")]), PARTITION, Skipping(TextDecoder("text")))

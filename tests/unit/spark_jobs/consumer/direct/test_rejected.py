@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from sluice.core.decoding.decoder import OwnRecords
 from sluice.core.offsets.quarantine import CONSUMER_STAGE, DUPLICATE, WITHHELD_REASON
 from spark_jobs.common.consumer.direct import rejected
 from spark_jobs.common.consumer.direct.piece import rows_of
@@ -26,7 +27,8 @@ LAYOUT = Layout(QUARANTINE, FOLDER)
 
 def bad(first: int, *reasons: str, partition: int = 0, at: datetime | None = WHEN) -> pa.RecordBatch:
     """Rejected records from an offset on, for these reasons."""
-    found = rows_of(piece([(None, b"x")] * len(reasons), first), partition, NumberedDecoder()).bad
+    given = piece([(None, b"x")] * len(reasons), first)
+    found = rows_of(given, partition, OwnRecords(NumberedDecoder())).bad
     assert found is not None
     columns = {name: found.column(name) for name in found.schema.names}
     times = pa.array([at] * len(reasons), pa.timestamp("us", tz="UTC"))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sluice.core.decoding.decoder import RawHeaders
+from sluice.core.decoding.decoder import OwnRecords, RawHeaders
 from spark_jobs.common.consumer.direct.piece import _ONE_OF, _sample, rows_of
 from tests.support.numbered import NumberedDecoder, piece
 
@@ -42,7 +42,7 @@ def test_the_first_record_and_one_of_many_are_decoded_twice_the_same_ones_again(
     seen = []
     for _ in range(2):
         decoder = Seeing()
-        rows_of(given, 0, decoder)
+        rows_of(given, 0, OwnRecords(decoder))
         seen.append([int((value or b"").partition(b":")[0]) for value in decoder.seen])
     assert seen[0] == seen[1] == [first, *sorted(sampled(range(first, first + count)))]
     assert 8 <= len(seen[0]) <= 20

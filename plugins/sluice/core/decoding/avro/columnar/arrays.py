@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from sluice.core.decoding.arrays import not_utf8
 from sluice.core.decoding.avro.columnar.bodies import Bodies
 from sluice.core.decoding.avro.columnar.columns import Column, Lists, Nulls, Slices, Structs
 from sluice.core.decoding.avro.types import Type, arrow_type
-from sluice.core.record_batches.cursor import Flags, Ints
+from sluice.core.record_batches.cursor import Ints
 
 # The record of each instance; asked for only if one is odd.
 Records = Callable[[], Ints]
@@ -102,25 +102,6 @@ class Arrays:
         twice = pairs[1:][pairs[1:] == pairs[:-1]]
         if len(twice):
             self._bodies.is_odd[records()[twice // len(codes.dictionary)]] = True
-
-
-def not_utf8(texts: pa.StringArray) -> Flags | None:
-    """Which texts are not UTF-8; None if all are."""
-    try:
-        texts.validate(full=True)
-    except pa.ArrowInvalid:
-        pass
-    else:
-        return None
-    is_ascii = pc.fill_null(pc.string_is_ascii(texts), True).to_numpy(zero_copy_only=False)
-    wrong: Flags = np.zeros(len(texts), np.bool_)
-    others = np.flatnonzero(~is_ascii)
-    for place, value in zip(others, texts.cast(pa.binary()).take(pa.array(others)), strict=True):
-        try:
-            value.as_py().decode()
-        except UnicodeDecodeError:
-            wrong[place] = True
-    return wrong
 
 
 def _bits(flags: NDArray[Any] | None) -> pa.Buffer | None:

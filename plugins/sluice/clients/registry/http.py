@@ -1,0 +1,198 @@
+"""Requests to a registry: its addresses in turn, TLS, a login; answers of a bounded size, in a bounded
+time."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+import httpx
+
+from sluice.config.platform_sections.registry import Registry
+from sluice.config.postgresql import is_loopback
+from sluice.config.reading.toml import ConfigError
+from sluice.core.messages import quoted
+from sluice.core.registry.errors import RegistryRefused, RegistryUnreachable
+
+# A text of the largest schema, with the escapes of JSON; a list of a hundred thousand subjects.
+MAX_ANSWER_BYTES = 8 << 20
+ACCEPT = "application/vnd.schemaregistry.v1+json, application/json"
+_FIX_URL = "Fix: correct url of [registry] in the role's platform file"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long a client waits for a connection, for the next part of an answer, and for all of it."""
+
+    connect_seconds: float = 5
+    read_seconds: float = 10
+    answer_seconds: float = 30
+
+
+USUAL = Limits()
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a registry said. ``error_code``: the API's, of an answer that is an error; 0 if it has none."""
+
+    url: str
+    status: int
+    body: Any
+    error_code: int = 0
+
+
+class Http:
+    """Connections to the addresses of a registry, opened at the first request. Safe for several threads."""
+
+    def __init__(self, registry: Registry, limits: Limits = USUAL) -> None:
+        self._registry, self._limits = registry, limits
+        self._clients: dict[str, httpx.Client] = {}
+        # The address that answered last is asked first.
+        self._first = 0
+
+    def get(self, path: tuple[str, ...], query: Mapping[str, str] | None = None) -> Answer:
+        """Ask one address after the other, until one answers; 404 is an answer.
+
+        ``path``: its parts, quoted here. Raises RegistryUnreachable if none does; RegistryRefused for a login
+        or right that is missing, a redirect, and an answer that is not the API's; ConfigError for a file of
+        the section that cannot be read.
+        """
+        target = "/" + "/".join(quote(part, safe="") for part in path)
+        target += f"?{urlencode(query)}" if query else ""
+        urls, errors = self._registry.urls, list[str]()
+        for number in range(len(urls)):
+            place = (self._first + number) % len(urls)
+            try:
+                answer = self._ask(urls[place], target)
+            except RegistryUnreachable as error:
+                errors.append(str(error))
+            else:
+                self._first = place
+                return answer
+        raise RegistryUnreachable(
+            f"schema registry {quoted(self._registry.identity)}: {'; '.join(errors)}. Fix: start it, or "
+            "correct [registry] in the role's platform file"
+        )
+
+    def close(self) -> None:
+        for client in self._clients.values():
+            client.close()
+        self._clients.clear()
+
+    def _ask(self, base: str, target: str) -> Answer:
+        url, deadline = f"{base}{target}", time.monotonic() + self._limits.answer_seconds
+        try:
+            with self._client(base).stream("GET", url) as response:
+                # What stands between answers in the registry's place, or the registry is not there yet.
+                if response.status_code in (408, 429) or response.status_code >= 500:
+                    raise RegistryUnreachable(f"{url} answered {response.status_code}")
+                if response.is_redirect:
+                    raise RegistryRefused(
+                        f"{url} redirects to {_shown(response)}, which is never followed. {_FIX_URL}"
+                    )
+                return self._answer(url, response.status_code, _body(response, url, deadline))
+        except (httpx.TransportError, httpx.DecodingError, ssl.SSLError) as error:
+            raise RegistryUnreachable(f"{url}: {type(error).__name__}: {error}") from error
+
+    def _answer(self, url: str, status: int, body: bytes) -> Answer:
+        if status in (401, 403):
+            found = "a wrong login" if status == 401 else "a missing right"
+            raise RegistryRefused(
+                f"{url} answered {status}: {found} ({_excerpt(body)}). Fix: correct username, password or "
+                "token of [registry] in the role's platform file, or grant the user the right to read"
+            )
+        try:
+            document = json.loads(body)
+        # Nested too deeply, or a number of thousands of digits.
+        except (ValueError, RecursionError) as error:
+            raise RegistryRefused(
+                f"{url} answered {status}, and no JSON: {_excerpt(body)}. {_FIX_URL}"
+            ) from error
+        if status == 200:
+            return Answer(url, status, document)
+        code = document.get("error_code") if isinstance(document, dict) else None
+        if status != 404 or type(code) is not int or code == status:
+            raise RegistryRefused(f"{url} answered {status}: {_excerpt(body)}. {_FIX_URL}")
+        return Answer(url, status, document, code)
+
+    def _client(self, base: str) -> httpx.Client:
+        found = self._clients.get(base)
+        if found is None:
+            # If two threads come here, one connects in vain.
+            found = self._clients.setdefault(base, self._connect(base))
+        return found
+
+    def _connect(self, base: str) -> httpx.Client:
+        registry, limits, parts = self._registry, self._limits, urlsplit(base)
+        # Identity: a few compressed bytes can stand for gigabytes.
+        headers = {"Accept": ACCEPT, "Accept-Encoding": "identity", "User-Agent": "sluice"}
+        if registry.token:
+            headers["Authorization"] = f"Bearer {registry.token}"
+        login = (registry.username, registry.password) if registry.username else None
+        return httpx.Client(
+            auth=httpx.BasicAuth(*(text.encode() for text in login)) if login else None,
+            headers=headers,
+            verify=tls(registry) if parts.scheme == "https" else False,
+            timeout=httpx.Timeout(limits.read_seconds, connect=limits.connect_seconds),
+            follow_redirects=False,
+            # No proxy stands between this machine and itself.
+            trust_env=not is_loopback(parts.hostname or ""),
+        )
+
+
+def tls(registry: Registry) -> ssl.SSLContext:
+    """How a server of the registry is verified, and this client. Raises ConfigError for an unreadable
+    file."""
+    try:
+        context = ssl.create_default_context(cafile=registry.ssl_ca_location or None)
+    except (OSError, ssl.SSLError) as error:
+        raise _unreadable("ssl_ca_location", registry.ssl_ca_location, error) from error
+    if registry.ssl_certificate_location:
+        certificate, key = registry.ssl_certificate_location, registry.ssl_key_location
+        try:
+            # Without a passphrase OpenSSL would ask for one on the terminal.
+            context.load_cert_chain(certificate, key or None, password="")
+        except (OSError, ssl.SSLError) as error:
+            names = f"{certificate} with {key}" if key else certificate
+            raise _unreadable("ssl_certificate_location", names, error) from error
+    return context
+
+
+def _unreadable(key: str, path: str, error: Exception) -> ConfigError:
+    return ConfigError(
+        f"[registry] {key}: {path} cannot be used: {error}. Fix: put a readable PEM file there, of a key "
+        "without a passphrase"
+    )
+
+
+def _body(response: httpx.Response, url: str, deadline: float) -> bytes:
+    if response.headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise RegistryRefused(f"{url} answered compressed, which was not asked for. {_FIX_URL}")
+    found = bytearray()
+    for part in response.iter_raw():
+        found += part
+        if len(found) > MAX_ANSWER_BYTES:
+            raise RegistryRefused(f"{url} answered more than {MAX_ANSWER_BYTES >> 20} MiB. {_FIX_URL}")
+        if time.monotonic() > deadline:
+            raise RegistryUnreachable(f"{url} was still sending its answer after its time")
+    return bytes(found)
+
+
+def _excerpt(body: bytes) -> str:
+    return quoted(body[:500].decode(errors="replace")) if body else "without a text"
+
+
+def _shown(response: httpx.Response) -> str:
+    """Where an answer redirects to, without user, password and query."""
+    try:
+        parts = urlsplit(response.headers.get("Location", ""))
+        host = f"{parts.hostname}:{parts.port}" if parts.port else parts.hostname
+    except ValueError:
+        return "no address"
+    return quoted(f"{parts.scheme}://{host}{parts.path}" if host else parts.path)

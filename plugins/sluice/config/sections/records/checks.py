@@ -1,0 +1,79 @@
+"""What ``[records]`` must hold: known words, and columns that a table can have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from sluice.config.reading.names import check_columns
+from sluice.config.reading.toml import ConfigError
+from sluice.config.reading.values import shown
+from sluice.config.sections.records.declaration import Format, Records, Subjects, Tombstones
+
+_CHOICES: Mapping[str, Iterable[str]] = {
+    "format": [*Format],
+    "subjects": [*Subjects],
+    "key": ["", *Format],
+    "tombstones": [*Tombstones],
+}
+
+
+def check(records: Records, schema: str, where: str) -> None:
+    """The section alone, with the stream's ``schema``. Raises ConfigError."""
+    for key, choices in _CHOICES.items():
+        if (value := getattr(records, key)) not in choices:
+            allowed = ", ".join(f'"{one}"' for one in choices)
+            raise ConfigError(f"{where}: [records] {key} {shown(value)}. Fix: use one of {allowed}")
+    if records.has_schema and not schema:
+        raise ConfigError(
+            f"{where}: [records] format {records.format!r} without schema: its columns are not known. Fix: "
+            'add schema = "schema.avsc" or "schema.ddl", a file of the stream\'s folder'
+        )
+    if schema and not records.has_schema:
+        raise ConfigError(
+            f"{where}: schema {shown(schema)} with [records] format {records.format!r}, whose only column is "
+            f"{records.value_column!r}. Fix: remove schema, or use format avro or json"
+        )
+    if records.format == Format.JSON and schema.endswith(".avsc"):
+        raise ConfigError(
+            f"{where}: [records] format 'json' with schema {shown(schema)}. Fix: declare the columns in a "
+            "schema.ddl"
+        )
+    if records.registry and records.key != Format.AVRO and not records.has_schema:
+        raise ConfigError(
+            f"{where}: [records] registry with format {records.format!r}: its values have no schema. Fix: "
+            "remove registry"
+        )
+    if records.key == Format.AVRO and not records.registry:
+        raise ConfigError(
+            f"{where}: [records] key 'avro' without registry: a key's schema is one of the registry's. Fix: "
+            'set registry = true, or use key = "bytes"'
+        )
+    _check_names(records, where)
+
+
+def _check_names(records: Records, where: str) -> None:
+    named = {
+        "key_column": records.key_column if records.key else "",
+        "value_column": "" if records.has_schema else records.value_column,
+        "headers": records.headers,
+        "unknown_fields": records.unknown_column,
+    }
+    needed = {"key_column": bool(records.key), "value_column": not records.has_schema}
+    for key, is_needed in needed.items():
+        if is_needed and not named[key]:
+            raise ConfigError(f"{where}: [records] {key} is empty. Fix: name the column")
+    check_columns(filter(None, named.values()), f"{where}: [records]")
+
+
+def check_added(records: Records, columns: Iterable[str], of: str, where: str) -> None:
+    """That none of the section's columns is one of ``columns``, which are those of the file ``of``. Raises
+    ConfigError."""
+    known = {name.lower(): name for name in columns}
+    keys = {records.key_column: "key_column", records.headers: "headers"}
+    keys[records.unknown_column] = "unknown_fields"
+    for name in records.added_columns:
+        if (other := known.get(name.lower())) is not None:
+            raise ConfigError(
+                f"{where}: [records] {keys[name]} {name!r}: {of} has the column {other!r}. Fix: set "
+                f"{keys[name]} to another name"
+            )

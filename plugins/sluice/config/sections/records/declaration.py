@@ -1,0 +1,121 @@
+"""``[records]`` of a ``stream.toml``: how the records of a topic that others fill become rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated
+
+
+class Format(StrEnum):
+    """How values are encoded, and keys."""
+
+    AVRO = "avro"
+    JSON = "json"
+    TEXT = "text"
+    BYTES = "bytes"
+
+
+class Subjects(StrEnum):
+    """Confluent's naming strategies: the topic's name, the record's, or both are a schema's subject."""
+
+    TOPIC = "topic"
+    RECORD = "record"
+    TOPIC_RECORD = "topic-record"
+
+
+class Tombstones(StrEnum):
+    """What a record without a value becomes."""
+
+    ROW = "row"
+    SKIP = "skip"
+    REJECT = "reject"
+
+
+# As Spark has the column of headers; the quarantine's has the same type.
+HEADERS_TYPE = "array<struct<key: string, value: binary>>"
+# Formats of which each value is one column, without a schema.
+_OF_ONE_COLUMN = {Format.TEXT: "string", Format.BYTES: "binary"}
+# Keys of Avro and JSON are texts of JSON, whatever their fields are.
+_KEY_TYPES: dict[str, str] = {
+    "": "",
+    Format.TEXT: "string",
+    Format.JSON: "string",
+    Format.AVRO: "string",
+    Format.BYTES: "binary",
+}
+
+
+@dataclass(frozen=True)
+class Records:
+    """``format``: a Format; ``key``: one, or empty; ``subjects``, ``tombstones``: of the enumerations."""
+
+    format: Annotated[
+        str,
+        "[of values](topics-of-others.md#formats), of a topic that others fill: `avro` or `json`, with the "
+        "columns of `schema`; `text` (UTF-8) or `bytes`, each value in `value_column`",
+    ]
+    registry: Annotated[
+        bool,
+        "values of `avro` and `json` begin with Confluent's wire format: a schema id of the platform file's "
+        "registry",
+    ] = False
+    subjects: Annotated[
+        str,
+        "the producers' subject naming strategy: `topic`, `record` or `topic-record`; used by `new-stream` "
+        "alone, since each record has its schema's id",
+    ] = "topic"
+    key: Annotated[
+        str,
+        "format of keys that are kept: `text`, `bytes`, `json`, `avro` (with `registry`); empty: not kept",
+    ] = ""
+    key_column: Annotated[
+        str,
+        "the column of `key`: a text, or binary with `bytes`; of `json` as it was sent, of `avro` as JSON",
+    ] = "key"
+    value_column: Annotated[str, "the column of `text` (a text) and `bytes` (binary)"] = "value"
+    headers: Annotated[
+        str,
+        "the column of headers, an array of `key` (text) and `value` (binary) in their order; empty: not "
+        "kept",
+    ] = ""
+    tombstones: Annotated[
+        str,
+        "records without a value: `row` (with null columns), `skip` (no row; the batch's account has their "
+        "offsets) or `reject`",
+    ] = "row"
+    unknown_fields: Annotated[
+        str,
+        "the column of fields that `schema` does not have, as the text of a JSON object, null without any; "
+        "of `avro` and `json`. Empty: they are not kept",
+    ] = "_unknown_fields"
+
+    @property
+    def has_schema(self) -> bool:
+        """Whether the stream's ``schema`` declares columns."""
+        return self.format not in _OF_ONE_COLUMN
+
+    @property
+    def value_columns(self) -> dict[str, str]:
+        """The columns of values that have no schema, with their types in Spark's DDL."""
+        return {} if self.has_schema else {self.value_column: _OF_ONE_COLUMN[Format(self.format)]}
+
+    @property
+    def unknown_column(self) -> str:
+        """The column of fields that the schema does not have; empty for none."""
+        return self.unknown_fields if self.has_schema else ""
+
+    @property
+    def added_columns(self) -> dict[str, str]:
+        """The columns beside those of values, with their types in Spark's DDL, in the table's order."""
+        found = {
+            self.key_column: _KEY_TYPES[self.key],
+            self.headers: HEADERS_TYPE if self.headers else "",
+            self.unknown_column: "string" if self.unknown_column else "",
+        }
+        return {name: kind for name, kind in found.items() if kind}
+
+    @property
+    def query_columns(self) -> dict[str, str]:
+        """The added columns that a continuous query may have: of headers no sink has the type."""
+        return {name: kind for name, kind in self.added_columns.items() if kind != HEADERS_TYPE}

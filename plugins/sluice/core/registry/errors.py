@@ -1,0 +1,31 @@
+"""Why there is no schema: of a record, or of all."""
+
+from __future__ import annotations
+
+from sluice.core.error_codes import ErrorCode
+from sluice.core.errors import Missing, Refused, Unreachable
+
+
+class UnknownSchema(Missing):
+    """The registry does not have it. A record that names it is rejected, with the text as its reason."""
+
+    code = ErrorCode.SCHEMA_NOT_FOUND
+
+
+class RefusedSchema(Refused):
+    """The registry has it, and it cannot be used. A record that names it is rejected, with the text as its
+    reason."""
+
+    code = ErrorCode.SCHEMA_REFUSED
+
+
+class RegistryRefused(Refused):
+    """The registry rejects every request, or is none: nothing is known of a schema."""
+
+    code = ErrorCode.REGISTRY_REFUSED
+
+
+class RegistryUnreachable(Unreachable):
+    """The registry did not answer: nothing is known of a schema, and a retry may succeed."""
+
+    code = ErrorCode.REGISTRY_UNREACHABLE

@@ -1,0 +1,159 @@
+"""What a registry is asked, and what its answers mean."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from sluice.clients.registry.client import RegistryClient
+from sluice.config.platform_sections.registry import Registry
+from sluice.core.registry import schemas
+from sluice.core.registry.errors import RefusedSchema, RegistryRefused, UnknownSchema
+from sluice.core.registry.json_text import MAX_TEXT_BYTES
+from sluice.core.registry.schemas import AVRO, JSON, Reference, registered
+from tests.support.raising import raising
+from tests.support.registry_server import AVRO_TEXT, Answer, RegistryServer, error, serving
+
+pytestmark = pytest.mark.usefixtures("socket_enabled")
+ORDER = '{"type": "record", "name": "Order", "fields": [{"name": "price", "type": "a.Money"}]}'
+MONEY = '{"type": "record", "name": "a.Money", "fields": [{"name": "unit", "type": "a.Unit"}]}'
+UNIT = '{"type": "enum", "name": "a.Unit", "symbols": ["EUR"]}'
+
+
+def reference(name: str, subject: str, version: int = 1) -> dict[str, Any]:
+    return {"name": name, "subject": subject, "version": version}
+
+
+@pytest.fixture
+def server() -> Iterator[RegistryServer]:
+    with serving() as made:
+        yield made
+
+
+@pytest.fixture
+def client(server: RegistryServer) -> RegistryClient:
+    return RegistryClient(Registry(server.url, name="tests"))
+
+
+def test_a_schema_by_its_id(server: RegistryServer, client: RegistryClient) -> None:
+    server.answers["/schemas/ids/7"] = Answer({"schema": AVRO_TEXT, "maxId": 9, "guid": "x"})
+    found = registered(client.bundle(7))
+    assert (found.id, found.type, found.text, found.references) == (7, AVRO, AVRO_TEXT, ())
+
+
+def test_references_are_fetched_once_each_with_theirs(server: RegistryServer, client: RegistryClient) -> None:
+    both = [reference("a.Money", "money/v", 3), reference("a.Unit", "unit")]
+    server.answers["/schemas/ids/7"] = Answer({"schema": ORDER, "references": both})
+    of_money = {"id": 5, "version": 3, "schema": MONEY, "references": [reference("a.Unit", "unit")]}
+    server.answers["/subjects/money%2Fv/versions/3?deleted=true"] = Answer(of_money)
+    server.answers["/subjects/unit/versions/1?deleted=true"] = Answer({"id": 4, "version": 1, "schema": UNIT})
+    found = registered(client.bundle(7))
+    money = json.loads(found.text)["fields"][0]["type"]
+    assert (money["name"], money["fields"][0]["type"]["symbols"]) == ("a.Money", ["EUR"])
+    assert found.references == (Reference("a.Money", "money/v", 3), Reference("a.Unit", "unit", 1))
+    assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize("code", [40401, 40402])
+def test_a_reference_that_is_not_there_refuses_the_schema(
+    server: RegistryServer, client: RegistryClient, code: int
+) -> None:
+    server.answers["/schemas/ids/7"] = Answer({"schema": ORDER, "references": [reference("a.Money", "m", 3)]})
+    server.answers["/subjects/m/versions/3?deleted=true"] = error(code)
+    with raising(
+        RefusedSchema, "schema id 7 refers to version 3 of subject 'm', which the registry does not"
+    ):
+        client.bundle(7)
+
+
+def test_references_have_a_number_at_most(
+    server: RegistryServer, client: RegistryClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sluice.clients.registry import client as module
+
+    monkeypatch.setattr(module, "MAX_REFERENCES", 3)
+    server.answers["/schemas/ids/7"] = Answer({"schema": ORDER, "references": [reference("a", "s", 1)]})
+    for number in range(1, 9):
+        one = {"schema": UNIT, "references": [reference("a", "s", number + 1)]}
+        server.answers[f"/subjects/s/versions/{number}?deleted=true"] = Answer(one)
+    with raising(RefusedSchema, "schema id 7 refers to more than 3 schemas"):
+        client.bundle(7)
+    assert len(server.requests) == 4
+
+
+def test_no_more_is_fetched_than_a_schema_may_have(server: RegistryServer, client: RegistryClient) -> None:
+    text = " " * (MAX_TEXT_BYTES - 9)
+    several = [reference("a", "s", number) for number in range(1, 20)]
+    server.answers["/schemas/ids/7"] = Answer({"schema": ORDER, "references": several})
+    for number in range(1, 20):
+        server.answers[f"/subjects/s/versions/{number}?deleted=true"] = Answer({"schema": text})
+    with raising(RefusedSchema, "schema id 7", schemas.MAX_TOTAL_BYTES):
+        client.bundle(7)
+    assert len(server.requests) == 5
+    server.answers["/schemas/ids/8"] = Answer({"schema": "x" * (MAX_TEXT_BYTES + 1)})
+    with raising(RefusedSchema, "schema id 8", MAX_TEXT_BYTES + 1):
+        registered(client.bundle(8))
+
+
+def test_what_is_not_there_is_unknown(server: RegistryServer, client: RegistryClient) -> None:
+    server.answers["/schemas/ids/7"] = error(40403)
+    server.answers["/subjects/s/versions/latest"] = error(40401)
+    server.answers["/subjects/s/versions/2"] = error(40402)
+    server.answers["/subjects/s/versions"] = error(40401)
+    with raising(UnknownSchema, "schema id 7 is unknown to the schema registry 'tests'"):
+        client.bundle(7)
+    with raising(UnknownSchema, "version latest of subject 's'"):
+        client.latest("s")
+    with raising(UnknownSchema, "version 2 of subject 's'"):
+        client.version("s", 2)
+    with raising(UnknownSchema, "subject 's'"):
+        client.versions("s")
+
+
+def test_an_address_that_is_not_the_apis_is_no_unknown_schema(client: RegistryClient) -> None:
+    with raising(RegistryRefused, "/schemas/ids/7 answered 404", "Fix: correct url"):
+        client.bundle(7)
+
+
+def test_versions_of_a_subject(server: RegistryServer, client: RegistryClient) -> None:
+    one = {"subject": "s", "id": 4, "version": 2, "schemaType": "JSON", "schema": '{"type": "object"}'}
+    server.answers["/subjects/s/versions/latest"] = server.answers["/subjects/s/versions/2"] = Answer(one)
+    server.answers["/subjects/s/versions"] = Answer([2, 1])
+    server.answers["/subjects"] = Answer(["s", "a"])
+    found = client.latest("s")
+    assert (found.subject, found.version, found.schema.id, found.schema.type) == ("s", 2, 4, JSON)
+    assert client.version("s", 2) == found
+    assert client.versions("s") == [1, 2]
+    assert client.subjects() == ["a", "s"]
+
+
+@pytest.mark.parametrize("code", [40401, 40408])
+def test_the_level_of_a_subject_is_its_own_or_that_of_all(
+    server: RegistryServer, client: RegistryClient, code: int
+) -> None:
+    server.answers["/config/own?defaultToGlobal=true"] = Answer({"compatibilityLevel": "FULL"})
+    server.answers["/config/other?defaultToGlobal=true"] = error(code)
+    server.answers["/config?defaultToGlobal=true"] = Answer({"compatibilityLevel": "BACKWARD"})
+    assert (client.compatibility("own"), client.compatibility("other")) == ("FULL", "BACKWARD")
+    server.answers["/config?defaultToGlobal=true"] = Answer({"compatibility": "BACKWARD"})
+    with raising(RegistryRefused, "/config?defaultToGlobal=true answered 200, and not a level"):
+        client.compatibility("other")
+
+
+@pytest.mark.parametrize("body", [None, [], 7, {}, {"schema": 7}, {"schema": "", "references": [7]}])
+def test_a_schema_of_another_form_is_refused(
+    server: RegistryServer, client: RegistryClient, body: Any
+) -> None:
+    server.answers["/schemas/ids/7"] = server.answers["/subjects/s/versions/latest"] = Answer(body)
+    server.answers["/subjects/s/versions"] = server.answers["/subjects"] = Answer({"a": 1})
+    with raising(RegistryRefused, "/schemas/ids/7 answered 200, and not a schema"):
+        client.bundle(7)
+    with raising(RegistryRefused, "answered 200, and not a number under"):
+        client.latest("s")
+    with raising(RegistryRefused, "answered 200, and not a list of numbers"):
+        client.versions("s")
+    with raising(RegistryRefused, "answered 200, and not a list of texts"):
+        client.subjects()

@@ -1,0 +1,138 @@
+"""``[records]``: what a stream may declare of records that others send, and the columns that follow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sluice.config import stream_columns, streams
+from sluice.config.reading.toml import ConfigError
+from sluice.config.stream import StreamSpec
+from tests.support.raising import raising
+
+STREAM = """
+name = "orders"
+table = "shop.orders"
+{schema}
+[topic]
+name = "shop.orders"
+partitions = 1
+[budget]
+versions_per_batch = 1
+[records]
+{records}
+"""
+DDL = "id BIGINT\ntotal DECIMAL(10, 2)\n"
+LIST = "list<"
+
+
+def parsed(records: str, schema: str = "", more: str = "") -> StreamSpec:
+    line = f'schema = "{schema}"' if schema else ""
+    return streams.parse(STREAM.format(schema=line, records=records) + more, "stream.toml")
+
+
+def types(spec: StreamSpec, folder: Path, text: str = DDL) -> dict[str, str]:
+    """As the stream's check reads them."""
+    file = folder / spec.schema
+    if spec.schema:
+        file.write_text(text)
+    stream_columns.check(spec, file)
+    return stream_columns._declared_types(spec, stream_columns._text(spec, file))
+
+
+def test_text_and_bytes_need_no_schema(tmp_path: Path) -> None:
+    spec = parsed('format = "text"')
+    assert types(spec, tmp_path) == {"value": "string"}
+    assert (spec.schema, spec.is_avro, spec.ddl_columns) == ("", False, {"value": "string"})
+    assert stream_columns.declared_types(spec) == {"value": "string"}
+    spec = parsed('format = "bytes"\nvalue_column = "body"\nkey = "bytes"\nheaders = "headers"')
+    assert types(spec, tmp_path) == {"body": "binary", "key": "binary", "headers": LIST}
+
+
+def test_formats_with_a_schema_have_its_columns_and_those_of_the_section(tmp_path: Path) -> None:
+    spec = parsed('format = "json"\nkey = "json"\nkey_column = "_key"', "schema.ddl")
+    own = {"id": "long", "total": "decimal(10, 2)"}
+    assert types(spec, tmp_path) == {**own, "_key": "string", "_unknown_fields": "string"}
+    assert types(parsed('format = "json"\nunknown_fields = ""', "schema.ddl"), tmp_path) == own
+    avro = '{"type": "record", "name": "o", "fields": [{"name": "id", "type": "long"}]}'
+    spec = parsed('format = "avro"\nregistry = true\nkey = "avro"', "schema.avsc")
+    assert types(spec, tmp_path, avro) == {"id": "long", "key": "string", "_unknown_fields": "string"}
+    assert spec.is_avro
+    assert parsed('format = "avro"', "schema.ddl").is_avro
+    assert not parsed('format = "json"', "schema.ddl").is_avro
+
+
+@pytest.mark.parametrize(
+    ("records", "schema", "said"),
+    [
+        ('format = "xml"', "schema.ddl", '[records] format \'xml\'. Fix: use one of "avro", "json"'),
+        ('format = "text"\nkey = "xml"', "", "[records] key 'xml'"),
+        (
+            'format = "text"\ntombstones = "drop"',
+            "",
+            'tombstones \'drop\'. Fix: use one of "row", "skip", "rej',
+        ),
+        ('format = "text"\nsubjects = "x"', "", "subjects 'x'"),
+        ('format = "json"', "", "format 'json' without schema"),
+        ('format = "text"', "schema.ddl", "schema 'schema.ddl' with [records] format 'text'"),
+        ('format = "json"', "schema.avsc", "format 'json' with schema 'schema.avsc'"),
+        ('format = "text"\nregistry = true', "", "registry with format 'text': its values have no schema"),
+        ('format = "avro"\nkey = "avro"', "schema.avsc", "key 'avro' without registry"),
+        ('format = "text"\nkey = "text"\nkey_column = ""', "", "key_column is empty"),
+        ('format = "text"\nvalue_column = ""', "", "value_column is empty"),
+        ('format = "text"\nkey = "text"\nkey_column = "VALUE"', "", "'value' and 'VALUE' differ in case"),
+        ('format = "text"\nheaders = "value"', "", "column 'value' is there twice"),
+        ('format = "text"\nheaders = "_kafka_offset"', "", "'_kafka_offset': names in _kafka_"),
+        ('format = "text"\nheaders = "a b"', "", "column 'a b' cannot be a column"),
+        ('format = "json"\nunknown_fields = "_pos"', "schema.ddl", "'_pos': the name is Iceberg's own"),
+        ('format = "avro"', "schema.json", "schema 'schema.json'"),
+        ("registry = true", "schema.avsc", "key 'format' is missing"),
+    ],
+)
+def test_what_no_stream_can_be_is_refused(records: str, schema: str, said: str) -> None:
+    with raising(ConfigError, "stream.toml", said, "Fix: "):
+        parsed(records, schema)
+
+
+@pytest.mark.parametrize(
+    ("records", "said"),
+    [
+        (
+            'key = "text"\nkey_column = "ID"',
+            "key_column 'ID': schema.ddl has the column 'id'. Fix: set key_column",
+        ),
+        ('headers = "total"', "headers 'total': schema.ddl has the column 'total'"),
+        ('unknown_fields = "id"', "unknown_fields 'id': schema.ddl has the column 'id'"),
+    ],
+)
+def test_a_column_of_the_table_is_none_of_the_section(records: str, said: str, tmp_path: Path) -> None:
+    with raising(ConfigError, "orders/stream.toml", said):
+        types(parsed(f'format = "json"\n{records}', "schema.ddl"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("before", "behind", "said"),
+    [
+        ("", '[generator]\nrows = "m:f"\n', "[records] with [generator]"),
+        ('decode = "m:f"\n', "", "[records] with decode 'm:f'"),
+    ],
+)
+def test_a_stream_that_makes_its_own_records_has_no_section(before: str, behind: str, said: str) -> None:
+    text = STREAM.format(schema='schema = "schema.ddl"', records='format = "json"')
+    with raising(ConfigError, "stream.toml", said, "Fix: "):
+        streams.parse(before + text + behind, "stream.toml")
+
+
+def test_a_key_may_partition_a_table_and_be_queried(tmp_path: Path) -> None:
+    spec = parsed('format = "json"\nkey = "text"\nheaders = "headers"', "schema.ddl")
+    assert spec.records is not None
+    assert spec.records.query_columns == {"key": "string", "_unknown_fields": "string"}
+
+    def partitioned(records: str) -> StreamSpec:
+        text = STREAM.format(schema="", records=records)
+        return streams.parse(f'partition_by = ["key"]\n{text}', "stream.toml")
+
+    types(partitioned('format = "text"\nkey = "text"'), tmp_path)
+    with raising(ConfigError, "partition_by 'key': 'key' is no column of the table"):
+        types(partitioned('format = "text"'), tmp_path)
