@@ -31,7 +31,7 @@ COMMANDS = ("lint", "check", "test", "test-all", "k8s-check", "k8s-test", "compo
 LINTERS: Sequence[tuple[str, tuple[str, ...]]] = (
     ("ruff check", ("ruff", "check", ".")),
     ("ruff format", ("ruff", "format", "--check", ".")),
-    ("mypy", ("mypy",)),
+    ("mypy", ("mypy", "--num-workers", "2")),
     ("import contract", ("lint-imports",)),
 )
 
@@ -108,7 +108,9 @@ def stages(command: str, arguments: Sequence[str]) -> list[Stage]:
     spread = ("-n", "2", "--dist", "loadgroup", "--no-loadscope-reorder")
     if command != "lint":
         profile = ("--hypothesis-profile=thorough",) if command == "test-all" else ()
-        found += _pytest("unit", UNIT, ("-n", "2", *profile, *chosen), arguments)
+        # Neighbours run in one process, which makes what they share once; at the end the other takes some.
+        halves = ("-n", "2", "--dist", "worksteal")
+        found += _pytest("unit", UNIT, (*halves, *profile, *chosen), arguments)
     if command in ("test", "test-all"):
         found += _pytest("slow", SLOW, (*spread, *chosen), arguments)
     if command == "test-all":

@@ -19,6 +19,9 @@ from local.runtime.ports import FREE, RANGE_VARIABLE
 from sluice.config import overrides
 from tests.support import stacks
 
+# Collecting imports some thousand modules, of which nothing is garbage.
+gc.disable()
+
 # Tests of tests/spark over queries, sinks and feeds: about as long as the others, in a Spark of their own.
 QUERIES = (
     *("bucket_checkpoint", "change_queries", "feed", "files_sink", "first_batch", "hits", "hits_load"),
@@ -74,6 +77,8 @@ def pytest_configure(config: pytest.Config) -> None:
         part = FREE[number * size : (number + 1) * size]
         os.environ[RANGE_VARIABLE] = f"{part[0]}-{part[-1]}"
     elif config.getoption("numprocesses", 0):
+        # It collects no tests itself.
+        gc.enable()
         stacks.begin_run()
 
 
@@ -85,5 +90,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What is loaded by now stays: the collector need not go through it again in every round."""
+    """What is loaded by now stays: the collector need not go through it again in every round, of which there
+    are fewer than by default."""
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+    gc.enable()

@@ -156,7 +156,7 @@ def check_stored(dag: Any) -> None:
         assert "\x00" not in f"{task.task_id}{task.owner}"
 
 
-@settings(EXAMPLES, max_examples=3 * settings().max_examples)
+@EXAMPLES
 @given(found=declarations())
 @example(found=("isp_hits", document({**DECLARED["isp_hits"], "title": "x" * 5_000})))
 def test_a_changed_declaration_concerns_its_own_stream(found: tuple[str, str], check: Any) -> None:

@@ -10,6 +10,7 @@ import runpy
 import subprocess
 import sys
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +164,7 @@ def test_no_task_sleeps_in_a_worker() -> None:
     assert sleeping == {"sinks.py"}
 
 
+@cache
 def longest(task: Any) -> timedelta:
     """From the begin of the run to the end of the task, if everything takes as long as it may."""
     before = max(map(longest, task.upstream_list), default=timedelta())

@@ -12,7 +12,7 @@ from tests.protocol.processes import without_servers
 from tests.protocol.removed_fixes import REMOVED, staged_by_a_commit_of_its_own
 
 # Times the examples of the profile: one takes 5 ms.
-HISTORIES_PER_EXAMPLE = 20
+HISTORIES_PER_EXAMPLE = 10
 # Within which each fix is missed if it is removed: searches, and histories of each. One that has not found it
 # early tries more of the same, so others begin elsewhere.
 SEARCHES, HISTORIES = 15, 400

@@ -21,6 +21,8 @@ from confluent_kafka.admin import (
     AclOperation,
     AclPermissionType,
     AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
     ConfigResource,
     NewPartitions,
     NewTopic,
@@ -36,6 +38,7 @@ from sluice.clients.lake.catalog import Lake
 from sluice.clients.s3.requests import connect
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.config.reading.toml import ConfigError
+from sluice.config.sections.query import Query, TimeWindow
 from sluice.config.sections.topic import Topic
 from sluice.core.offsets.ranges import offsets_from_json
 from sluice.core.offsets.start import Start
@@ -43,6 +46,9 @@ from sluice.ledger.batches import BatchLog
 from sluice.ledger.documents import Ledger
 from sluice.loads.planning import topic_check
 from sluice.loads.planning.topic import TopicPlanner
+from sluice.maintenance.reconciliation.table_contents import TableContents
+from spark_jobs.common.kafka.offsets import Topic as BrokersTopic
+from spark_jobs.common.queries import arrival_times
 from tests.support.lakehouse import Stream
 from tests.support.memory_s3 import MemoryS3
 from tests.support.raising import raising
@@ -276,3 +282,33 @@ def test_a_load_of_a_transactional_topic_accounts_for_each_offset(
         "control": 3, "aborted": 3, "absent": 0,
     }  # fmt: skip
     assert others.record_offsets() == [(0, offset) for offset in (0, 1, 2, 8, 9, 10)]
+    spec = others.spec
+    contents = TableContents(systems.lake, spec.table, spec.quarantine_table, ledger, systems.batch_log)
+    findings, verified = contents.verify(None, None)
+    assert findings == []
+    assert verified is not None
+    assert (verified.present.count, verified.without_record.count) == (6, 6)
+
+
+def test_windows_need_arrival_times_which_are_not_set_here(others: Others) -> None:
+    query = Query([], ["text"], event_time="at", window=TimeWindow(5, 5))
+    spec = replace(others.spec, queries={"hourly": query})
+    topic = BrokersTopic(others.platform.kafka, others.name)
+    arrival_times.check(others.spec, topic)
+    with raising(ConfigError, spec.name, "hourly", others.name, "CreateTime", "LogAppendTime"):
+        arrival_times.check(spec, topic)
+    resource = ConfigResource(
+        ResourceType.TOPIC,
+        others.name,
+        incremental_configs=[
+            ConfigEntry(
+                "message.timestamp.type", "LogAppendTime", incremental_operation=AlterConfigOpType.SET
+            )
+        ],
+    )
+    for future in others.admin.incremental_alter_configs([resource]).values():
+        future.result(20)
+    wait_until(
+        "the topic's times", lambda: topic.config()["message.timestamp.type"] == "LogAppendTime", 20, 0.1
+    )
+    arrival_times.check(spec, topic)

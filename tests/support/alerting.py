@@ -13,6 +13,7 @@ ALERTING = frozenset(
         Health.TOPIC_RECREATED,
         Health.FENCED,
         Health.SOURCE_UNAVAILABLE,
+        Health.WAITING_FOR_TRANSACTION,
         Health.IMAGE_MISSING,
         Health.QUOTA_EXCEEDED,
         Health.UNSCHEDULABLE,

@@ -37,15 +37,20 @@ TOPIC_ID, WRITER = "topic-1", "w1_aa"
 class Loads:
     """``s3.requests`` counts, by kind, what the steps ask of the source's bucket and of the ledger."""
 
-    def __init__(self, folder: Path, page: int = 1000) -> None:
+    def __init__(self, folder: Path, page: int = 1000, kept: KeptLoads | None = None) -> None:
+        """``kept``: what was loaded before, in place of an empty lake in ``folder``."""
         self.s3 = MemoryS3(page)
-        self.lake = lakes.make(folder)
         self.ledger = ledger("nyc_taxi", self.s3)
         self.source = self.bucket("source")
         self.kafka, self.end = self, 0
         self.max_bytes = MAX_MESSAGE_BYTES
         self.writer = WRITER
-        self.commit([], kind="epoch-start")
+        if kept is None:
+            self.lake = lakes.make(folder)
+            self.commit([], kind="epoch-start")
+        else:
+            self.lake, self.end = kept.image.again(), kept.end
+            self.s3.objects.update(kept.objects)
 
     def bucket(self, name: str) -> Bucket:
         return Bucket(self.s3.as_client(), name)
@@ -157,3 +162,20 @@ class Loads:
         before = self.s3.requests.copy()
         self.load(run, **params)
         return self.s3.requests - before
+
+
+class OneBatch(Loads):
+    """Sends all sources, of three rows each, in one batch."""
+
+    def _send(self, context: Any, _options: Any) -> None:
+        plan = plans.plan_of(self.ledger, context["run_id"])
+        self.commit([(source["source_id"], row) for source in plan["sources"] for row in range(3)])
+
+
+class KeptLoads:
+    """What was loaded into a folder, for the next tests of a module."""
+
+    def __init__(self, loads: Loads, folder: Path) -> None:
+        loads.lake.close()
+        self.image, self.objects, self.end = lakes.Image(folder), dict(loads.s3.objects), loads.end
+        self.folder = folder

@@ -20,6 +20,7 @@ from sluice.airflow.operators.maintenance.reconciliation import (
     ReconciliationOperator,
     VerifyTableOperator,
 )
+from sluice.clients.lake.catalog import Lake
 from sluice.clients.lake.commits import ancestors
 from sluice.clients.s3.objects import Entry
 from sluice.config.sections.supervision import Supervision
@@ -41,10 +42,11 @@ BATCH = 4
 
 
 class World:
-    """A stream of one partition, with batches of BATCH records; what ``reads`` counts was read."""
+    """A stream of one partition, with batches of BATCH records; what ``reads`` counts was read. ``lake``: one
+    that is in the folder already."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.lake = folder, lakes.make(folder)
+    def __init__(self, folder: Path, lake: Lake | None = None) -> None:
+        self.folder, self.lake = folder, lake or lakes.make(folder)
         self.memory, self.end, self.runs = MemoryS3(), 0, 0
         self.rejected = self.malformed = 0
         self.history = History(self.memory.as_client(), "s3://w/ledger", "nyc_taxi")

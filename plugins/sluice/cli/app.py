@@ -212,7 +212,7 @@ def trace(
 def new_stream(
     context: typer.Context,
     name: Annotated[str, typer.Argument(help="Lower-case letters, digits and _: rides")],
-    kind: Annotated[str, typer.Option(help="Its source: csv, generator or feed")] = "csv",
+    kind: Annotated[str, typer.Option(help="Its source: csv, generator, feed or topic")] = "csv",
     into: Annotated[
         Path | None,
         typer.Option(help="The folder of streams; default: spark_jobs, or that of SLUICE_STREAMS"),
@@ -221,12 +221,20 @@ def new_stream(
         Path | None,
         typer.Option("--from", metavar="FILE", help="A CSV file: infer its columns, and load it at once"),
     ] = None,
+    topic: Annotated[
+        str, typer.Option(metavar="TOPIC", help="A topic that others fill: look at it, and read it as it is")
+    ] = "",
     load: Annotated[bool, typer.Option(help="With --from: load the file, if the stack runs")] = True,
 ) -> None:
     """Write a stream's folder: stream.toml with comments, a schema, and the code that a source needs."""
     from sluice.cli import new_stream as command
 
     host = host_of(context)
+    if topic:
+        from sluice.cli import new_topic_stream
+
+        found = new_topic_stream.look(host.installation().systems(new_topic_stream.ROLE), topic)
+        raise typer.Exit(command.main(name, "topic", into or host.streams, file=from_, found=found))
     code = command.main(name, kind, into or host.streams, file=from_)
     if from_ is None or code:
         raise typer.Exit(code)

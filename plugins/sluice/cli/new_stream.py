@@ -17,18 +17,21 @@ from sluice.config.reading.toml import IDENTIFIER, IDENTIFIER_FIX, ConfigError, 
 from sluice.core.csv.form import is_csv
 
 if TYPE_CHECKING:
+    from sluice.cli.new_topic_stream import FoundTopic
     from sluice.core.csv.inference import Inferred
 
 TEMPLATES = files("sluice.cli") / "templates"
-KINDS = ("csv", "generator", "feed")
+KINDS = ("csv", "generator", "feed", "topic")
 # Columns of a CSV stream of no file.
 EXAMPLE = {"id": "STRING", "happened_at": "TIMESTAMP_NTZ", "amount": "DOUBLE"}
 SAMPLE_READ = 64 * 1024
 # Templates of modules have it, so that they are no modules.
 _SUFFIX = ".txt"
+CORRECT = "A type never changes once the stream has loaded: correct schema.ddl and stream.toml before."
 NEXT = {
     "csv": "Next: write the columns of your files into schema.ddl",
     "generator": "Next: write the columns into schema.ddl, and generator.py and transforms.py for them",
+    "topic": "Next: name the topic in stream.toml, and write the columns of its records into schema.ddl",
     "feed": "Next: put the feed's address into stream.toml, and write schema.ddl, events.py, transforms.py",
 }
 
@@ -39,12 +42,13 @@ def main(
     root: Path | None,
     environ: Mapping[str, str] = os.environ,
     file: Path | None = None,
+    found: FoundTopic | None = None,
 ) -> int:
     """Write the folder below `root`, by default that of SLUICE_STREAMS; print what to do next.
 
-    `file`: a CSV file, of which columns and `[csv]` are inferred; what is unsure of them is printed. Raises
-    UsageError for an unknown kind, a name that no stream can have, a folder that exists, and a file of which
-    nothing can be inferred.
+    `file`: a CSV file, of which columns and `[csv]` are inferred; what is unsure of them is printed. `found`:
+    of kind `topic`, the topic that was looked at. Raises UsageError for an unknown kind, a name that no
+    stream can have, a folder that exists, and a file of which nothing can be inferred.
     """
     if kind not in KINDS:
         raise UsageError(f"--kind {kind} is none. Fix: give one of {', '.join(KINDS)}")
@@ -57,12 +61,15 @@ def main(
     inferred = _inferred(file, kind) if file else None
     folder.mkdir(parents=True)
     try:
-        _write(folder, name, kind, inferred)
+        _write(folder, name, kind, inferred, found)
         streams.load(name, _with(root, environ))
     except (ConfigError, OSError) as error:
         shutil.rmtree(folder)
         raise UsageError(f"{folder} was not written: {error}") from error
     print(f"{folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")
+    if found is not None:
+        _print_found(found)
+        return 0
     if inferred is None:
         print(f"{NEXT[kind]}; then docs/adding-a-stream.md, from step 1.")
         return 0
@@ -72,8 +79,21 @@ def main(
         print(f"  {column:{width}}  {ddl}")
     for doubt in inferred.doubts:
         print(f"unsure: {doubt}")
-    print("A type never changes once the stream has loaded: correct schema.ddl and stream.toml before.")
+    print(CORRECT)
     return 0
+
+
+def _print_found(found: FoundTopic) -> None:
+    for line in found.seen:
+        print(f"{found.name}: {line}")
+    guess = found.guess
+    print(f"values seem to be {guess.format}, keys {guess.key or '(none)'}:")
+    width = max(map(len, guess.columns), default=0)
+    for column, ddl in guess.columns.items():
+        print(f"  {column:{width}}  {ddl}")
+    for doubt in found.doubts:
+        print(f"unsure: {doubt}")
+    print(CORRECT)
 
 
 def key_of(name: str, file: Path) -> str:
@@ -116,18 +136,26 @@ def _with(root: Path, environ: Mapping[str, str]) -> dict[str, str]:
     return {**environ, folders.VARIABLE: os.pathsep.join(filter(None, [given, str(root)]))}
 
 
-def _write(folder: Path, name: str, kind: str, inferred: Inferred | None) -> None:
-    columns = inferred.columns if inferred else EXAMPLE
+def _write(folder: Path, name: str, kind: str, inferred: Inferred | None, found: FoundTopic | None) -> None:
+    columns = inferred.columns if inferred else found.guess.columns if found else EXAMPLE
     declared = inferred.declared if inferred else {}
     values = {
         "columns": "".join(f"{column} {ddl}\n" for column, ddl in columns.items()),
         "csv": dump(declared).replace("\n\n", "\n") if declared else "",
         "name": name,
-        "topic": name.replace("_", "-"),
+        "topic": found.name if found else name.replace("_", "-"),
+        "schema": 'schema = "schema.ddl"             # the columns of its values\n' if columns else "",
+        "format": found.guess.format if found else "json",
+        "key": f'key = "{found.guess.key}"                      # the column key\n'
+        if found and found.guess.key
+        else "",
+        "versions": str(found.versions_per_batch if found else 20),
         "record": "".join(part.capitalize() for part in name.split("_")),
         "uuid": str(uuid4()),
     }
     for template in (TEMPLATES / kind).iterdir():
+        if template.name == "schema.ddl" and not columns:
+            continue
         text = Template(template.read_text()).substitute(values)
         (folder / template.name.removesuffix(_SUFFIX)).write_text(text)
     if any(path.suffix == ".py" for path in folder.iterdir()):

@@ -224,7 +224,7 @@ def _check_queries(spec: StreamSpec, where: str) -> None:
     timestamps = spec.topic.config.get(TIMESTAMP_TYPE)
     for name, query in spec.queries.items():
         query_spec.check(name, query, where)
-        # What a topic of others has is seen when the queries start.
+        # What a topic of others has is seen when its queries start, and before each load.
         if query.window and spec.topic.managed and timestamps != LOG_APPEND_TIME:
             raise ConfigError(
                 f"{where}: query {name} has windows, and topic config {TIMESTAMP_TYPE} is "

@@ -116,6 +116,7 @@ class ErrorCode(StrEnum):
     HEALTH_NOT_STARTED = "SLU-612", "Health: not started"
     HEALTH_REJECTING = "SLU-613", "Health: rejecting"
     HEALTH_FLAPPING = "SLU-614", "Health: flapping"
+    HEALTH_WAITING_FOR_TRANSACTION = "SLU-615", "Health: waiting for a transaction"
     # Queries and sinks.
     SINK_WRITE_FAILED = "SLU-701", "Sink write failed"
     PARTIAL_SNAPSHOT_READ = "SLU-702", "Query read a part of a snapshot"

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from sluice.ledger.history import History
 
 # It runs and does its work, though not well.
-WORKING = frozenset({Health.LAGGING, Health.REJECTING, Health.SOURCE_UNAVAILABLE})
+WORKING = frozenset(
+    {Health.LAGGING, Health.REJECTING, Health.SOURCE_UNAVAILABLE, Health.WAITING_FOR_TRANSACTION}
+)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,11 @@ from sluice.core.decoding.json.decoder import JsonDecoder
 from sluice.core.decoding.others.json_texts import JsonTextDecoder
 from sluice.core.decoding.others.plain import BytesDecoder, TextDecoder
 from sluice.core.decoding.others.records import OthersRecords, Tombstones
-from spark_jobs.common.kafka.avro import Schemas
+from sluice.core.decoding.registered.avro import RegisteredAvro, RegisteredAvroKeys
+from sluice.core.decoding.registered.json import RegisteredJson
+from sluice.core.registry.schemas import Schemas
+from sluice.core.registry.subjects import Part
+from spark_jobs.common.kafka.avro import Schemas as OwnSchemas
 
 _PLAIN: Mapping[str, Callable[[str], Decoder]] = {
     Format.TEXT: TextDecoder,
@@ -23,23 +27,49 @@ _PLAIN: Mapping[str, Callable[[str], Decoder]] = {
 }
 
 
-def decoder_of(spec: StreamSpec) -> RecordDecoder | None:
-    """The decoder of a stream's records, without Spark; None for a stream with its own function. Raises
-    ConfigError."""
+def decoder_of(spec: StreamSpec, registry: Schemas | None = None) -> RecordDecoder | None:
+    """The decoder of a stream's records, without Spark; None for a stream with its own function.
+    ``registry``: its schemas, of a stream that declares one. Raises ConfigError."""
     if spec.decode:
         return None
-    decoder: RecordDecoder = _of_others(spec, spec.records) if spec.records else OwnRecords(_of_values(spec))
+    decoder: RecordDecoder = (
+        _of_others(spec, spec.records, registry) if spec.records else OwnRecords(_of_values(spec))
+    )
     return ByReference(decoder) if spec.consumer.by_reference else decoder
 
 
-def _of_values(spec: StreamSpec) -> Decoder:
+def _of_values(spec: StreamSpec, unknown: str = "") -> Decoder:
     if spec.is_avro:
-        schemas = Schemas.load(spec)
-        return AvroDecoder(schemas.current.text, tuple(schema.text for schema in schemas.earlier))
-    return JsonDecoder(spec.ddl_columns)
+        schemas = OwnSchemas.load(spec)
+        earlier = tuple(schema.text for schema in schemas.earlier)
+        return AvroDecoder(schemas.current.text, earlier, unknown)
+    return JsonDecoder(spec.ddl_columns, unknown)
 
 
-def _of_others(spec: StreamSpec, records: Records) -> RecordDecoder:
-    values = _of_values(spec) if records.has_schema else _PLAIN[records.format](records.value_column)
-    keys = _PLAIN[records.key](records.key_column) if records.key else None
+def _of_others(spec: StreamSpec, records: Records, registry: Schemas | None) -> RecordDecoder:
+    if not records.has_schema:
+        values = _PLAIN[records.format](records.value_column)
+    elif not records.registry:
+        values = _of_values(spec, records.unknown_column)
+    elif spec.is_avro:
+        current = OwnSchemas.load(spec).current.text
+        values = RegisteredAvro(current, _needed(registry), records.unknown_column)
+    else:
+        values = RegisteredJson(_of_values(spec, records.unknown_column), _needed(registry))
+    keys = _of_keys(records, registry) if records.key else None
     return OthersRecords(values, keys, records.headers, cast("Tombstones", records.tombstones))
+
+
+def _of_keys(records: Records, registry: Schemas | None) -> Decoder:
+    if records.key == Format.AVRO:
+        return RegisteredAvroKeys(records.key_column, _needed(registry))
+    plain = _PLAIN[records.key](records.key_column)
+    if records.key == Format.JSON and records.registry:
+        return RegisteredJson(plain, _needed(registry), Part.KEY, is_optional=True)
+    return plain
+
+
+def _needed(registry: Schemas | None) -> Schemas:
+    if registry is None:
+        raise ValueError("the stream's records name schemas of a registry, and there is none")
+    return registry

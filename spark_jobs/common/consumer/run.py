@@ -12,16 +12,18 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from sluice.clients.kafka.consumers import topic_offsets
+from sluice.clients.registry.schemas import RegistrySchemas
 from sluice.config import platform as platforms
 from sluice.config import streams
 from sluice.config.stream import StreamSpec
 from sluice.core.decoding.decoder import RecordDecoder
 from sluice.core.processes import java
+from sluice.core.registry.schemas import Schemas
 from spark_jobs.common.consumer.decoded_rows import Decode
 from spark_jobs.common.consumer.decoders import decoder_of
 from spark_jobs.common.consumer.direct.direct_rows import DirectSource
 from spark_jobs.common.consumer.writer import StreamWriter
-from spark_jobs.common.kafka.avro import Schemas
+from spark_jobs.common.kafka.avro import Schemas as OwnSchemas
 from spark_jobs.common.kafka.offsets import Topic
 from spark_jobs.common.lake import known_tables, tables
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit, run_with_lease
@@ -62,7 +64,7 @@ def run(name: str) -> int:
         partitions = spec.topic.partitions or len(topic_offsets(platform.kafka, spec.topic.name))
         spark = session.start(f"sluice {name} consumer", platform, partitions, settings)
         record = record_type(spark, spec)
-        rows_of = DirectSource(spark, platform, spec, decoding(spec))
+        rows_of = DirectSource(spark, platform, spec, decoding(spec, registry_of(spec, platform)))
         known_tables.check(spark, platform, name, spec.table, spec.quarantine_table)
         tables.ensure(spark, spec, record)
         topic = Topic(platform.kafka, spec.topic.name)
@@ -81,15 +83,22 @@ def run(name: str) -> int:
 
 def record_type(spark: SparkSession, spec: StreamSpec) -> StructType:
     """The type of a record, as Spark has it: all columns of the table that are made of it."""
-    values = Schemas.load(spec).current.struct(spark) if spec.is_avro else tables.declared(spec)
+    values = OwnSchemas.load(spec).current.struct(spark) if spec.is_avro else tables.declared(spec)
     if not spec.records or not spec.records.added_columns:
         return values
     return StructType([*values.fields, *tables.struct(spec.records.added_columns).fields])
 
 
-def decoding(spec: StreamSpec) -> Decode | RecordDecoder:
-    """How a stream's records are decoded: by its own function, or by its decoder. Raises ConfigError."""
-    return decoder_of(spec) or own_decode_of(spec)
+def decoding(spec: StreamSpec, registry: Schemas | None = None) -> Decode | RecordDecoder:
+    """How a stream's records are decoded: by its own function, or by its decoder. ``registry``: as
+    :func:`registry_of` has it. Raises ConfigError."""
+    return decoder_of(spec, registry) or own_decode_of(spec)
+
+
+def registry_of(spec: StreamSpec, platform: platforms.Platform) -> Schemas | None:
+    """The schemas that a stream's records name; None if they name none. Raises ConfigError if the platform
+    file has no registry, and the stream needs one."""
+    return RegistrySchemas.of(platform) if spec.records and spec.records.registry else None
 
 
 def own_decode_of(spec: StreamSpec) -> Decode:

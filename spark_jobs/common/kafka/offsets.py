@@ -12,7 +12,7 @@ from math import inf
 from time import monotonic
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from sluice.clients.kafka.consumers import consumer
 from sluice.config.platform_sections.kafka import Kafka
@@ -68,9 +68,19 @@ class Topic:
             # The client's log.
             self.admin.poll(0)
 
+    def config(self) -> dict[str, str | None]:
+        """The topic's configs, the brokers' defaults among them. Raises KafkaException, as without the right
+        DescribeConfigs, and TimeoutError."""
+        resource = ConfigResource(ResourceType.TOPIC, self.name)
+        (future,) = self.admin.describe_configs([resource], request_timeout=ID_SECONDS).values()
+        try:
+            return {name: entry.value for name, entry in future.result(timeout=ID_SECONDS + 1).items()}
+        except FutureTimeout as error:
+            raise self._unanswered(error) from error
+
     def _unanswered(self, reason: Exception) -> TimeoutError:
         return TimeoutError(
-            f"topic {self.name!r}: no broker returned its id in {ID_SECONDS:g} s, so nothing is published "
+            f"topic {self.name!r}: no broker described it in {ID_SECONDS:g} s, so nothing is published "
             f"({reason}). Fix: start the stream again when Kafka is reachable"
         )
 

@@ -21,10 +21,11 @@ from sluice.config.stream import StreamSpec
 from sluice.config.tables import lake_tables
 from sluice.core.queries.progress import QueryState, common_end_offsets
 from spark_jobs.common.kafka.heartbeat import CountingEvent, HeartbeatSender, HeartbeatThread, Watchdog
+from spark_jobs.common.kafka.offsets import Topic
 from spark_jobs.common.lake import known_tables
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit, run_with_lease
-from spark_jobs.common.queries import recovery
+from spark_jobs.common.queries import arrival_times, recovery
 from spark_jobs.common.queries.preview import preview
 from spark_jobs.common.queries.state_table import QueryStateWriter
 from spark_jobs.common.queries.streaming_query import StreamingQueryRun
@@ -55,6 +56,7 @@ def _run(name: str, stop: threading.Event) -> None:
     spec = streams.load(name)
     check_no_debug_sinks(spec)
     platform = platforms.load("consumer")
+    arrival_times.check(spec, Topic(platform.kafka, spec.topic.name))
     heartbeat = HeartbeatThread(HeartbeatSender(platform.kafka, name, "queries", spec.topic.name))
     heartbeat.start()
     try:

@@ -92,8 +92,8 @@ def test_every_headline_has_a_goal() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "expected"),
     [
-        ("produce_wall", 0.9, True),
-        ("produce_wall", 0.91, False),
+        ("produce_wall", 0.8, True),
+        ("produce_wall", 0.81, False),
         ("connect_rows", 2.5, True),
         ("connect_rows", 2.4, False),
     ],

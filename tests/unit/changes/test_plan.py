@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -28,7 +27,7 @@ from sluice.core.tables.without_record import WithoutRecord
 from sluice.ledger.keys import produced_key, run_key
 from sluice.loads.known.verified import VerifiedSources
 from tests.support import lake as lakes
-from tests.support.loads import Loads
+from tests.support.loads import KeptLoads, Loads
 from tests.support.raising import raising
 
 TOPIC = "nyc-avro-topic"
@@ -37,13 +36,10 @@ TOPIC = "nyc-avro-topic"
 class World:
     """Two loads of three rows each: offsets [0, 3) and [3, 6) of partition 0."""
 
-    def __init__(self, folder: Path) -> None:
-        self.loads = Loads(folder)
+    def __init__(self, kept: KeptLoads) -> None:
+        self.loads = Loads(kept.folder, kept=kept)
         self.first, self.topic_id = 0, "topic-1"
         self.times: dict[int, int] = {}
-        for name in ("a", "b"):
-            self.loads.upload(name)
-            self.loads.load(f"load-{name}", objects=[f"nyc_taxi/{name}.csv"])
         self.spec = streams.load("nyc_taxi")
 
     @property
@@ -111,9 +107,22 @@ def of(pairs: dict[int, tuple[int, int]]) -> OffsetRanges:
     return OffsetRanges.of({partition: [pair] for partition, pair in pairs.items()})
 
 
+@pytest.fixture(scope="module")
+def two_loads() -> list[KeptLoads]:
+    """Made by the first test: a load needs what each test has of Airflow."""
+    return []
+
+
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
+def world(two_loads: list[KeptLoads], tmp_path_factory: pytest.TempPathFactory) -> World:
+    if not two_loads:
+        folder = tmp_path_factory.mktemp("loads")
+        loads = Loads(folder)
+        for name in ("a", "b"):
+            loads.upload(name)
+            loads.load(f"load-{name}", objects=[f"nyc_taxi/{name}.csv"])
+        two_loads.append(KeptLoads(loads, folder))
+    return World(two_loads[0])
 
 
 def test_a_range_goes_and_comes(world: World) -> None:

@@ -9,12 +9,14 @@ import pytest
 
 from sluice.cli import new_stream
 from sluice.cli.base import UsageError
+from sluice.cli.new_topic_stream import FoundTopic
 from sluice.config import streams
 from sluice.config.csv_reading import CsvReading
 from sluice.config.folders import VARIABLE
 from sluice.config.stream import SourceType
 from sluice.core.csv.header import names_of
 from sluice.core.csv.records.cut import cut
+from sluice.core.decoding.sample import Guess
 from tests.support.raising import raising
 
 
@@ -37,7 +39,7 @@ def test_a_new_stream_is_valid(
     }
     named = {spec.decode, spec.generator and spec.generator.rows, spec.feed and spec.feed.event} - {"", None}
     assert named <= functions
-    assert bool(named) is (kind != "csv")
+    assert bool(named) is (kind not in ("csv", "topic"))
 
 
 def test_the_sources_of_streams_are_those_that_it_can_write() -> None:
@@ -53,7 +55,7 @@ def test_nothing_is_written_for_what_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "note").write_text("keep")
     for name, kind, root, said in (
-        ("rides", "topic", tmp_path, "csv, generator, feed"),
+        ("rides", "queue", tmp_path, "csv, generator, feed, topic"),
         ("Rides-1", "csv", tmp_path, "'Rides-1'"),
         ("mine", "csv", tmp_path, tmp_path / "mine"),
         ("nyc_taxi", "csv", tmp_path, "nyc_taxi exists"),
@@ -108,3 +110,31 @@ def test_of_what_is_no_csv_file_nothing_is_written(
     with raising(UsageError, said):
         new_stream.main("rides", kind, tmp_path / "new", {}, file)
     assert not (tmp_path / "new" / "rides").exists()
+
+
+def found(guess: Guess) -> FoundTopic:
+    return FoundTopic("shop.orders", 6, guess, ["6 partitions, 90 offsets kept"], guess.doubts)
+
+
+@pytest.mark.parametrize(
+    ("guess", "records"),
+    [
+        (Guess("json", "text", {"id": "BIGINT", "note": "STRING"}), ("json", "text", "schema.ddl")),
+        (Guess("text", "", doubts=["no record has a key"]), ("text", "", "")),
+        (Guess("bytes", "bytes"), ("bytes", "bytes", "")),
+    ],
+)
+def test_a_stream_of_a_topic_that_was_looked_at(
+    guess: Guess, records: tuple[str, str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    environ = {VARIABLE: str(tmp_path)}
+    assert new_stream.main("orders", "topic", None, environ, found=found(guess)) == 0
+    spec = streams.load("orders", environ)
+    assert (spec.source, spec.topic.name, spec.topic.start) == (SourceType.TOPIC, "shop.orders", "earliest")
+    assert spec.records is not None
+    assert (spec.records.format, spec.records.key, spec.schema) == records
+    assert spec.budget.versions_per_batch == 16
+    said = capsys.readouterr().out
+    assert "shop.orders: 6 partitions, 90 offsets kept" in said
+    assert [doubt for doubt in guess.doubts if f"unsure: {doubt}" not in said] == []
+    assert [column for column in guess.columns if column not in said] == []

@@ -30,12 +30,16 @@ def product_files() -> list[str]:
 
 def undescribed(source: str) -> Iterator[tuple[int, str, list[str]]]:
     """Yield line, name and fields without a description of each public class that has such fields."""
-    comments = comment_lines(source)
+    comments: dict[int, bool] | None = None
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ClassDef) and is_record(node) and not node.name.startswith("_"):
             fields = {name: index for index, line in enumerate(node.body) if (name := field_name(line))}
+            if len(fields) <= MAX_UNDESCRIBED:
+                continue
+            # Few files have such a class, and to find comments takes longer than to parse.
+            comments = comment_lines(source) if comments is None else comments
             missing = [name for name, index in fields.items() if not is_described(node, index, comments)]
-            if len(fields) > MAX_UNDESCRIBED and missing:
+            if missing:
                 yield node.lineno, node.name, missing
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
 from sluice.clients.kafka.consumers import (
@@ -97,6 +97,22 @@ class KafkaAdmin:
         """Partition -> the offset that the next record will get."""
         return self._offsets(topic, OffsetSpec.latest(), partitions)
 
+    def last_stable(self, topic: str, partitions: int | None = None) -> dict[int, int]:
+        """Partition -> the first offset of an open transaction; without one as :meth:`ends`."""
+        if partitions is None:
+            partitions = self.describe(topic).partitions
+        wanted = dict.fromkeys(range(partitions), OffsetSpec.latest())
+        return self._list(topic, wanted, IsolationLevel.READ_COMMITTED)
+
+    def open_transactions(self, topic: str, partitions: Iterable[int]) -> dict[int, str]:
+        """Partition -> which producer's transaction is open there, in words. Over connections of its own."""
+        from sluice.clients.kafka.log.brokers import Brokers
+        from sluice.clients.kafka.log.open_transactions import open_transactions
+
+        with Brokers(self._kafka, self.timeout, self.timeout) as brokers:
+            found = open_transactions(brokers, topic, partitions)
+        return {partition: one.message() for partition, one in found.items()}
+
     def first_after(self, topic: str, at_ms: int, ends: Mapping[int, int]) -> dict[int, int]:
         """Partition -> the first offset at or after ``at_ms`` (ms since 1970), else its end."""
         # A moment before 1970 would be the protocol's constant: -1 latest, -2 earliest.
@@ -155,11 +171,16 @@ class KafkaAdmin:
             partitions = self.describe(topic).partitions
         return self._list(topic, dict.fromkeys(range(partitions), which))
 
-    def _list(self, topic: str, which: Mapping[int, OffsetSpec]) -> dict[int, int]:
+    def _list(
+        self,
+        topic: str,
+        which: Mapping[int, OffsetSpec],
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    ) -> dict[int, int]:
         request = {TopicPartition(topic, partition): spec for partition, spec in which.items()}
         found = self.results(
             f"offsets of topic {topic!r}",
-            lambda: self.admin.list_offsets(request, request_timeout=self.timeout),
+            lambda: self.admin.list_offsets(request, isolation_level=isolation, request_timeout=self.timeout),
         )
         return {place.partition: result.offset for place, result in found.items()}
 

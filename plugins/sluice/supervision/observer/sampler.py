@@ -10,7 +10,7 @@ from typing import TypeVar
 from sluice.clients.kafka.admin import KafkaAdmin
 from sluice.clients.processes.base import Runtime
 from sluice.config.stream import CONSUMER, StreamSpec
-from sluice.core.errors import ClientError, Unreachable
+from sluice.core.errors import ClientError, Refused, Unreachable
 from sluice.core.tables.position import Position
 from sluice.ledger.known_tables import KnownTables
 from sluice.supervision.rules.sample import KAFKA, LAKE, PROCESS, Sample
@@ -100,7 +100,11 @@ class Sampler:
         )
         if errors or not sample.unread():
             return sample
-        return self._ask(KAFKA, errors, lambda: self._with_expiry(sample)) or sample
+        sample = self._ask(KAFKA, errors, lambda: self._with_expiry(sample)) or sample
+        if self.spec.topic.managed:
+            # Nothing that sends to it uses transactions.
+            return sample
+        return self._ask(KAFKA, errors, lambda: self._with_transactions(sample)) or sample
 
     def _position(self) -> Position | None:
         """None of a new stream. Raises Refused if its table is lost, which is none."""
@@ -128,6 +132,19 @@ class Sampler:
             else:
                 low = middle
         return replace(sample, expiring=expiring, expires_in=high)
+
+    def _with_transactions(self, sample: Sample) -> Sample:
+        """Add which partitions wait for an open transaction, and whose it is."""
+        topic, ends = self.spec.topic.name, sample.ends or {}
+        sample = replace(sample, stable=self.kafka.last_stable(topic, len(ends)))
+        waiting = [partition for partition in ends if sample.waits_for_transaction(partition)]
+        if not waiting:
+            return sample
+        try:
+            return replace(sample, transactions=self.kafka.open_transactions(topic, waiting))
+        except Refused:
+            # Without the right to read the topic it is not known whose it is.
+            return sample
 
     def _retained(self, sample: Sample, retention_ms: int, seconds: float) -> dict[int, int]:
         at_ms = int((sample.at + seconds) * 1000) - retention_ms

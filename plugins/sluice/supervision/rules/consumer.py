@@ -45,6 +45,7 @@ class _Consumer(Rules):
             self._ended,
             self._no_writer,
             self._nothing_to_do,
+            self._waits_for_transaction,
             self._stalled,
             self._at_risk,
             self._unknown,
@@ -125,9 +126,29 @@ class _Consumer(Rules):
         message = f"everything is published, and nothing arrives; {self.process.message()}"
         return self.say(Health.IDLE, message, True)
 
-    def _stalled(self) -> HealthReport | None:
+    @property
+    def _stuck(self) -> dict[int, float]:
+        """Partition without progress for the stall timeout -> seconds."""
         timeline = self.timeline
-        stuck = {p: seconds for p, seconds in timeline.stuck.items() if seconds >= timeline.stall_timeout}
+        return {p: seconds for p, seconds in timeline.stuck.items() if seconds >= timeline.stall_timeout}
+
+    def _waits_for_transaction(self) -> HealthReport | None:
+        """No restart helps: committed records behind an open transaction are not read by anyone."""
+        timeline, stuck = self.timeline, self._stuck
+        if not stuck or not all(map(timeline.now.waits_for_transaction, stuck)):
+            return None
+        partition = max(stuck, key=lambda p: stuck[p])
+        which = timeline.now.transactions.get(partition, "a producer that this user may not see")
+        where = offsets({p: timeline.now.first_unread(p) for p in stuck})
+        risk = f"; {timeline.risk}" if timeline.risk else ""
+        message = (
+            f"waits for {stuck[partition]:.0f} s for a transaction of {which}: nothing is read from {where} "
+            f"on; {self._waiting()}{risk}. Fix: let its producer end it, or abort it (kafka-transactions.sh)"
+        )
+        return self.say(Health.WAITING_FOR_TRANSACTION, message, True)
+
+    def _stalled(self) -> HealthReport | None:
+        timeline, stuck = self.timeline, self._stuck
         if not stuck:
             return None
         where = offsets({p: timeline.now.first_unread(p) for p in stuck})

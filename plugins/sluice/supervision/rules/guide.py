@@ -82,6 +82,10 @@ GUIDES: Mapping[Health, Guide] = {
         "The process works, and its feed has not answered for stall_timeout_seconds.",
         "Check that the feed works and can be reached; no restart helps.",
     ),
+    Health.WAITING_FOR_TRANSACTION: Guide(
+        "The next records are behind an open transaction of another program, for the stall timeout.",
+        "Let the producer that the message names end its transaction, or abort it; no restart helps.",
+    ),
     Health.NODE_LOST: Guide(
         "Its node in the cluster does not answer. Supervision starts it again, elsewhere.",
         "Repair the node, or delete it from the cluster.",

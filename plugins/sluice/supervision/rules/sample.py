@@ -44,11 +44,21 @@ class Sample(JsonRecord):
     """Seconds to the deletion of the first unread record, if sooner than that margin."""
     heartbeat: Heartbeat | None = None
     """That of another component, by whichever process."""
+    stable: dict[int, int] | None = None
+    """Partition -> the first offset of an open transaction, else its end; of a topic of others with unread
+    records."""
+    transactions: dict[int, str] = field(default_factory=dict)
+    """Partition whose next record waits for a transaction -> which one, as far as this user may see."""
 
     def first_unread(self, partition: int) -> int:
         """The next offset to read; of a partition that was never read the topic's first."""
         begin = (self.begins or {}).get(partition, 0)
         return self.published.ends.get(partition, begin) if self.published else begin
+
+    def waits_for_transaction(self, partition: int) -> bool:
+        """Whether no unread record may be read before a transaction ends."""
+        stable, end = (self.stable or {}).get(partition), (self.ends or {}).get(partition)
+        return stable is not None and end is not None and stable <= self.first_unread(partition) < end
 
     def unread(self) -> dict[int, int]:
         """Partition -> number of unpublished offsets, if there are any."""

@@ -34,6 +34,7 @@ class Health(StrEnum):
     TOPIC_RECREATED = "topic recreated"
     FENCED = "fenced"
     SOURCE_UNAVAILABLE = "source unavailable"
+    WAITING_FOR_TRANSACTION = "waiting for a transaction"
     # Each Problem of the process, while it is the cause (``base.problem_of``).
     NODE_LOST = Problem.NODE_LOST.value
     OUT_OF_MEMORY = Problem.OUT_OF_MEMORY.value

@@ -16,7 +16,7 @@ from sluice.airflow.operators.load.produce import ProduceOperator
 from sluice.airflow.operators.supervision.supervise import SuperviseOperator
 from sluice.core.processes import java
 from sluice.ledger.keys import run_key
-from tests.support.loads import Loads
+from tests.support.loads import Loads, OneBatch
 from tests.support.steps import NewTables, ValidateRows, given
 
 REASON = "{{ 1 + 1 }} tries"
@@ -50,7 +50,7 @@ def test_supervision_shows_the_action_that_it_takes_for_its_component(
 def test_a_job_shows_its_arguments_and_configuration_after_it_ran(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loads = Loads(tmp_path)
+    loads = OneBatch(tmp_path)
     # Their keys alone are longer than what is shown.
     for number in range(40):
         loads.upload(f"{number:03}" + 30 * "x")

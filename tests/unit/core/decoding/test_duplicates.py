@@ -74,7 +74,7 @@ PIECE = st.lists(st.lists(ROW, max_size=6) | rising(), max_size=3).map(
 )
 
 
-@settings(max_examples=400)
+@settings(max_examples=6 * settings().max_examples)
 @given(
     pieces=st.lists(PIECE, max_size=6),
     table=st.sets(st.tuples(st.sampled_from(IDS), SEQUENCES), max_size=8),

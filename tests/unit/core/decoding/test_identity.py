@@ -79,7 +79,7 @@ ODD = st.one_of(
 KEYS = st.one_of(OWN, OWN, ODD, st.none())
 
 
-@settings(max_examples=300)
+@settings(max_examples=4 * settings().max_examples)
 @given(st.lists(KEYS, max_size=12))
 def test_keys_are_read_as_the_pattern_reads_them(keys: list[bytes | None]) -> None:
     check(keys)

@@ -30,7 +30,9 @@ def duck() -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=2 * settings().max_examples, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(columns=records())
 def test_what_is_accepted_is_read_as_it_is(
     columns: pa.RecordBatch, tmp_path: Path, duck: duckdb.DuckDBPyConnection

@@ -9,7 +9,7 @@ import pytest
 from sluice.core.offsets.start import Start, StartInvalid, StartKind
 from tests.support.raising import raising
 
-# Of two partitions, the second without a record.
+# Two partitions, the second without a record.
 BOUNDS = {0: (10, 40), 1: (7, 7)}
 
 

@@ -166,7 +166,7 @@ STEPS = st.one_of(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=8 * settings().max_examples, deadline=None)
 @given(st.lists(STEPS, max_size=60))
 def test_no_state_of_the_horizon_loses_a_file_and_the_rest_goes_at_last(
     steps: list[tuple[object, ...]],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import yaml
@@ -16,11 +16,14 @@ READS = {"get", "list", "watch"}
 CHANGE = {"sluice-airflow-scheduler", "sluice-task", "sluice-spark", "sluice-configure"}
 
 
-def documents() -> Iterator[dict[str, Any]]:
-    for path in sorted(K8S.rglob("*.yaml")):
-        for document in yaml.safe_load_all(path.read_text()):
-            if isinstance(document, dict) and "kind" in document:
-                yield document
+@cache
+def documents() -> list[dict[str, Any]]:
+    return [
+        document
+        for path in sorted(K8S.rglob("*.yaml"))
+        for document in yaml.load_all(path.read_text(), yaml.CSafeLoader)
+        if isinstance(document, dict) and "kind" in document
+    ]
 
 
 def verbs() -> dict[str, set[str]]:

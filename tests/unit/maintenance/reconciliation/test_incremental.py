@@ -117,7 +117,7 @@ class Table:
         return {finding.name for finding in found}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=4 * settings().max_examples, deadline=None)
 @given(st.data())
 def test_it_finds_what_counting_every_row_finds(data: st.DataObject) -> None:
     table = Table()

@@ -85,7 +85,7 @@ def test_the_group_is_the_streams(mock: str) -> None:
 
 
 def test_a_missing_answer_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(offsets, "GIVE_UP_MS", 500)
+    monkeypatch.setattr(offsets, "GIVE_UP_MS", 100)
     group = GroupOffsets(Kafka("127.0.0.1:1"), "g")
     places = [TopicPartition("trips", 0, 1)]
     refused = [group.set(places, seconds) for seconds in (0.05, 0.05, 60)]

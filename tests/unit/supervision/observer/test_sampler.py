@@ -46,6 +46,7 @@ class Systems:
         self.retention: int | None = 24 * HOUR * 1000
         self.errors: dict[str, Exception] = {}
         self.asked: list[str] = []
+        self.stable: dict[int, int] = {}
 
     def _ask(self, name: str, answer: Any) -> Any:
         self.asked.append(name)
@@ -70,6 +71,12 @@ class Systems:
         hours = (NOW - at_ms / 1000) / HOUR
         found = {p: next((n for n, age in enumerate(self.ages[p]) if age <= hours), ends[p]) for p in ends}
         return self._ask("first_after", found)
+
+    def last_stable(self, topic: str, partitions: int) -> dict[int, int]:
+        return self._ask("last_stable", self.stable)
+
+    def open_transactions(self, topic: str, partitions: list[int]) -> dict[int, str]:
+        return self._ask("open_transactions", dict.fromkeys(partitions, "producer 7"))
 
     def position(self, table: str, quarantine: str) -> Position | None:
         assert (table, quarantine) == ("raw.x", "raw.x_quarantine")
@@ -188,3 +195,36 @@ def test_a_wrong_declaration_is_nobodys_trouble() -> None:
     systems.errors["position"] = ConfigError("x")
     with pytest.raises(ConfigError):
         systems.sampler().observe(NOW)
+
+
+OTHERS = replace(SPEC, topic=Topic("x-topic", managed=False))
+
+
+def waiting(stable: dict[int, int]) -> Systems:
+    """Partition 0 has unread records from 60 on, to 80; partition 1 has none."""
+    systems = Systems({0: [1.0] * 80, 1: [1.0] * 10})
+    systems.stable = stable
+    return systems
+
+
+def test_a_topic_of_others_is_asked_whose_transaction_holds_back_unread_records() -> None:
+    systems = waiting({0: 60, 1: 10})
+    found = systems.sampler(OTHERS).observe(NOW)
+    assert (found.stable, found.transactions, found.errors) == ({0: 60, 1: 10}, {0: "producer 7"}, {})
+    # The records before it may be read.
+    systems = waiting({0: 61, 1: 10})
+    found = systems.sampler(OTHERS).observe(NOW)
+    assert (found.transactions, "open_transactions" in systems.asked) == ({}, False)
+    # A topic of the stream's own gets none.
+    systems = waiting({0: 60, 1: 10})
+    assert systems.sampler().observe(NOW).stable is None
+    assert "last_stable" not in systems.asked
+
+
+def test_who_may_not_see_producers_sees_that_there_is_a_transaction() -> None:
+    systems = waiting({0: 60, 1: 10})
+    systems.errors["open_transactions"] = Refused("no right")
+    found = systems.sampler(OTHERS).observe(NOW)
+    assert (found.waits_for_transaction(0), found.transactions, found.errors) == (True, {}, {})
+    systems.errors = {"last_stable": Unreachable("no answer")}
+    assert systems.sampler(OTHERS).observe(NOW).errors == {"kafka": "no answer"}

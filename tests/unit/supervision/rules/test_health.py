@@ -86,8 +86,37 @@ def times(count: int, ago: float = 100) -> RestartHistory:
 
 
 V = Health
+HELD = {0: "producer 7, since offset 100"}
 # reason -> samples, history, health, words of the message, conclusive
 CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
+    # A transaction of others that does not end.
+    "waiting for a transaction: nothing behind it is read": (
+        [
+            sample(ago, {0: 900, 1: 100}, old({0: 100, 1: 100}), stable={0: 100, 1: 100}, transactions=HELD)
+            for ago in (130, 65, 0)
+        ],
+        EMPTY,
+        V.WAITING_FOR_TRANSACTION,
+        "waits for 130 s for a transaction of producer 7, since.*partition 0: 100.* 800 records wait.*Fix: ",
+        True,
+    ),
+    "waiting for a transaction: Kafka does not say whose": (
+        [sample(ago, 900, old(), stable={0: 100}) for ago in (130, 65, 0)],
+        EMPTY,
+        V.WAITING_FOR_TRANSACTION,
+        "a producer that this user may not see",
+        True,
+    ),
+    "stalled: committed records of another partition are not read either": (
+        [
+            sample(ago, {0: 900, 1: 900}, old({0: 100, 1: 100}), stable={0: 100, 1: 101})
+            for ago in (130, 65, 0)
+        ],
+        EMPTY,
+        V.STALLED,
+        "stream without progress",
+        True,
+    ),
     # What could not be observed.
     "unknown: no sample at all": ([], EMPTY, V.UNKNOWN, "nothing was observed", False),
     "unknown: Kafka does not answer": (

@@ -15,7 +15,7 @@ from typing import Any, Self
 import kafka.errors as errors
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
-from kafka.protocol.admin import DescribeConfigsRequest
+from kafka.protocol.admin import DescribeConfigsRequest, DescribeProducersRequest
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
 
@@ -119,6 +119,17 @@ class Brokers:
         (found,) = self._answer(self._any(), DescribeConfigsRequest(resources=[resource])).results
         self.check(found.error_code, f"cleanup.policy of topic {topic!r}")
         return str(found.configs[0].value)
+
+    def producers(self, topic: str, partition: int, leader: tuple[int, int]) -> list[tuple[int, int, int]]:
+        """(id, first offset of its open transaction or -1, time of its last record) of each producer that the
+        leader remembers. Raises Refused without the right to read the topic."""
+        asked = DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=[partition])
+        (found,) = self._answer(leader[0], DescribeProducersRequest(topics=[asked])).topics[0].partitions
+        self.check(found.error_code, f"producers of topic {topic!r}, partition {partition}")
+        return [
+            (one.producer_id, one.current_txn_start_offset, one.last_timestamp)
+            for one in found.active_producers
+        ]
 
     def bound(self, topic: str, partition: int, leader: tuple[int, int], which: int) -> int:
         """The first offset kept (EARLIEST) or the one behind the last (LATEST)."""

@@ -21,7 +21,7 @@ class Subjects(StrEnum):
 
     TOPIC = "topic"
     RECORD = "record"
-    TOPIC_RECORD = "topic_record"
+    TOPIC_RECORD = "topic-record"
 
 
 class Tombstones(StrEnum):
@@ -37,8 +37,12 @@ HEADERS_TYPE = "array<struct<key: string, value: binary>>"
 # Formats of which each value is one column, without a schema.
 _OF_ONE_COLUMN = {Format.TEXT: "string", Format.BYTES: "binary"}
 # Keys of Avro and JSON are texts of JSON, whatever their fields are.
-_KEY_TYPES = {"": "", Format.TEXT: "string", Format.BYTES: "binary", Format.JSON: "string"} | {
-    Format.AVRO: "string"
+_KEY_TYPES: dict[str, str] = {
+    "": "",
+    Format.TEXT: "string",
+    Format.JSON: "string",
+    Format.AVRO: "string",
+    Format.BYTES: "binary",
 }
 
 
@@ -48,8 +52,8 @@ class Records:
 
     format: Annotated[
         str,
-        "of values: `avro` or `json`, with the columns of `schema`; `text` (UTF-8) or `bytes`, each value in "
-        "`value_column`",
+        "[of values](topics-of-others.md#formats), of a topic that others fill: `avro` or `json`, with the "
+        "columns of `schema`; `text` (UTF-8) or `bytes`, each value in `value_column`",
     ]
     registry: Annotated[
         bool,
@@ -58,7 +62,7 @@ class Records:
     ] = False
     subjects: Annotated[
         str,
-        "the producers' subject naming strategy: `topic`, `record` or `topic_record`; used by `new-stream` "
+        "the producers' subject naming strategy: `topic`, `record` or `topic-record`; used by `new-stream` "
         "alone, since each record has its schema's id",
     ] = "topic"
     key: Annotated[

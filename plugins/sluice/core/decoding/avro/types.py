@@ -160,6 +160,19 @@ def _union_type(kind: Type) -> pa.DataType:
     return pa.struct([pa.field(f"member{n}", arrow_type(branch)) for n, branch in enumerate(kind.values)])
 
 
+def without_times(kind: pa.DataType) -> pa.DataType:
+    """A type with the numbers of its dates and times in their place."""
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(without_times(field.type)) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(without_times(kind.value_type))
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_type, without_times(kind.item_type))
+    if pa.types.is_date(kind):
+        return pa.int32()
+    return pa.int64() if pa.types.is_timestamp(kind) else kind
+
+
 def min_bytes(kind: Type) -> int:
     """How many bytes a value has at least."""
     if kind.kind in ("null", "fixed"):
@@ -220,6 +233,8 @@ class _Parser:
             found = Type(kind, name, symbols=symbols, default=tree.get("default"), aliases=aliases)
         elif kind == "fixed":
             size = int(tree["size"])
+            if size < 0:
+                raise UnsupportedSchema(f"the Avro schema has a fixed type of {size} bytes")
             found = Type(kind, name, size=size, aliases=aliases, **_logical(tree, kind))
         else:
             fields = tuple(

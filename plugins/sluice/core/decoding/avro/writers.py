@@ -16,6 +16,7 @@ from sluice.core.decoding.avro.reference import resolution
 from sluice.core.decoding.avro.reference.layout import BEYOND, Layout
 from sluice.core.decoding.avro.reference.values import ValueReader, arrow_value
 from sluice.core.decoding.avro.types import Schema, UnsupportedSchema
+from sluice.core.decoding.avro.unknown.fields import UnknownFields
 from sluice.core.decoding.decoder import Malformed
 from sluice.core.record_batches.cursor import Bytes, Flags, Ints
 
@@ -26,8 +27,9 @@ _STEP = 16_384
 class Writer:
     """A schema that records are written with. ``margin``: how many bytes must be behind the last record."""
 
-    def __init__(self, schema: Schema, current: Schema) -> None:
-        """Raises UnsupportedSchema if no record of ``schema`` can be one of ``current``."""
+    def __init__(self, schema: Schema, current: Schema, unknown: str = "") -> None:
+        """``unknown``: the column of fields that ``current`` lacks, empty if they are not kept. Raises
+        UnsupportedSchema if no record of ``schema`` can be one of ``current``."""
         self.schema, self._record, self._current = schema, schema.record, current.record
         self._layout, self._values = Layout(schema), ValueReader(schema.record)
         self._reader = readers.reader(schema.record)
@@ -39,6 +41,8 @@ class Writer:
                 f"records of the earlier Avro schema {schema.fingerprint} cannot be read as ones of the "
                 f"current schema: {error}"
             ) from error
+        self._unknown_column = unknown
+        self._unknown = UnknownFields(schema.record, current.record)
         self._convert: evolution.Convert | None = None
         with suppress(evolution.Unusual):
             self._convert = evolution.converter(schema.record, current.record)
@@ -57,20 +61,31 @@ class Writer:
             array = arrays.array(column, self._record, partial(np.arange, rows.start, rows.stop))
             is_odd = bodies.is_odd[rows]
             good = array.filter(pa.array(~is_odd)) if is_odd.any() else array
-            found.append(self._convert(good))
+            found.append(self._with_unknown(self._convert(good), good))
         return found, bodies.is_odd
+
+    def _with_unknown(self, converted: pa.StructArray, records: pa.StructArray) -> pa.StructArray:
+        if not self._unknown_column:
+            return converted
+        columns = [converted.field(place) for place in range(converted.type.num_fields)]
+        field = pa.field(self._unknown_column, pa.utf8())
+        texts = self._unknown.texts(records)
+        return pa.StructArray.from_arrays([*columns, texts], fields=[*converted.type, field])
 
     def value(self, body: bytes) -> dict[str, Any]:
         """The reference: a value for each column, as PyArrow takes it. Raises Malformed."""
         why = self._layout.why_malformed(body)
         if why:
             raise Malformed(why)
+        raw = self._values.read(body)
         try:
-            resolved = self._resolve(self._values.read(body))
+            resolved = self._resolve(raw)
         except resolution.Unresolvable as error:
             raise Malformed(f"written with an earlier Avro schema: {error}") from error
         try:
             found: dict[str, Any] = arrow_value(self._current, resolved)
+            if self._unknown_column:
+                found[self._unknown_column] = self._unknown.text(raw) if self._unknown else None
         except OverflowError as error:
             raise Malformed(f"not an Avro body of {self.schema.title}: {BEYOND}") from error
         return found

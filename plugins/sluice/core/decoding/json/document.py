@@ -28,15 +28,15 @@ class Members(list[tuple[str, Any]]):
     """An object's keys and values in their order; a key may be there twice."""
 
 
-def members(value: bytes | None) -> Members:
-    """The members of the object that a record is: texts, Numbers, booleans, None, lists, Members. Raises
-    Malformed."""
+def members(value: bytes | None) -> tuple[str, Members]:
+    """The text that a record is, and the members of the object in it: texts, Numbers, booleans, None, lists,
+    Members. Raises Malformed."""
     if value is None:
         raise Malformed(TOMBSTONE)
-    _, found = parsed(value)
+    text, found = parsed(value)
     if not isinstance(found, Members):
         raise Malformed(f"not a JSON object: it is {described(found)}")
-    return found
+    return text, found
 
 
 def parsed(value: bytes) -> tuple[str, Any]:
@@ -74,7 +74,7 @@ def described(found: object) -> str:
 def _value(text: str, start: int) -> tuple[Any, int]:
     """The value that begins at ``start``, and the position behind it and the white space that follows."""
     try:
-        found, end = _PARSER.raw_decode(text, start)
+        found, end = PARSER.raw_decode(text, start)
     except json.JSONDecodeError as error:
         raise Malformed(f"not JSON: {error.msg} (character {error.pos + 1})") from None
     except RecursionError:
@@ -112,6 +112,6 @@ def _constant(literal: str) -> NoReturn:
     raise Malformed(f"not JSON: {literal} is not a number")
 
 
-_PARSER = json.JSONDecoder(
+PARSER = json.JSONDecoder(
     object_pairs_hook=Members, parse_int=Number, parse_float=Number, parse_constant=_constant
 )

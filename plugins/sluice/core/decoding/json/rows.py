@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -27,8 +28,9 @@ from sluice.core.decoding.json.parts import Flags, in_parts
 # early has one without it, and Arrow stops there; one that does not end its object stops it with the next.
 _MARK = f"mark_{os.urandom(8).hex()}"
 _MARKED_END = f',"{_MARK}":0}}\n'
-# An object for Arrow in place of what is not to be read; no column has the empty name.
-_NO_COLUMN = '{"":0}'
+# An object for Arrow in place of what is not to be read; no record has this name, either.
+BLANK = f"blank_{os.urandom(8).hex()}"
+_NO_COLUMN = f'{{"{BLANK}":0}}'
 # Ten records by the reference cost as much as a call.
 _MAX_FAILURES = 1 / 32
 _NOT_CONVERTED = "Failed to convert JSON"
@@ -44,9 +46,21 @@ _LARGE_EXPONENT = "[eE]-0*[1-9][0-9]"
 _ESCAPED_NUMBER = r"\\u00(2[bBdDeE]|3[0-9]|[46]5)"
 
 
-def read(values: pa.BinaryArray, columns: Sequence[Column]) -> tuple[list[pa.Array], Flags]:
-    """An array of its ``read`` or ``read_again`` type for each column, and whether a row is odd: the
-    reference must read it, and its values here are of no use. At most 100,000 rows, and one at least."""
+@dataclass(frozen=True)
+class Rows:
+    """``arrays``: of its ``read`` or ``read_again`` type for each column; ``is_odd``: whether the reference
+    must read a row, whose values here are of no use; ``texts``: of all rows but the odd and those without a
+    member, which have another object instead; ``is_whole``: whether these have the columns alone."""
+
+    arrays: list[pa.Array]
+    is_odd: Flags
+    texts: pa.StringArray
+    is_whole: bool
+
+
+def read(values: pa.BinaryArray, columns: Sequence[Column], *, is_strict: bool = False) -> Rows:
+    """Read at most 100,000 rows, and one at least. ``is_strict``: it is asked whether there is a member that
+    no column has; else ``is_whole`` is false."""
     texts, is_odd = cast(values, pa.utf8())
     is_odd |= values.is_null().to_numpy(zero_copy_only=False)
     texts = _without(texts, is_odd)
@@ -60,8 +74,11 @@ def read(values: pa.BinaryArray, columns: Sequence[Column]) -> tuple[list[pa.Arr
     # An object without members has no member to set the mark behind.
     texts = _without(texts, is_odd | (_lengths(texts) == 2))
     lines = pc.binary_replace_slice(texts, -1, _ALL, _MARKED_END.encode())
+    types = {column.name: column.read for column in columns}
+    if is_strict and (whole := _whole(lines, types)) is not None:
+        return Rows([whole.column(column.name) for column in columns], is_odd, texts, is_whole=True)
     try:
-        batches = [_parsed(lines, _schema({column.name: column.read for column in columns}))]
+        batches = [_parsed(lines, _schema(types))]
     except pa.ArrowInvalid as error:
         if _NOT_CONVERTED in str(error):
             is_other = _has_other_number(lines, columns)
@@ -73,14 +90,24 @@ def read(values: pa.BinaryArray, columns: Sequence[Column]) -> tuple[list[pa.Arr
         )
         is_odd |= is_refused
     table = pa.Table.from_batches(batches).combine_chunks()
-    return [table.column(column.name).chunk(0) for column in columns], is_odd
+    arrays = [table.column(column.name).chunk(0) for column in columns]
+    return Rows(arrays, is_odd, _without(texts, is_odd), is_whole=False)
+
+
+def _whole(lines: pa.Array, types: Mapping[str, pa.DataType]) -> pa.RecordBatch | None:
+    """The rows, if each has columns alone, and Arrow reads all of them."""
+    schema = _schema({**types, BLANK: pa.int8()})
+    try:
+        return _parsed(lines, schema, "error")
+    except pa.ArrowInvalid:
+        return None
 
 
 def _schema(types: Mapping[str, pa.DataType]) -> pa.Schema:
     return pa.schema([*types.items(), pa.field(_MARK, pa.int8(), nullable=False)])
 
 
-def _parsed(lines: pa.Array, schema: pa.Schema) -> pa.RecordBatch:
+def _parsed(lines: pa.Array, schema: pa.Schema, unexpected: str = "ignore") -> pa.RecordBatch:
     """The rows of ``lines``. Raises ArrowInvalid."""
     offsets, data = _buffers(lines)
     text = data.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
@@ -88,7 +115,7 @@ def _parsed(lines: pa.Array, schema: pa.Schema) -> pa.RecordBatch:
         pa.BufferReader(text),
         # One block: lines do not end at line breaks for Arrow's parser, blocks do.
         read_options=json.ReadOptions(use_threads=False, block_size=len(text) + 1),
-        parse_options=json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+        parse_options=json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=unexpected),
     )
     if table.num_rows != len(lines):
         raise pa.ArrowInvalid(f"{table.num_rows} rows of {len(lines)} lines")

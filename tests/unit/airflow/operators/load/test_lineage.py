@@ -20,7 +20,7 @@ from sluice.airflow.operators.load.lineage import MAX_PROBLEMS
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.config.platform_sections.lake import Lake as LakeSettings
 from tests.support.lake import TABLE
-from tests.support.loads import Loads
+from tests.support.loads import OneBatch
 from tests.support.steps import NewTables, ValidateRows, given
 
 AT = "2026-01-01T00:00:00+00:00"
@@ -32,7 +32,7 @@ class Lineage:
     """A load's validation, and what the provider makes of it."""
 
     def __init__(self, folder: Path, objects: int) -> None:
-        self.folder, self.loads = folder, Loads(folder)
+        self.folder, self.loads = folder, OneBatch(folder)
         vars(self.loads)["platform"] = SimpleNamespace(kafka=KAFKA, lake=LAKE)
         for number in range(objects):
             self.loads.upload(f"2026/{number:04}")

@@ -19,13 +19,12 @@ from sluice.clients.lake.catalog import Lake
 from sluice.ledger.history import History
 from sluice.ledger.keys import run_key
 from sluice.ledger.known_tables import KnownTables
-from sluice.loads.planning import plan as plans
 from tests.support.lake import QUARANTINE, TABLE
-from tests.support.loads import Loads
+from tests.support.loads import Loads, OneBatch
 from tests.support.steps import NewTables, audited, given
 from tests.support.variables import Variables
 
-OBJECTS = 500
+OBJECTS = 200
 
 
 def loaded(folder: Path, sources: int) -> Loads:
@@ -40,7 +39,7 @@ def loaded(folder: Path, sources: int) -> Loads:
 def test_a_load_asks_as_much_with_many_objects_behind_it_as_with_few(tmp_path: Path) -> None:
     asked = []
     # Ten or fewer are looked up one by one.
-    for sources in (11, 22):
+    for sources in (11, 15):
         (folder := tmp_path / str(sources)).mkdir()
         loads = loaded(folder, sources)
         loads.upload("new")
@@ -55,14 +54,14 @@ def test_a_source_costs_ten_requests_in_all_tasks_together(
     """What is known of its key, its content; its header, its plan; before it is sent what is known of its key
     by then, and its plan (3); its record as sent, its rows, its record as verified; of the job: none here."""
     asked = []
-    for sources in (11, 22):
+    for sources in (11, 15):
         (folder := tmp_path / str(sources)).mkdir()
         monkeypatch.setattr(platform_hook, "Variable", Variables())
         loads = Loads(folder)
         for number in range(sources):
             loads.upload(f"new-{number}")
         asked.append(loads.requests("r"))
-    assert asked[1] - asked[0] == Counter(LIST=2 * 11, GET=4 * 11, PUT=4 * 11)
+    assert asked[1] - asked[0] == Counter(LIST=2 * 4, GET=4 * 4, PUT=4 * 4)
 
 
 def test_a_plan_and_its_proof_are_as_long_with_many_objects_behind_them(tmp_path: Path) -> None:
@@ -130,14 +129,6 @@ def emit(loads: Loads, run: str, lake: Lake, tables: Any) -> tuple[dict[str, Any
     made = EmitAssetEventOperator(task_id="emit_asset_event", stream="nyc_taxi", asset=asset)
     made.__dict__ |= {"ledger": loads.ledger, "platform_hook": SimpleNamespace(lake=lake), "tables": tables}
     return made.checked_work(given(run_id=run, outlet_events={asset: event})), event.extra
-
-
-class OneBatch(Loads):
-    """Sends all sources in one batch."""
-
-    def _send(self, context: Any, _options: Any) -> None:
-        plan = plans.plan_of(self.ledger, context["run_id"])
-        self.commit([(source["source_id"], row) for source in plan["sources"] for row in range(3)])
 
 
 def test_what_airflow_stores_of_a_load_of_many_objects_is_small(tmp_path: Path) -> None:

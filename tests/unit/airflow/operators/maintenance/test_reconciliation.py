@@ -38,11 +38,21 @@ from tests.support.reconciliation import BATCH, World
 from tests.support.variables import Variables
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    made = World(tmp_path)
+@pytest.fixture(scope="module")
+def two_batches(tmp_path_factory: pytest.TempPathFactory) -> tuple[World, lakes.Image]:
+    made = World(tmp_path_factory.mktemp("world"))
     made.batch()
     made.batch(reject=1)
+    made.lake.close()
+    return made, lakes.Image(made.folder)
+
+
+@pytest.fixture
+def world(two_batches: tuple[World, lakes.Image]) -> World:
+    """As it was after two batches, whatever the test before did to its files."""
+    before, image = two_batches
+    made = World(before.folder, image.again())
+    made.end = before.end
     return made
 
 

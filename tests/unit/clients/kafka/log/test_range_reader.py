@@ -6,6 +6,7 @@ from typing import cast
 
 import pytest
 
+from sluice.clients.kafka.log import fetching
 from sluice.clients.kafka.log.brokers import Brokers
 from sluice.clients.kafka.log.fetching import LogTruncated, OffsetsDeleted, TopicRecreated, TransactionOpen
 from sluice.clients.kafka.log.range_reader import Epochs, RangeReader
@@ -168,6 +169,7 @@ def test_a_topic_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
         raise Missing(f"topic {topic!r} does not exist")
 
     monkeypatch.setattr(log, "describe", describe)
+    monkeypatch.setattr(fetching, "MISSING_SECONDS", 0.2)
     with raising(Missing, "'t' does not exist"):
         list(reading(log, 0, 1))
 

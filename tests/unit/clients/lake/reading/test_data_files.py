@@ -93,6 +93,11 @@ VALUES: dict[str, list[Any]] = {
 }  # fmt: skip
 
 
+@pytest.fixture(autouse=True)
+def _kept_databases() -> None:
+    """None are kept: each reader opens its own, as it does elsewhere."""
+
+
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
     lake = lakes.empty(tmp_path)

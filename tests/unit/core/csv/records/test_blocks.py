@@ -7,6 +7,7 @@ import random
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from sluice.core.csv.form import ENCODINGS, Dialect
 from sluice.core.csv.records import blocks as module
@@ -58,7 +59,7 @@ def expected_of(whole: Records, longest: int = 10**6) -> list[tuple[bytes, int, 
 @pytest.mark.parametrize("dialect", [Dialect(), Dialect(escape="\\"), Dialect(comment="#"), *ENDS])
 def test_records_and_lines_do_not_depend_on_chunks(dialect: Dialect) -> None:
     chosen = random.Random(5)  # noqa: S311
-    for number in range(300):
+    for number in range(6 * settings().max_examples):
         data = "".join(chosen.choices(PIECES, k=chosen.randint(0, 20))).encode()
         whole = cut(data, dialect, is_end=True)
         found, expected = read(data, 1 + number % 7, dialect), expected_of(whole)
@@ -78,7 +79,7 @@ def test_a_record_without_end_is_cut_and_those_behind_it_are_read(
     """What is left out is read for its end alone, in any state of its quotes."""
     monkeypatch.setattr(module, "MAX_RECORD_BYTES", 20)
     chosen = random.Random(6)  # noqa: S311
-    for number in range(1500):
+    for number in range(20 * settings().max_examples):
         data = "".join(chosen.choices(PIECES, k=chosen.randint(20, 60))).encode()
         whole = cut(data, dialect, is_end=True)
         if whole.faults:

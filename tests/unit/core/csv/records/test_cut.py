@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 from sluice.core.csv.form import WHITE, Dialect
 from sluice.core.csv.records import quotes
@@ -111,7 +112,7 @@ def dialects() -> list[Dialect]:
 
 @pytest.mark.parametrize("dialect", range(len(dialects())))
 def test_records_and_cells_are_those_of_pythons_csv(dialect: int) -> None:
-    for text in files(250, dialect):
+    for text in files(4 * settings().max_examples, dialect):
         compare(text, dialects()[dialect])
 
 
@@ -124,7 +125,7 @@ def test_of_a_hundred_thousand_files_none_is_read_otherwise_than_by_pythons_csv(
 @pytest.mark.parametrize("dialect", range(len(DIALECTS)))
 def test_arrow_cuts_regular_records_into_the_same_cells(dialect: int) -> None:
     chosen = DIALECTS[dialect]
-    for text in files(150, 50 + dialect):
+    for text in files(3 * settings().max_examples, 50 + dialect):
         records = cut(text.encode(), chosen, is_end=True)
         regular = np.array([number not in records.faults for number in range(len(records))], bool)
         for width in set(records.widths[regular].tolist()):
@@ -140,7 +141,7 @@ def test_arrow_cuts_regular_records_into_the_same_cells(dialect: int) -> None:
 @pytest.mark.parametrize("dialect", range(len(DIALECTS)))
 def test_quotes_that_are_walked_through_have_the_spans_of_those_read_at_once(dialect: int) -> None:
     chosen = DIALECTS[dialect]
-    for text in files(150, 90 + dialect):
+    for text in files(3 * settings().max_examples, 90 + dialect):
         data = shown(text.encode(), chosen, is_end=True)
         found = quoted_spans(data, np.frombuffer(data, np.uint8), chosen)
         walked = walked_spans(data, chosen)
@@ -161,7 +162,7 @@ def _inside(size: int, spans: object) -> list[bool]:
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 8])
 def test_records_do_not_depend_on_where_blocks_end(size: int) -> None:
-    for text in files(60, size):
+    for text in files(settings().max_examples, size):
         for dialect in (DIALECTS[0], *DIALECTS[-6:]):
             data = text.encode()
             whole = cut(data, dialect, is_end=True)

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sluice.core.decoding.avro.decoder import AvroDecoder, without_times
+from sluice.core.decoding.avro.decoder import AvroDecoder
+from sluice.core.decoding.avro.types import without_times
 from sluice.core.decoding.avro.writers import Writer
 from sluice.core.decoding.decoder import Malformed
 from tests.support.avro_bodies import Chance, decode
@@ -24,19 +25,19 @@ RANDOM = st.randoms(use_true_random=False)
 
 
 @given(RANDOM)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=2 * settings().max_examples, deadline=None)
 def test_what_any_writer_wrote_is_read_by_all_three(random: Random) -> None:
     valid_bodies(Chance(random), 12)
 
 
 @given(RANDOM)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=2 * settings().max_examples, deadline=None)
 def test_other_bytes_have_one_answer(random: Random) -> None:
     other_bodies(Chance(random), 30)
 
 
 @given(RANDOM)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=2 * settings().max_examples, deadline=None)
 def test_bodies_of_an_earlier_schema_are_read_by_all_three(random: Random) -> None:
     earlier_bodies(Chance(random), 12)
 

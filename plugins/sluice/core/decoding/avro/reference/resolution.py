@@ -52,6 +52,12 @@ def resolver(writer: Type, reader: Type, path: str = "") -> Resolve:
         return _into_union(writer, reader, path)
     if writer.kind != reader.kind:
         return _promoted(writer.kind, reader.kind, path)
+    if (
+        writer.logical
+        and reader.logical
+        and (writer.logical, writer.digits) != (reader.logical, reader.digits)
+    ):
+        return _other_unit(writer, reader, path)
     if writer.kind == "record":
         return _record(writer, reader, path)
     if writer.kind in ("array", "map"):
@@ -127,6 +133,20 @@ def _promoted(writer: str, reader: str, path: str) -> Resolve:
     if reader == "float":
         return _float
     return _same if reader == "long" else float
+
+
+def _other_unit(writer: Type, reader: Type, path: str) -> Resolve:
+    """Between two logical types of one type. Avro's rules have none; Avro's libraries read the number as it
+    is, which is then another time, or another decimal."""
+    is_millis = writer.logical.endswith("millis")
+    if is_millis and reader.logical == writer.logical.replace("millis", "micros"):
+        return lambda value: value * 1000
+    raise Unresolvable(f"{path} is {_described(reader)}, and was {_described(writer)}")
+
+
+def _described(kind: Type) -> str:
+    precision, scale = kind.digits
+    return f"decimal({precision}, {scale})" if precision else kind.logical
 
 
 def _float(value: int) -> float:
@@ -216,15 +236,23 @@ def _from_union(writer: Type, reader: Type, path: str) -> Resolve:
 
 
 def _into_union(writer: Type, reader: Type, path: str) -> Resolve:
+    branch = branch_of(writer, reader, path)
+    found = resolver(writer, branch, path)
+    if branch.kind == "null" or len(reader.values) == 1:
+        return found
+    return _as_member(f"member{reader.values.index(branch)}", found)
+
+
+def branch_of(writer: Type, reader: Type, path: str = "") -> Type:
+    """The branch of the union ``reader`` that values of ``writer``, which is none, are read as. Raises
+    Unresolvable."""
     # Stable: of equal ones the first.
     for branch in sorted(reader.branches, key=lambda branch: _distance(writer, branch)):
         try:
-            found = resolver(writer, branch, path)
+            resolver(writer, branch, path)
         except Unresolvable:
             continue
-        if branch.kind == "null" or len(reader.values) == 1:
-            return found
-        return _as_member(f"member{reader.values.index(branch)}", found)
+        return branch
     raise Unresolvable(f"{path} has none of its earlier types")
 
 

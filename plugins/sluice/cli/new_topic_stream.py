@@ -1,0 +1,95 @@
+"""`sluice new-stream --topic`: what a topic of others is like, for a stream's folder and for a person."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sluice.cli.base import UsageError
+from sluice.config.sections.supervision import Supervision
+from sluice.core.errors import Refused
+from sluice.core.offsets.topic_facts import TopicFacts
+
+if TYPE_CHECKING:
+    from sluice.core.decoding.sample import Guess
+    from sluice.systems import Systems
+
+# The role that looks at topics before a load: it sees configurations too.
+ROLE = "airflow"
+# Objects of a batch beside a file for each partition.
+MORE_VERSIONS = 10
+
+
+@dataclass(frozen=True)
+class FoundTopic:
+    """A topic as it was looked at."""
+
+    name: str
+    """As `shop.orders`."""
+    partitions: int
+    """Their number."""
+    guess: Guess
+    """What the records of the sample seem to be."""
+    seen: list[str]
+    """Lines for a person: what is known."""
+    doubts: list[str]
+    """Lines for a person: what is to be looked at, those of the guess too."""
+
+    @property
+    def versions_per_batch(self) -> int:
+        return self.partitions + MORE_VERSIONS
+
+
+def look(systems: Systems, topic: str) -> FoundTopic:
+    """Look at a topic, and read a few of its records; nothing of it is changed. Raises UsageError without
+    it, and clients' errors."""
+    # With NumPy and Arrow.
+    from sluice.clients.kafka.log.brokers import Brokers
+    from sluice.clients.kafka.log.sample import sample
+    from sluice.core.decoding.sample import guess
+
+    kafka = systems.kafka
+    described = kafka.find(topic)
+    if described is None:
+        raise UsageError(
+            f"topic {topic!r} does not exist on {kafka.servers}, or user of role {ROLE} may not see it. Fix: "
+            "correct its name, or grant the rights of docs/topics-of-others.md"
+        )
+    begins, ends = kafka.begins(topic, described.partitions), kafka.ends(topic, described.partitions)
+    seen, doubts = [f"{described.partitions} partitions, {_records(begins, ends)} offsets kept"], list[str]()
+    try:
+        facts = TopicFacts.of(described.partitions, kafka.config(topic))
+    except Refused as error:
+        doubts.append(f"its configuration is not known: {error}")
+    else:
+        retention = (
+            "without end" if facts.retention_ms is None else f"{facts.retention_ms / 3_600_000:g} hours"
+        )
+        seen.append(
+            f"cleanup.policy {facts.cleanup_policy}, kept {retention}, times {facts.timestamp_type}, batches "
+            f"of at most {facts.max_message_bytes} bytes"
+        )
+        doubts += facts.problems((), systems.platform.kafka.max_batch_bytes)
+        doubts += facts.remarks(Supervision().retention_margin_seconds)
+    bounds = {partition: (first, ends[partition]) for partition, first in begins.items()}
+    with Brokers(systems.platform.kafka) as brokers:
+        records = sample(brokers, topic, bounds)
+    if records.sizes:
+        sizes = sorted(records.sizes)
+        seen.append(
+            f"{len(records.values)} records read; values of {sizes[0]} to {sizes[-1]} bytes, "
+            f"{sizes[len(sizes) // 2]} in the middle"
+        )
+    if records.control or records.aborted:
+        seen.append(f"transactions: {records.control} markers, {records.aborted} records of aborted ones")
+    if records.absent:
+        seen.append(f"{records.absent} offsets were compacted away")
+    if records.open:
+        doubts.append(f"partitions {records.open} wait for an open transaction")
+    # A registry that the platform files name has the schemas of these ids: it is to be asked here.
+    found = guess(records.values, records.keys)
+    return FoundTopic(topic, described.partitions, found, seen, [*doubts, *found.doubts])
+
+
+def _records(begins: dict[int, int], ends: dict[int, int]) -> int:
+    return sum(max(end - begins.get(partition, 0), 0) for partition, end in ends.items())

@@ -1,0 +1,116 @@
+"""The decoder of a stream's records follows from its declaration, and has the columns of its table."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from sluice.config import streams
+from sluice.config.folders import VARIABLE
+from sluice.config.platform import Platform
+from sluice.config.reading.toml import ConfigError
+from sluice.config.stream import StreamSpec
+from sluice.config.stream_columns import declared_types
+from sluice.core.decoding.by_reference import ByReference
+from sluice.core.decoding.decoder import OwnRecords, RecordDecoder
+from sluice.core.record_batches.records import SCHEMA
+from spark_jobs.common.consumer.decoders import decoder_of
+from spark_jobs.common.consumer.run import registry_of
+from tests.support.raising import raising
+from tests.support.registered import FakeSchemas, avro, framed
+
+STREAM = """
+name = "orders"
+table = "shop.orders"
+{schema}
+[topic]
+name = "shop.orders"
+partitions = 1
+[budget]
+versions_per_batch = 1
+[records]
+{records}
+"""
+FIELDS = [{"name": "id", "type": "int"}]
+TREE = {"type": "record", "name": "O", "fields": FIELDS}
+WIDER = {**TREE, "fields": [*FIELDS, {"name": "x", "type": "int"}]}
+SCHEMAS = FakeSchemas({1: avro(WIDER), 2: ("JSON", "{}"), 3: avro("string")})
+
+
+@pytest.fixture
+def declare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> object:
+    def declared(records: str, schema: str = "", more: str = "") -> StreamSpec:
+        folder = tmp_path / "orders"
+        folder.mkdir(exist_ok=True)
+        (folder / "schema.avsc").write_text(json.dumps(TREE))
+        (folder / "schema.ddl").write_text("id INT\n")
+        line = f'schema = "{schema}"' if schema else ""
+        (folder / "stream.toml").write_text(STREAM.format(schema=line, records=records) + more)
+        monkeypatch.setenv(VARIABLE, str(tmp_path))
+        return streams.load("orders")
+
+    return declared
+
+
+def rows(decoder: RecordDecoder, key: bytes | None, value: bytes | None) -> list[object]:
+    headers = pa.array([[{"key": b"h", "value": b"v"}]], SCHEMA.field("headers").type)
+    found = decoder.decode(pa.array([key], pa.binary()), pa.array([value], pa.binary()), headers)
+    return [found.reasons[0].as_py() or found.columns.to_pylist()[0]]
+
+
+@pytest.mark.parametrize(
+    ("records", "schema", "key", "value", "row"),
+    [
+        ('format = "text"\nkey = "text"', "", b"k", b"v", {"value": "v", "key": "k"}),
+        ('format = "bytes"\nheaders = "h"', "", b"k", b"v",
+         {"value": b"v", "h": [{"key": "h", "value": b"v"}]}),
+        ('format = "text"\nregistry = true\nkey = "avro"', "", framed(3, b"\2a"), b"v",
+         {"value": "v", "key": '"a"'}),
+        ('format = "json"', "schema.ddl", None, b'{"id":1,"x":2}', {"id": 1, "_unknown_fields": '{"x":2}'}),
+        ('format = "json"\nunknown_fields = ""', "schema.ddl", None, b'{"id":1,"x":2}', {"id": 1}),
+        ('format = "json"\nregistry = true\nkey = "json"', "schema.ddl", b"7", framed(2, b'{"id":1}'),
+         {"id": 1, "key": "7", "_unknown_fields": None}),
+        ('format = "avro"', "schema.avsc", None, b"\2", {"id": 1, "_unknown_fields": None}),
+        ('format = "avro"\nregistry = true\nkey = "bytes"', "schema.avsc", b"\0", framed(1, b"\2\4"),
+         {"id": 1, "key": b"\0", "_unknown_fields": '{"x":2}'}),
+        ('format = "avro"\nregistry = true', "schema.ddl", None, framed(1, b"\2\4"),
+         {"id": 1, "_unknown_fields": '{"x":2}'}),
+    ],
+)  # fmt: skip
+def test_each_format_has_its_decoder(
+    records: str, schema: str, key: bytes | None, value: bytes, row: object, declare: object
+) -> None:
+    assert callable(declare)
+    spec = declare(records, schema)
+    decoder = decoder_of(spec, SCHEMAS)
+    assert decoder is not None
+    assert rows(decoder, key, value) == [row]
+    assert not decoder.has_sources
+    assert sorted(decoder.schema.names) == sorted(declared_types(spec)), "as its table has them"
+    again = decoder_of(declare(records, schema, "[consumer]\nby_reference = true\n"), SCHEMAS)
+    assert isinstance(again, ByReference)
+    assert rows(again, key, value) == [row]
+
+
+def test_a_registry_is_needed_only_by_streams_that_declare_one(declare: object) -> None:
+    assert callable(declare)
+    platform = Platform.__new__(Platform)
+    object.__setattr__(platform, "registry", None)
+    object.__setattr__(platform, "role", "consumer")
+    assert registry_of(declare('format = "text"'), platform) is None
+    assert registry_of(streams.load("nyc_taxi"), platform) is None
+    spec = declare('format = "avro"\nregistry = true', "schema.avsc")
+    with raising(ConfigError, "[registry]", "consumer"):
+        registry_of(spec, platform)
+    with raising(ValueError, "registry"):
+        decoder_of(spec)
+
+
+def test_own_records_are_of_the_value_alone() -> None:
+    decoder = decoder_of(streams.load("nyc_taxi"))
+    assert isinstance(decoder, OwnRecords)
+    assert decoder.has_sources
+    assert decoder_of(streams.load("isp_hits")) is None
