@@ -84,7 +84,7 @@ class DirectBatches:
         bad = [record._replace(reason="rejected") for record in records if record.kind in self._rejects]
         files = tuple(map(lake.DataFile, self._world.spark.written(good)))
         rejected = SimpleNamespace(count=len(bad), malformed=len(bad), newest=None, records=bad)
-        return [SimpleNamespace(files=files, rejected=rejected, runs=(), accounts=())]
+        return [SimpleNamespace(files=files, rejected=rejected, runs=(), accounts=(), skipped=OffsetRanges())]
 
     def quarantine_files(self, results: list[Any]) -> list[lake.DataFile]:
         staged = [r._replace(stage=CONSUMER_STAGE) for one in results for r in one.rejected.records]

@@ -312,3 +312,27 @@ def test_windows_need_arrival_times_which_are_not_set_here(others: Others) -> No
         "the topic's times", lambda: topic.config()["message.timestamp.type"] == "LogAppendTime", 20, 0.1
     )
     arrival_times.check(spec, topic)
+
+
+def test_a_transaction_that_does_not_end_holds_records_back_and_ends_nothing(others: Others) -> None:
+    others.produce(0, 2, partition=0)
+    producer = Producer({**others.services.kafka, "transactional.id": others.name, "log_level": 0})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(others.name, b"open", partition=0)
+    producer.flush(30)
+    others.produce(2, 4, partition=0)
+    running = others.run(others.writer())
+    assert others.record_offsets() == [(0, 0), (0, 1)]
+    observer = KafkaAdmin(others.kafka("observer"))
+    assert (observer.last_stable(others.name), observer.ends(others.name)) == ({0: 2, 1: 0}, {0: 5, 1: 0})
+    assert list(observer.open_transactions(others.name, [0, 1])) == [0]
+    producer.abort_transaction(30)
+
+    def published() -> bool:
+        running.query.processAllAvailable()
+        return (0, 4) in others.record_offsets()
+
+    wait_until("the records behind it", published, 60, 0.5)
+    # Offset 2 is of the aborted transaction, offset 5 its marker.
+    assert others.record_offsets() == [(0, offset) for offset in (0, 1, 3, 4)]

@@ -76,12 +76,12 @@ class Topic:
         try:
             return {name: entry.value for name, entry in future.result(timeout=ID_SECONDS + 1).items()}
         except FutureTimeout as error:
-            raise self._unanswered(error) from error
+            raise self._unanswered(error, "configs") from error
 
-    def _unanswered(self, reason: Exception) -> TimeoutError:
+    def _unanswered(self, reason: Exception, what: str = "id") -> TimeoutError:
         return TimeoutError(
-            f"topic {self.name!r}: no broker described it in {ID_SECONDS:g} s, so nothing is published "
-            f"({reason}). Fix: start the stream again when Kafka is reachable"
+            f"topic {self.name!r}: no broker returned its {what} in {ID_SECONDS:g} s, so nothing is "
+            f"published ({reason}). Fix: start the stream again when Kafka is reachable"
         )
 
 

@@ -18,7 +18,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 
-from sluice.clients.kafka.errors import translated
+from sluice.clients.kafka.errors import REFUSED_LOGIN, translated
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.config.sending_rules import SendingRules
 from sluice.core.error_codes import ErrorCode
@@ -165,6 +165,9 @@ class _Topic:
         # The reason of a lost connection says more than the time-out that follows from it.
         if error.code() != KafkaError._ALL_BROKERS_DOWN:
             self._said = error
+        # librdkafka would ask with the same login until the records' time-out.
+        if error.code() in REFUSED_LOGIN:
+            self._failed = self._failed or error
 
     def __enter__(self) -> _Topic:
         return self

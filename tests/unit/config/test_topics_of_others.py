@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from sluice.config import streams
 from sluice.config.folders import VARIABLE
 from sluice.config.reading.toml import ConfigError
 from sluice.config.stream import SourceType
+from sluice.core.offsets.start import Start, StartKind
 from tests.support.raising import raising
 from tests.unit.config.test_stream import FEED, WINDOWED
 
@@ -80,3 +82,15 @@ def test_streams_may_read_one_topic_of_others(tmp_path: Path) -> None:
     environ = {VARIABLE: str(tmp_path)}
     specs = [streams.load(name, environ) for name in ("orders", "orders_too")]
     assert streams.problems(specs, environ) == []
+
+
+def test_the_example_of_the_documentation_is_valid() -> None:
+    page = Path(__file__).resolve().parents[3] / "docs" / "topics-of-others.md"
+    example, records, intervals = re.findall(r"```toml\n(.*?)```", page.read_text(), re.S)
+    spec = streams.parse(example, "topics-of-others.md")
+    assert (spec.source, spec.name, spec.topic.name) == (SourceType.TOPIC, "orders", "shop.orders")
+    assert streams.parse(example + intervals, "topics-of-others.md").intervals is not None
+    text = example.replace('"schema.ddl" ', '"schema.avsc"') + records
+    assert streams.parse(text, "topics-of-others.md").records is not None
+    starts = re.findall(r"^\| `([^`]+)` \| (?:at|behind|in) ", page.read_text(), re.M)
+    assert [Start.parse(text).kind for text in starts] == list(StartKind)

@@ -176,12 +176,12 @@ ERRORS = {
         cause="The schema registry did not answer in time, closed the connection, or answered with an error "
         "of its own (5xx, or 429: too many requests). Records whose schemas are kept are still read. Retried",
         fix="start the registry, or correct `url` and `ssl_ca_location` of "
-        "[`[registry]`](your-own-systems.md#a-schema-registry) in the role's platform file",
+        "[`registry`](your-own-systems.md#a-schema-registry) in the role's platform file",
     ),
     ErrorCode.REGISTRY_REFUSED: ErrorGuide(
         cause="Wrong login or a missing right (401, 403), an address that is not that of the API, a "
         "redirect, which is never followed, or an answer that the API does not have",
-        fix="correct [`[registry]`](your-own-systems.md#a-schema-registry) of the role's platform file, or "
+        fix="correct [`registry`](your-own-systems.md#a-schema-registry) of the role's platform file, or "
         "grant the right that the page lists",
     ),
     ErrorCode.SCHEMA_NOT_FOUND: ErrorGuide(
@@ -189,7 +189,7 @@ ERRORS = {
         "uses another registry, or the schema was deleted for good. Or a subject or version that was asked "
         "for does not exist",
         fix="compare the registry of the producer with `url` of "
-        "[`[registry]`](your-own-systems.md#a-schema-registry); a deleted schema: register it again under "
+        "[`registry`](your-own-systems.md#a-schema-registry); a deleted schema: register it again under "
         "its id (mode IMPORT)",
     ),
     ErrorCode.SCHEMA_REFUSED: ErrorGuide(
@@ -203,7 +203,7 @@ ERRORS = {
         "or `url` names another registry under the `name` of the first. Or the kept document was damaged. "
         "Nothing is read, since records would decode into wrong values",
         fix="a damaged document: restore the object's first version; else give the registry another `name` "
-        "in [`[registry]`](your-own-systems.md#a-schema-registry) of all platform files",
+        "in [`registry`](your-own-systems.md#a-schema-registry) of all platform files",
     ),
     ErrorCode.REQUEST_REFUSED: ErrorGuide(
         cause="supervisord rejects the login or the request, or a results table has row-level deletes",

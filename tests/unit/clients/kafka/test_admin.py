@@ -10,7 +10,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from sluice.clients.kafka import admin as kafka_admin
@@ -33,6 +33,8 @@ class Broker:
         self.error: int | None = None
         # Requests for offsets during which the partitions have no leader.
         self.leaderless = 0
+        # Partition -> the first offset of an open transaction.
+        self.transactions: dict[int, int] = {}
 
     def poll(self, _: float) -> None:
         pass
@@ -43,11 +45,17 @@ class Broker:
         partitions = [SimpleNamespace(replicas=[1])] * len(self.records)
         return {name: self._answer(SimpleNamespace(topic_id="abc+/", partitions=partitions))}
 
-    def list_offsets(self, request: dict[Any, Any], request_timeout: float) -> dict[Any, Future[Any]]:
+    def list_offsets(
+        self, request: dict[Any, Any], isolation_level: IsolationLevel, request_timeout: float
+    ) -> dict[Any, Future[Any]]:
         self.requested.append("list_offsets")
+        is_committed = isolation_level is IsolationLevel.READ_COMMITTED
+        held = self.transactions if is_committed else {}
         error, self.error = self.error, KafkaError.NOT_LEADER_FOR_PARTITION if self.leaderless else self.error
         answers = {
-            place: self._answer(SimpleNamespace(offset=self._offset(place.partition, spec._value)))
+            place: self._answer(
+                SimpleNamespace(offset=held.get(place.partition, self._offset(place.partition, spec._value)))
+            )
             for place, spec in request.items()
         }
         self.error, self.leaderless = error, max(self.leaderless - 1, 0)
@@ -106,6 +114,13 @@ def test_begins_and_ends_ask_for_the_partitions_unless_they_are_given() -> None:
     assert admin(broker).ends("t", 1) == {0: 2}
     assert admin(broker).begins("t", 2) == {0: 0, 1: 0}
     assert broker.requested == ["list_offsets"] * 2
+
+
+def test_the_end_of_what_may_be_read_is_before_an_open_transaction() -> None:
+    broker = Broker({0: [1, 2], 1: [1]})
+    broker.transactions = {0: 1}
+    assert admin(broker).last_stable("t") == {0: 1, 1: 1}
+    assert admin(broker).ends("t") == {0: 2, 1: 1}
 
 
 def test_offsets_of_a_topic_that_was_created_just_now_wait_for_its_leaders() -> None:

@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 
 from sluice.clients.lake.reading import files
+from sluice.clients.s3.objects import Entry
 from sluice.core.errors import Refused, Unreachable
 from sluice.ledger.keys import run_key
 from sluice.loads.announce import partition_key
 from sluice.loads.sending import produced
+from sluice.loads.written.audit import AuditResult, LoadAudit
 from tests.support import lake as lakes
-from tests.support.others import NAME, OthersStream, at
+from tests.support.others import NAME, NOON, OthersStream, at
 from tests.support.raising import raising
 from tests.support.verification import NotVerifiedError
 
@@ -210,3 +212,35 @@ def test_a_restored_table_is_verified_from_where_it_ends(stream: OthersStream) -
     stream.verify("two")
     lakes.restore_catalog(stream.lake, {"raw.nyc_taxi": location})
     assert stream.plan("three") == ({0: 2}, {0: 3})
+
+
+def audited(stream: OthersStream, run: str) -> AuditResult:
+    def entries(uri: str) -> list[Entry]:
+        size = Path(uri.removeprefix("file://")).stat().st_size
+        return [Entry("k", True, False, "e", size, NOON)]
+
+    table = stream.spec.table
+    return LoadAudit(
+        stream.lake, stream.spec, stream.ledger, run, lambda: stream.batch_log(table), entries
+    ).check()
+
+
+def test_the_audit_of_a_load_is_of_the_batches_that_published_its_records(stream: OthersStream) -> None:
+    """They were published before the load began, whose baseline is from before them."""
+    for number in range(3):
+        stream.kafka.send(0, number)
+        stream.publish()
+    stream.plan("one")
+    stream.verify("one")
+    first = audited(stream, "one")
+    assert (first.costs.batches, first.costs.unknown.count, first.problems()) == (3, 0, [])
+    for number in range(2):
+        stream.kafka.send(0, 3 + number)
+        stream.publish()
+    stream.plan("two")
+    stream.verify("two")
+    second = audited(stream, "two")
+    # Clocks may differ by minutes, so the batches are found by their offsets, not by their times.
+    assert (second.costs.batches, second.costs.unknown.count, second.problems()) == (2, 0, [])
+    data = [uri for check in second.checked if (uri := check.uri).endswith(".parquet")]
+    assert len(data) == 2

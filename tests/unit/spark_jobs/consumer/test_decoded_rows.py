@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from spark_jobs.common.consumer.decoded_rows import assessed
+from sluice.core.decoding.others.plain import TextDecoder
+from sluice.core.decoding.others.records import OthersRecords
+from spark_jobs.common.consumer.decoded_rows import SKIPPED, _with_record, assessed
 
 A = "a" * 16
 
@@ -40,3 +42,15 @@ def test_a_second_time_changes_nothing() -> None:
 
 def test_no_rows_are_none() -> None:
     assert assessed(rows().slice(0, 0)).num_rows == 0
+
+
+def test_a_change_rejects_what_the_stream_skips_and_takes_no_key_of_others_for_its_own() -> None:
+    given = rows().drop_columns(["record", "reason"])
+    given = given.append_column("value", pa.array([b"a", None, b"\xff"]))
+    headers = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    given = given.append_column("headers", pa.nulls(3, headers))
+    decoder = OthersRecords(TextDecoder("value"), TextDecoder("key"), tombstones="skip")
+    found = assessed(_with_record(given, decoder), has_sources=decoder.has_sources)
+    assert found["reason"].to_pylist() == [None, SKIPPED, "not UTF-8: byte FF at 1"]
+    assert found["record"].to_pylist() == [{"value": "a", "key": f"{A}:70:5"}, None, None]
+    assert found["_source_id"].to_pylist() == [None] * 3

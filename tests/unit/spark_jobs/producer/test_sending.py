@@ -119,6 +119,15 @@ def test_a_record_that_is_not_delivered_fails_the_task(
     assert not made[0].queue
 
 
+def test_a_refused_login_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def poll(self: Producer, seconds: float) -> None:
+        self.settings["error_cb"](KafkaError(KafkaError._AUTHENTICATION))
+
+    monkeypatch.setattr(Producer, "poll", poll)
+    with raising(SendingRefused, "topic t: not all records were sent", "[kafka]"):
+        send(rows((A, 0, 0, 0, b"x")))
+
+
 def test_nothing_more_is_sent_of_a_source_that_breaks_off() -> None:
     def broken() -> Iterator[pa.RecordBatch]:
         yield rows((A, 0, 0, 0, b"x"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
@@ -54,3 +55,18 @@ def test_the_epoch_of_a_partitions_last_record_counts_in_whatever_order_tasks_en
     before = {0: 3, 2: 1, 7: 6}
     for one in (accounts, accounts[::-1]):
         assert last_epochs(before, one) == {0: 5, 1: 2, 7: 6}
+
+
+def test_records_that_the_stream_skips_are_in_the_account_of_the_batch() -> None:
+    skipped = OffsetRanges.of({0: [(3, 5)]})
+    results = [
+        replace(result((0, account(0, 10, control=offsets((9, 10))))), skipped=skipped),
+        replace(result((1, account(0, 5))), skipped=OffsetRanges.of({1: [(0, 1)]})),
+    ]
+    found = without_record(results)
+    assert found == WithoutRecord(
+        OffsetRanges.of({0: [(9, 10)]}), skipped=OffsetRanges.of({0: [(3, 5)], 1: [(0, 1)]})
+    )
+    assert found.offsets.count == 4
+    assert WithoutRecord.of(found.properties()) == found
+    assert "3 tombstones, which the stream skips" in found.message()

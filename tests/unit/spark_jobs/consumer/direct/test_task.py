@@ -10,15 +10,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from sluice.core.decoding.others.records import OthersRecords
 from sluice.core.offsets.deduplication import LoadedRows, Run
-from sluice.core.offsets.ranges import IntervalSet
+from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
 from spark_jobs.common.consumer.direct import rejected
 from spark_jobs.common.consumer.direct import task as tasks
 from spark_jobs.common.consumer.direct.task import Duplicates, Reading
 from spark_jobs.common.lake.data_files.fitting import LosesColumns
 from tests.support.direct_batches import Ranges, account, job, task
 from tests.support.memory_s3 import MemoryS3
-from tests.support.numbered import SOURCE, key, piece
+from tests.support.numbered import SOURCE, NumberedDecoder, key, piece
 from tests.support.raising import raising
 
 # Its number among the task's files, and the attempt's own.
@@ -131,3 +132,15 @@ def test_the_part_of_a_task_is_what_is_read(monkeypatch: pytest.MonkeyPatch, s3:
     given = task(1)
     tasks.run(job(), given)
     assert ranges.asked == [(1, IntervalSet.of([(0, 1)]), given.parts[0].epochs)]
+
+
+def test_a_task_says_which_records_it_skips(monkeypatch: pytest.MonkeyPatch, s3: MemoryS3) -> None:
+    decoder = OthersRecords(NumberedDecoder(), tombstones="skip")
+    sent = [[b"1:a", None, None], [None, b"2:b"]]
+    ranges = Ranges({0: [piece([(None, one) for one in values], 3 * n) for n, values in enumerate(sent)]})
+    monkeypatch.setattr(tasks, "reader", lambda _: ranges)
+    found = tasks.run(replace(job(), decoder=decoder), task(0))
+    assert [file.records for file in found.files] == [2]
+    assert found.rejected.count == 0
+    assert found.skipped == OffsetRanges.of({0: [(1, 4)]})
+    assert pickle.loads(pickle.dumps(found)) == found  # noqa: S301  (its own)
