@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -29,6 +30,12 @@ def opened(**options: Any) -> Stack:
     if stack.streams:
         os.environ[folders.VARIABLE] = stack.streams
     return stack
+
+
+def add_streams(folder: Path) -> None:
+    """Add a folder to those that the stack has streams of; it keeps them."""
+    kept = Stack().streams.split(os.pathsep)
+    os.environ[folders.VARIABLE] = os.pathsep.join(filter(None, dict.fromkeys([*kept, str(folder)])))
 
 
 def up(free_ports: FreePorts = False) -> None:
@@ -62,15 +69,25 @@ def logs(
 
 
 def demo(
-    stream: Annotated[str, typer.Argument(help="nyc_taxi, wiki_changes or isp_hits")] = "nyc_taxi",
+    stream: Annotated[str, typer.Argument(help="nyc_taxi, wiki_changes, isp_hits or orders")] = "nyc_taxi",
     free_ports: FreePorts = False,
 ) -> None:
     """Run a load end to end, with the proof."""
     from local.demo import run
 
+    in_containers = containers.PROFILES_VARIABLE in os.environ
+    if folder := run.FOLDERS.get(stream):
+        if in_containers:
+            raise UsageError(
+                f"stream {stream} is no stack's own. Fix: local/run demo {stream}, without Docker"
+            )
+        add_streams(folder)
     chosen = run.chosen(stream)
-    if containers.PROFILES_VARIABLE not in os.environ:
-        raise typer.Exit(run.main(opened(free_ports=free_ports, feed=chosen.feed), chosen))
+    if not in_containers:
+        options = {"feed": chosen.feed, "folder": chosen.folder}
+        raise typer.Exit(run.main(opened(free_ports=free_ports, **options), chosen))
+    if chosen.folder is not None:
+        raise UsageError(f"the demo of {stream} adds a stream. Fix: local/run demo {stream}, without Docker")
     if chosen.feed is not None:
         raise UsageError(f"the demo of {stream} replays a feed. Fix: local/run demo {stream}, without Docker")
     raise typer.Exit(run.main(containers.ContainerStack(), chosen))

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -18,6 +19,8 @@ from local.demo.base import Demo, bucket, s3_calls
 from local.demo.checks import DemoResult
 from local.demo.feed import FeedDemo
 from local.demo.hits import HitsDemo
+from local.demo.orders import demo as orders
+from local.demo.orders.demo import OrdersDemo
 from local.demo.taxi import TaxiDemo
 from local.progress import ProgressDisplay
 from local.services import airflow as service
@@ -105,6 +108,7 @@ DEMOS: Mapping[str, Callable[[], Demo]] = {
     "nyc_taxi": TaxiDemo,
     "isp_hits": HitsDemo,
     "wiki_changes": partial(FeedDemo, "wiki_changes"),
+    "orders": OrdersDemo,
 }
 DEFAULT = "nyc_taxi"
 

@@ -36,7 +36,7 @@ def committed(kafka: Settings, registry: Settings, topic: str) -> dict[Place, Re
     """All records that are not of aborted transactions. Raises KafkaException, and TimeoutError."""
     # Without a schema of its own: each record has the fields that it was written with.
     deserializer = AvroDeserializer(
-        SchemaRegistryClient(dict(registry)), conf={"subject.name.strategy.type": "TOPIC"}
+        SchemaRegistryClient.new_client(dict(registry)), conf={"subject.name.strategy.type": "TOPIC"}
     )
     context = SerializationContext(topic, MessageField.VALUE)
     return {
@@ -53,11 +53,11 @@ def delivered(kafka: Settings, topic: str) -> set[Place]:
 def _record(message: Message, deserializer: AvroDeserializer, context: SerializationContext) -> Record:
     key, value = message.key(), message.value()
     text = key.decode() if isinstance(key, bytes) else key
-    headers = list(message.headers() or [])
+    headers: list[Any] = [tuple(one) for one in message.headers() or ()]
     if not isinstance(value, bytes):
         return Record(text, None, headers)
     try:
-        found = deserializer(value, context)
+        found: Any = deserializer(value, context)
     # What the deserializer raises for a record that is cut off is its Avro library's.
     except (SerializationError, SchemaRegistryError, EOFError, ValueError, IndexError, struct.error) as error:
         return Record(text, None, headers, error=f"{type(error).__name__}: {error}")

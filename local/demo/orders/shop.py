@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from confluent_kafka import KafkaException, Message, Producer, TopicCollection
@@ -65,6 +67,33 @@ class Kind(StrEnum):
     TRUNCATED = "truncated"
 
 
+# What no consumer can read; sent without a transaction.
+UNREADABLE_KINDS = (Kind.NOT_FRAMED, Kind.UNKNOWN_SCHEMA, Kind.TRUNCATED)
+
+
+@dataclass(frozen=True)
+class Step:
+    """Records that are sent together. `version`: of the schema, from 0."""
+
+    version: int
+    kind: Kind
+    count: int
+    in_transaction: bool = True
+
+
+def plan() -> Sequence[Step]:
+    """All that is sent, in this order."""
+    steps: list[Step] = []
+    for version in range(len(VERSIONS)):
+        steps += [Step(version, Kind.ORDER, ORDERS)] * TRANSACTIONS
+        steps.append(Step(version, Kind.CANCELLED, CANCELLED))
+        if version == 0:
+            steps.append(Step(version, Kind.ABORTED, ORDERS))
+        steps.append(Step(version, Kind.ORDER, WITHOUT_TRANSACTION, in_transaction=False))
+        steps += [Step(version, kind, UNREADABLE, in_transaction=False) for kind in UNREADABLE_KINDS]
+    return steps
+
+
 class Shop:
     """`kafka`: librdkafka's settings, of a user who may create and fill the topic; `registry`: those of
     Confluent's SchemaRegistryClient, of one who may register schemas."""
@@ -72,7 +101,7 @@ class Shop:
     def __init__(self, kafka: Mapping[str, Any], registry: Mapping[str, Any], topic: str) -> None:
         self.topic = topic
         self._kafka = {**kafka, "log_level": 0}
-        self._registry = SchemaRegistryClient(dict(registry))
+        self._registry = SchemaRegistryClient.new_client(dict(registry))
         self._admin = AdminClient(self._kafka)
         self._sent: dict[Place, Kind] = {}
         self._failed: list[KafkaError] = []
@@ -112,22 +141,34 @@ class Shop:
             "rights": sorted(map(str, self._admin.describe_acls(rights).result(SECONDS))),
         }
 
-    def send(self) -> dict[Place, Kind]:
-        """Send all of it once; the records that Kafka has acknowledged, the aborted ones too. Raises
-        KafkaException, and RuntimeError for a record that it did not take."""
+    def send(self, steps: Sequence[Step]) -> dict[Place, Kind]:
+        """Send them; the records that Kafka has acknowledged, the aborted ones too. Raises KafkaException, as
+        for a record that it did not take, and SchemaRegistryError."""
         self._sent = {}
         orders = new_orders()
+        serializers = [self._serializer(fields) for fields in VERSIONS]
         transactional = Producer({**self._kafka, "transactional.id": f"{self.topic}-checkout"})
         transactional.init_transactions(SECONDS)
-        for number, fields in enumerate(VERSIONS):
-            values = self._serializer(fields)
-            for _ in range(TRANSACTIONS):
-                self._in_transaction(transactional, values, orders, ORDERS, Kind.ORDER)
-            self._in_transaction(transactional, values, orders, CANCELLED, Kind.CANCELLED)
-            if number == 0:
-                self._in_transaction(transactional, values, orders, ORDERS, Kind.ABORTED)
-            self._without_transaction(values, orders)
+        plain = Producer(self._kafka)
+        for step in steps:
+            producer = transactional if step.in_transaction else plain
+            if step.in_transaction:
+                producer.begin_transaction()
+            for order in islice(orders, step.count):
+                self._produce(producer, order, _value(step.kind, serializers[step.version], order), step.kind)
+            # Also before an abort: so its records are on the topic, too.
+            producer.flush(SECONDS)
+            if step.kind is Kind.ABORTED:
+                producer.abort_transaction(SECONDS)
+            elif step.in_transaction:
+                producer.commit_transaction(SECONDS)
+            if self._failed:
+                raise KafkaException(self._failed[0])
         return self._sent
+
+    def versions(self) -> int:
+        """Of the schema of values, in the registry. Raises SchemaRegistryError."""
+        return len(self._registry.get_versions(f"{self.topic}-value"))
 
     def _serializer(self, fields: list[dict[str, Any]]) -> Callable[[Order], bytes]:
         schema = {"type": "record", "name": "Order", "namespace": "shop", "fields": fields}
@@ -136,38 +177,6 @@ class Shop:
         )
         context = SerializationContext(self.topic, MessageField.VALUE)
         return lambda order: bytes(serializer(order, context) or b"")
-
-    def _in_transaction(
-        self,
-        producer: Producer,
-        values: Callable[[Order], bytes],
-        orders: Iterator[Order],
-        count: int,
-        kind: Kind,
-    ) -> None:
-        producer.begin_transaction()
-        for _ in range(count):
-            order = next(orders)
-            self._produce(producer, order, None if kind is Kind.CANCELLED else values(order), kind)
-        # So that the records of an aborted one are on the topic, too.
-        producer.flush(SECONDS)
-        if kind is Kind.ABORTED:
-            producer.abort_transaction(SECONDS)
-        else:
-            producer.commit_transaction(SECONDS)
-        self._check()
-
-    def _without_transaction(self, values: Callable[[Order], bytes], orders: Iterator[Order]) -> None:
-        producer = Producer(self._kafka)
-        for _ in range(WITHOUT_TRANSACTION):
-            order = next(orders)
-            self._produce(producer, order, values(order), Kind.ORDER)
-        for _ in range(UNREADABLE):
-            for kind, spoil in _SPOILED.items():
-                order = next(orders)
-                self._produce(producer, order, spoil(values(order)), kind)
-        producer.flush(SECONDS)
-        self._check()
 
     def _produce(self, producer: Producer, order: Order, value: bytes | None, kind: Kind) -> None:
         producer.produce(
@@ -182,13 +191,16 @@ class Shop:
     def _delivered(self, kind: Kind, error: KafkaError | None, message: Message) -> None:
         partition, offset = message.partition(), message.offset()
         if error is not None or partition is None or offset is None:
-            self._failed.append(error)
+            self._failed.append(error or KafkaError(KafkaError._FAIL))
         else:
             self._sent[partition, offset] = kind
 
-    def _check(self) -> None:
-        if self._failed:
-            raise RuntimeError(f"{len(self._failed)} records were not delivered, first: {self._failed[0]}")
+
+def _value(kind: Kind, serialize: Callable[[Order], bytes], order: Order) -> bytes | None:
+    if kind is Kind.CANCELLED:
+        return None
+    value = serialize(order)
+    return _SPOILED[kind](value) if kind in _SPOILED else value
 
 
 def _other_schema(value: bytes) -> bytes:
