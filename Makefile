@@ -5,4 +5,4 @@ COMMANDS := help setup lock up down status logs demo drill destroy check test te
 .PHONY: $(COMMANDS)
 
 $(COMMANDS):
-	@local/run $@ $(if $(filter demo,$@),$(STREAM))
+	@local/run $@

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -30,12 +29,6 @@ def opened(**options: Any) -> Stack:
     if stack.streams:
         os.environ[folders.VARIABLE] = stack.streams
     return stack
-
-
-def add_streams(folder: Path) -> None:
-    """Add a folder to those that the stack has streams of; it keeps them."""
-    kept = Stack().streams.split(os.pathsep)
-    os.environ[folders.VARIABLE] = os.pathsep.join(filter(None, dict.fromkeys([*kept, str(folder)])))
 
 
 def up(free_ports: FreePorts = False) -> None:
@@ -75,17 +68,10 @@ def demo(
     """Run a load end to end, with the proof."""
     from local.demo import run
 
-    in_containers = containers.PROFILES_VARIABLE in os.environ
-    if folder := run.FOLDERS.get(stream):
-        if in_containers:
-            raise UsageError(
-                f"stream {stream} is no stack's own. Fix: local/run demo {stream}, without Docker"
-            )
-        add_streams(folder)
     chosen = run.chosen(stream)
-    if not in_containers:
-        options = {"feed": chosen.feed, "folder": chosen.folder}
-        raise typer.Exit(run.main(opened(free_ports=free_ports, **options), chosen))
+    if containers.PROFILES_VARIABLE not in os.environ:
+        stack = opened(free_ports=free_ports, feed=chosen.feed, folder=chosen.folder)
+        raise typer.Exit(run.main(stack, chosen))
     if chosen.folder is not None:
         raise UsageError(f"the demo of {stream} adds a stream. Fix: local/run demo {stream}, without Docker")
     if chosen.feed is not None:

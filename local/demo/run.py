@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -19,7 +18,6 @@ from local.demo.base import Demo, bucket, s3_calls
 from local.demo.checks import DemoResult
 from local.demo.feed import FeedDemo
 from local.demo.hits import HitsDemo
-from local.demo.orders import demo as orders
 from local.demo.orders.demo import OrdersDemo
 from local.demo.taxi import TaxiDemo
 from local.progress import ProgressDisplay

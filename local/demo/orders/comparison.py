@@ -1,183 +1,218 @@
-"""The table of orders, row for row against what a plain consumer reads of the topic. Pure."""
+"""What was sent, what a plain consumer reads of the topic, and what the table has, side by side. Pure."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from typing import Any
 
 from local.demo.checks import Check, DemoResult, Figure, gaps_and_duplicates
 from local.demo.orders.plain_consumer import Place, Record
-from local.demo.orders.shop import Kind
+from local.demo.orders.shop import UNREADABLE_KINDS, VERSIONS, Kind, Step
+from sluice.core.tables.without_record import NAMES, WithoutRecord
+
+# Columns of the key, of the headers, of fields that the table does not have, and of a record's place.
+KEY, HEADERS, UNKNOWN = "key", "headers", "_unknown_fields"
+PLACE = ("_kafka_partition", "_kafka_offset")
+ADDED = (KEY, HEADERS, UNKNOWN, *PLACE)
+# What the quarantine says of each kind that cannot be read.
+REASONS: Mapping[Kind, str] = {
+    Kind.NOT_FRAMED: "not Confluent's wire format",
+    Kind.UNKNOWN_SCHEMA: "is not in the registry",
+    Kind.TRUNCATED: "not an Avro body",
+}
 
 Row = Mapping[str, Any]
-KAFKA = ("_kafka_partition", "_kafka_offset")
-_PLAIN = "two plain consumers, with and without aborted records"
 
 
 @dataclass(frozen=True)
-class Lake:
-    """What Sluice has of the topic.
+class Topic:
+    """The topic as plain clients have it. `ends`: partition → begin and end offset; `committed`: what a
+    consumer of committed records reads; `delivered`: where one of all records finds any."""
 
-    rows: of the table, with all columns.
-    quarantined: pairs of a record's offset and the reason.
-    control: offsets that the consumer's batches name as markers of transactions.
-    aborted: those that they name as records of aborted transactions.
-    absent: those that they name as missing from the log; the demo's topic has none.
-    """
-
-    rows: Sequence[Row]
-    quarantined: Sequence[tuple[Place, str]]
-    control: Collection[Place] = frozenset()
-    aborted: Collection[Place] = frozenset()
-    absent: Collection[Place] = frozenset()
-
-
-@dataclass(frozen=True)
-class Plain:
-    """What Kafka and its own clients have of it.
-
-    offsets: all of the topic, from its begin to its end.
-    delivered: those with a record, also of an aborted transaction.
-    committed: the records of the others, as a plain consumer reads them.
-    versions: the number of versions of the schema in the registry.
-    """
-
-    offsets: Collection[Place]
-    delivered: Collection[Place]
+    ends: dict[int, tuple[int, int]]
     committed: Mapping[Place, Record]
-    versions: int
+    delivered: Set[Place]
 
     @property
-    def control(self) -> set[Place]:
-        return set(self.offsets) - set(self.delivered)
-
-    @property
-    def aborted(self) -> set[Place]:
-        return set(self.delivered) - self.committed.keys()
+    def places(self) -> set[Place]:
+        return {(part, offset) for part, ends in self.ends.items() for offset in range(*ends)}
 
     @property
     def unreadable(self) -> set[Place]:
         return {place for place, record in self.committed.items() if record.error}
 
+    def without_record(self) -> dict[str, set[Place]]:
+        """Offsets that have no record for a consumer of committed ones, by their reason."""
+        return {
+            **{name: set[Place]() for name in NAMES},
+            "control": self.places - self.delivered,
+            "aborted": set(self.delivered) - self.committed.keys(),
+        }
 
-def place_of(row: Row) -> Place:
-    return row[KAFKA[0]], row[KAFKA[1]]
+
+@dataclass(frozen=True)
+class Table:
+    """What the stream made of it. `rows`: of the table, with ADDED; `quarantined`: reasons; `without`: the
+    batches' account of offsets without a record."""
+
+    rows: Sequence[Row]
+    quarantined: Mapping[Place, str]
+    without: WithoutRecord
+
+    def by_place(self) -> dict[Place, list[Row]]:
+        found: dict[Place, list[Row]] = defaultdict(list)
+        for row in self.rows:
+            found[row[PLACE[0]], row[PLACE[1]]].append(row)
+        return dict(found)
+
+    def accounted(self, name: str) -> set[Place]:
+        """The offsets without a record for one of the reasons."""
+        ranges = getattr(self.without, name).partitions
+        return {(part, offset) for part, pairs in ranges.items() for pair in pairs for offset in range(*pair)}
+
+    def rejected(self, kind: Kind) -> set[Place]:
+        return {place for place, reason in self.quarantined.items() if REASONS[kind] in reason}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All that can be set of the topic, before the load and after it."""
+
+    before: Mapping[str, Any] = field(default_factory=dict)
+    after: Mapping[str, Any] = field(default_factory=dict)
+
+    def changed(self) -> list[str]:
+        names = sorted(self.before.keys() | self.after.keys())
+        return [name for name in names if self.before.get(name) != self.after.get(name)]
 
 
 def expected_row(record: Record, columns: Sequence[str]) -> dict[str, Any]:
-    """The row that a readable record must become. `columns`: of the schema."""
+    """The row that a record is, from what Confluent's deserializer read; without its place."""
     value = record.value or {}
-    further = {name: field for name, field in value.items() if name not in columns}
     return {
         **{name: value.get(name) for name in columns},
-        "key": record.key,
-        "headers": [{"key": name, "value": text} for name, text in record.headers],
-        "_unknown_fields": further or None,
+        KEY: record.key,
+        HEADERS: record.headers or None,
+        UNKNOWN: {name: value[name] for name in value if name not in columns} or None,
     }
 
 
-def same(row: Row, expected: Row) -> bool:
-    """Whether a row of the table is that row."""
-    further = row["_unknown_fields"]
-    found = {**row, "_unknown_fields": None if further is None else json.loads(further)}
-    return all(found[name] == value for name, value in expected.items())
-
-
-def different_rows(lake: Lake, plain: Plain, columns: Sequence[str]) -> list[Place]:
-    """Offsets whose row differs from the plain consumer's record; in one of both alone; or more than once."""
-    readable = {place: record for place, record in plain.committed.items() if not record.error}
-    found = {place_of(row): row for row in lake.rows}
-    wrong = {
-        place
-        for place, record in readable.items()
-        if place not in found or not same(found[place], expected_row(record, columns))
+def found_row(row: Row) -> dict[str, Any]:
+    """A row of the table in the same form."""
+    headers, unknown = row[HEADERS], row[UNKNOWN]
+    return {
+        **{name: value for name, value in row.items() if name not in ADDED},
+        KEY: row[KEY],
+        HEADERS: None if headers is None else [(one["key"], one["value"]) for one in headers],
+        UNKNOWN: None if unknown is None else json.loads(unknown),
     }
-    return sorted(wrong | (found.keys() - readable.keys()))
 
 
-def astray(sent: Mapping[Place, Kind], lake: Lake) -> list[Place]:
-    """Records of the shop that are not where their kind belongs."""
-    rows = {place_of(row): row for row in lake.rows}
-    quarantined = {place for place, _ in lake.quarantined}
-
-    def is_right(place: Place, kind: Kind) -> bool:
-        if kind is Kind.ABORTED:
-            return place in lake.aborted
-        if kind is Kind.ORDER:
-            return place in rows and rows[place]["order_id"] is not None
-        if kind is Kind.CANCELLED:
-            return place in rows and rows[place]["order_id"] is None
-        return place in quarantined
-
-    return sorted(place for place, kind in sent.items() if not is_right(place, kind))
-
-
-def reasons(lake: Lake) -> Counter[str]:
-    """Reasons of quarantined records, the most frequent first."""
-    return Counter(dict(Counter(reason for _, reason in lake.quarantined).most_common()))
+def differences(topic: Topic, table: Table, columns: Sequence[str]) -> list[str]:
+    """Each record that is not one equal row, and each row without such a record; rows that are there twice
+    are counted elsewhere."""
+    rows, found = table.by_place(), []
+    readable = topic.committed.keys() - topic.unreadable
+    for part, offset in sorted(readable):
+        expected = expected_row(topic.committed[part, offset], columns)
+        actual = [found_row(row) for row in rows.get((part, offset), ())]
+        if not actual or any(one != expected for one in actual):
+            found.append(f"{part}:{offset} is {expected}, and in the table {actual or 'missing'}")
+    found += [f"{part}:{offset} has a row, and no record" for part, offset in sorted(rows.keys() - readable)]
+    return found
 
 
 def result(
-    sent: Mapping[Place, Kind], lake: Lake, plain: Plain, columns: Sequence[str], changed: Sequence[str]
+    steps: Sequence[Step],
+    sent: Mapping[Place, Kind],
+    topic: Topic,
+    table: Table,
+    columns: Sequence[str],
+    versions: int,
+    settings: Settings,
 ) -> DemoResult:
-    """`sent`: by this run, the other figures are of all that ever came. `changed`: settings of the topic that
-    differ from before."""
-    rows = Counter(map(place_of, lake.rows))
-    quarantined = {place for place, _ in lake.quarantined}
-    named = set(lake.control) | set(lake.aborted) | set(lake.absent)
-    gaps = set(plain.offsets) - rows.keys() - quarantined - named
-    # A row is in one of both tables, and an offset without a record in none.
-    duplicates = rows.total() - len(rows) + len(rows.keys() & quarantined)
-    different, lost = different_rows(lake, plain, columns), astray(sent, lake)
-    cancelled = sum(row["order_id"] is None for row in lake.rows)
-    further = sum(row["_unknown_fields"] is not None for row in lake.rows)
-    schemas = {record.schema_id for record in plain.committed.values() if record.schema_id is not None}
+    """`steps`, `sent`: of this demo; all else also of earlier ones. `columns`: of the table's schema;
+    `versions`: of it in the registry."""
+    rows = table.by_place()
+    accounted = {name: table.accounted(name) for name in NAMES}
+    gaps = topic.places - rows.keys() - table.quarantined.keys() - set[Place]().union(*accounted.values())
+    duplicates = len(table.rows) - len(rows) + len(rows.keys() & table.quarantined.keys())
+    different, changed = differences(topic, table, columns), settings.changed()
+    tombstones = sum(all(row[name] is None for name in columns) for row in table.rows)
+    unknown = sum(row[UNKNOWN] is not None for row in table.rows)
     return DemoResult(
         [
-            Figure("sent", len(sent), "the shop: acknowledged by Kafka, in this run"),
-            Figure("topic offsets", len(plain.offsets), "Kafka's begin and end offsets"),
-            Figure("lake rows", rows.total(), "the table's branch main, by DuckDB"),
-            Figure("tombstones", cancelled, "these rows: a key, and no value"),
-            Figure("unknown fields", further, "these rows: fields that the table has no column for"),
-            Figure("quarantined", len(quarantined), "the quarantine table, by DuckDB"),
-            Figure("control", len(lake.control), "the batches' account: markers of transactions"),
-            Figure("aborted", len(lake.aborted), "the batches' account: records of aborted transactions"),
-            Figure("gaps", len(gaps), "topic offsets against all of the above"),
-            Figure("duplicates", duplicates, "record offsets in the lake and in quarantine"),
-            Figure("different", len(different), "rows against Confluent's deserializer"),
-            Figure("schema versions", len(schemas), "schema ids in the records, by a plain consumer"),
-            Figure("settings changed", len(changed), "the topic's configuration, partitions and rights"),
+            Figure("sent", len(sent), "Kafka's acknowledgements to the shop"),
+            Figure("topic offsets", len(topic.places), "Kafka's begin and end offsets"),
+            Figure("lake rows", len(table.rows), "the table's branch main, by DuckDB"),
+            Figure("tombstones", tombstones, "these rows: with a key alone"),
+            Figure("unknown fields", unknown, f"these rows: with a text in {UNKNOWN}"),
+            Figure("different rows", len(different), "each row against a record of Confluent's consumer"),
+            Figure("quarantined", len(table.quarantined), "the quarantine table, by DuckDB"),
+            *(Figure(kind, len(table.rejected(kind)), "their reasons") for kind in UNREADABLE_KINDS),
+            Figure("control", len(accounted["control"]), "the batches' accounts: markers of transactions"),
+            Figure("aborted", len(accounted["aborted"]), "the batches' accounts: of aborted transactions"),
+            Figure("gaps", len(gaps), "topic offsets against rows, quarantine and accounts"),
+            Figure("duplicates", duplicates, "record offsets in table and quarantine"),
+            Figure("schema versions", versions, "the registry"),
+            Figure("changed settings", len(changed), "the topic's configuration, partitions and rights"),
         ],
         [
-            Check(bool(sent), "the shop sent nothing"),
+            *_sent(steps, sent, topic, table),
             *gaps_and_duplicates(len(gaps), duplicates),
-            *_equal("markers of transactions", set(lake.control), plain.control, _PLAIN),
-            *_equal("records of aborted transactions", set(lake.aborted), plain.aborted, _PLAIN),
-            *_equal("absent offsets", set(lake.absent), set(), "the log"),
-            *_equal("quarantined records", quarantined, plain.unreadable, "Confluent's deserializer"),
             Check(
                 not different,
-                f"{len(different)} rows differ from what a plain consumer reads, first: {_shown(different)}",
+                f"{len(different)} rows differ from a plain consumer's records: {''.join(different[:1])}",
             ),
-            Check(not lost, f"{len(lost)} records of the shop are not where they belong: {_shown(lost)}"),
+            *(
+                Check(
+                    accounted[name] == places,
+                    f"{len(accounted[name])} offsets are accounted for as {name}, and plain consumers find "
+                    f"{len(places)}",
+                )
+                for name, places in topic.without_record().items()
+            ),
             Check(
-                len(schemas) == plain.versions,
-                f"the records name {len(schemas)} schemas, and the registry has {plain.versions} versions",
+                table.quarantined.keys() == topic.unreadable,
+                f"a plain consumer cannot read {len(topic.unreadable)} records, and "
+                f"{len(table.quarantined)} are in quarantine",
             ),
-            Check(not changed, f"settings of the topic changed: {', '.join(changed)}"),
+            Check(unknown > 0, f"no row has a text in {UNKNOWN}"),
+            Check(
+                versions == len(VERSIONS), f"the registry has {versions} versions, and not {len(VERSIONS)}"
+            ),
+            Check(not changed, f"of the topic {', '.join(changed)} changed"),
         ],
-        {"reasons": dict(reasons(lake))},
     )
 
 
-def _equal(what: str, found: set[Place], expected: set[Place], by: str) -> list[Check]:
-    differ = sorted(found ^ expected)
-    message = f"{len(found)} {what}, and {len(expected)} by {by}; in one of both: {_shown(differ)}"
-    return [Check(not differ, message)]
-
-
-def _shown(places: Iterable[Place]) -> str:
-    return ", ".join(f"{partition}:{offset}" for partition, offset in list(places)[:5])
+def _sent(steps: Sequence[Step], sent: Mapping[Place, Kind], topic: Topic, table: Table) -> list[Check]:
+    """Whether all is sent, and each record is where one of its kind belongs."""
+    planned: Counter[Kind] = Counter()
+    for step in steps:
+        planned[step.kind] += step.count
+    acknowledged = Counter(sent.values())
+    readable = topic.committed.keys() - topic.unreadable
+    orders = {place for place in readable if topic.committed[place].value is not None}
+    belong: dict[Kind, Set[Place]] = {
+        Kind.ORDER: orders,
+        Kind.CANCELLED: readable - orders,
+        Kind.ABORTED: table.accounted("aborted"),
+        **{kind: table.rejected(kind) for kind in UNREADABLE_KINDS},
+    }
+    checks = [
+        Check(
+            acknowledged[kind] == count,
+            f"{count} records of kind {kind} were to be sent, and {acknowledged[kind]} were",
+        )
+        for kind, count in planned.items()
+    ]
+    for kind, places in belong.items():
+        lost = {place for place, one in sent.items() if one is kind} - places
+        checks.append(
+            Check(not lost, f"{len(lost)} records sent as {kind} are not found as such: {sorted(lost)[:3]}")
+        )
+    return checks

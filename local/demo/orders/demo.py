@@ -1,126 +1,115 @@
-"""The demo of the stream orders: the shop fills its topic, the load verifies it, a plain consumer compares."""
+"""The demo: the shop fills its topic, the stream reads it, and all of it is compared."""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka import KafkaException
+from confluent_kafka.schema_registry.error import SchemaRegistryError
+from pyiceberg.expressions import AlwaysTrue
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-from local.base import REPO, UsageError, printable
+from local.base import REPO, UsageError, one_line
 from local.demo.base import Demo
 from local.demo.checks import DemoResult
-from local.demo.orders import comparison, plain_consumer
-from local.demo.orders.comparison import KAFKA, Lake, Place, Plain
-from local.demo.orders.shop import Kind, Shop
+from local.demo.orders import plain_consumer
+from local.demo.orders.comparison import ADDED, PLACE, Row, Settings, Table, Topic, result
+from local.demo.orders.shop import Kind, Place, Shop, plan
 from local.progress import ProgressDisplay
-from local.runtime.ports import HOST
-from local.runtime.registry_access import registry_section
 from local.stack import lake as details
 from local.stack.base import BaseStack
-from local.stack.lake import Offsets
 from sluice.clients.kafka.consumers import topic_offsets
-from sluice.config.stream import StreamSpec
+from sluice.clients.lake.reading import files
 from sluice.core.offsets.ranges import OffsetRanges
 
 STREAM = "orders"
-# A folder of SLUICE_STREAMS.
+# The folder of this example, and of no other stream of the repository.
 FOLDER = REPO / "samples" / "streams"
-# Role of the shop's login at the registry: the one that may register schemas.
-_REGISTRY_ROLE = "producer"
 
 
 class OrdersDemo(Demo):
-    """The shop is another company's program: Kafka's superuser, since no role may create or fill the topic."""
+    """Some thousand records of a topic that the shop creates and fills, as Kafka's superuser: no role of the
+    stack may."""
+
+    folder = FOLDER
 
     def __init__(self) -> None:
         super().__init__(STREAM)
-        self._sent: Mapping[Place, Kind] = {}
-        self._settings: Mapping[str, Any] = {}
-        self._reasons: Mapping[str, int] = {}
+        declared = json.loads((FOLDER / STREAM / self.spec.schema).read_text())
+        self._columns = [one["name"] for one in declared["fields"]]
+        self._steps = plan()
+        self._sent: dict[Place, Kind] = {}
+        self._settings = Settings()
 
     def prepare(self, stack: BaseStack, board: ProgressDisplay) -> None:
         if stack.context.external is not None:
             raise UsageError(
-                "the demo of orders creates and fills a topic as superuser, and Kafka is external "
-                "(SLUICE_EXTERNAL). Fix: run it on an embedded stack, with another SLUICE_HOME"
+                f"the demo of {STREAM} fills a topic of the embedded Kafka, and this stack's is external "
+                "(SLUICE_EXTERNAL). Fix: run it with another SLUICE_HOME, and SLUICE_EXTERNAL empty"
             )
-        with board.step("the shop sends its orders"):
-            shop = self._shop(stack)
-            shop.create_topic()
-            self._sent = shop.send()
-            self._settings = shop.settings()
+        # Confluent's client of the registry heeds a proxy of the environment, which reaches no loopback.
+        os.environ.update({name: stack.context.environment()[name] for name in ("NO_PROXY", "no_proxy")})
+        shop = self._shop(stack)
+        try:
+            with board.step(f"the shop fills topic {shop.topic}"):
+                shop.create_topic()
+                self._settings = Settings(before=shop.settings())
+                self._sent = shop.send(self._steps)
+        except (KafkaException, SchemaRegistryError) as error:
+            raise UsageError(f"the shop cannot fill topic {shop.topic}: {one_line(error)}") from error
 
     def _shop(self, stack: BaseStack) -> Shop:
-        return Shop(stack.kafka("admin"), registry_settings(stack), self.spec.topic.name)
+        return Shop(stack.kafka("admin"), _registry(stack, "producer"), self.spec.topic.name)
 
     def collect(self, stack: BaseStack, console: Console, took: dict[str, float]) -> DemoResult:
-        name = self.spec.topic.name
-        topic = topic_offsets(stack.platform("reader").kafka, name)
-        kafka, registry = stack.kafka("admin"), registry_settings(stack)
-        versions = SchemaRegistryClient(registry).get_versions(f"{name}-value")
-        plain = Plain(
-            set(places(OffsetRanges.of({partition: [span] for partition, span in topic.items()}))),
+        shop = self._shop(stack)
+        topic = self._topic(stack)
+        return result(
+            self._steps,
+            self._sent,
+            topic,
+            self._table(stack, topic.ends),
+            self._columns,
+            shop.versions(),
+            replace(self._settings, after=shop.settings()),
+        )
+
+    def _topic(self, stack: BaseStack) -> Topic:
+        name, kafka = self.spec.topic.name, stack.kafka("admin")
+        return Topic(
+            topic_offsets(stack.platform("reader").kafka, name),
+            plain_consumer.committed(kafka, _registry(stack, "reader"), name),
             plain_consumer.delivered(kafka, name),
-            plain_consumer.committed(kafka, registry, name),
-            len(versions),
         )
-        found = read(stack, self.spec, topic)
-        settings = self._shop(stack).settings()
-        changed = sorted(
-            setting
-            for setting in settings.keys() | self._settings.keys()
-            if settings.get(setting) != self._settings.get(setting)
+
+    def _table(self, stack: BaseStack, topic: details.Offsets) -> Table:
+        """What it has of the offsets that the topic still keeps."""
+        lake, quarantine = details.tables(stack, self.spec)
+        columns = (*self._columns, *ADDED)
+        rows = [row for batch in details.read(lake, columns) for row in batch.to_pylist()]
+        refused = files.quarantined(quarantine, AlwaysTrue())
+        every = OffsetRanges.of({part: [ends] for part, ends in topic.items()})
+        return Table(
+            [row for row in rows if is_kept(row, topic)],
+            {place_of(row): str(row["reason"]) for row in refused if is_kept(row, topic)},
+            stack.systems("reader").batch_log(self.spec.table).without_record(every),
         )
-        self._reasons = comparison.reasons(found)
-        columns = [column for column in self.spec.columns if column not in self._added]
-        return comparison.result(self._sent, found, plain, columns, changed)
-
-    @property
-    def _added(self) -> Iterable[str]:
-        return self.spec.records.added_columns if self.spec.records else ()
-
-    def show(self, stack: BaseStack, console: Console) -> None:
-        table = Table("quarantined", "reason")
-        for reason, count in self._reasons.items():
-            table.add_row(f"{count:,}", Text(printable(reason)))
-        console.print(table)
 
 
-def registry_settings(stack: BaseStack) -> dict[str, str]:
-    """Of Confluent's client, for the shop and its consumer."""
-    section = registry_section(_REGISTRY_ROLE, stack.context.network, stack.secrets)
-    # Its client has no setting that leaves out a proxy of the environment.
-    for name in ("NO_PROXY", "no_proxy"):
-        os.environ[name] = ",".join(dict.fromkeys(filter(None, [*os.environ.get(name, "").split(","), HOST])))
-    return {
-        "url": str(section["url"]),
-        "basic.auth.user.info": f"{section['username']}:{section['password']}",
-    }
+def place_of(row: Row) -> Place:
+    return row[PLACE[0]], row[PLACE[1]]
 
 
-def read(stack: BaseStack, spec: StreamSpec, topic: Offsets) -> Lake:
-    """The rows of `main`, the quarantine, and what the batches say of the other offsets."""
-    table, quarantine = details.tables(stack, spec)
-    rows = details.read(table, (*spec.columns, *KAFKA)).read_all().to_pylist()
-    rejected = details.read(quarantine, (*KAFKA, "reason")).read_all().to_pylist()
-    offsets = OffsetRanges.of({partition: [span] for partition, span in topic.items()})
-    account = stack.systems("airflow").batch_log(spec.table).without_record(offsets)
-    return Lake(
-        rows,
-        sorted({(comparison.place_of(row), str(row["reason"])) for row in rejected}),
-        frozenset(places(account.control)),
-        frozenset(places(account.aborted)),
-        frozenset(places(account.absent)),
-    )
+def is_kept(row: Row, topic: details.Offsets) -> bool:
+    """False for a record that the topic had, and keeps no more."""
+    partition, offset = place_of(row)
+    return offset >= topic.get(partition, (0, 0))[0]
 
 
-def places(offsets: OffsetRanges) -> Iterable[Place]:
-    """Each of them."""
-    for partition, ranges in offsets.partitions.items():
-        for begin, until in ranges:
-            yield from ((partition, offset) for offset in range(begin, until))
+def _registry(stack: BaseStack, role: str) -> dict[str, Any]:
+    """The settings of Confluent's client, with a role's rights."""
+    registry = stack.platform(role).need_registry()
+    return {"url": registry.url, "basic.auth.user.info": f"{registry.username}:{registry.password}"}
