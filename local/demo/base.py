@@ -25,8 +25,8 @@ from sluice.config.stream import StreamSpec
 
 
 class Demo(ABC):
-    """One stream's demo. `feed`: the feeds that the stack's producers read; None: unchanged. `folder`: has the
-    stream, if that is not one of every stack; the stack keeps it."""
+    """One stream's demo. `feed`: the feeds that the stack's producers read; None: unchanged. `folder`: has
+    the stream, if that is not one of every stack; the stack keeps it."""
 
     feed: str | None = None
     folder: Path | None = None

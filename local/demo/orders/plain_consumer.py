@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
@@ -34,15 +35,8 @@ class Record:
 
 def committed(kafka: Settings, registry: Settings, topic: str) -> dict[Place, Record]:
     """All records that are not of aborted transactions. Raises KafkaException, and TimeoutError."""
-    # Without a schema of its own: each record has the fields that it was written with.
-    deserializer = AvroDeserializer(
-        SchemaRegistryClient.new_client(dict(registry)), conf={"subject.name.strategy.type": "TOPIC"}
-    )
-    context = SerializationContext(topic, MessageField.VALUE)
-    return {
-        place: _record(message, deserializer, context)
-        for place, message in _messages(kafka, topic, "read_committed")
-    }
+    read = reader(SchemaRegistryClient.new_client(dict(registry)), topic)
+    return {place: read(message) for place, message in _messages(kafka, topic, "read_committed")}
 
 
 def delivered(kafka: Settings, topic: str) -> set[Place]:
@@ -50,7 +44,13 @@ def delivered(kafka: Settings, topic: str) -> set[Place]:
     return {place for place, _ in _messages(kafka, topic, "read_uncommitted")}
 
 
-def _record(message: Message, deserializer: AvroDeserializer, context: SerializationContext) -> Record:
+def reader(registry: SchemaRegistryClient, topic: str) -> Callable[[Message], Record]:
+    """Without a schema of its own: each record has the fields that it was written with."""
+    deserializer = AvroDeserializer(registry, conf={"subject.name.strategy.type": "TOPIC"})
+    return partial(_record, deserializer, SerializationContext(topic, MessageField.VALUE))
+
+
+def _record(deserializer: AvroDeserializer, context: SerializationContext, message: Message) -> Record:
     key, value = message.key(), message.value()
     text = key.decode() if isinstance(key, bytes) else key
     headers: list[Any] = [tuple(one) for one in message.headers() or ()]
