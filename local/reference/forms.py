@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from airflow.sdk import Param
 
-from local.demo.orders.demo import FOLDER
+from local.base import EXAMPLES as FOLDER
 from local.reference.blocks import table
 from sluice.airflow import forms
 from sluice.config import streams as stream_files

@@ -12,7 +12,7 @@ from confluent_kafka.schema_registry.error import SchemaRegistryError
 from pyiceberg.expressions import AlwaysTrue
 from rich.console import Console
 
-from local.base import REPO, UsageError, one_line
+from local.base import EXAMPLES, UsageError, one_line
 from local.demo.base import Demo
 from local.demo.checks import DemoResult
 from local.demo.orders import plain_consumer
@@ -26,19 +26,17 @@ from sluice.clients.lake.reading import files
 from sluice.core.offsets.ranges import OffsetRanges
 
 STREAM = "orders"
-# The folder of this example, and of no other stream of the repository.
-FOLDER = REPO / "samples" / "streams"
 
 
 class OrdersDemo(Demo):
     """Some thousand records of a topic that the shop creates and fills, as Kafka's superuser: no role of the
     stack may."""
 
-    folder = FOLDER
+    folder = EXAMPLES
 
     def __init__(self) -> None:
         super().__init__(STREAM)
-        declared = json.loads((FOLDER / STREAM / self.spec.schema).read_text())
+        declared = json.loads((EXAMPLES / STREAM / self.spec.schema).read_text())
         self._columns = [one["name"] for one in declared["fields"]]
         self._steps = plan()
         self._sent: dict[Place, Kind] = {}

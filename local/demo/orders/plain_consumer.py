@@ -23,8 +23,8 @@ SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Record:
-    """`value`: its fields as the deserializer has them, None without a value; `schema_id`: None without one;
-    `error`: why it cannot be read, then `value` is None."""
+    """`key`: as text; `value`: its fields as the deserializer has them, None without a value; `headers`: in
+    their order; `schema_id`: None without one; `error`: why it cannot be read, then `value` is None."""
 
     key: str | None
     value: dict[str, Any] | None = None

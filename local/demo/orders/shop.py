@@ -167,7 +167,7 @@ class Shop:
         return self._sent
 
     def versions(self) -> int:
-        """Of the schema of values, in the registry. Raises SchemaRegistryError."""
+        """The number of versions of the values' schema in the registry. Raises SchemaRegistryError."""
         return len(self._registry.get_versions(f"{self.topic}-value"))
 
     def _serializer(self, fields: list[dict[str, Any]]) -> Callable[[Order], bytes]:

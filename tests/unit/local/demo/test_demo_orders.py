@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.error import KafkaError
 
-from local.base import REPO, UsageError
+from local.base import EXAMPLES, REPO, UsageError
 from local.commands import stack as commands
 from local.demo.checks import DemoResult
 from local.demo.orders import plain_consumer, shop
@@ -30,7 +30,7 @@ from local.demo.orders.comparison import (
     found_row,
     result,
 )
-from local.demo.orders.demo import FOLDER, OrdersDemo, is_kept
+from local.demo.orders.demo import OrdersDemo, is_kept
 from local.demo.orders.plain_consumer import Record
 from local.demo.orders.shop import UNREADABLE_KINDS, VERSIONS, Kind, Place, Shop, Step, plan
 from local.demo.run import chosen
@@ -187,7 +187,7 @@ def test_a_record_that_kafka_does_not_take_ends_the_sending(broker: Broker, sell
 
 
 def test_orders_of_the_example_have_the_fields_of_its_schema() -> None:
-    declared = json.loads((FOLDER / "orders" / "schema.avsc").read_text())["fields"]
+    declared = json.loads((EXAMPLES / "orders" / "schema.avsc").read_text())["fields"]
     assert [{key: one[key] for key in one if key != "doc"} for one in declared] == shop.ORDER_FIELDS
     numbers = [one["order_id"] for one in islice(shop.new_orders(), 5)]
     assert numbers == list(range(numbers[0], numbers[0] + 5))
@@ -364,10 +364,10 @@ def test_the_example_is_none_of_every_stacks_streams(monkeypatch: pytest.MonkeyP
 def test_the_stack_keeps_the_folder_beside_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
     home = tmp_path / "home"
-    assert Stack(home, folder=FOLDER).streams == str(FOLDER)
-    monkeypatch.setenv(VARIABLE, os.pathsep.join(["/srv/own", str(FOLDER)]))
-    both = os.pathsep.join(["/srv/own", str(FOLDER)])
-    assert Stack(home, folder=FOLDER).streams == both
+    assert Stack(home, folder=EXAMPLES).streams == str(EXAMPLES)
+    monkeypatch.setenv(VARIABLE, os.pathsep.join(["/srv/own", str(EXAMPLES)]))
+    both = os.pathsep.join(["/srv/own", str(EXAMPLES)])
+    assert Stack(home, folder=EXAMPLES).streams == both
     assert Stack(home).streams == both
 
 
