@@ -374,6 +374,8 @@ def test_the_stack_keeps_the_folder_beside_others(tmp_path: Path, monkeypatch: p
 def test_it_is_refused_in_containers_and_with_an_external_kafka(
     monkeypatch: pytest.MonkeyPatch, stack: Callable[[str], Stack]
 ) -> None:
+    # A container's stack takes folders of this machine for its own.
+    monkeypatch.setattr(commands.containers, "ContainerStack", lambda: pytest.fail("a stack was opened"))
     monkeypatch.setenv("SLUICE_PROFILES", "")
     with raising(UsageError, "demo of orders adds a stream", "without Docker"):
         commands.demo("orders")
