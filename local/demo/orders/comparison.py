@@ -20,7 +20,7 @@ ADDED = (KEY, HEADERS, UNKNOWN, *PLACE)
 # What the quarantine says of each kind that cannot be read.
 REASONS: Mapping[Kind, str] = {
     Kind.NOT_FRAMED: "not Confluent's wire format",
-    Kind.UNKNOWN_SCHEMA: "is not in the registry",
+    Kind.UNKNOWN_SCHEMA: "is unknown to the schema registry",
     Kind.TRUNCATED: "not an Avro body",
 }
 

@@ -200,8 +200,8 @@ HEADERS: list[tuple[str, bytes | None]] = [("kind", b"order")]
 STEPS = [Step(0, kind, 1) for kind in Kind]
 PLACES: dict[Kind, Place] = {kind: (0, number) for number, kind in enumerate(Kind)}
 REASON = {
-    Kind.NOT_FRAMED: "not Confluent's wire format: starts with 7B",
-    Kind.UNKNOWN_SCHEMA: "SLU-250: schema id 7 is not in the registry",
+    Kind.NOT_FRAMED: "starts with 7B, not Confluent's wire format (00 and a schema id)",
+    Kind.UNKNOWN_SCHEMA: "schema id 7 is unknown to the schema registry 'embedded'",
     Kind.TRUNCATED: "not an Avro body of Order",
 }
 
