@@ -24,6 +24,10 @@ class SetupError(UsageError):
 REPO = Path(__file__).resolve().parent.parent
 
 
+# A folder of streams that a stack has only after their demo, beside those of every stack.
+EXAMPLES = REPO / "samples" / "streams"
+
+
 def cache() -> Path:
     """The folder of the artifacts: `SLUICE_CACHE`, else `sluice` in the user's cache."""
     path = os.environ.get("SLUICE_CACHE") or f"{os.environ.get('XDG_CACHE_HOME') or '~/.cache'}/sluice"

@@ -62,7 +62,7 @@ def logs(
 
 
 def demo(
-    stream: Annotated[str, typer.Argument(help="nyc_taxi, wiki_changes or isp_hits")] = "nyc_taxi",
+    stream: Annotated[str, typer.Argument(help="nyc_taxi, wiki_changes, isp_hits or orders")] = "nyc_taxi",
     free_ports: FreePorts = False,
 ) -> None:
     """Run a load end to end, with the proof."""
@@ -70,7 +70,10 @@ def demo(
 
     chosen = run.chosen(stream)
     if containers.PROFILES_VARIABLE not in os.environ:
-        raise typer.Exit(run.main(opened(free_ports=free_ports, feed=chosen.feed), chosen))
+        stack = opened(free_ports=free_ports, feed=chosen.feed, folder=chosen.folder)
+        raise typer.Exit(run.main(stack, chosen))
+    if chosen.folder is not None:
+        raise UsageError(f"the demo of {stream} adds a stream. Fix: local/run demo {stream}, without Docker")
     if chosen.feed is not None:
         raise UsageError(f"the demo of {stream} replays a feed. Fix: local/run demo {stream}, without Docker")
     raise typer.Exit(run.main(containers.ContainerStack(), chosen))

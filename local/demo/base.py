@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,16 +20,20 @@ from sluice.cli.airflow_api import Airflow
 from sluice.clients.s3.objects import Bucket
 from sluice.clients.s3.requests import split_prefix
 from sluice.config import streams
+from sluice.config.folders import VARIABLE
 from sluice.config.stream import StreamSpec
 
 
 class Demo(ABC):
-    """One stream's demo. `feed`: the feeds that the stack's producers read; None: unchanged."""
+    """One stream's demo. `feed`: the feeds that the stack's producers read; None: unchanged. `folder`: has
+    the stream, if that is not one of every stack; the stack keeps it."""
 
     feed: str | None = None
+    folder: Path | None = None
 
     def __init__(self, name: str) -> None:
-        self.spec: StreamSpec = streams.load(name)
+        known = {**os.environ, VARIABLE: str(self.folder)} if self.folder else os.environ
+        self.spec: StreamSpec = streams.load(name, known)
         self.load = f"{name}_load"
         self.supervision = f"{name}_stream"
 

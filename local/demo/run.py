@@ -18,6 +18,7 @@ from local.demo.base import Demo, bucket, s3_calls
 from local.demo.checks import DemoResult
 from local.demo.feed import FeedDemo
 from local.demo.hits import HitsDemo
+from local.demo.orders.demo import OrdersDemo
 from local.demo.taxi import TaxiDemo
 from local.progress import ProgressDisplay
 from local.services import airflow as service
@@ -105,6 +106,7 @@ DEMOS: Mapping[str, Callable[[], Demo]] = {
     "nyc_taxi": TaxiDemo,
     "isp_hits": HitsDemo,
     "wiki_changes": partial(FeedDemo, "wiki_changes"),
+    "orders": OrdersDemo,
 }
 DEFAULT = "nyc_taxi"
 

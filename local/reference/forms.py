@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 
 from airflow.sdk import Param
 
+from local.base import EXAMPLES as FOLDER
 from local.reference.blocks import table
 from sluice.airflow import forms
 from sluice.config import streams as stream_files
-from sluice.config.stream import COMPONENTS
+from sluice.config.folders import VARIABLE
+from sluice.config.stream import COMPONENTS, StreamSpec
 
 HEAD, OF_STREAMS = ("param", "default", "meaning"), ("param", "default", "streams", "meaning")
 # Kind of source -> a stream of this repository that has it.
-EXAMPLES = {"CSV": "nyc_taxi", "feed": "wiki_changes", "generated": "isp_hits"}
+EXAMPLES = {"CSV": "nyc_taxi", "feed": "wiki_changes", "generated": "isp_hits", "topic": "orders"}
 
 
 def blocks() -> Mapping[str, str]:
-    hits, dated = (stream_files.load(EXAMPLES[kind]) for kind in ("generated", "feed"))
+    hits, dated = (_example(EXAMPLES[kind]) for kind in ("generated", "feed"))
     return {
         "form of a load": table(OF_STREAMS, _of_load()),
         "form of generated hits": table(HEAD, _rows(forms.load(hits))),
@@ -28,10 +31,14 @@ def blocks() -> Mapping[str, str]:
     }
 
 
+def _example(name: str) -> StreamSpec:
+    return stream_files.load(name, {**os.environ, VARIABLE: str(FOLDER)})
+
+
 def _of_load() -> list[list[str]]:
     rows = []
     for kind, name in EXAMPLES.items():
-        spec = stream_files.load(name)
+        spec = _example(name)
         elsewhere = {*forms.limits(), *(spec.generator.schemas if spec.generator else ())}
         own = {key: param for key, param in forms.load(spec).items() if key not in elsewhere}
         rows += [[cell.replace(name, "<stream>") for cell in row] for row in _rows(own, kind)]

@@ -45,6 +45,7 @@ class Stack(BaseStack):
     `installed`: a folder with the installed package, whose code runs instead of the checkout's (tests).
     `with_airflow`: else `up` starts the other services only (measurements).
     `registry`: `needed` or `always`; default: SLUICE_REGISTRY, else the kept one.
+    `folder`: one with streams, beside those of SLUICE_STREAMS, else the kept ones.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class Stack(BaseStack):
         with_airflow: bool = True,
         installed: Path | None = None,
         registry: str | None = None,
+        folder: Path | None = None,
     ) -> None:
         self.home = StackDir((home or default_stack_dir()).resolve())
         self._free_ports = free_ports
@@ -70,6 +72,7 @@ class Stack(BaseStack):
         self._with_airflow = with_airflow
         self._installed = installed
         self._registry = registry
+        self._folder = folder
 
     @cached_property
     def ports(self) -> dict[str, int]:
@@ -105,8 +108,10 @@ class Stack(BaseStack):
     @property
     def streams(self) -> str:
         """Additional folders with streams, as in SLUICE_STREAMS."""
-        folders = os.environ.get(VARIABLE, self.home.state().get("streams", ""))
-        return os.pathsep.join(filter(None, map(_absolute, folders.split(os.pathsep))))
+        folders = os.environ.get(VARIABLE, self.home.state().get("streams", "")).split(os.pathsep)
+        # A demo that runs again adds nothing.
+        known = dict.fromkeys(map(_absolute, [*folders, self._folder or ""]))
+        return os.pathsep.join(filter(None, known))
 
     @cached_property
     def context(self) -> Context:
