@@ -232,7 +232,7 @@ class _Topic:
                 except BufferError:
                     self._asked(self._producer.poll, 0.1)
                 except KafkaException as error:
-                    # Of one that is fatal each later record has the same.
+                    # A fatal error is that of each later record, too.
                     self._failed = self._failed or error.args[0]
                     self._check()
         self._asked(self._producer.poll, 0.0)
