@@ -15,8 +15,7 @@ KINDS = {
     SourceType.CSV: "CSV",
     SourceType.FEED: "feed",
     SourceType.GENERATOR: "generated",
-    # No stream of the repository is over one: docs/topics-of-others.md has its steps.
-    SourceType.TOPIC: "topic of others",
+    SourceType.TOPIC: "topic",
 }
 each_stream = pytest.mark.parametrize("name", streams.names())
 
