@@ -15,6 +15,7 @@ from airflow.sdk import CronDataIntervalTimetable
 from sluice.config import folders, streams
 from tests.dags.conftest import DAGS
 from tests.support import rides
+from tests.support.declarations import OF_OTHERS as OTHERS
 
 Bag = Callable[[Path], Any]
 
@@ -94,16 +95,6 @@ def test_an_interval_is_a_month_and_can_be_backfilled(bag: Any) -> None:
     ]  # fmt: skip
 
 
-OTHERS = """
-name = "orders"
-schema = "schema.ddl"
-table = "shop.orders"
-[topic]
-name = "shop.orders"
-managed = false
-[budget]
-versions_per_batch = 10
-"""
 INTERVALS = '[intervals]\nschedule = "@hourly"\nstart_date = "2026-06-01"\nmax_active_runs = 2\n'
 OF_OTHERS = [
     "check_topic", "ensure_consumer", "plan", "wait_for_publish", "validate", "audit", "emit_asset_event",

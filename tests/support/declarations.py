@@ -80,3 +80,29 @@ def dumped(value: Any) -> str:
 
 def document(values: Mapping[str, Any]) -> str:
     return "".join(f"{dumped(key)} = {dumped(value)}\n" for key, value in values.items())
+
+
+# A stream over a topic that others fill.
+OF_OTHERS = """
+name = "orders"
+schema = "schema.ddl"
+table = "shop.orders"
+[topic]
+name = "shop.orders"
+managed = false
+[budget]
+versions_per_batch = 10
+"""
+# The same with a section of its records, to be formatted: its line `schema`, and the section's.
+OF_OTHERS_RECORDS = """
+name = "orders"
+table = "shop.orders"
+{schema}
+[topic]
+name = "shop.orders"
+managed = false
+[budget]
+versions_per_batch = 1
+[records]
+{records}
+"""

@@ -108,7 +108,7 @@ class Sending:
                 for code, source_id in enumerate(source_ids.dictionary.to_pylist()):
                     is_own = source_ids.indices.to_numpy() == code
                     counts = Counts(int(is_own.sum()), int((is_own & ~is_good).sum()))
-                    found[source_id] = found.get(source_id, Counts()) + counts
+                    found = total([found, {source_id: counts}])
                     wanted = is_own & is_good & ~_is_sent(self.sent, source_id, batch)
                     mark = WITHHELD_MARK if source_id in self.withheld else ":"
                     chosen = batch if wanted.all() else batch.filter(pa.array(wanted))

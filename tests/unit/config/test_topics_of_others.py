@@ -12,19 +12,10 @@ from sluice.config.folders import VARIABLE
 from sluice.config.reading.toml import ConfigError
 from sluice.config.stream import SourceType
 from sluice.core.offsets.start import Start, StartKind
+from tests.support.declarations import OF_OTHERS as OTHERS
 from tests.support.raising import raising
 from tests.unit.config.test_stream import FEED, WINDOWED
 
-OTHERS = """
-name = "orders"
-schema = "schema.ddl"
-table = "shop.orders"
-[topic]
-name = "shop.orders"
-managed = false
-[budget]
-versions_per_batch = 10
-"""
 INTERVALS = '[intervals]\nschedule = "@hourly"\nstart_date = "2026-06-01"\n'
 
 

@@ -97,9 +97,13 @@ class _Asked:
 
 def _framed(values: Sequence[bytes], part: Part) -> Framed | None:
     """None if not even half of them name a schema."""
-    headers = pa.array([[]] * len(values), SCHEMA.field("headers").type)
-    found = framed(pa.array(values, pa.binary()), headers, part)
+    found = framed(pa.array(values, pa.binary()), _no_headers(len(values)), part)
     return found if 2 * (found.ids != 0).sum() > len(values) else None
+
+
+def _no_headers(count: int) -> pa.ListArray:
+    """The sample keeps none."""
+    return pa.array([[]] * count, SCHEMA.field("headers").type)
 
 
 def _format_of_keys(asked: _Asked, keys: Sequence[bytes]) -> str | None:
@@ -148,8 +152,7 @@ def _of_avro(
     found = replace(
         by, format=AVRO_FORMAT, columns=columns, schema=schema.text, is_registered=True, subjects=str(naming)
     )
-    headers = pa.array([[]] * len(values), SCHEMA.field("headers").type)
-    decoded = decoder.decode(pa.array(values, pa.binary()), headers)
+    decoded = decoder.decode(pa.array(values, pa.binary()), _no_headers(len(values)))
     wrong = [one for one in decoded.reasons.to_pylist() if one]
     doubts = [f"{len(wrong)} of {len(values)} values would be rejected: {wrong[0]}"] if wrong else []
     extra = decoded.columns.column(_UNKNOWN)

@@ -9,20 +9,9 @@ import pytest
 from sluice.config import stream_columns, streams
 from sluice.config.reading.toml import ConfigError
 from sluice.config.stream import StreamSpec
+from tests.support.declarations import OF_OTHERS_RECORDS as STREAM
 from tests.support.raising import raising
 
-STREAM = """
-name = "orders"
-table = "shop.orders"
-{schema}
-[topic]
-name = "shop.orders"
-managed = false
-[budget]
-versions_per_batch = 1
-[records]
-{records}
-"""
 DDL = "id BIGINT\ntotal DECIMAL(10, 2)\n"
 LIST = "list<"
 

@@ -19,21 +19,10 @@ from sluice.core.decoding.decoder import OwnRecords, RecordDecoder
 from sluice.core.record_batches.records import SCHEMA
 from spark_jobs.common.consumer.decoders import decoder_of
 from spark_jobs.common.consumer.run import registry_of
+from tests.support.declarations import OF_OTHERS_RECORDS as STREAM
 from tests.support.raising import raising
 from tests.support.registered import FakeSchemas, avro, framed
 
-STREAM = """
-name = "orders"
-table = "shop.orders"
-{schema}
-[topic]
-name = "shop.orders"
-managed = false
-[budget]
-versions_per_batch = 1
-[records]
-{records}
-"""
 FIELDS = [{"name": "id", "type": "int"}]
 TREE = {"type": "record", "name": "O", "fields": FIELDS}
 WIDER = {**TREE, "fields": [*FIELDS, {"name": "x", "type": "int"}]}
