@@ -57,7 +57,9 @@ ERRORS = {
     ),
     ErrorCode.INTERVAL_INCOMPLETE: ErrorGuide(
         cause="An interval of a topic of others is not over, or begins before the stream does: records of it "
-        "may have come before the stream's first offset, which no proof claims",
+        "may have come before the stream's first offset, which no proof claims. Or Kafka does not know its "
+        "offsets: retention may have deleted its first records, which the table has, or a sender's clock is "
+        "ahead of the time",
         fix="clear `plan` when the interval is over; or let `[intervals]` `start_date` be a later one, or "
         "trigger a load without an interval ([topics of others](topics-of-others.md#loads))",
     ),
