@@ -71,6 +71,6 @@ def _is_kept(config: Mapping[str, str | None], at: datetime, now: datetime) -> b
 def _shown(ms: int) -> str:
     try:
         return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds")
-    # Of a sender that counts microseconds, say.
+    # A sender may count in microseconds, say.
     except (ValueError, OverflowError, OSError):
         return f"{ms} ms after 1970"
