@@ -19,6 +19,12 @@ class RefusedSchema(Refused):
     code = ErrorCode.SCHEMA_REFUSED
 
 
+class IncompatibleVersion(Refused):
+    """The subject's rule refuses the schema as its next version: nothing is sent with it."""
+
+    code = ErrorCode.SCHEMA_INCOMPATIBLE
+
+
 class RegistryRefused(Refused):
     """The registry rejects every request, or is none: nothing is known of a schema."""
 
