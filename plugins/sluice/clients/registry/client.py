@@ -10,6 +10,7 @@ from typing import Any
 
 from sluice.clients.registry.http import USUAL, Answer, Http, Limits
 from sluice.config.platform_sections.registry import Registry
+from sluice.core.decoding.texts import printable
 from sluice.core.messages import quoted
 from sluice.core.registry.errors import (
     IncompatibleVersion,
@@ -201,7 +202,7 @@ def _schema_id(answer: Answer) -> int:
 
 def _message(answer: Answer) -> str:
     found = answer.body.get("message") if isinstance(answer.body, dict) else None
-    return quoted(str(found)[:_MAX_MESSAGE])
+    return f"'{printable(str(found)[:_MAX_MESSAGE])}'"
 
 
 def _no_answer(answer: Answer, expected: str) -> RegistryRefused:
