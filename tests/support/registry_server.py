@@ -70,6 +70,8 @@ class RegistryServer(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    # Head and body are two packets, of which the second would wait for the first's acknowledgement: 40 ms.
+    disable_nagle_algorithm = True
     server: RegistryServer
 
     def setup(self) -> None:

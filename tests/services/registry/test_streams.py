@@ -188,7 +188,7 @@ def test_the_taxi_stream_registers_its_schema_and_confluents_deserializer_reads_
     tree = json.loads(spec.schema_file.read_text())
     tree["fields"].append({"name": "surcharge", "type": "double"})
     spec.schema_file.write_text(json.dumps(tree))
-    with raising(IncompatibleVersion, f"'{NAME}-topic-value'", "FIELD_MISSING_DEFAULT", "Fix: "):
+    with raising(IncompatibleVersion, f"'{NAME}-topic-value'", "surcharge", "Fix: "):
         schema.register(services.stack.systems("airflow"), spec)
     assert confluents(services).get_versions(f"{NAME}-topic-value") == [version.version]
 

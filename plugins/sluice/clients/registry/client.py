@@ -13,6 +13,7 @@ from sluice.config.platform_sections.registry import Registry
 from sluice.core.decoding.texts import printable
 from sluice.core.messages import quoted
 from sluice.core.registry.errors import (
+    Forbidden,
     IncompatibleVersion,
     RefusedSchema,
     RegistryRefused,
@@ -54,8 +55,9 @@ class RegistryClient:
         self._http = Http(registry, limits)
 
     def bundle(self, schema_id: int) -> Bundle:
-        """A schema with all that it refers to. Raises UnknownSchema, and RefusedSchema for one that is
-        beyond a bound or refers to one that is not there."""
+        """A schema with all that it refers to. Raises UnknownSchema, RefusedSchema for one that is beyond a
+        bound or refers to one that is not there, and Forbidden only if it is the id that the login may not
+        have."""
         what = f"schema id {schema_id}"
         answer = self._get(("schemas", "ids", str(schema_id)), what, {_NO_SCHEMA})
         return self._with_references(schema_id, _definition(answer, what))
@@ -165,6 +167,8 @@ class RegistryClient:
             answer = self._get(path, named, {_NO_SUBJECT, _NO_VERSION}, {"deleted": "true"})
         except UnknownSchema as error:
             raise RefusedSchema(f"{what} refers to {named}, which the registry does not have") from error
+        except Forbidden as error:
+            raise RegistryRefused(f"{what} refers to {named}: {error}") from error
         return _definition(answer, named)
 
     def _get(

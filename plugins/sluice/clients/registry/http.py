@@ -17,7 +17,7 @@ from sluice.config.platform_sections.registry import Registry
 from sluice.config.postgresql import is_loopback
 from sluice.config.reading.toml import ConfigError
 from sluice.core.messages import quoted
-from sluice.core.registry.errors import RegistryRefused, RegistryUnreachable
+from sluice.core.registry.errors import Forbidden, RegistryRefused, RegistryUnreachable
 
 # A text of the largest schema, with the escapes of JSON; a list of a hundred thousand subjects.
 MAX_ANSWER_BYTES = 8 << 20
@@ -64,7 +64,7 @@ class Http:
         """Ask one address after the other, until one answers; 404 is an answer.
 
         ``path``: its parts, quoted here. Raises RegistryUnreachable if none does; RegistryRefused for a login
-        or right that is missing, a redirect, and an answer that is not the API's; ConfigError for a file of
+        or right that is missing (Forbidden if it is a right), a redirect, and an answer that is not the API's; ConfigError for a file of
         the section that cannot be read.
         """
         target = _target(path) + (f"?{urlencode(query)}" if query else "")
@@ -115,7 +115,8 @@ class Http:
     def _answer(self, url: str, status: int, body: bytes, errors: frozenset[int]) -> Answer:
         if status in (401, 403):
             found = "a wrong login" if status == 401 else "a missing right"
-            raise RegistryRefused(
+            kind = RegistryRefused if status == 401 else Forbidden
+            raise kind(
                 f"{url} answered {status}: {found} ({_excerpt(body)}). Fix: correct username, password or "
                 "token of [registry] in the role's platform file, or grant the user the right"
             )

@@ -12,6 +12,11 @@ class UnknownSchema(Missing):
     code = ErrorCode.SCHEMA_NOT_FOUND
 
 
+class NotLookedUp(UnknownSchema):
+    """The registry was not asked, since it did not have very many others that records named. A record that
+    names it is rejected all the same."""
+
+
 class RefusedSchema(Refused):
     """The registry has it, and it cannot be used. A record that names it is rejected, with the text as its
     reason."""
@@ -29,6 +34,10 @@ class RegistryRefused(Refused):
     """The registry rejects every request, or is none: nothing is known of a schema."""
 
     code = ErrorCode.REGISTRY_REFUSED
+
+
+class Forbidden(RegistryRefused):
+    """The login is known, and may not have this one thing."""
 
 
 class RegistryUnreachable(Unreachable):

@@ -47,9 +47,10 @@ class Framed:
 
     @property
     def schema_ids(self) -> list[int]:
-        """Each id once, in rising order."""
-        found = np.unique(self.ids)
-        return [int(one) for one in found if one]
+        """Each id once, those of most records first: what made-up ids leave of a registry's patience is
+        theirs."""
+        found, counts = np.unique(self.ids, return_counts=True)
+        return [int(one) for one in found[np.argsort(-counts, kind="stable")] if one]
 
     def bodies(self) -> pa.BinaryArray:
         """The bodies, copied; null for a row without a schema."""
