@@ -60,8 +60,11 @@ class Services:
 
     @cached_property
     def registry(self) -> str:
-        """A schema registry on that PostgreSQL. Returns the address of Confluent's API."""
+        """A schema registry on that PostgreSQL, named by the platform files from then on. Returns the address
+        of Confluent's API."""
         context = self.registry_context
+        documents = roles.documents(self.stack.home, context.network, context.secrets, registry=True)
+        roles.write(self.stack.home.platform, documents)
         self.postgres  # noqa: B018
         postgres.provision(context)
         registry.prepare(context)

@@ -152,6 +152,11 @@ class StreamSpec:
         return self.schema.endswith(".avsc") or (self.source is SourceType.CSV and not self.decode)
 
     @property
+    def uses_registry(self) -> bool:
+        """Whether the topic's records name schemas of a registry."""
+        return self.topic.registry or bool(self.records and self.records.registry)
+
+    @property
     def is_ddl(self) -> bool:
         """Whether ``schema`` lists the table's columns in Spark's DDL."""
         return not self.schema.endswith(".avsc")

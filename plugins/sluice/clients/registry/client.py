@@ -10,8 +10,16 @@ from typing import Any
 
 from sluice.clients.registry.http import USUAL, Answer, Http, Limits
 from sluice.config.platform_sections.registry import Registry
+from sluice.core.decoding.texts import printable
 from sluice.core.messages import quoted
-from sluice.core.registry.errors import RefusedSchema, RegistryRefused, UnknownSchema
+from sluice.core.registry.errors import (
+    Forbidden,
+    IncompatibleVersion,
+    RefusedSchema,
+    RegistryRefused,
+    UnknownSchema,
+)
+from sluice.core.registry.framing import MAX_ID
 from sluice.core.registry.schemas import (
     MAX_REFERENCES,
     Bundle,
@@ -26,6 +34,8 @@ from sluice.core.registry.schemas import (
 _NO_SUBJECT, _NO_VERSION, _NO_SCHEMA, _NO_LEVEL = 40401, 40402, 40403, 40408
 # A subject's version that no number names.
 _LATEST = "latest"
+# Characters of its message: all differences of two schemas can be long.
+_MAX_MESSAGE = 500
 
 
 @dataclass(frozen=True)
@@ -45,8 +55,9 @@ class RegistryClient:
         self._http = Http(registry, limits)
 
     def bundle(self, schema_id: int) -> Bundle:
-        """A schema with all that it refers to. Raises UnknownSchema, and RefusedSchema for one that is
-        beyond a bound or refers to one that is not there."""
+        """A schema with all that it refers to. Raises UnknownSchema, RefusedSchema for one that is beyond a
+        bound or refers to one that is not there, and Forbidden only if it is the id that the login may not
+        have."""
         what = f"schema id {schema_id}"
         answer = self._get(("schemas", "ids", str(schema_id)), what, {_NO_SCHEMA})
         return self._with_references(schema_id, _definition(answer, what))
@@ -88,6 +99,37 @@ class RegistryClient:
             return level
         raise AssertionError  # The last path raises or returns.
 
+    def register(self, subject: str, text: str) -> int:
+        """Make an Avro schema the newest version of a subject, unless it has it; its id. Raises
+        IncompatibleVersion, and RefusedSchema for one that the registry takes for none."""
+        answer = self._http.post(("subjects", subject, "versions"), {"schema": text})
+        if answer.status == 409:
+            raise IncompatibleVersion(
+                f"subject {quoted(subject)} of the schema registry {quoted(self.name)} refuses the stream's "
+                f"schema: {_message(answer)}. Fix: change the schema so that it is compatible (a new field "
+                "needs a default), or set the subject's compatibility"
+            )
+        if answer.status == 422:
+            raise RefusedSchema(
+                f"the schema registry {quoted(self.name)} takes the stream's schema for none: "
+                f"{_message(answer)}. Fix: correct it"
+            )
+        if answer.status != 200:
+            raise _no_answer(answer, "the id of a schema")
+        return _schema_id(answer)
+
+    def id_of(self, subject: str, text: str) -> int:
+        """The id of an Avro schema that a subject has. Raises UnknownSchema."""
+        answer = self._http.post(("subjects", subject), {"schema": text})
+        if answer.error_code in (_NO_SUBJECT, _NO_SCHEMA):
+            raise UnknownSchema(
+                f"subject {quoted(subject)} of the schema registry {quoted(self.name)} does not have the "
+                "stream's schema. Fix: clear provision_topic, which registers it, with its downstream tasks"
+            )
+        if answer.status != 200:
+            raise _no_answer(answer, "the id of a schema")
+        return _schema_id(answer)
+
     def close(self) -> None:
         self._http.close()
 
@@ -125,6 +167,8 @@ class RegistryClient:
             answer = self._get(path, named, {_NO_SUBJECT, _NO_VERSION}, {"deleted": "true"})
         except UnknownSchema as error:
             raise RefusedSchema(f"{what} refers to {named}, which the registry does not have") from error
+        except Forbidden as error:
+            raise RegistryRefused(f"{what} refers to {named}: {error}") from error
         return _definition(answer, named)
 
     def _get(
@@ -151,6 +195,18 @@ def _number(answer: Answer, key: str) -> int:
     if type(found) is not int:
         raise _no_answer(answer, f"a number under {key}")
     return found
+
+
+def _schema_id(answer: Answer) -> int:
+    found = _number(answer, "id")
+    if not 0 < found <= MAX_ID:
+        raise _no_answer(answer, "the id of a schema")
+    return found
+
+
+def _message(answer: Answer) -> str:
+    found = answer.body.get("message") if isinstance(answer.body, dict) else None
+    return f"'{printable(str(found)[:_MAX_MESSAGE])}'"
 
 
 def _no_answer(answer: Answer, expected: str) -> RegistryRefused:

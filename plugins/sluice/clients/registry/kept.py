@@ -10,11 +10,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from sluice.clients.registry.budget import MAX_UNKNOWN, Budget
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
 from sluice.core.json_record import Document
 from sluice.core.messages import quoted
-from sluice.core.registry.errors import RefusedSchema, RegistryUnreachable, UnknownSchema
+from sluice.core.registry.errors import (
+    Forbidden,
+    NotLookedUp,
+    RefusedSchema,
+    RegistryUnreachable,
+    UnknownSchema,
+)
 from sluice.core.registry.schemas import Bundle, RegisteredSchema, bundle_of, document, registered
 
 log = logging.getLogger(__name__)
@@ -36,6 +43,9 @@ class SchemaStore(Protocol):
 
     def put(self, schema_id: int, document: Document) -> Document:
         """Keep the document, unless there is one; returns the one that is kept."""
+
+    def ids(self) -> frozenset[int]:
+        """Those that it has."""
 
 
 class Source(Protocol):
@@ -77,6 +87,8 @@ class KeptSchemas:
         self._bytes = 0
         self._failed: OrderedDict[int, _Failure] = OrderedDict()
         self._warned: float | None = None
+        self._budget = Budget(clock, FAILED_SECONDS)
+        self._stored: tuple[float, frozenset[int]] | None = None
 
     def get(self, schema_id: int) -> RegisteredSchema:
         """As :class:`~sluice.core.registry.schemas.Schemas`; also raises RegistryChanged, and what the store
@@ -88,13 +100,37 @@ class KeptSchemas:
             # Another thread may have asked meanwhile.
             found = self._remembered(schema_id)
             if found is None:
+                self._check_budget(schema_id)
+                began = self._clock()
                 try:
                     found = self._look_up(schema_id)
                 except (UnknownSchema, RefusedSchema) as error:
+                    self._budget.spend(self._clock() - began)
                     self._remember_failure(schema_id, error)
                     raise
                 self._remember(found)
             return found
+
+    def _check_budget(self, schema_id: int) -> None:
+        """Raises NotLookedUp if the budget is spent, and the id is none that is stored."""
+        if not self._budget.is_spent or schema_id in self._stored_ids():
+            return
+        raise NotLookedUp(
+            f"schema id {schema_id} was not looked up: the schema registry {quoted(self._source.name)} has none "
+            f"of {MAX_UNKNOWN} others that records named shortly before. Fix: if it has this one, publish "
+            "the record with action replay of the stream's change DAG"
+        )
+
+    def _stored_ids(self) -> frozenset[int]:
+        """Those that other processes use, as of some seconds ago."""
+        now = self._clock()
+        if self._stored is None or now - self._stored[0] >= FAILED_SECONDS:
+            log.warning(
+                "schema registry does not have ids that records name; new ones are not looked up for now failed=%d",
+                MAX_UNKNOWN,
+            )
+            self._stored = now, self._store.ids()
+        return self._stored[1]
 
     def _remembered(self, schema_id: int) -> RegisteredSchema | None:
         with self._lock:
@@ -132,6 +168,12 @@ class KeptSchemas:
     def _ask(self, schema_id: int) -> Bundle:
         try:
             return self._source.bundle(schema_id)
+        except Forbidden as error:
+            self._check_right(error)
+            raise RefusedSchema(
+                f"schema id {schema_id} is one that the login may not read: {error}; it may read those that the "
+                "stream has used"
+            ) from error
         except RegistryUnreachable as error:
             now = self._clock()
             if self._warned is None or now - self._warned >= WARNING_SECONDS:
@@ -142,6 +184,15 @@ class KeptSchemas:
                     error,
                 )
             raise
+
+    def _check_right(self, error: Forbidden) -> None:
+        """Raises the error, unless the login may still read a schema that records of the stream named: then
+        it is a right of this one that is missing, and any producer can name it."""
+        with self._lock:
+            used = next(reversed(self._schemas), None)
+        if used is None:
+            raise error
+        self._source.bundle(used)
 
     def _remember(self, schema: RegisteredSchema) -> None:
         with self._lock:

@@ -8,5 +8,6 @@ from an address that it names.
 Start with ``framing``: what a record says of its schema. ``schemas`` is a registered schema and what reads
 it, ``errors`` why there is none; ``json_text`` reads untrusted JSON, ``avro_references`` and
 ``json_references`` put a schema and those that it refers to into one. ``subjects`` has the names under which
-schemas are registered. Pure; the client is ``clients.registry``.
+schemas are registered, ``lookups`` the order in which ids are asked for. Pure; the client is
+``clients.registry``.
 """

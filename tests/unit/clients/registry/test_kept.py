@@ -6,12 +6,14 @@ import json
 import logging
 import multiprocessing
 import pickle
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from sluice.clients.registry import kept, schemas
+from sluice.clients.registry import budget, kept, schemas
+from sluice.clients.registry.budget import MAX_UNKNOWN
 from sluice.clients.registry.client import RegistryClient
 from sluice.clients.registry.kept import FAILED_SECONDS, WARNING_SECONDS, KeptSchemas, RegistryChanged
 from sluice.clients.registry.objects import SchemaObjects
@@ -19,7 +21,13 @@ from sluice.clients.registry.schemas import RegistrySchemas
 from sluice.config.platform_sections.registry import Registry
 from sluice.config.platform_sections.s3 import S3
 from sluice.core.errors import Refused
-from sluice.core.registry.errors import RefusedSchema, RegistryUnreachable, UnknownSchema
+from sluice.core.registry.errors import (
+    Forbidden,
+    NotLookedUp,
+    RefusedSchema,
+    RegistryUnreachable,
+    UnknownSchema,
+)
 from sluice.core.registry.schemas import AVRO, Bundle, Definition, Reference
 from tests.support.memory_s3 import MemoryS3
 from tests.support.raising import raising
@@ -249,3 +257,99 @@ def test_a_forked_process_connects_by_itself(declared: RegistrySchemas) -> None:
 
 def test_a_registry_is_named_by_its_declaration() -> None:
     assert RegistryClient(Registry("https://h", name="mine")).name == "mine"
+
+
+# Many ids that it does not have.
+
+
+def rejected(found: KeptSchemas, ids: Iterable[int]) -> Counter[type[Exception]]:
+    kinds: Counter[type[Exception]] = Counter()
+    for schema_id in ids:
+        with pytest.raises((UnknownSchema, RefusedSchema)) as caught:
+            found.get(schema_id)
+        kinds[caught.type] += 1
+    return kinds
+
+
+def test_a_thousand_unknown_ids_are_asked_for_in_part_and_all_that_is_known_is_read(s3: MemoryS3) -> None:
+    source, clock = Source(BUNDLE, Bundle(8, text(8), {}), Bundle(9, text(9), {})), Clock()
+    KeptSchemas(source, store(s3)).get(8)
+    found = KeptSchemas(source, store(s3), clock)
+    found.get(7)
+    source.asked.clear()
+    s3.requests.clear()
+    assert rejected(found, range(100, 1_100)) == {
+        UnknownSchema: MAX_UNKNOWN, NotLookedUp: 1_000 - MAX_UNKNOWN
+    }  # fmt: skip
+    assert len(source.asked) == MAX_UNKNOWN
+    assert dict(s3.requests) == {"GET": MAX_UNKNOWN, "LIST": 1}
+    assert found.get(7).id == 7
+    assert found.get(8).id == 8, "one that another process uses"
+    # That it exists is not known, and the reason says what to do.
+    with raising(NotLookedUp, "schema id 9 was not looked up", f"none of {MAX_UNKNOWN} others", "action replay"):
+        found.get(9)
+    clock.seconds += FAILED_SECONDS
+    assert found.get(9).id == 9, "it was not remembered as an answer"
+    assert rejected(found, range(100, 1_100))[UnknownSchema] == MAX_UNKNOWN
+
+
+def test_a_slow_registry_is_asked_less_often_and_an_outage_rejects_nothing(
+    s3: MemoryS3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(budget, "MAX_UNKNOWN", 10)
+    clock = Clock()
+
+    class Slow(Source):
+        def bundle(self, schema_id: int) -> Bundle:
+            clock.seconds += 4
+            return super().bundle(schema_id)
+
+    source = Slow()
+    found = KeptSchemas(source, store(s3), clock)
+    began = clock.seconds
+    for schema_id in range(1, 4_000):
+        rejected(found, [schema_id])
+        # What decoding takes.
+        clock.seconds += 0.25
+    assert 4 * len(source.asked) < 0.3 * (clock.seconds - began) + 10 * 4
+    source.error = RegistryUnreachable("away")
+    clock.seconds += 1_000
+    with raising(RegistryUnreachable, "away"):
+        found.get(5_000)
+
+
+# Ids that the login may not read.
+
+
+def test_one_id_that_is_forbidden_is_rejected_beside_one_that_is_not(s3: MemoryS3) -> None:
+    class Guarded(Source):
+        forbidden: frozenset[int] = frozenset({9})
+
+        def bundle(self, schema_id: int) -> Bundle:
+            if schema_id in self.forbidden:
+                self.asked.append(schema_id)
+                raise Forbidden(f"{schema_id}: answered 403. Fix: grant")
+            return super().bundle(schema_id)
+
+    source, clock = Guarded(BUNDLE, Bundle(8, text(8), {})), Clock()
+    found = KeptSchemas(source, store(s3), clock)
+    # Nothing says that the login may read anything.
+    with raising(Forbidden, "answered 403"):
+        found.get(9)
+    found.get(7)
+    source.asked.clear()
+    for _ in range(2):
+        with raising(RefusedSchema, "schema id 9", "answered 403", "Fix: grant"):
+            found.get(9)
+    assert source.asked == [9, 7]
+    # Once it may read nothing, nothing is rejected.
+    source.forbidden = frozenset({7, 8, 9})
+    for schema_id in (8, 9):
+        clock.seconds += FAILED_SECONDS
+        with raising(Forbidden, "7: answered 403"):
+            found.get(schema_id)
+    assert found.get(7).id == 7
+    source.error = RegistryUnreachable("away")
+    source.forbidden = frozenset({8})
+    with raising(RegistryUnreachable, "away"):
+        found.get(8)

@@ -12,7 +12,7 @@ from sluice.airflow.operators.load.interval import is_interval
 from sluice.config.sections.sink import SinkKind
 from sluice.config.sections.topic import Topic
 from sluice.core.queries.fence import fence_key
-from sluice.loads.sending import topic
+from sluice.loads.sending import schema, topic
 from sluice.loads.written import inventory
 
 if TYPE_CHECKING:
@@ -24,17 +24,20 @@ if TYPE_CHECKING:
 class ProvisionTopicOperator(StreamOperator):
     """Create the topic, add partitions, change declared configs and the bounds of times; return the diff.
 
-    Fails without retries instead of shrinking: fewer partitions, another replication factor. The first
+    Fails without retries instead of shrinking: fewer partitions, another replication factor; and for a schema
+    that its subject refuses. The first
     attempt also records the run's ``baseline.json`` for the audit; of an interval, task `produce` does.
     """
 
-    does = "creates or adjusts the topic as `stream.toml` declares it"
-    fails_if = "it would shrink"
+    does = "creates or adjusts the topic as `stream.toml` declares it, and registers its schema if declared"
+    fails_if = "it would shrink, or the schema is not compatible with its subject"
 
     def work(self, context: Context) -> dict[str, Any]:
         changed = topic.provision(self.platform_hook, self.spec)
         for diff in changed:
             self.log.info("%s", diff.message())
+        if registered := schema.register(self.platform_hook, self.spec):
+            self.log.info("%s", registered)
         if not is_interval(self):
             # A load of an interval has its baseline in its plan.
             inventory.record_before(self.platform_hook.lake, self.spec, self.ledger, context["run_id"])

@@ -37,6 +37,29 @@ def test_a_load_s_topic_gets_the_bounds_beside_what_is_declared(
     assert topics == [replace(declared, config=declared.config | TIMESTAMP_BOUNDS), PROGRESS_TOPIC]
 
 
+def test_a_declared_schema_is_registered_under_the_topics_subject(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    registered: list[tuple[str, str]] = []
+
+    def register(subject: str, text: str) -> int:
+        registered.append((subject, text))
+        return 7
+
+    monkeypatch.setattr(inventory, "record_before", lambda *_: None)
+    step = ProvisionTopicOperator(task_id="provision_topic", stream="nyc_taxi")
+    topics = SimpleNamespace(provision=lambda topic: TopicDiff(topic.name))
+    registry = SimpleNamespace(register=register)
+    hook = SimpleNamespace(topics=topics, lake=lakes.empty(tmp_path), registry=registry)
+    step.__dict__ |= {"platform_hook": hook, "tables": NewTables(), "ledger": None}
+    step.work(given(run_id="r"))
+    assert registered == []
+    declared = replace(step.spec, topic=replace(step.spec.topic, registry=True))
+    step.__dict__["spec"] = declared
+    step.work(given(run_id="r"))
+    assert registered == [("nyc-avro-topic-value", declared.schema_file.read_text())]
+
+
 @pytest.mark.parametrize("taken", [8388608, 8388607])
 def test_a_topic_that_takes_less_than_a_feeds_producer_sends_is_refused(
     taken: int, monkeypatch: pytest.MonkeyPatch
