@@ -361,9 +361,7 @@ def test_skipped_tombstones_are_accounted_for_in_batches_proofs_and_reconciliati
     assert (2, 0, 0, 2) in numbers
     assert all(offsets == rows + skipped and not rejected for offsets, rows, rejected, skipped in numbers)
     log = systems.batch_log(spec.table)
-    absent = absent_offset(
-        0, 5, {0: (0, 8)}, {0: 0}, {0: 8}, OffsetRanges(), log.without_record
-    )
+    absent = absent_offset(0, 5, {0: (0, 8)}, {0: 0}, {0: 8}, OffsetRanges(), log.without_record)
     assert absent.why is Absence.WITHOUT_RECORD
 
 

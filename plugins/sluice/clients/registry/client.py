@@ -5,6 +5,7 @@ https://docs.confluent.io/platform/current/schema-registry/develop/api.html
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ from sluice.core.messages import quoted
 from sluice.core.registry.errors import (
     Forbidden,
     IncompatibleVersion,
+    Oversize,
     RefusedSchema,
     RegistryRefused,
     UnknownSchema,
@@ -27,8 +29,11 @@ from sluice.core.registry.schemas import (
     RegisteredSchema,
     check_total,
     definition,
+    encrypts_fields,
     registered,
 )
+
+log = logging.getLogger(__name__)
 
 # The API's codes of a 404: no such subject, version, schema, and no level of compatibility of a subject.
 _NO_SUBJECT, _NO_VERSION, _NO_SCHEMA, _NO_LEVEL = 40401, 40402, 40403, 40408
@@ -59,7 +64,11 @@ class RegistryClient:
         bound or refers to one that is not there, and Forbidden only if it is the id that the login may not
         have."""
         what = f"schema id {schema_id}"
-        answer = self._get(("schemas", "ids", str(schema_id)), what, {_NO_SCHEMA})
+        answer = self._schema(("schemas", "ids", str(schema_id)), what, {_NO_SCHEMA})
+        if encrypts_fields(answer.body):
+            log.warning(
+                "%s has a rule that encrypts fields: the table gets what they were encrypted to", what
+            )
         return self._with_references(schema_id, _definition(answer, what))
 
     def latest(self, subject: str) -> Version:
@@ -135,7 +144,7 @@ class RegistryClient:
 
     def _version(self, subject: str, version: str) -> Version:
         what = f"version {version} of subject {quoted(subject)}"
-        answer = self._get(("subjects", subject, "versions", version), what, {_NO_SUBJECT, _NO_VERSION})
+        answer = self._schema(("subjects", subject, "versions", version), what, {_NO_SUBJECT, _NO_VERSION})
         number, schema_id = _number(answer, "version"), _number(answer, "id")
         bundle = self._with_references(schema_id, _definition(answer, what))
         return Version(subject, number, registered(bundle))
@@ -164,12 +173,22 @@ class RegistryClient:
         path = ("subjects", subject, "versions", str(version))
         try:
             # A version that is deleted, but not for good, is still one that others refer to.
-            answer = self._get(path, named, {_NO_SUBJECT, _NO_VERSION}, {"deleted": "true"})
+            answer = self._schema(path, named, {_NO_SUBJECT, _NO_VERSION}, {"deleted": "true"})
         except UnknownSchema as error:
             raise RefusedSchema(f"{what} refers to {named}, which the registry does not have") from error
         except Forbidden as error:
             raise RegistryRefused(f"{what} refers to {named}: {error}") from error
         return _definition(answer, named)
+
+    def _schema(
+        self, path: tuple[str, ...], what: str, missing: set[int], query: dict[str, str] | None = None
+    ) -> Answer:
+        """As :meth:`_get`, of a path that answers with a schema. Raises RefusedSchema for one that is beyond
+        every bound."""
+        try:
+            return self._get(path, what, missing, query)
+        except Oversize as error:
+            raise RefusedSchema(f"{what} cannot be read: {error}") from error
 
     def _get(
         self, path: tuple[str, ...], what: str, missing: set[int], query: dict[str, str] | None = None

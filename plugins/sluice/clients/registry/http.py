@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import ssl
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from sluice.config.platform_sections.registry import Registry
 from sluice.config.postgresql import is_loopback
 from sluice.config.reading.toml import ConfigError
 from sluice.core.messages import quoted
-from sluice.core.registry.errors import Forbidden, RegistryRefused, RegistryUnreachable
+from sluice.core.registry.errors import Forbidden, Oversize, RegistryRefused, RegistryUnreachable
 
 # A text of the largest schema, with the escapes of JSON; a list of a hundred thousand subjects.
 MAX_ANSWER_BYTES = 8 << 20
@@ -98,8 +99,13 @@ class Http:
 
     def _ask(self, method: str, base: str, target: str, document: Any) -> Answer:
         url, deadline = f"{base}{target}", time.monotonic() + self._limits.answer_seconds
+        client = self._client(base)
+        # An answer whose head never ends keeps each of the library's own limits.
+        watch = threading.Timer(self._limits.answer_seconds, self._drop, (base, client))
+        watch.daemon = True
+        watch.start()
         try:
-            with self._client(base).stream(method, url, json=document) as response:
+            with client.stream(method, url, json=document) as response:
                 # What stands between answers in the registry's place, or the registry is not there yet.
                 if response.status_code in (408, 429) or response.status_code >= 500:
                     raise RegistryUnreachable(f"{url} answered {response.status_code}")
@@ -110,7 +116,17 @@ class Http:
                 errors = _ERRORS[method]
                 return self._answer(url, response.status_code, _body(response, url, deadline), errors)
         except (httpx.TransportError, httpx.DecodingError, ssl.SSLError) as error:
+            if time.monotonic() > deadline:
+                raise _too_slow(url) from error
             raise RegistryUnreachable(f"{url}: {type(error).__name__}: {error}") from error
+        finally:
+            watch.cancel()
+
+    def _drop(self, base: str, client: httpx.Client) -> None:
+        """Close the connections to an address; the next request opens others."""
+        if self._clients.get(base) is client:
+            del self._clients[base]
+        client.close()
 
     def _answer(self, url: str, status: int, body: bytes, errors: frozenset[int]) -> Answer:
         if status in (401, 403):
@@ -122,8 +138,10 @@ class Http:
             )
         try:
             document = json.loads(body)
-        # Nested too deeply, or a number of thousands of digits.
-        except (ValueError, RecursionError) as error:
+        except RecursionError as error:
+            raise Oversize(f"{url} answered {status}, nested too deeply. {_FIX_URL}") from error
+        # A number of thousands of digits, too.
+        except ValueError as error:
             raise RegistryRefused(
                 f"{url} answered {status}, and no JSON: {_excerpt(body)}. {_FIX_URL}"
             ) from error
@@ -196,10 +214,14 @@ def _body(response: httpx.Response, url: str, deadline: float) -> bytes:
     for part in response.iter_raw():
         found += part
         if len(found) > MAX_ANSWER_BYTES:
-            raise RegistryRefused(f"{url} answered more than {MAX_ANSWER_BYTES >> 20} MiB. {_FIX_URL}")
+            raise Oversize(f"{url} answered more than {MAX_ANSWER_BYTES >> 20} MiB. {_FIX_URL}")
         if time.monotonic() > deadline:
-            raise RegistryUnreachable(f"{url} was still sending its answer after its time")
+            raise _too_slow(url)
     return bytes(found)
+
+
+def _too_slow(url: str) -> RegistryUnreachable:
+    return RegistryUnreachable(f"{url} was still sending its answer after its time")
 
 
 def _excerpt(body: bytes) -> str:

@@ -19,6 +19,7 @@ from sluice.core.registry.errors import (
     Forbidden,
     NotLookedUp,
     RefusedSchema,
+    RegistryRefused,
     RegistryUnreachable,
     UnknownSchema,
 )
@@ -32,8 +33,11 @@ MAX_BYTES = 64 << 20
 # register before they send, but with several servers not all of them know it at once.
 FAILED_SECONDS = 30.0
 MAX_FAILED = 10_000
-# Between two warnings that the registry does not answer.
+# Between two warnings that the registry does not answer; so long it is not asked for kept schemas either.
 WARNING_SECONDS = 60.0
+# How long a kept schema is used until the registry is asked whether it still has it under this id: it may be
+# put back to an earlier state meanwhile, and give the id to another schema.
+CONFIRMED_SECONDS = 3600.0
 
 
 class SchemaStore(Protocol):
@@ -74,6 +78,9 @@ class _Failure:
 class KeptSchemas:
     """Schemas from memory, else from ``store``, else from the registry. Safe for several threads.
 
+    One that is kept is used whether the registry answers or not, and whether it still has it; but not if the
+    registry has another one under its id: that is looked for once in each process, and each hour.
+
     ``clock``: seconds that only rise.
     """
 
@@ -83,7 +90,8 @@ class KeptSchemas:
         self._source, self._store, self._clock = source, store, clock
         # The first for what is remembered; the second for requests, so that one thread asks for all.
         self._lock, self._asking = threading.Lock(), threading.Lock()
-        self._schemas: OrderedDict[int, RegisteredSchema] = OrderedDict()
+        # Each until when it is used without a look at the registry.
+        self._schemas: OrderedDict[int, tuple[RegisteredSchema, float]] = OrderedDict()
         self._bytes = 0
         self._failed: OrderedDict[int, _Failure] = OrderedDict()
         self._warned: float | None = None
@@ -103,12 +111,12 @@ class KeptSchemas:
                 self._check_budget(schema_id)
                 began = self._clock()
                 try:
-                    found = self._look_up(schema_id)
+                    found, seconds = self._look_up(schema_id)
                 except (UnknownSchema, RefusedSchema) as error:
                     self._budget.spend(self._clock() - began)
                     self._remember_failure(schema_id, error)
                     raise
-                self._remember(found)
+                self._remember(found, seconds)
             return found
 
     def _check_budget(self, schema_id: int) -> None:
@@ -134,8 +142,8 @@ class KeptSchemas:
 
     def _remembered(self, schema_id: int) -> RegisteredSchema | None:
         with self._lock:
-            found = self._schemas.get(schema_id)
-            if found is not None:
+            found, until = self._schemas.get(schema_id, (None, 0.0))
+            if found is not None and self._clock() < until:
                 self._schemas.move_to_end(schema_id)
                 return found
             failure = self._failed.get(schema_id)
@@ -143,11 +151,13 @@ class KeptSchemas:
             raise failure.kind(failure.message)
         return None
 
-    def _look_up(self, schema_id: int) -> RegisteredSchema:
+    def _look_up(self, schema_id: int) -> tuple[RegisteredSchema, float]:
+        """The schema, and for how many seconds it is used."""
         try:
             kept = self._store.get(schema_id)
             if kept is not None:
-                return registered(bundle_of(kept, schema_id))
+                found = registered(bundle_of(kept, schema_id))
+                return found, self._confirmed(schema_id, kept)
         except ValueError as error:
             raise RegistryChanged(
                 f"the kept document of schema id {schema_id} of registry {quoted(self._source.name)} is "
@@ -156,14 +166,33 @@ class KeptSchemas:
         bundle = self._ask(schema_id)
         # Before it is kept: what cannot be used is not.
         found = registered(bundle)
-        written = document(bundle)
-        if self._store.put(schema_id, written) != written:
+        self._check_same(schema_id, bundle, self._store.put(schema_id, document(bundle)))
+        return found, CONFIRMED_SECONDS
+
+    def _confirmed(self, schema_id: int, kept: Document) -> float:
+        """Raises RegistryChanged if the registry has another schema under the id than the kept one; returns
+        after how many seconds to ask again."""
+        if self._warned is not None and self._clock() - self._warned < WARNING_SECONDS:
+            return WARNING_SECONDS
+        try:
+            bundle = self._source.bundle(schema_id)
+        # Deleted there, or the right to it withdrawn: what it stood for stays.
+        except (UnknownSchema, RefusedSchema, Forbidden):
+            return CONFIRMED_SECONDS
+        except (RegistryUnreachable, RegistryRefused) as error:
+            self._warn(error)
+            return WARNING_SECONDS
+        self._check_same(schema_id, bundle, kept)
+        return CONFIRMED_SECONDS
+
+    def _check_same(self, schema_id: int, bundle: Bundle, kept: Document) -> None:
+        if kept != document(bundle):
             raise RegistryChanged(
                 f"schema id {schema_id} of registry {quoted(self._source.name)} is kept with another schema: "
-                "it was emptied, or another registry has its name. Fix: give it another name in [registry] "
-                "of all platform files"
+                "it was emptied, or put back to an earlier state, or another registry has its name. Fix: if "
+                "its ids stand for other schemas now, give it another name in [registry] of all platform "
+                "files"
             )
-        return found
 
     def _ask(self, schema_id: int) -> Bundle:
         try:
@@ -175,15 +204,18 @@ class KeptSchemas:
                 "stream has used"
             ) from error
         except RegistryUnreachable as error:
-            now = self._clock()
-            if self._warned is None or now - self._warned >= WARNING_SECONDS:
-                self._warned = now
-                log.warning(
-                    "schema registry unreachable; kept schemas are still used in_memory=%d: %s",
-                    len(self._schemas),
-                    error,
-                )
+            self._warn(error)
             raise
+
+    def _warn(self, error: Exception) -> None:
+        now = self._clock()
+        if self._warned is None or now - self._warned >= WARNING_SECONDS:
+            self._warned = now
+            log.warning(
+                "schema registry does not answer; kept schemas are still used in_memory=%d: %s",
+                len(self._schemas),
+                error,
+            )
 
     def _check_right(self, error: Forbidden) -> None:
         """Raises the error, unless the login may still read a schema that records of the stream named: then
@@ -194,13 +226,15 @@ class KeptSchemas:
             raise error
         self._source.bundle(used)
 
-    def _remember(self, schema: RegisteredSchema) -> None:
+    def _remember(self, schema: RegisteredSchema, seconds: float) -> None:
         with self._lock:
             self._failed.pop(schema.id, None)
-            self._schemas[schema.id] = schema
-            self._bytes += len(schema.text)
+            if schema.id not in self._schemas:
+                self._bytes += len(schema.text)
+            self._schemas[schema.id] = schema, self._clock() + seconds
+            self._schemas.move_to_end(schema.id)
             while self._bytes > MAX_BYTES and len(self._schemas) > 1:
-                _, oldest = self._schemas.popitem(last=False)
+                _, (oldest, _) = self._schemas.popitem(last=False)
                 self._bytes -= len(oldest.text)
 
     def _remember_failure(self, schema_id: int, error: UnknownSchema | RefusedSchema) -> None:

@@ -40,6 +40,10 @@ class Forbidden(RegistryRefused):
     """The login is known, and may not have this one thing."""
 
 
+class Oversize(RegistryRefused):
+    """An answer is larger, or nested more deeply, than the one that was asked for can be."""
+
+
 class RegistryUnreachable(Unreachable):
     """The registry did not answer: nothing is known of a schema, and a retry may succeed."""
 

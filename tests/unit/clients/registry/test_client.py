@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from sluice.clients.registry import http
 from sluice.clients.registry.client import RegistryClient
 from sluice.config.platform_sections.registry import Registry
 from sluice.core.registry import schemas
@@ -163,6 +164,32 @@ def test_a_schema_of_another_form_is_refused(
         client.versions("s")
     with raising(RegistryRefused, "answered 200, and not a list of texts"):
         client.subjects()
+
+
+def test_a_schema_that_is_beyond_every_bound_is_refused_and_not_the_registry(
+    server: RegistryServer, client: RegistryClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "MAX_ANSWER_BYTES", 1_000)
+    server.answers["/schemas/ids/7"] = Answer({"schema": "x" * 1_000})
+    server.answers["/subjects/s/versions/latest"] = Answer(b"[" * 1_000)
+    server.answers["/subjects"] = Answer(["x" * 1_000])
+    with raising(RefusedSchema, "schema id 7 cannot be read", "answered more than"):
+        client.bundle(7)
+    with raising(RegistryRefused, "answered more than"):
+        client.subjects()
+    monkeypatch.undo()
+    server.answers["/subjects/s/versions/latest"] = Answer(b"[" * 100_000)
+    with raising(RefusedSchema, "version latest of subject 's' cannot be read", "nested too deeply"):
+        client.latest("s")
+
+
+def test_fields_that_producers_encrypt_are_read_with_a_warning(
+    server: RegistryServer, client: RegistryClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    rules = {"domainRules": [{"name": "r", "type": "ENCRYPT"}]}
+    server.answers["/schemas/ids/7"] = Answer({"schema": AVRO_TEXT, "ruleSet": rules})
+    assert client.bundle(7).definition.text == AVRO_TEXT
+    assert "schema id 7 has a rule that encrypts fields" in caplog.text
 
 
 VERSIONS, OF_SUBJECT = "POST /subjects/t%2Fx-value/versions", "POST /subjects/t%2Fx-value"
