@@ -98,7 +98,7 @@ class Audit:
         names = {"table": lakes.TABLE, "quarantine_table": lakes.QUARANTINE, "budget": self.budget}
         made.__dict__ |= {
             "tables": NewTables(), "platform_hook": SimpleNamespace(lake=self.lake), "ledger": self.ledger,
-            "entries": self.entries, "batch_log": self.batch_log, "spec": SimpleNamespace(**names),
+            "entries": self.entries, "batch_log": self.batch_log, "spec": SimpleNamespace(**names, planning_task="produce", topic=SimpleNamespace(managed=True)),
         }  # fmt: skip
         with final_failures():
             return made.work(given(run_id="r"))
