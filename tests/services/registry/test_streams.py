@@ -208,6 +208,7 @@ def test_the_orders_of_the_example_are_all_found_again_by_the_demos_own_checks(
     assert result.failures == []
     figures = result.to_json()
     assert figures["sent"] == sum(step.count for step in plan())
-    assert figures["lake_rows"] + figures["quarantined"] + figures["control"] + figures["aborted"] == (
-        figures["topic_offsets"]
+    assert (
+        figures["lake_rows"] + figures["quarantined"] + figures["control"] + figures["aborted"]
+        == (figures["topic_offsets"])
     )

@@ -89,4 +89,6 @@ def test_the_example_of_the_documentation_is_valid() -> None:
     taxi = (folders.STREAMS / "nyc_taxi" / "stream.toml").read_text()
     with_key = re.sub(r"\[topic\]\n.*?\n\n", lambda _: f"{own}\n", taxi, count=1, flags=re.S)
     assert with_key != taxi
-    assert streams.parse(with_key, "stream.toml").topic == replace(streams.load("nyc_taxi").topic, registry=True)
+    assert streams.parse(with_key, "stream.toml").topic == replace(
+        streams.load("nyc_taxi").topic, registry=True
+    )

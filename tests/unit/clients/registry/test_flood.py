@@ -68,7 +68,9 @@ def test_a_thousand_made_up_ids_cost_a_bounded_number_of_requests(server: Regist
     decoder = decoders(declared(server))[kind]
     found = decode(decoder, values)
     assert found[-2:] == [{"value": "x"}] * 2 if kind else [{"id": 1}] * 2
-    said = Counter("not looked up" if "was not looked up" in text else text.split(" is ")[1] for text in found[:-2])
+    said = Counter(
+        "not looked up" if "was not looked up" in text else text.split(" is ")[1] for text in found[:-2]
+    )
     assert said["not looked up"] == len(MADE_UP) - MAX_UNKNOWN
     assert sum(said.values()) == len(MADE_UP)
     assert len(server.requests) == MAX_UNKNOWN + 1

@@ -286,7 +286,9 @@ def test_a_thousand_unknown_ids_are_asked_for_in_part_and_all_that_is_known_is_r
     assert found.get(7).id == 7
     assert found.get(8).id == 8, "one that another process uses"
     # That it exists is not known, and the reason says what to do.
-    with raising(NotLookedUp, "schema id 9 was not looked up", f"none of {MAX_UNKNOWN} others", "action replay"):
+    with raising(
+        NotLookedUp, "schema id 9 was not looked up", f"none of {MAX_UNKNOWN} others", "action replay"
+    ):
         found.get(9)
     clock.seconds += FAILED_SECONDS
     assert found.get(9).id == 9, "it was not remembered as an answer"

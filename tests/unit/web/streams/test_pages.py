@@ -298,7 +298,9 @@ def test_a_batch_says_which_of_its_offsets_have_no_record(made: Made, client: Te
     newest, *older = live.batches
     skipped = WithoutRecord(skipped=OffsetRanges.of({0: [(11_780, 11_829)]}))
     lives = made.observed.lives
-    lives[STREAM, "consumer"] = replace(live, batches=[replace(newest, rows=50, without_record=skipped), *older])
+    lives[STREAM, "consumer"] = replace(
+        live, batches=[replace(newest, rows=50, without_record=skipped), *older]
+    )
     text = text_of(section(client.get(ONE).text, "batches"))
     assert "In quarantine Without a record Files" in text
     assert "50 1 49 tombstones, which the stream skips 1 2" in text, "rows, rejected, without, files, seconds"

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 
 from sluice.core.decoding.avro.decoder import SCHEMA_HEADER, AvroDecoder
-from sluice.core.decoding.avro.types import parsed
 from sluice.core.decoding.avro.unknown.fields import UnknownFields
 from sluice.core.decoding.avro.writers import Writer
 from sluice.core.decoding.decoder import Decoded, RawHeaders

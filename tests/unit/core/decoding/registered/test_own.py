@@ -30,7 +30,9 @@ def tree(*fields: dict[str, Any]) -> dict[str, Any]:
 
 
 NOW, BEFORE, GIVEN_UP, OF_OTHERS = tree(ID, TIP), tree(ID), tree(ID, OLD), tree(ID, TIP, {**OLD, "name": "x"})
-SCHEMAS = FakeSchemas({1: avro(NOW), 2: avro(BEFORE), 3: avro(GIVEN_UP), 4: avro(OF_OTHERS), 5: ("JSON", "{}")})
+SCHEMAS = FakeSchemas(
+    {1: avro(NOW), 2: avro(BEFORE), 3: avro(GIVEN_UP), 4: avro(OF_OTHERS), 5: ("JSON", "{}")}
+)
 DECODER = OwnRegisteredAvro(json.dumps(NOW), (json.dumps(BEFORE), json.dumps(GIVEN_UP)), SCHEMAS)
 LOST = "schema id 4 has fields that the table lacks, and they would be lost: x"
 
@@ -66,8 +68,9 @@ EXPECTED = [
 
 def decode(records: Sequence[tuple[bytes | None, list[tuple[bytes, bytes | None]]]]) -> list[Any]:
     headers = [[{"key": key, "value": value} for key, value in each] for _, each in records]
-    found = pickle.loads(pickle.dumps(DECODER)).decode(
-        pa.array([value for value, _ in records], pa.binary()), pa.array(headers, SCHEMA.field("headers").type)
+    found = pickle.loads(pickle.dumps(DECODER)).decode(  # noqa: S301
+        pa.array([value for value, _ in records], pa.binary()),
+        pa.array(headers, SCHEMA.field("headers").type),
     )
     rows = zip(found.reasons.to_pylist(), found.columns.to_pylist(), strict=True)
     return [row if reason is None else reason for reason, row in rows]
