@@ -311,7 +311,9 @@ class Skipping(Others):
         )
 
     def rows_of(self, decode: Any = None) -> DirectSource:
-        return super().rows_of(decode or decoder_of(self.spec))
+        decoder = decoder_of(self.spec)
+        assert decoder is not None
+        return DirectSource(self.spark, self.platform, self.spec, decoder)
 
     def send_values(self, *values: bytes | None, partition: int = 0) -> None:
         producer = Producer({**self.services.kafka, "log_level": 0})

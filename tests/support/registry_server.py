@@ -40,8 +40,8 @@ UNKNOWN_PATH = Answer({"error_code": 404, "message": "HTTP 404 Not Found"}, 404)
 
 
 class RegistryServer(ThreadingHTTPServer):
-    """``answers``: by path and query, with ``POST `` before that of such a request; another path is one that the
-    API does not have. ``requests``: path, and headers by lower-case names. ``posted``: documents."""
+    """``answers``: by path and query, with ``POST `` before that of such a request; another path is one that
+    the API does not have. ``requests``: path, and headers by lower-case names. ``posted``: documents."""
 
     daemon_threads = True
 

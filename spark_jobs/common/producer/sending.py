@@ -221,8 +221,8 @@ class _Topic:
         _topic.cache_clear()
 
     def send(self, prefix: bytes, rows: pa.RecordBatch, headers: Headers, frame: bytes) -> None:
-        """Put the rows into the queue. ``prefix``: what keys begin with; ``frame``: values. Raises NotSent, NotTaken or
-        SendingRefused for any record before."""
+        """Put the rows into the queue. ``prefix``: what keys begin with; ``frame``: values. Raises NotSent,
+        NotTaken or SendingRefused for any record before."""
         produce, topic, kept = self._producer.produce, self._name, headers or None
         for number, partition, sequence, value in _columns(rows, frame):
             key = b"%s%d:%d" % (prefix, number, sequence)

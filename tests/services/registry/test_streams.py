@@ -159,6 +159,7 @@ def test_the_taxi_stream_registers_its_schema_and_confluents_deserializer_reads_
     said = Load(services, spec, folders).send("framed", [header, *lines[ROWS:]])
     version = confluents(services).get_latest_version(f"{NAME}-topic-value")
     assert f"schema id={version.schema_id} topic={NAME}-topic" in said
+    assert "HTTP Request" not in said, "a line for each"
     # Again: no second version.
     schema.register(services.stack.systems("airflow"), spec)
     assert confluents(services).get_versions(f"{NAME}-topic-value") == [version.version]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 # So many ids that it does not have are asked for, then none for a while: what names more is no producer of
 # schemas, and each of a million records may name another one.
 MAX_UNKNOWN = 500
-# Of all time, what these requests take after the first MAX_UNKNOWN.
+# The part of all time that these requests take after the first MAX_UNKNOWN.
 _SHARE = 0.25
 
 

@@ -65,8 +65,8 @@ class Http:
         """Ask one address after the other, until one answers; 404 is an answer.
 
         ``path``: its parts, quoted here. Raises RegistryUnreachable if none does; RegistryRefused for a login
-        or right that is missing (Forbidden if it is a right), a redirect, and an answer that is not the API's; ConfigError for a file of
-        the section that cannot be read.
+        or right that is missing (Forbidden if it is a right), a redirect, and an answer that is not the
+        API's; ConfigError for a file of the section that cannot be read.
         """
         target = _target(path) + (f"?{urlencode(query)}" if query else "")
         return self._first_answer("GET", target, None)

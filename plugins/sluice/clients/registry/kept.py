@@ -124,9 +124,9 @@ class KeptSchemas:
         if not self._budget.is_spent or schema_id in self._stored_ids():
             return
         raise NotLookedUp(
-            f"schema id {schema_id} was not looked up: the schema registry {quoted(self._source.name)} has none "
-            f"of {MAX_UNKNOWN} others that records named shortly before. Fix: if it has this one, publish "
-            "the record with action replay of the stream's change DAG"
+            f"schema id {schema_id} was not looked up: the schema registry {quoted(self._source.name)} has "
+            f"none of {MAX_UNKNOWN} others that records named shortly before. Fix: if it has this one, "
+            "publish the record with action replay of the stream's change DAG"
         )
 
     def _stored_ids(self) -> frozenset[int]:
@@ -134,7 +134,7 @@ class KeptSchemas:
         now = self._clock()
         if self._stored is None or now - self._stored[0] >= FAILED_SECONDS:
             log.warning(
-                "schema registry does not have ids that records name; new ones are not looked up for now failed=%d",
+                "schema registry does not have ids of records; others are not looked up for now failed=%d",
                 MAX_UNKNOWN,
             )
             self._stored = now, self._store.ids()
@@ -200,8 +200,8 @@ class KeptSchemas:
         except Forbidden as error:
             self._check_right(error)
             raise RefusedSchema(
-                f"schema id {schema_id} is one that the login may not read: {error}; it may read those that the "
-                "stream has used"
+                f"schema id {schema_id} is one that the login may not read: {error}; it may read those that "
+                "the stream has used"
             ) from error
         except RegistryUnreachable as error:
             self._warn(error)

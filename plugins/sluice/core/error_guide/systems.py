@@ -206,8 +206,8 @@ ERRORS = {
         "in [`registry`](your-own-systems.md#a-schema-registry) of all platform files",
     ),
     ErrorCode.SCHEMA_INCOMPATIBLE: ErrorGuide(
-        cause="The rule of a subject refuses the schema of a stream with `registry = true` below `[topic]` as "
-        "its next version. Nothing was sent",
+        cause="The rule of a subject refuses the schema of a stream with `registry = true` below `[topic]` "
+        "as its next version. Nothing was sent",
         fix="what the text names: give a new field a default, keep the others; or set the subject's "
         "compatibility, as `NONE`",
     ),

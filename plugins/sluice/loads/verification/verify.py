@@ -67,9 +67,9 @@ class LoadVerification:
     @classmethod
     def of(cls, systems: Systems, spec: StreamSpec, ledger: Ledger, run_id: str) -> Self:
         """Raises Missing before the load was planned, and before all of it was sent."""
-        return cls(
-            systems, spec, ledger, run_id, plan.plan_of(ledger, run_id), produced.of_run(ledger, run_id)
-        )
+        task = spec.planning_task
+        planned, sent = plan.plan_of(ledger, run_id, task), produced.of_run(ledger, run_id, task)
+        return cls(systems, spec, ledger, run_id, planned, sent)
 
     @cached_property
     def sources(self) -> list[Source]:

@@ -29,7 +29,7 @@ from tests.support.registry_server import Answer, RegistryServer, error, serving
 pytestmark = pytest.mark.usefixtures("socket_enabled")
 TREE = '{"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}'
 MADE_UP = range(1_000, 2_000)
-# Of the new schema there are several records, of each made-up id one; it would be the last by its number.
+# Several records name the new schema, and one each made-up id. By its number it would be the last.
 NEW = 5_000
 
 

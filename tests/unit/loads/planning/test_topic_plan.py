@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from sluice.clients.lake.reading import files
 from sluice.clients.s3.objects import Entry
-from sluice.core.errors import Refused, Unreachable
+from sluice.core.errors import Missing, Refused, Unreachable
 from sluice.ledger.keys import run_key
-from sluice.loads.announce import partition_key
+from sluice.loads.announce import announcement, partition_key
 from sluice.loads.known import topic_loads
 from sluice.loads.sending import produced
 from sluice.loads.written.audit import AuditResult, LoadAudit
@@ -41,6 +42,19 @@ def test_a_load_begins_where_the_last_verified_one_ended(stream: OthersStream) -
     assert stream.verify("three")["source_rows"] == 3
     assert stream.plan("four") == ({0: 6}, {0: 6})
     assert stream.verify("four")["topic_records"] == 0
+
+
+def test_without_a_plan_the_task_is_named_that_a_topics_load_has(stream: OthersStream) -> None:
+    stream.kafka.send(0, 1)
+    stream.publish()
+    steps: list[Callable[[], object]] = [
+        lambda: stream.verify("never"),
+        lambda: audited(stream, "never"),
+        lambda: announcement(stream.lake, stream.spec, stream.ledger, "never"),
+    ]
+    for step in steps:
+        with raising(Missing, "/runs/never/", "Fix: clear the plan task"):
+            step()
 
 
 def test_what_a_proof_claims_of_records_of_others(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ EXPECTED = [
 
 def decode(records: Sequence[tuple[bytes | None, list[tuple[bytes, bytes | None]]]]) -> list[Any]:
     headers = [[{"key": key, "value": value} for key, value in each] for _, each in records]
-    found = pickle.loads(pickle.dumps(DECODER)).decode(
+    found = pickle.loads(pickle.dumps(DECODER)).decode(  # noqa: S301
         pa.array([value for value, _ in records], pa.binary()),
         pa.array(headers, SCHEMA.field("headers").type),
     )
