@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from sluice.clients.s3.csv_rows import readable
 from sluice.clients.s3.unpacking import UNPACKING_ERRORS, unpacked
 from sluice.config.sending_rules import MAX_REQUEST_BYTES
-from sluice.core.csv.advice import Rejected, summary
 from sluice.core.csv.form import Form
 from sluice.core.csv.header import HEADER_BYTES, InvalidHeader, names_of, same
 from sluice.core.csv.records.blocks import First, check_quotes, first_record
@@ -19,6 +18,7 @@ from sluice.core.csv.records.cut import Records, cut
 from sluice.core.csv.records.encodings import as_utf8, no_single_bytes, no_utf16
 from sluice.core.csv.records.line_ends import LineEnds, UncertainRecords
 from sluice.core.csv.records.quotes import cells_of
+from sluice.core.csv.summary import Rejected, summary
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
 
@@ -31,6 +31,8 @@ MIN_SAMPLE = 10
 SAMPLE_BYTES = 256 * 1024
 # Small, because gzip may make a thousand times as much of it.
 CHUNK_BYTES = 64 * 1024
+# All that a file needs at once, for one that lacks more than one thing.
+_INFERS = "All of [csv] is inferred by sluice new-stream NAME --from FILE --no-load"
 
 
 def check_head(body: Any, name: str, reading: CsvReading | None, is_whole: bool) -> None:
@@ -56,7 +58,7 @@ def check_head(body: Any, name: str, reading: CsvReading | None, is_whole: bool)
             names = form.names or names_of(found.record, form.dialect, name)
             layout = reading.layout(names, name, MAX_REQUEST_BYTES)
         except InvalidHeader as error:
-            raise Refused(str(error), ErrorCode.INVALID_HEADER) from error
+            raise Refused(f"{error}. {_INFERS}", ErrorCode.INVALID_HEADER) from error
         sample, is_end = found.behind, False
         while len(sample) < SAMPLE_BYTES and not is_end:
             chunk = next(chunks, b"")
@@ -70,10 +72,13 @@ def check_head(body: Any, name: str, reading: CsvReading | None, is_whole: bool)
             raise Refused(f"{name}: {error}; nothing was sent", ErrorCode.CORRUPT_OBJECT) from error
         rows = layout.rows(records)
         if len(records) >= MIN_SAMPLE and not rows.is_good.any():
-            reasons = [Rejected(row, reason) for row, reason in sorted(rows.reasons.items())]
+            reasons = [
+                Rejected(row, reason, found.line + int(records.lines[row]))
+                for row, reason in rows.reasons.items()
+            ]
             raise Refused(
-                f"{name}: each of the first {len(records)} rows would be rejected: {summary(reasons)}; "
-                "nothing was sent",
+                f"{name}: each of the first {len(records)} rows would be rejected: "
+                f"{'; '.join(summary(reasons, reading.declared))}; nothing was sent. {_INFERS}",
                 ErrorCode.ROWS_REJECTED,
             )
 

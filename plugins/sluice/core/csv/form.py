@@ -97,3 +97,13 @@ class Rules:
     false_texts: tuple[str, ...] = ("false", "f", "no", "n", "0")
     trim: bool = False
     quoted_nulls: bool = False
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What a stream says of its files, as far as the advice for rejected rows depends on it. ``is_ddl``: its
+    columns have types of DDL, not of Avro."""
+
+    rules: Rules = Rules()
+    dialect: Dialect = Dialect()
+    is_ddl: bool = False

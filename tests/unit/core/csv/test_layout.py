@@ -135,7 +135,7 @@ def test_each_row_that_is_rejected_has_its_own_reason_and_the_others_are_good() 
 
 
 def test_a_row_with_several_wrong_columns_names_each_up_to_a_number() -> None:
-    kinds = {name: "long" for name in "abcdefg"}
+    kinds = dict.fromkeys("abcdefg", "long")
     schema = {"type": "record", "name": "R", "fields": [{"name": n, "type": t} for n, t in kinds.items()]}
     rows, reasons = load("a,b,c,d,e,f,g\n1,x,3,,5,6,y\n1,2,3,4,5,6,7\np,q,r,s,t,u,v\n1,2,3\n", schema, "")
     assert [row["a"] for row in rows] == [1]
