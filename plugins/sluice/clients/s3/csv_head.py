@@ -4,23 +4,28 @@ sent.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from sluice.clients.s3.csv_rows import readable
 from sluice.clients.s3.unpacking import UNPACKING_ERRORS, unpacked
 from sluice.config.sending_rules import MAX_REQUEST_BYTES
+from sluice.core.csv.advice import CELL, NULLS
+from sluice.core.csv.columns.kinds import TEXT
 from sluice.core.csv.form import Form
-from sluice.core.csv.header import HEADER_BYTES, InvalidHeader, names_of, same
+from sluice.core.csv.header import HEADER_BYTES, InvalidHeader, names_of, preamble_hint, same
+from sluice.core.csv.layout import MAX_COLUMNS, Layout, Rows
 from sluice.core.csv.records.blocks import First, check_quotes, first_record
 from sluice.core.csv.records.cut import Records, cut
-from sluice.core.csv.records.encodings import as_utf8, no_single_bytes, no_utf16
+from sluice.core.csv.records.encodings import as_utf8, no_single_bytes, no_utf16, which_utf16
 from sluice.core.csv.records.line_ends import LineEnds, UncertainRecords
 from sluice.core.csv.records.quotes import cells_of
-from sluice.core.csv.summary import Rejected, summary
+from sluice.core.csv.summary import Rejected, each_reason, summary
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
+from sluice.core.messages import quoted
 
 if TYPE_CHECKING:
     from sluice.config.csv_reading import CsvReading
@@ -58,19 +63,21 @@ def check_head(body: Any, name: str, reading: CsvReading | None, is_whole: bool)
             names = form.names or names_of(found.record, form.dialect, name)
             layout = reading.layout(names, name, MAX_REQUEST_BYTES)
         except InvalidHeader as error:
-            raise Refused(f"{error}. {_INFERS}", ErrorCode.INVALID_HEADER) from error
+            hint = "" if form.names else preamble_hint(found.record, found.behind, form.dialect)
+            raise Refused(f"{error}{hint}. {_INFERS}", ErrorCode.INVALID_HEADER) from error
         sample, is_end = found.behind, False
         while len(sample) < SAMPLE_BYTES and not is_end:
             chunk = next(chunks, b"")
             sample, is_end = sample + chunk, not chunk
         records = cut(sample, form.dialect, is_end and is_whole, layout.width)
-        _check_no_header(records, form, name)
+        _check_no_zeros(records, form, name)
         try:
             LineEnds(form.dialect, found.end).check(records, 0, found.line)
             check_quotes(records, found.line)
         except UncertainRecords as error:
             raise Refused(f"{name}: {error}; nothing was sent", ErrorCode.CORRUPT_OBJECT) from error
         rows = layout.rows(records)
+        _check_no_header(records, rows, layout, form, name)
         if len(records) >= MIN_SAMPLE and not rows.is_good.any():
             reasons = [
                 Rejected(row, reason, found.line + int(records.lines[row]))
@@ -107,23 +114,45 @@ def _unpacked_begin(body: Any, is_whole: bool) -> Iterator[bytes]:
             raise
 
 
-def _check_no_header(records: Records, form: Form, name: str) -> None:
+def _check_no_zeros(records: Records, form: Form, name: str) -> None:
     """Raises Refused if the first row of a file whose columns are declared has UTF-16's zeros, which the
-    names in a header tell of other files, or those names."""
-    if not form.names or not len(records):
-        return
-    if b"\0" in records[0]:
+    names in a header tell of other files."""
+    if form.names and len(records) and b"\0" in records[0]:
         raise Refused(
             f"{name}: the first row has zeros, as UTF-16 has, and [csv] encoding is {form.encoding!r}. "
-            "Fix: declare the file's",
+            f'Fix: declare "{which_utf16(records[0])}"',
             ErrorCode.CORRUPT_OBJECT,
         )
-    first = {same(cell.decode("utf-8", "replace")) for cell in cells_of(records[0], form.dialect)}
+
+
+def _check_no_header(records: Records, rows: Rows, layout: Layout, form: Form, name: str) -> None:
+    """Raises Refused if the first row of a file whose columns are declared is a header."""
+    if not form.names or not len(records):
+        return
+    cells = [cell.decode("utf-8", "replace").strip() for cell in cells_of(records[0], form.dialect)]
+    names = {same(cell) for cell in cells}
     if form.dialect.trailing_empty:
-        first.discard("")
-    if first == set(map(same, form.names)):
+        names.discard("")
+    if names == set(map(same, form.names)) or _names_columns(cells, rows, layout):
         raise Refused(
-            f"{name}: its first row is a header, of the columns that [csv] names declares; nothing was "
-            "sent. Fix: remove [csv] names, if all files of the stream have a header, or this file's header",
+            f"{name}: its first row is a header, {quoted(', '.join(cells))}, and [csv] names declares the "
+            "columns; nothing was sent. Fix: remove [csv] names, if all files of the stream have a header, "
+            "or this file's header",
             ErrorCode.INVALID_HEADER,
         )
+
+
+def _names_columns(cells: Sequence[str], rows: Rows, layout: Layout) -> bool:
+    """Whether the first row has a word in each column that can have none, of two at least, and is the only
+    one that is wrong."""
+    typed = [one.position for one in layout.columns if one.position is not None and one.kind.name != TEXT]
+    if len(cells) != layout.width or len(rows.is_good) < MIN_SAMPLE or not rows.is_good[1:].all():
+        return False
+    reasons = each_reason(rows.reasons.get(0, ""))
+    words = {cells[position] for position in typed}
+    return (
+        1 < len(typed) == len(words)
+        and len(reasons) == min(len(typed), MAX_COLUMNS)
+        and all(CELL.fullmatch(reason) for reason in reasons)
+        and not any(re.match(r"[\W\d]", word) or word.lower() in NULLS for word in words)
+    )

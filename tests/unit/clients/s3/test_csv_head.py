@@ -71,7 +71,9 @@ def test_utf16_without_a_mark_and_a_header_is_refused() -> None:
     schema = {"fields": [{"name": name, "type": ["null", "string"]} for name in "xy"]}
     reading = CsvReading(Form(names=("x", "y")), Rules(), schema, "")
     check_head(Body(b"1,x\n2,y\n"), "s3://b/k", reading, is_whole=True)
-    with raising(Refused, "s3://b/k: the first row has zeros", "[csv] encoding is 'utf-8'"):
+    with raising(
+        Refused, "s3://b/k: the first row has zeros", "[csv] encoding is 'utf-8'", 'declare "utf-16-le"'
+    ):
         check_head(Body("1,x\n2,y\n".encode("utf-16-le")), "s3://b/k", reading, is_whole=True)
 
 
@@ -155,3 +157,93 @@ def test_the_separator_that_a_header_seems_to_have_is_named_as_toml_spells_it(he
     reading = CsvReading(Form(), Rules(), schema, "")
     with raising(Refused, f"or declare [csv] separator = {sign}"):
         check_head(Body(f"{header}\n".encode()), "s3://b/k", reading, is_whole=True)
+
+
+PAIR = {"fields": [{"name": name, "type": ["null", "string"]} for name in ("id", "name")]}
+
+
+@pytest.mark.parametrize(
+    ("top", "changes", "advised"),
+    [
+        ("# exported by Foo, see wiki\n", {}, 'declare [csv] comment = "#", if such'),
+        ("% exported\n", {"comment": "#"}, 'declare [csv] comment = "%", if such'),
+        ("Report of May\n", {}, "remove the lines above the header: the first line has 1 cells, and those"),
+        ("Report of May\n", {"comment": "#"}, "those behind it have 2"),
+    ],
+)
+def test_a_preamble_is_named(top: str, changes: dict[str, Any], advised: str) -> None:
+    reading = CsvReading(Form(Dialect(**changes)), Rules(), PAIR, "")
+    text = "id,name\n1,x\n2,y\n"
+    check_head(Body(text.encode()), "s3://b/k", reading, is_whole=True)
+    with raising(Refused, "s3://b/k: ", advised, "sluice new-stream NAME --from FILE --no-load"):
+        check_head(Body(f"{top}{text}".encode()), "s3://b/k", reading, is_whole=True)
+
+
+@pytest.mark.parametrize("text", ["id;x\n1;2,5\n2;3,5\n", "ids,x\n1,2\n3,4\n", "x,y\n"])
+def test_another_header_is_no_preamble(text: str) -> None:
+    reading = CsvReading(Form(), Rules(), PAIR, "")
+    with raising(Refused, "s3://b/k: ") as caught:
+        check_head(Body(text.encode()), "s3://b/k", reading, is_whole=True)
+    assert "above the header" not in str(caught.value)
+    assert "comment" not in str(caught.value)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "windows-1252"])
+@pytest.mark.parametrize("names", [(), ("id", "name")], ids=["a header", "names"])
+def test_the_likely_encoding_is_named(encoding: str, names: tuple[str, ...]) -> None:
+    reading = CsvReading(Form(names=names), Rules(), PAIR, "")
+    text = "id,größe\n" + "1,größe\n" * 10
+    with raising(Refused, "s3://b/k: ", f'"{encoding}"') as caught:
+        check_head(Body(text.encode(encoding)), "s3://b/k", reading, is_whole=True)
+    others = {"utf-16-le", "utf-16-be", "windows-1252"} - {encoding}
+    assert not any(f'"{other}"' in str(caught.value) for other in others)
+
+
+TYPED = {
+    "fields": [
+        {"name": n, "type": ["null", t]} for n, t in zip("abc", ("string", "long", "double"), strict=True)
+    ]
+}
+
+
+def first_row(row: str, rows: int = 20, **more: Any) -> str:
+    """What is wrong with a file of declared names that begins with this row."""
+    reading = CsvReading(Form(names=("a", "b", "c")), Rules(), TYPED | more, "")
+    data = f"{row}\n" + "x,1,2.5\n" * rows
+    try:
+        check_head(Body(data.encode()), "s3://b/k", reading, is_whole=True)
+    except Refused as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("row", ["A, b ,C", "name,Number of rides,Share (%)", "Größe,Zahl,Anteil"])
+def test_a_first_row_of_words_is_a_header(row: str) -> None:
+    assert "its first row is a header, '" in first_row(row)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "y,1,2.5",
+        "y,,",
+        "y,unknown,2.5",
+        "y,NA,n/a",
+        "y,?,-",
+        "y,none,none",
+        "y,1 ride,x",
+        "y,far,far",
+        "y,far",
+    ],
+)
+def test_a_first_row_that_may_be_one_is_none(row: str) -> None:
+    """It goes to the quarantine alone."""
+    assert first_row(row) == ""
+
+
+def test_a_first_row_of_words_is_no_header_if_others_are_wrong_too_or_few() -> None:
+    row = "name,number,share"
+    assert first_row(row)
+    assert first_row(row, rows=5) == ""
+    assert first_row(f"{row}\nz,far,near") == ""
+    assert first_row(row, fields=[*TYPED["fields"][:2], {"name": "c", "type": "string"}]) == ""

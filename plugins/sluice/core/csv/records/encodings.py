@@ -65,6 +65,11 @@ def no_utf16(head: bytes, encoding: str, has_separators: bool) -> str:
     return f"its zeros stand where those of {other} are" if is_other else ""
 
 
+def which_utf16(text: bytes) -> str:
+    """The encoding of a text with zeros, most of whose characters are ASCII's."""
+    return "utf-16-le" if text[1::2].count(0) >= text[0::2].count(0) else "utf-16-be"
+
+
 def no_single_bytes(head: bytes, encoding: str) -> str:
     """Why a file that begins with ``head`` is not of a declared encoding of one byte per character, which
     takes any bytes: those of UTF-8 give other texts. Empty if it may be, has a mark, or another encoding is
