@@ -19,7 +19,7 @@ from sluice.config.sending_rules import MAX_REQUEST_BYTES
 from sluice.core.csv.advice import Rejected, summary
 from sluice.core.csv.form import ANY, ONLY_CR, ONLY_CRLF, WHITE, Dialect, Form
 from sluice.core.csv.header import HEADER_BYTES, InvalidHeader, names_of, same
-from sluice.core.csv.records.blocks import First, check_quotes, first_record
+from sluice.core.csv.records.blocks import begin, check_quotes
 from sluice.core.csv.records.cut import Records, cut
 from sluice.core.csv.records.encodings import as_utf8, no_single_bytes, no_utf16
 from sluice.core.csv.records.line_ends import LineEnds, UncertainRecords
@@ -72,7 +72,7 @@ def check_head(body: Any, name: str, reading: CsvReading | None, is_whole: bool)
     form = reading.form if reading else Form()
     with _readable(name):
         chunks = _begin(body, name, form, is_whole)
-        found = First() if form.names else first_record(chunks, form.dialect, HEADER_BYTES)
+        found = begin(chunks, form, HEADER_BYTES)
         if found is None:
             raise Refused(
                 f"{name}: no header line of at most {HEADER_BYTES} bytes. Fix: upload the file with one, "
@@ -148,7 +148,8 @@ def _check_no_header(records: Records, form: Form, name: str) -> None:
     if first == set(map(same, form.names)):
         raise Refused(
             f"{name}: its first row is a header, of the columns that [csv] names declares; nothing was "
-            "sent. Fix: remove [csv] names, if all files of the stream have a header, or this file's header",
+            f"sent. Fix: remove [csv] names, or declare skip_lines = {form.skip_lines + 1}, if all files of "
+            "the stream have a header; else remove this one's",
             ErrorCode.INVALID_HEADER,
         )
 
@@ -159,13 +160,14 @@ class _Rows:
     def __init__(self, body: Any, name: str, form: Form) -> None:
         self._form, self._dialect = form, form.dialect
         chunks = as_utf8(unpacked(body, BLOCK_BYTES), form.encoding)
-        self._pieces = _whole_lines(_without_others(chunks, form.dialect.line_ends), form.dialect)
+        pieces = _whole_lines(_without_others(chunks, form.dialect.line_ends), form.dialect)
+        self._pieces = _without_first(pieces, form.skip_lines) if form.skip_lines else pieces
         # Rows of pieces that were counted as lines.
         self._plain, self._counts_lines = 0, False
         # The lines of complete records, among those that Python's csv was given.
         self._complete = 0
         # Lines of the file: how many were read, and where the record begins that is read.
-        self._line = self._begin = 0
+        self._line = self._begin = form.skip_lines
         self._reader = csv.reader(
             chain.from_iterable(self._parts()),
             delimiter=self._dialect.separator,
@@ -257,6 +259,17 @@ class _Rows:
         rows = len(lines) - len(blank)
         cells = (1 + line.count(separator) for line in blank if separator in line)
         return rows + sum(self._is_row([""] * count) for count in cells)
+
+
+def _without_first(pieces: Iterator[bytes], count: int) -> Iterator[bytes]:
+    """Pieces of whole lines without their first ``count`` lines."""
+    for piece in pieces:
+        if not count:
+            yield piece
+            continue
+        lines = re.findall(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", piece)
+        yield b"".join(lines[count:])
+        count -= min(count, len(lines))
 
 
 def _split(text: str) -> Iterator[str]:
