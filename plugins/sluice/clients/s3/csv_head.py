@@ -17,7 +17,7 @@ from sluice.core.csv.columns.kinds import TEXT
 from sluice.core.csv.form import Form
 from sluice.core.csv.header import HEADER_BYTES, InvalidHeader, names_of, preamble_hint, same
 from sluice.core.csv.layout import MAX_COLUMNS, Layout, Rows
-from sluice.core.csv.records.blocks import First, check_quotes, first_record
+from sluice.core.csv.records.blocks import begin, check_quotes
 from sluice.core.csv.records.cut import Records, cut
 from sluice.core.csv.records.encodings import as_utf8, no_single_bytes, no_utf16, which_utf16
 from sluice.core.csv.records.line_ends import LineEnds, UncertainRecords
@@ -50,7 +50,7 @@ def check_head(body: Any, name: str, reading: CsvReading | None, is_whole: bool)
     form = reading.form if reading else Form()
     with readable(name):
         chunks = _begin(body, name, form, is_whole)
-        found = First() if form.names else first_record(chunks, form.dialect, HEADER_BYTES)
+        found = begin(chunks, form, HEADER_BYTES)
         if found is None:
             raise Refused(
                 f"{name}: no header line of at most {HEADER_BYTES} bytes. Fix: upload the file with one, "
@@ -63,7 +63,9 @@ def check_head(body: Any, name: str, reading: CsvReading | None, is_whole: bool)
             names = form.names or names_of(found.record, form.dialect, name)
             layout = reading.layout(names, name, MAX_REQUEST_BYTES)
         except InvalidHeader as error:
-            hint = "" if form.names else preamble_hint(found.record, found.behind, form.dialect)
+            hint = ""
+            if not form.names:
+                hint = preamble_hint(found.record, found.behind, found.line, form.dialect)
             raise Refused(f"{error}{hint}. {_INFERS}", ErrorCode.INVALID_HEADER) from error
         sample, is_end = found.behind, False
         while len(sample) < SAMPLE_BYTES and not is_end:
@@ -136,8 +138,9 @@ def _check_no_header(records: Records, rows: Rows, layout: Layout, form: Form, n
     if names == set(map(same, form.names)) or _names_columns(cells, rows, layout):
         raise Refused(
             f"{name}: its first row is a header, {quoted(', '.join(cells))}, and [csv] names declares the "
-            "columns; nothing was sent. Fix: remove [csv] names, if all files of the stream have a header, "
-            "or this file's header",
+            "columns; nothing was sent. Fix: remove [csv] names, or declare "
+            f"skip_lines = {form.skip_lines + 1}, if all files of the stream have a header; else remove this "
+            "one's",
             ErrorCode.INVALID_HEADER,
         )
 

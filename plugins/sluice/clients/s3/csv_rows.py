@@ -52,13 +52,14 @@ class _Rows:
     def __init__(self, body: Any, name: str, form: Form) -> None:
         self._form, self._dialect = form, form.dialect
         chunks = as_utf8(unpacked(body, BLOCK_BYTES), form.encoding)
-        self._pieces = _whole_lines(_without_others(chunks, form.dialect.line_ends), form.dialect)
+        pieces = _whole_lines(_without_others(chunks, form.dialect.line_ends), form.dialect)
+        self._pieces = _without_first(pieces, form.skip_lines) if form.skip_lines else pieces
         # Rows of pieces that were counted as lines.
         self._plain, self._counts_lines = 0, False
         # The lines of complete records, among those that Python's csv was given.
         self._complete = 0
         # Lines of the file: how many were read, and where the record begins that is read.
-        self._line = self._begin = 0
+        self._line = self._begin = form.skip_lines
         self._reader = csv.reader(
             chain.from_iterable(self._parts()),
             delimiter=self._dialect.separator,
@@ -150,6 +151,17 @@ class _Rows:
         rows = len(lines) - len(blank)
         cells = (1 + line.count(separator) for line in blank if separator in line)
         return rows + sum(self._is_row([""] * count) for count in cells)
+
+
+def _without_first(pieces: Iterator[bytes], count: int) -> Iterator[bytes]:
+    """Pieces of whole lines without their first ``count`` lines."""
+    for piece in pieces:
+        if not count:
+            yield piece
+            continue
+        lines = re.findall(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", piece)
+        yield b"".join(lines[count:])
+        count -= min(count, len(lines))
 
 
 def _split(text: str) -> Iterator[str]:

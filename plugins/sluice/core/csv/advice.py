@@ -127,7 +127,10 @@ def _type(name: str, declared: Declared) -> str:
 
 def _as(declared: Declared, *names: str) -> str:
     types = " or ".join(_type(name, declared) for name in names)
-    return f"declare the column as {types} (in a table that exists: a new column, named so in the header)"
+    return (
+        f"declare the column as {types} (in a table that exists: a new column, named so in the header, or by "
+        "skip_lines and names)"
+    )
 
 
 def _fix_of_number(bare: str, kind: str, declared: Declared) -> str:

@@ -101,22 +101,25 @@ def separator_hint(names: Sequence[str], dialect: Dialect) -> str:
     return ""
 
 
-def preamble_hint(record: bytes, behind: bytes, dialect: Dialect) -> str:
+def preamble_hint(record: bytes, behind: bytes, line: int, dialect: Dialect) -> str:
     """What may be wrong with a file whose first ``record`` is no header: it is a comment, or a line above the
-    header, as the width of most records ``behind`` it tells. Empty if it seems to be none."""
+    header, as the width of most records ``behind`` it, from the 1-based ``line`` on, tells. Empty if it seems
+    to be none."""
     sign = record[:1].decode("ascii", "ignore")
     if sign in _COMMENTS and sign not in (dialect.comment, dialect.separator, ""):
         return f', or declare [csv] comment = "{sign}", if such lines are comments'
     if separator_hint([record.decode("utf-8", "replace")], dialect):
         return ""
     width = int(cut(record, dialect, is_end=True).widths[0])
-    widths = Counter(cut(behind, dialect, is_end=False).widths[:_LOOKED_AT].tolist())
-    usual, count = widths.most_common(1)[0] if widths else (width, 0)
+    others = cut(behind, dialect, is_end=False)
+    widths = others.widths[:_LOOKED_AT].tolist()
+    usual, count = Counter(widths).most_common(1)[0] if widths else (width, 0)
     if count < 2 or usual == width:
         return ""
+    above = line - 1 + int(others.lines[widths.index(usual)])
     return (
-        f", or remove the lines above the header: the first line has {width} cells, and those behind it have "
-        f"{usual}"
+        f", or remove the lines above the header, or declare [csv] skip_lines = {above}: the first line has "
+        f"{width} cells, and those behind it have {usual}"
     )
 
 

@@ -137,7 +137,7 @@ def test_a_header_is_no_row_of_a_file_whose_columns_are_declared(header: str) ->
     schema = {"fields": [{"name": name, "type": "string"} for name in "xy"]}
     reading = CsvReading(Form(names=("x", "y")), Rules(), schema, "")
     check_head(Body(b"x,z\n1,2\n"), "s3://b/k", reading, is_whole=True)
-    with raising(Refused, "s3://b/k: its first row is a header", "Fix: remove [csv] names"):
+    with raising(Refused, "s3://b/k: its first row is a header", "Fix: remove [csv] names", "skip_lines = 1"):
         check_head(Body(f"{header}\n1,2\n".encode()), "s3://b/k", reading, is_whole=True)
 
 
@@ -159,6 +159,17 @@ def test_the_separator_that_a_header_seems_to_have_is_named_as_toml_spells_it(he
         check_head(Body(f"{header}\n".encode()), "s3://b/k", reading, is_whole=True)
 
 
+def test_a_head_is_tried_behind_the_lines_that_are_skipped() -> None:
+    schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": ["null", "long"]}]}
+    rows = b"".join(b"%d\n" % number for number in range(20))
+    reading = CsvReading(Form(skip_lines=1), Rules(), schema, "")
+    check_head(Body(b"Report of May\na\n" + rows), "x", reading, is_whole=True)
+    named = replace(reading, form=Form(names=("a",), skip_lines=2))
+    check_head(Body(b"Report of May\nb\n" + rows), "x", named, is_whole=True)
+    with raising(Refused, "x: no column of the header", "Report of May"):
+        check_head(Body(b"Report of May\na\n" + rows), "x", replace(reading, form=Form()), is_whole=True)
+
+
 PAIR = {"fields": [{"name": name, "type": ["null", "string"]} for name in ("id", "name")]}
 
 
@@ -167,7 +178,13 @@ PAIR = {"fields": [{"name": name, "type": ["null", "string"]} for name in ("id",
     [
         ("# exported by Foo, see wiki\n", {}, 'declare [csv] comment = "#", if such'),
         ("% exported\n", {"comment": "#"}, 'declare [csv] comment = "%", if such'),
-        ("Report of May\n", {}, "remove the lines above the header: the first line has 1 cells, and those"),
+        (
+            "Report of May\n",
+            {},
+            "remove the lines above the header, or declare [csv] skip_lines = 1: the first",
+        ),
+        ("Report\nof May\n\n", {}, "skip_lines = 3: the first line has 1 cells, and those behind it have 2"),
+        ("\nReport\n", {}, "skip_lines = 2: the"),
         ("Report of May\n", {"comment": "#"}, "those behind it have 2"),
     ],
 )

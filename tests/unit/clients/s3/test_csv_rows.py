@@ -8,12 +8,12 @@ from collections.abc import Callable
 from unittest.mock import patch
 
 import pytest
-from hypothesis import given
+from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from sluice.clients.s3 import csv_rows
 from sluice.core.csv.form import Dialect, Form
-from sluice.core.csv.records.blocks import First, blocks, first_record
+from sluice.core.csv.records.blocks import First, WrongQuotes, begin, blocks
 from sluice.core.csv.records.quotes import cells_of
 from sluice.core.errors import Refused
 from tests.support.bodies import Body
@@ -114,17 +114,18 @@ FORMS = [
     Form(Dialect(quote="")),
     Form(names=("x", "y")),
     *(Form(Dialect(line_ends=ends)) for ends in ("lf", "crlf", "cr")),
+    Form(skip_lines=2),
+    Form(Dialect(line_ends="lf", comment="#"), names=("x", "y"), skip_lines=3),
+    Form(Dialect(line_ends="crlf"), skip_lines=1),
 ]
 
 
 def producers(data: bytes, form: Form) -> list[int]:
     """The line of each row, by the producer's parser."""
     chunks = iter([data])
-    behind, line, width = data, 1, len(form.names)
-    if not form.names:
-        header, behind, line, _ = first_record(chunks, form.dialect, 10**6) or First()
-        width = len(names(header, form))
-    found = blocks([behind], form.dialect, width, line)
+    header, behind, line, _ = begin(chunks, form, 10**6) or First()
+    width = len(form.names) or len(names(header, form))
+    found = blocks([behind, *chunks], form.dialect, width, line)
     return [block.line_of(n) for block in found for n in range(len(block.records))]
 
 
@@ -146,13 +147,31 @@ def test_rows_and_their_lines_are_those_of_the_producers_parser(
     rest: bytes, size: int, block: int, pack: Callable[[bytes], bytes], form: Form
 ) -> None:
     """Quotes, line ends of all kinds, byte-order marks, no line end at the end, wherever a block ends."""
-    data = b"a,b" + {"crlf": b"\r\n", "cr": b"\r"}.get(form.dialect.line_ends, b"\n") + rest
-    found = producers(data, form)
+    end = {"crlf": b"\r\n", "cr": b"\r"}.get(form.dialect.line_ends, b"\n")
+    data = (b'"title' + end) * form.skip_lines + b"a,b" + end + rest
+    try:
+        found = producers(data, form)
+    except WrongQuotes:
+        # Of such an object nothing is sent, so nothing is counted.
+        reject()
     with patch.object(csv_rows, "BLOCK_BYTES", block):
         assert csv_rows.data_rows(Body(pack(data), size), "s3://b/k", form) == len(found)
         for row, line in enumerate(found):
             assert csv_rows.line_of_row(Body(pack(data), size), row, "x", form) == line
         assert csv_rows.line_of_row(Body(pack(data), size), len(found), "x", form) is None
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_lines_that_are_skipped_are_no_rows_and_count_as_lines(end: bytes) -> None:
+    data = end.join([b'"of May', b"", b"a,b", b"1,2", b"3,4", b""])
+    form = Form(skip_lines=2)
+    for block in (1, 2, 99):
+        with patch.object(csv_rows, "BLOCK_BYTES", block):
+            assert csv_rows.data_rows(Body(data, 1), "x", form) == 2
+            found = [csv_rows.line_of_row(Body(data, 1), row, "x", form) for row in range(3)]
+            assert found == [4, 5, None]
+    with raising(Refused, "x: no header line"):
+        csv_rows.data_rows(Body(data), "x", Form(skip_lines=9))
 
 
 def test_comments_are_no_rows_and_count_as_lines() -> None:

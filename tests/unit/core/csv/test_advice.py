@@ -91,7 +91,7 @@ from sluice.core.csv.form import Declared, Dialect, Rules
         ),
         (
             "column at: '1700000000' is not a time",
-            "a long (in a table that exists: a new column, named so in",
+            "a long (in a table that exists: a new column, named so",
         ),
         ("column at: '1700000000' is not a time", "seconds since 1970"),
         ("column at: '1700000000000' is not a time with a zone", "milliseconds since 1970"),
