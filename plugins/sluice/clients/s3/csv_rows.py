@@ -16,7 +16,7 @@ from typing import Any
 
 from sluice.clients.s3.unpacking import UNPACKING_ERRORS, OtherFormat, corrupt_message, unpacked
 from sluice.core.csv.form import ANY, ONLY_CR, ONLY_CRLF, WHITE, Dialect, Form
-from sluice.core.csv.records.encodings import as_utf8
+from sluice.core.csv.records.encodings import OtherEncoding, as_utf8, of_single_bytes
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
 
@@ -33,26 +33,28 @@ def data_rows(body: Any, name: str, form: Form | None = None) -> int:
     """Count the records of a CSV after its header that are not blank (``core.csv.form.Dialect`` says which
     are).
 
-    Raises Refused without a header, for truncated, corrupt or other data, and for a cell beyond MAX_CELL.
+    Raises Refused without a header, for truncated, corrupt or other data, for a cell beyond MAX_CELL, and for
+    UTF-8 where an encoding of single bytes is declared.
     """
     with readable(name):
-        return _Rows(body, name, form or Form()).count()
+        form = form or Form()
+        return _Rows(of_single_bytes(unpacked(body, BLOCK_BYTES), form.encoding), name, form).count()
 
 
 def line_of_row(body: Any, row: int, name: str, form: Form | None = None) -> int | None:
     """The 1-based line at which a 0-based row begins; None if there are fewer rows. Errors as of
     :func:`data_rows`. Reads no further than the row."""
     with readable(name):
-        return _Rows(body, name, form or Form()).line_of(row)
+        return _Rows(unpacked(body, BLOCK_BYTES), name, form or Form()).line_of(row)
 
 
 class _Rows:
-    """The records of a body, by Python's csv."""
+    """The records of a body, by its unpacked chunks and Python's csv."""
 
-    def __init__(self, body: Any, name: str, form: Form) -> None:
+    def __init__(self, chunks: Iterator[bytes], name: str, form: Form) -> None:
         self._form, self._dialect = form, form.dialect
-        chunks = as_utf8(unpacked(body, BLOCK_BYTES), form.encoding)
-        pieces = _whole_lines(_without_others(chunks, form.dialect.line_ends), form.dialect)
+        texts = as_utf8(chunks, form.encoding)
+        pieces = _whole_lines(_without_others(texts, form.dialect.line_ends), form.dialect)
         self._pieces = _without_first(pieces, form.skip_lines) if form.skip_lines else pieces
         # Rows of pieces that were counted as lines.
         self._plain, self._counts_lines = 0, False
@@ -218,7 +220,7 @@ def readable(name: str) -> Iterator[None]:
     """Errors of a body that cannot be read, as Refused that name it."""
     try:
         yield
-    except OtherFormat as error:
+    except (OtherFormat, OtherEncoding) as error:
         raise Refused(f"{name}: {error}", ErrorCode.CORRUPT_OBJECT) from error
     except UNPACKING_ERRORS as error:
         message = f"{name}: {corrupt_message(error)}. Fix: upload the file again"

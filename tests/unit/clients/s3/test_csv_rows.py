@@ -216,3 +216,36 @@ def test_the_line_in_a_truncated_object_is_refused_by_name() -> None:
     data = gzip.compress(b"a,b\n" + b"1,2\n" * 10_000)[:-9]
     with raising(Refused, "s3://b/k", "truncated"):
         csv_rows.line_of_row(Body(data), 9_999_999, "s3://b/k")
+
+
+LATE = "x\n" + "a\n" * 300_000
+
+
+@pytest.mark.parametrize("encoding", ["windows-1252", "latin-1"])
+@pytest.mark.parametrize("block", [1 << 20, 99_999])
+def test_utf8_behind_the_begin_of_a_file_of_single_bytes_is_refused(
+    encoding: str, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its begin was tried, and is ASCII; its texts are in the table as "MÃ¼ller"."""
+    monkeypatch.setattr(csv_rows, "BLOCK_BYTES", block)
+    body, form = (LATE + "Müller\n" + LATE + "ß\n").encode(), Form(encoding=encoding)
+    with raising(Refused, "s3://b/k: its bytes are UTF-8", repr(encoding), 'encoding = "utf-8"', "revert"):
+        csv_rows.data_rows(Body(body, 100_000), "s3://b/k", form)
+    assert csv_rows.line_of_row(Body(body, 100_000), 300_000, "s3://b/k", form) == 300_002
+
+
+@pytest.mark.parametrize(
+    ("data", "encoding"),
+    [
+        (LATE.encode(), "latin-1"),
+        ((LATE + "über\n").encode("latin-1"), "latin-1"),
+        ((LATE + "Müller\n").encode() + "ß\n".encode("cp1252"), "windows-1252"),
+        ((LATE + "Müller").encode()[:-5], "windows-1252"),
+        ((LATE + "Müller\n").encode(), "utf-8"),
+        ((LATE + "Müller\n").encode("utf-8-sig"), "latin-1"),
+        ((LATE + "Müller\n").encode("utf-16-le"), "utf-16"),
+    ],
+    ids=["ascii", "latin-1", "both", "cut", "utf-8", "a mark", "utf-16"],
+)
+def test_other_bytes_behind_the_begin_of_a_file_are_counted(data: bytes, encoding: str) -> None:
+    assert csv_rows.data_rows(Body(data, 5000), "s3://b/k", Form(encoding=encoding)) >= 300_000

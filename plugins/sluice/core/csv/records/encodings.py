@@ -79,6 +79,35 @@ def no_single_bytes(head: bytes, encoding: str) -> str:
     return "" if head.isascii() or not _is_utf8(head) else "its bytes are UTF-8"
 
 
+class OtherEncoding(ValueError):
+    """A file that is not of its declared encoding; the text says how it is told, and the way on."""
+
+
+def of_single_bytes(chunks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
+    """The chunks. Raises OtherEncoding at their end as :func:`no_single_bytes` tells of them all: what it is
+    given of a large file may be ASCII alone."""
+    decoder, head, is_other = codecs.getincrementaldecoder("utf-8")(), b"", False
+    is_open = not ENCODINGS[encoding].startswith("utf")
+    for chunk in chunks:
+        # Without a look at most of what is ASCII, or at what follows the first bytes that are not UTF-8.
+        head = head if len(head) >= _MARK_BYTES else head + chunk[:_MARK_BYTES]
+        if is_open and (is_other or not chunk.isascii()):
+            try:
+                decoder.decode(chunk)
+                is_other = True
+            except UnicodeDecodeError:
+                is_open = False
+        yield chunk
+    is_cut = bool(decoder.getstate()[0])
+    if is_open and is_other and not is_cut and not head.startswith((_UTF8_BOM, *_MARKS)):
+        raise OtherEncoding(
+            f"its bytes are UTF-8, and [csv] encoding is {encoding!r}, so texts of it are other ones in the "
+            'table. Fix: declare [csv] encoding = "utf-8", or save the file in that one; trigger action '
+            "revert of the change DAG with the load, upload the file again, and load it with "
+            "load_changed_objects"
+        )
+
+
 def _is_utf8(head: bytes) -> bool:
     try:
         codecs.getincrementaldecoder("utf-8")().decode(head)
