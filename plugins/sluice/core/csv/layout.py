@@ -59,7 +59,7 @@ class _Found:
     def __init__(self, count: int, with_reasons: bool) -> None:
         self.is_good, self.reasons = np.ones(count, bool), dict[int, str]()
         self._with_reasons = with_reasons
-        # Of each record, how many of its columns are wrong.
+        # How many columns of each record are wrong.
         self._columns = np.zeros(count, np.int64)
 
     def reject(self, numbers: Ints, text: Callable[[int], str]) -> None:

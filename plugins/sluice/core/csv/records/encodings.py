@@ -6,6 +6,7 @@ import codecs
 from collections.abc import Iterable, Iterator
 
 from sluice.core.csv.form import ENCODINGS
+from sluice.core.error_codes import ErrorCode
 
 _UTF8_BOM = codecs.BOM_UTF8
 _MARKS = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
@@ -81,6 +82,8 @@ def no_single_bytes(head: bytes, encoding: str) -> str:
 
 class OtherEncoding(ValueError):
     """A file that is not of its declared encoding; the text says how it is told, and the way on."""
+
+    code = ErrorCode.CORRUPT_OBJECT
 
 
 def of_single_bytes(chunks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
