@@ -19,7 +19,7 @@ from sluice.core.csv.form import is_csv
 
 if TYPE_CHECKING:
     from sluice.cli.topics.look import FoundTopic
-    from sluice.core.csv.inference import Inferred
+    from sluice.core.csv.inferred_types import Inferred
     from sluice.core.decoding.sample import Guess
 
 TEMPLATES = files("sluice.cli") / "templates"
