@@ -128,7 +128,7 @@ def _names(records: Records, dialect: Dialect, skipped: int, found: Inferred) ->
     """The columns' names, and the number of the first record with data."""
     header = [cell.decode("utf-8", "replace").strip() for cell in cells_of(records[0], dialect)]
     is_row = has_numbers(header)
-    # Of a row, cells are empty that others have.
+    # A row may have empty cells that others fill.
     width = used_width(records, dialect, len(header)) if is_row else 1
     while len(header) > width and not header[-1]:
         header.pop()

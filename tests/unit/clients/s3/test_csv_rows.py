@@ -174,7 +174,7 @@ def test_rows_and_their_lines_are_those_of_the_producers_parser(
     try:
         found = producers(data, form)
     except WrongQuotes:
-        # Of such an object nothing is sent, so nothing is counted.
+        # Nothing of such an object is sent, so nothing is counted.
         reject()
     with patch.object(csv_rows, "BLOCK_BYTES", block):
         assert csv_rows.data_rows(Body(pack(data), size), "s3://b/k", form) == len(found)

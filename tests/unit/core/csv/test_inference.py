@@ -69,10 +69,17 @@ def test_a_file_without_a_header_gets_names() -> None:
 
 
 def test_cells_that_are_empty_in_the_first_row_are_columns() -> None:
-    assert list(of("1,,\n2,b,c\n3,x,y\n").columns) == ["column_1", "column_2", "column_3"]
+    sparse = of("1,,\n2,b,c\n3,x,y\n")
+    assert (list(sparse.columns), sparse.rows) == (["column_1", "column_2", "column_3"], 3)
+    assert "skip_lines" not in sparse.declared
     found = of("1,a,,\n2,b,,\n")
     assert list(found.columns) == ["column_1", "column_2"]
     assert found.declared["trailing_empty_columns"] is True
+
+
+def test_excels_line_is_skipped_and_tells_the_separator() -> None:
+    assert of("sep=;\na;b\n1;2\n").declared == {"separator": ";", "skip_lines": 1}
+    assert of("sep=;\na\n1\n").declared == {"separator": ";", "skip_lines": 1}
 
 
 @pytest.mark.parametrize(
