@@ -151,7 +151,7 @@ def steps_to_know(root: Path, environ: Mapping[str, str] = os.environ) -> list[s
     given = _given(environ)
     if os.path.realpath(root) in map(os.path.realpath, [str(folders.STREAMS), *given]):
         return []
-    named = os.pathsep.join([*given, str(root.expanduser().absolute())])
+    named = os.pathsep.join([*given, str(root.absolute())])
     return [f"export {folders.VARIABLE}={shlex.quote(named)}"]
 
 
