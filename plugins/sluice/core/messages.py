@@ -28,6 +28,11 @@ def summarize(problems: Sequence[str], most: int = MAX_PROBLEMS) -> str:
     return "; ".join([*shown, *([f"and {more} more"] if more else [])])
 
 
+def counted(number: int, noun: str) -> str:
+    """As ``1 row``, ``2 rows``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def quoted(text: str, limit: int = MAX_QUOTED) -> str:
     """``limit`` characters of a text of others: in quotes, with what is not printable escaped."""
     return repr(text) if len(text) <= limit else f"{text[:limit]!r}…"

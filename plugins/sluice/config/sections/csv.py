@@ -68,8 +68,8 @@ class Csv:
     )
     null_texts: Annotated[
         list[str],
-        'cells that are null, as they are written in the file, escapes included: `"\\\\N"`. In quotes only '
-        'the empty cell, `""`, is null; if that is not declared, it is an empty text',
+        "cells that are null, as they are written in the file, escapes included: [by example](#null-texts); "
+        'without `""`, an empty cell is an empty text',
     ] = field(default_factory=lambda: [""])
     quoted_nulls: Annotated[
         bool, "all of `null_texts` are null in quotes too, as files have them that quote every cell"
