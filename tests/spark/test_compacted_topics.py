@@ -1,0 +1,182 @@
+"""Topics of others that Kafka's log cleaner compacts, for real, before, between and after a stream reads them.
+
+Each row is compared with a record of Confluent's consumer, and each hole with what that one does not read.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Message, Producer
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+from pyspark.sql import SparkSession
+
+from local.stack.stack import wait_until
+from sluice.core.offsets.ranges import OffsetRanges
+from tests.support.declared import Declaration, DeclaredStream, Place, read
+from tests.support.services import Services
+
+PARTITIONS = 2
+# Of each partition; each wave has each of them once.
+KEYS = 20
+# Keys of which the last record is a tombstone.
+GONE = 4
+COMPACTED = {
+    "cleanup.policy": "compact",
+    "min.cleanable.dirty.ratio": "0.01",
+    "min.compaction.lag.ms": "0",
+    # A tombstone or a marker goes with the second round that sees it.
+    "delete.retention.ms": "0",
+    # So a record that comes a little later closes the segment of those before it: only these are compacted.
+    "segment.ms": "200",
+}
+_numbers = count()
+
+
+@pytest.fixture(scope="module")
+def cleaning(services: Services) -> AdminClient:
+    """A broker whose log cleaner looks again and again at once."""
+    admin = AdminClient({**services.kafka, "log_level": 0})
+    entry = ConfigEntry("log.cleaner.backoff.ms", "50", incremental_operation=AlterConfigOpType.SET)
+    broker = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])
+    (future,) = admin.incremental_alter_configs([broker]).values()
+    future.result(20)
+    return admin
+
+
+class Compacted(DeclaredStream):
+    """A compacted topic with keys and tombstones."""
+
+    def fill(self, wave: int, transaction: bool | None = None) -> None:
+        """A record of each key in each partition, of several batches; ``transaction``: whether it is
+        committed, None for none."""
+        settings = {**self.services.kafka, "batch.num.messages": 5, "linger.ms": 50, "log_level": 0}
+        if transaction is not None:
+            settings["transactional.id"] = f"{self.name}-{wave}"
+        producer = Producer(settings)
+        if transaction is not None:
+            producer.init_transactions(30)
+            producer.begin_transaction()
+        for number in range(KEYS):
+            for partition in range(PARTITIONS):
+                is_gone = number < GONE and wave > 0
+                producer.produce(
+                    self.name,
+                    None if is_gone else f"{wave}-{number}",
+                    f"key-{number}",
+                    partition=partition,
+                    headers=[("wave", str(wave).encode())],
+                )
+        assert producer.flush(30) == 0
+        if transaction is not None:
+            (producer.commit_transaction if transaction else producer.abort_transaction)(30)
+
+    def compact(self) -> None:
+        """Wait until the cleaner went over all but the last segment: each key is there once, but for the one
+        that closes segments."""
+        before = self.delivered()
+
+        def is_clean() -> bool:
+            # A record behind the others, in a segment that is not closed, so that they are in one that is.
+            time.sleep(0.25)
+            self.produce_last()
+            kept = self.plain()
+            keys = [(place[0], message.key()) for place, message in kept.items()]
+            own = [key for key in keys if key[1] != b"last"]
+            return len(own) == len(set(own)) and len(kept) < len(before)
+
+        wait_until(f"the cleaner of {self.name}", is_clean, 60, 0.1)
+
+    def produce_last(self) -> None:
+        producer = Producer({**self.services.kafka, "log_level": 0})
+        for partition in range(PARTITIONS):
+            producer.produce(self.name, b"last", b"last", partition=partition)
+        assert producer.flush(30) == 0
+
+    def plain(self) -> dict[Place, Message]:
+        return read(self.services.kafka, self.name)
+
+    def delivered(self) -> dict[Place, Message]:
+        """Also of aborted transactions."""
+        return read(self.services.kafka, self.name, "read_uncommitted")
+
+    def assert_rows_are(self, expected: dict[Place, Message]) -> None:
+        assert self.rows() == {place: row_of(message) for place, message in expected.items()}
+
+    def all_offsets(self) -> OffsetRanges:
+        with self.systems() as systems:
+            return OffsetRanges.from_ends({}, systems.kafka.ends(self.name))
+
+
+def row_of(message: Message) -> dict[str, Any]:
+    """The row that a record of the plain consumer is."""
+    key, value = message.key(), message.value()
+    headers: list[Any] = message.headers() or []
+    return {
+        "value": None if value is None else bytes(value).decode(),
+        "key": None if key is None else bytes(key).decode(),
+        "headers": [{"key": name, "value": content} for name, content in headers] or None,
+    }
+
+
+def offsets(places: Any) -> OffsetRanges:
+    found: dict[int, list[int]] = {}
+    for partition, offset in places:
+        found.setdefault(partition, []).append(offset)
+    return OffsetRanges.of_values(found)
+
+
+@pytest.fixture
+def compacted(
+    spark: SparkSession,
+    services: Services,
+    cleaning: AdminClient,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> Iterator[Compacted]:
+    """``request.param``: what becomes of tombstones, a row by default."""
+    services.minio, services.postgres  # noqa: B018
+    monkeypatch.setenv("SLUICE_STREAMS", str(tmp_path))
+    name = f"compacted_{next(_numbers)}"
+    topic = f"shop.{name}"
+    cleaning.create_topics([NewTopic(topic, PARTITIONS, 1, config=COMPACTED)])[topic].result(20)
+    tombstones = getattr(request, "param", "row")
+    records = f'format = "text"\nkey = "text"\nheaders = "headers"\ntombstones = "{tombstones}"'
+    made = Compacted(spark, services, name, tmp_path, Declaration(topic, records))
+    yield made
+    made.stop()
+
+
+def test_of_a_topic_that_was_compacted_each_surviving_record_is_a_row(compacted: Compacted) -> None:
+    for wave in range(3):
+        compacted.fill(wave)
+    sent = compacted.plain()
+    compacted.compact()
+    survived = compacted.plain()
+    vanished = offsets(sent.keys() - survived.keys())
+    assert vanished.count >= 2 * KEYS
+
+    compacted.run(compacted.writer())
+    compacted.plan("one")
+    proof = compacted.verify("one")
+    compacted.assert_rows_are(survived)
+    without = compacted.without_record()
+    assert without.absent == without.offsets == compacted.all_offsets().minus(offsets(survived))
+    assert "compact" in without.evidence
+    assert proof["published"] == len(survived)
+    assert proof["without_record"]["absent"] == without.count
+    verified = compacted.reconcile()
+    assert (verified.present, verified.without_record) == (offsets(survived), without.offsets)
