@@ -24,8 +24,7 @@ from confluent_kafka.admin import (
 from pyspark.sql import SparkSession
 
 from local.stack.stack import wait_until
-from sluice.core.offsets.ranges import OffsetRanges
-from tests.support.declared import Declaration, DeclaredStream, Place, read
+from tests.support.declared import Declaration, DeclaredStream, Place, offsets, read
 from tests.support.services import Services
 
 PARTITIONS = 2
@@ -105,6 +104,12 @@ class Compacted(DeclaredStream):
             producer.produce(self.name, b"last", b"last", partition=partition)
         assert producer.flush(30) == 0
 
+    def round_without_tombstones(self) -> bool:
+        """Close a segment once more; whether the cleaner has taken the tombstones out."""
+        time.sleep(0.25)
+        self.produce_last()
+        return all(message.value() is not None for message in self.plain().values())
+
     def plain(self) -> dict[Place, Message]:
         return read(self.services.kafka, self.name)
 
@@ -114,10 +119,6 @@ class Compacted(DeclaredStream):
 
     def assert_rows_are(self, expected: dict[Place, Message]) -> None:
         assert self.rows() == {place: row_of(message) for place, message in expected.items()}
-
-    def all_offsets(self) -> OffsetRanges:
-        with self.systems() as systems:
-            return OffsetRanges.from_ends({}, systems.kafka.ends(self.name))
 
 
 def row_of(message: Message) -> dict[str, Any]:
@@ -129,13 +130,6 @@ def row_of(message: Message) -> dict[str, Any]:
         "key": None if key is None else bytes(key).decode(),
         "headers": [{"key": name, "value": content} for name, content in headers] or None,
     }
-
-
-def offsets(places: Any) -> OffsetRanges:
-    found: dict[int, list[int]] = {}
-    for partition, offset in places:
-        found.setdefault(partition, []).append(offset)
-    return OffsetRanges.of_values(found)
 
 
 @pytest.fixture
@@ -180,3 +174,67 @@ def test_of_a_topic_that_was_compacted_each_surviving_record_is_a_row(compacted:
     assert proof["without_record"]["absent"] == without.count
     verified = compacted.reconcile()
     assert (verified.present, verified.without_record) == (offsets(survived), without.offsets)
+
+
+def test_compaction_between_plan_and_consumption_leaves_holes_and_no_gaps(compacted: Compacted) -> None:
+    compacted.fill(0)
+    compacted.run(compacted.writer())
+    for wave in (1, 2):
+        compacted.fill(wave)
+    compacted.stop()
+    first = compacted.rows().keys()
+    # Nobody consumes meanwhile.
+    compacted.plan("one")
+    end = compacted.all_offsets()
+    compacted.compact()
+    survived = compacted.plain()
+    compacted.run(compacted.writer())
+    proof = compacted.verify("one")
+    assert proof["topic_records"] < end.count
+    rows = compacted.rows()
+    # What was read before is there still, though the topic has it no more.
+    assert first - survived.keys()
+    assert rows.keys() == first | survived.keys()
+    assert {place: rows[place] for place in survived} == {
+        place: row_of(message) for place, message in survived.items()
+    }
+    without = compacted.without_record()
+    assert without.absent == without.offsets == compacted.all_offsets().minus(offsets(rows))
+    assert without.absent.intersect(end).count > 0
+    compacted.reconcile()
+
+
+@pytest.mark.parametrize("compacted", ["row", "skip"], indirect=True)
+def test_compaction_after_consumption_changes_nothing_of_what_was_verified(compacted: Compacted) -> None:
+    is_skipping = compacted.spec.records is not None and compacted.spec.records.tombstones == "skip"
+    for wave in range(3):
+        compacted.fill(wave)
+    compacted.fill(3, transaction=True)
+    compacted.fill(4, transaction=False)
+    sent = compacted.plain()
+    running = compacted.run(compacted.writer())
+    compacted.plan("one")
+    before_proof = compacted.verify("one")
+    before = compacted.reconcile()
+    rows, without = compacted.rows(), compacted.without_record()
+    tombstones = {place for place, message in sent.items() if message.value() is None}
+    assert len(tombstones) == 3 * GONE * PARTITIONS
+    assert rows.keys() == sent.keys() - (tombstones if is_skipping else set())
+    assert without.skipped == (offsets(tombstones) if is_skipping else offsets([]))
+    assert (without.control.count, without.aborted.count) == (2 * PARTITIONS, KEYS * PARTITIONS)
+
+    compacted.compact()
+    survived = compacted.plain()
+    # Rows, tombstones and markers are gone from the topic by now.
+    assert len(survived.keys() & sent.keys()) < KEYS * PARTITIONS
+    wait_until("the tombstones' end", lambda: compacted.round_without_tombstones(), 60, 0.1)
+    # The same load once more, and all of both tables.
+    after_proof = compacted.verify("one")
+    assert after_proof["without_record"] == before_proof["without_record"]
+    assert {place: row for place, row in compacted.rows().items() if place in rows} == rows
+    running.query.processAllAvailable()
+    compacted.plan("two")
+    compacted.verify("two")
+    for verified in (compacted.reconcile(before), compacted.reconcile()):
+        assert verified.present == offsets(compacted.rows())
+        assert verified.without_record == compacted.without_record().offsets

@@ -22,7 +22,7 @@ from sluice.config.reading.files import write_private
 from tests.support.jvm import QUICK
 from tests.support.services import Services
 
-START_SECONDS, STOP_SECONDS = 90, 20
+START_SECONDS = 90
 _LOG4J = """\
 status = warn
 appender.out.type = Console
@@ -99,20 +99,15 @@ class ConnectWorker:
             f"{self.url}/connectors/{name}/config", json=dict(config), timeout=60, trust_env=False
         )
         assert answer.is_success, f"{answer.status_code}: {answer.text}"
-        wait_until(f"connector {name}", lambda: self._runs(name), START_SECONDS, 0.2)
+        wait_until(f"connector {name}", lambda: self.runs(name), START_SECONDS, 0.2)
 
     def stop(self) -> None:
-        self._process.terminate()
-        try:
-            self._process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self.kill()
-
-    def kill(self) -> None:
+        # Asked to stop it commits what it has, and leaves its group: nobody reads that.
         self._process.kill()
         self._process.wait()
 
-    def _runs(self, name: str) -> bool:
+    def runs(self, name: str) -> bool:
+        """Whether a connector's task runs. Fails if it failed."""
         found = self._get(f"/connectors/{name}/status")
         states = [task["state"] for task in found.get("tasks", ())]
         assert "FAILED" not in states, json.dumps(found)
@@ -159,3 +154,23 @@ class ConnectWorker:
 def java_login(services: Services) -> dict[str, str]:
     """The superuser's, for a client in Java."""
     return {key.removeprefix("kafka."): value for key, value in services.spark_kafka().items()}
+
+
+def avro_converters(services: Services) -> dict[str, str]:
+    """A connector's, which writes Confluent's wire format with schemas of the embedded registry, as a producer
+    who may register them."""
+    address = services.stack.context.network.address("registry")
+    settings = {
+        "": "io.apicurio.registry.utils.converter.AvroConverter",
+        # Of its own API: that of Confluent's is for other clients.
+        ".apicurio.registry.url": f"http://{address}/apis/registry/v2",
+        ".apicurio.auth.username": "sluice-producer",
+        ".apicurio.auth.password": services.stack.secrets["registry_producer"],
+        ".apicurio.registry.auto-register": "true",
+        # A new version when the table has a new column.
+        ".apicurio.registry.auto-register.if-exists": "RETURN_OR_UPDATE",
+        ".apicurio.registry.as-confluent": "true",
+        ".apicurio.registry.use-id": "contentId",
+        ".apicurio.registry.headers.enabled": "false",
+    }
+    return {f"{part}.converter{name}": value for part in ("key", "value") for name, value in settings.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,12 +14,14 @@ from confluent_kafka.error import KafkaError
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from local.runtime.registry_access import registry_section
 from local.services import kafka as broker
 from sluice.clients.kafka.admin import KafkaAdmin
 from sluice.clients.lake.catalog import Lake
 from sluice.clients.s3.requests import connect
 from sluice.config import streams
 from sluice.config.platform_sections.lake import CATALOG
+from sluice.config.platform_sections.registry import Registry
 from sluice.config.stream import StreamSpec
 from sluice.core.json_record import Document
 from sluice.core.offsets.ranges import OffsetRanges
@@ -72,6 +74,11 @@ class DeclaredStream(Stream):
     ) -> None:
         declaration.write(root, name)
         super().__init__(spark, services, name, str(root))
+        if self.spec.records and self.spec.records.registry:
+            services.registry  # noqa: B018 - started
+            network, secrets = services.stack.context.network, services.stack.secrets
+            registry = Registry(**registry_section("consumer", network, secrets))
+            self.platform = replace(self.platform, registry=registry)
         self.name = declaration.topic
         self.ledger = Ledger(MemoryS3().as_client(), "s3://w/ledger", name)
 
@@ -105,8 +112,12 @@ class DeclaredStream(Stream):
     def without_record(self) -> WithoutRecord:
         """All that the batches' accounts say."""
         with self.systems() as systems:
-            ends = OffsetRanges.from_ends({}, systems.kafka.ends(self.name))
-            return systems.batch_log(self.spec.table).without_record(ends)
+            return systems.batch_log(self.spec.table).without_record(self.all_offsets())
+
+    def all_offsets(self) -> OffsetRanges:
+        """From 0 to the topic's ends."""
+        with self.systems() as systems:
+            return OffsetRanges.from_ends({}, systems.kafka.ends(self.name))
 
     @contextmanager
     def systems(self) -> Iterator[Any]:
@@ -147,6 +158,13 @@ class DeclaredStream(Stream):
             assert findings == []
             assert verified is not None
             return verified
+
+
+def offsets(places: Iterable[Place]) -> OffsetRanges:
+    found: dict[int, list[int]] = {}
+    for partition, offset in places:
+        found.setdefault(partition, []).append(offset)
+    return OffsetRanges.of_values(found)
 
 
 def read(kafka: Mapping[str, Any], topic: str, isolation: str = "read_committed") -> dict[Place, Message]:
