@@ -6,7 +6,7 @@ Each row is compared with a record of Confluent's consumer, and each hole with w
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -34,13 +34,18 @@ KEYS = 20
 GONE = 4
 COMPACTED = {
     "cleanup.policy": "compact",
-    "min.cleanable.dirty.ratio": "0.01",
     "min.compaction.lag.ms": "0",
-    # A tombstone or a marker goes with the second round that sees it.
-    "delete.retention.ms": "0",
-    # So a record that comes a little later closes the segment of those before it: only these are compacted.
-    "segment.ms": "200",
+    # Never.
+    "min.cleanable.dirty.ratio": "1.0",
 }
+# While the cleaner shall work; a record that comes a little later closes the segment of those before it, which
+# the cleaner needs.
+SEGMENT_MS = 200
+CLEANED = {"min.cleanable.dirty.ratio": "0.01", "segment.ms": str(SEGMENT_MS)}
+# Then a tombstone or a marker goes with the second round that sees it.
+FORGETTING = {"delete.retention.ms": "0"}
+# The key, and the value, of a record that closes a segment.
+LAST = b"last"
 _numbers = count()
 
 
@@ -82,33 +87,45 @@ class Compacted(DeclaredStream):
         if transaction is not None:
             (producer.commit_transaction if transaction else producer.abort_transaction)(30)
 
-    def compact(self) -> None:
-        """Wait until the cleaner went over all but the last segment: each key is there once, but for the one
-        that closes segments."""
+    def compact(self, is_forgetting: bool = False) -> None:
+        """Let the cleaner work until each key is there once, but for the one that closes segments; and without
+        tombstones, if ``is_forgetting``. When this returns it does nothing any more."""
         before = self.delivered()
+        self._configure(CLEANED | (FORGETTING if is_forgetting else {}))
 
         def is_clean() -> bool:
-            # A record behind the others, in a segment that is not closed, so that they are in one that is.
-            time.sleep(0.25)
-            self.produce_last()
+            time.sleep(SEGMENT_MS / 1000)
+            self._close_segment()
             kept = self.plain()
-            keys = [(place[0], message.key()) for place, message in kept.items()]
-            own = [key for key in keys if key[1] != b"last"]
-            return len(own) == len(set(own)) and len(kept) < len(before)
+            keys = [(place[0], message.key()) for place, message in kept.items() if message.key() != LAST]
+            is_forgotten = not is_forgetting or all(message.value() for message in kept.values())
+            return len(keys) == len(set(keys)) and len(kept) < len(before) and is_forgotten
 
-        wait_until(f"the cleaner of {self.name}", is_clean, 60, 0.1)
+        wait_until(f"the cleaner of {self.name}", is_clean, 60, 0.05)
+        self._configure({"min.cleanable.dirty.ratio": "1.0"})
+        seen = [0, -1]
 
-    def produce_last(self) -> None:
+        def is_still() -> bool:
+            time.sleep(0.3)
+            seen.append(len(self.delivered()))
+            return seen[-1] == seen[-2] == seen[-3]
+
+        wait_until("the cleaner's end", is_still, 30, 0.05)
+
+    def _close_segment(self) -> None:
         producer = Producer({**self.services.kafka, "log_level": 0})
         for partition in range(PARTITIONS):
-            producer.produce(self.name, b"last", b"last", partition=partition)
+            producer.produce(self.name, LAST, LAST, partition=partition)
         assert producer.flush(30) == 0
 
-    def round_without_tombstones(self) -> bool:
-        """Close a segment once more; whether the cleaner has taken the tombstones out."""
-        time.sleep(0.25)
-        self.produce_last()
-        return all(message.value() is not None for message in self.plain().values())
+    def _configure(self, values: Mapping[str, str]) -> None:
+        entries = [
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+            for name, value in values.items()
+        ]
+        topic = ConfigResource(ResourceType.TOPIC, self.name, incremental_configs=entries)
+        for future in self._admin.incremental_alter_configs([topic]).values():
+            future.result(20)
 
     def plain(self) -> dict[Place, Message]:
         return read(self.services.kafka, self.name)
@@ -223,11 +240,11 @@ def test_compaction_after_consumption_changes_nothing_of_what_was_verified(compa
     assert without.skipped == (offsets(tombstones) if is_skipping else offsets([]))
     assert (without.control.count, without.aborted.count) == (2 * PARTITIONS, KEYS * PARTITIONS)
 
-    compacted.compact()
+    compacted.compact(is_forgetting=True)
     survived = compacted.plain()
     # Rows, tombstones and markers are gone from the topic by now.
     assert len(survived.keys() & sent.keys()) < KEYS * PARTITIONS
-    wait_until("the tombstones' end", lambda: compacted.round_without_tombstones(), 60, 0.1)
+    assert tombstones.isdisjoint(survived)
     # The same load once more, and all of both tables.
     after_proof = compacted.verify("one")
     assert after_proof["without_record"] == before_proof["without_record"]
