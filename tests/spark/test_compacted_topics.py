@@ -24,7 +24,14 @@ from confluent_kafka.admin import (
 from pyspark.sql import SparkSession
 
 from local.stack.stack import wait_until
+from sluice.changes import stream as changed_stream
+from sluice.changes.plan import plan_action
+from sluice.changes.stream import PlannedStream
+from sluice.core.errors import Refused
+from spark_jobs.common.consumer.run import decoding
+from spark_jobs.common.maintenance.change import Change
 from tests.support.declared import Declaration, DeclaredStream, Place, offsets, read
+from tests.support.raising import raising
 from tests.support.services import Services
 
 PARTITIONS = 2
@@ -255,3 +262,29 @@ def test_compaction_after_consumption_changes_nothing_of_what_was_verified(compa
     for verified in (compacted.reconcile(before), compacted.reconcile()):
         assert verified.present == offsets(compacted.rows())
         assert verified.without_record == compacted.without_record().offsets
+
+
+def test_what_compaction_took_is_not_read_again_and_stays(
+    compacted: Compacted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for wave in range(3):
+        compacted.fill(wave)
+    compacted.run(compacted.writer()).stop()
+    rows, read_first = compacted.rows(), compacted.all_offsets()
+    compacted.compact()
+    kept = offsets(compacted.plain().keys() & rows.keys())
+    # Its files, of which it has none.
+    monkeypatch.setattr(changed_stream, "reading_of", lambda _: None)
+    with compacted.systems() as systems:
+        planned = PlannedStream(systems, compacted.spec, compacted.ledger, "run")
+        lost = read_first.count - kept.count
+        with raising(Refused, f"compaction has deleted {lost} of {read_first.count} records", "Fix: "):
+            plan_action(planned, {"action": "replay", "ranges": str(read_first)})
+        planned = PlannedStream(systems, compacted.spec, compacted.ledger, "partial")
+        plan = plan_action(planned, {"action": "replay", "ranges": str(read_first), "partial": True})
+    assert (plan.rows_out, plan.rows_in) == (kept, kept)
+    Change(
+        compacted.spark, compacted.platform, compacted.spec, decoding(compacted.spec), plan
+    ).run()
+    assert compacted.rows() == rows
+    compacted.reconcile()

@@ -18,6 +18,7 @@ from local.runtime.registry_access import registry_section
 from local.services import kafka as broker
 from sluice.clients.kafka.admin import KafkaAdmin
 from sluice.clients.lake.catalog import Lake
+from sluice.clients.s3.objects import Bucket
 from sluice.clients.s3.requests import connect
 from sluice.config import streams
 from sluice.config.platform_sections.lake import CATALOG
@@ -130,6 +131,8 @@ class DeclaredStream(Stream):
                 lake=lake,
                 s3=s3,
                 kafka=KafkaAdmin(platform.kafka),
+                # It has no files, and is asked for none.
+                source=SimpleNamespace(within=lambda *_: Bucket(s3, "source")),
                 batch_log=lambda table: BatchLog.open(s3, lake.table(table)),
             )
 
