@@ -23,7 +23,7 @@ from tests.support.jvm import QUICK
 from tests.support.services import Services
 
 START_SECONDS = 90
-_LOG4J = """\
+LOG4J = """\
 status = warn
 appender.out.type = Console
 appender.out.name = out
@@ -83,7 +83,7 @@ class ConnectWorker:
         worker, log4j = folder / "worker.properties", folder / "log4j2.properties"
         settings = self._settings(services, port)
         write_private(worker, "".join(f"{name}={value}\n" for name, value in settings.items()))
-        write_private(log4j, _LOG4J)
+        write_private(log4j, LOG4J)
         command: list[str | Path] = [
             *(java_home() / "bin" / "java", "-Xmx384m", "-XX:+UseSerialGC", *QUICK.split()),
             *(f"-Dlog4j2.configurationFile={log4j}", "-cp", f"{ensure_jars('producers')}/*"),
