@@ -148,7 +148,7 @@ class Compacted(DeclaredStream):
 def row_of(message: Message) -> dict[str, Any]:
     """The row that a record of the plain consumer is."""
     key, value = message.key(), message.value()
-    headers: list[Any] = message.headers() or []
+    headers: Any = message.headers() or []
     return {
         "value": None if value is None else bytes(value).decode(),
         "key": None if key is None else bytes(key).decode(),
@@ -283,8 +283,6 @@ def test_what_compaction_took_is_not_read_again_and_stays(
         planned = PlannedStream(systems, compacted.spec, compacted.ledger, "partial")
         plan = plan_action(planned, {"action": "replay", "ranges": str(read_first), "partial": True})
     assert (plan.rows_out, plan.rows_in) == (kept, kept)
-    Change(
-        compacted.spark, compacted.platform, compacted.spec, decoding(compacted.spec), plan
-    ).run()
+    Change(compacted.spark, compacted.platform, compacted.spec, decoding(compacted.spec), plan).run()
     assert compacted.rows() == rows
     compacted.reconcile()

@@ -55,7 +55,12 @@ AVRO = {
                                     "default": None,
                                     "type": [
                                         "null",
-                                        {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2},
+                                        {
+                                            "type": "bytes",
+                                            "logicalType": "decimal",
+                                            "precision": 10,
+                                            "scale": 2,
+                                        },
                                     ],
                                 },
                             ],
@@ -152,8 +157,8 @@ class Captured(DeclaredStream):
     def expected_row(self, message: Message, columns: list[str]) -> dict[str, Any]:
         """The row that a record of the plain consumer is."""
         key, fields = self.decoded(message)
-        headers: list[Any] = message.headers() or []
-        row = {name: None for name in columns} | {
+        headers: Any = message.headers() or []
+        row: dict[str, Any] = dict.fromkeys(columns) | {
             "key": key,
             "headers": [{"key": name, "value": content} for name, content in headers] or None,
             "_unknown_fields": {},
@@ -223,9 +228,7 @@ class Kind:
 
 
 KINDS = {
-    "envelope": Kind(
-        'format = "json"\nkey = "json"', ENVELOPE, by_json, {"decimal.handling.mode": "string"}
-    ),
+    "envelope": Kind('format = "json"\nkey = "json"', ENVELOPE, by_json, {"decimal.handling.mode": "string"}),
     "flat": Kind(
         'format = "json"\nkey = "json"', FLAT, by_json, {"decimal.handling.mode": "string", **UNWRAPPED}
     ),

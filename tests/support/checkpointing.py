@@ -67,7 +67,8 @@ def send(settings: Mapping[str, Any]) -> list[Checkpoint]:
 @contextmanager
 def sending(kafka: Mapping[str, Any], topic: str, attempt: str, timeout_ms: int) -> Iterator[None]:
     """The program, when it has sent; it is killed at the end."""
-    settings = {"kafka": dict(kafka), "topic": topic, "attempt": attempt, "timeout_ms": timeout_ms}
+    login = {name: value for name, value in kafka.items() if isinstance(value, str)}
+    settings = {"kafka": login, "topic": topic, "attempt": attempt, "timeout_ms": timeout_ms}
     command = [sys.executable, "-m", "tests.support.checkpointing"]
     with subprocess.Popen(
         command, cwd=REPO, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

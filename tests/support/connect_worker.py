@@ -84,10 +84,10 @@ class ConnectWorker:
         settings = self._settings(services, port)
         write_private(worker, "".join(f"{name}={value}\n" for name, value in settings.items()))
         write_private(log4j, LOG4J)
-        command: list[str | Path] = [
-            *(java_home() / "bin" / "java", "-Xmx384m", "-XX:+UseSerialGC", *QUICK.split()),
+        command = [
+            *(str(java_home() / "bin" / "java"), "-Xmx384m", "-XX:+UseSerialGC", *QUICK.split()),
             *(f"-Dlog4j2.configurationFile={log4j}", "-cp", f"{ensure_jars('producers')}/*"),
-            *("org.apache.kafka.connect.cli.ConnectDistributed", worker),
+            *("org.apache.kafka.connect.cli.ConnectDistributed", str(worker)),
         ]
         with self.log.open("ab") as out:
             self._process = subprocess.Popen(command, cwd=folder, stdout=out, stderr=out)
@@ -131,7 +131,11 @@ class ConnectWorker:
         login = java_login(services)
         json_converter = "org.apache.kafka.connect.json.JsonConverter"
         return {
-            **{f"{client}{key}": value for client in ("", "producer.", "consumer.") for key, value in login.items()},
+            **{
+                f"{client}{key}": value
+                for client in ("", "producer.", "consumer.")
+                for key, value in login.items()
+            },
             "group.id": "connect",
             "listeners": f"http://{HOST}:{port}",
             "exactly.once.source.support": "enabled",
@@ -157,8 +161,8 @@ def java_login(services: Services) -> dict[str, str]:
 
 
 def avro_converters(services: Services) -> dict[str, str]:
-    """A connector's, which writes Confluent's wire format with schemas of the embedded registry, as a producer
-    who may register them."""
+    """A connector's settings: Confluent's wire format, with schemas of the embedded registry, which a producer
+    may register."""
     address = services.stack.context.network.address("registry")
     settings = {
         "": "io.apicurio.registry.utils.converter.AvroConverter",

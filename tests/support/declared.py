@@ -1,4 +1,4 @@
-"""A stream over a topic that others fill, by a folder of its own: with its decoder, its table, and its loads."""
+"""A stream over a topic that others fill, from a folder of its own: its decoder, its table, its loads."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Declaration:
-    """The topic's name, `[records]` as text, and the files of the folder beside ``stream.toml``: name -> text,
-    of which the first is the schema."""
+    """The topic's name, `[records]` as text, and the folder's files beside ``stream.toml``: name -> text; the
+    first is the schema."""
 
     topic: str
     records: str
@@ -60,7 +60,8 @@ class Declaration:
         folder.mkdir(parents=True, exist_ok=True)
         schema = "".join(f'schema = "{file}"\n' for file in list(self.files)[:1])
         (folder / "stream.toml").write_text(
-            f'name = "{name}"\ntable = "raw.{name}"\n{schema}[topic]\nname = "{self.topic}"\nmanaged = false\n'
+            f'name = "{name}"\ntable = "raw.{name}"\n{schema}'
+            f'[topic]\nname = "{self.topic}"\nmanaged = false\n'
             f"[budget]\nversions_per_batch = 20\n[records]\n{self.records}\n"
         )
         for file, text in self.files.items():
@@ -83,7 +84,7 @@ class DeclaredStream(Stream):
         self.name = declaration.topic
         self.ledger = Ledger(MemoryS3().as_client(), "s3://w/ledger", name)
 
-    def declared(self, name: str, by: tuple[str, ...]) -> StreamSpec:
+    def spec_of(self, name: str, by: tuple[str, ...]) -> StreamSpec:
         spec = streams.load(name)
         return replace(spec, consumer=replace(spec.consumer, trigger_seconds=0))
 

@@ -26,8 +26,8 @@ _WITH, _AS = "with", "as"
 
 
 class Counts:
-    """Counts the records of each key of topic ``source``, and sends each new count to topic ``sink``: keys are
-    texts, values longs. One continues the work of another of its ``name`` that ended."""
+    """Counts the records of each key of a topic, and sends each new count to another: keys are texts, values
+    longs. One continues the work of another of its ``name`` that ended."""
 
     def __init__(
         self, services: Services, name: str, folder: Path, topics: tuple[str, str], more: Mapping[str, str]
@@ -49,7 +49,8 @@ class Counts:
             enable_auth=True,
             return_proc=True,
         )
-        parameters = GatewayParameters(port=port, auth_token=secret, auto_convert=True, enable_memory_management=False)
+        # Without memory management: nothing is asked of a JVM that was killed.
+        parameters = GatewayParameters(port=port, auth_token=secret, enable_memory_management=False)
         self._gateway = JavaGateway(gateway_parameters=parameters)
         self.name, self._properties = name, self._gateway.jvm.java.util.Properties()
         settings = {

@@ -47,7 +47,7 @@ class Stream:
         self, spark: SparkSession, services: Services, name: str, root: str, by: tuple[str, ...] = ()
     ) -> None:
         self.spark, self.services = spark, services
-        self.spec = self.declared(name, by)
+        self.spec = self.spec_of(name, by)
         consumer = services.stack.platform("consumer")
         self.platform: Platform = replace(consumer, checkpoints=Checkpoints(root))
         self.make_topic()
@@ -58,7 +58,7 @@ class Stream:
         # Kept: one without a reference is gone before it has answered.
         self._admin = AdminClient({**services.kafka, "log_level": 0})
 
-    def declared(self, name: str, by: tuple[str, ...]) -> StreamSpec:
+    def spec_of(self, name: str, by: tuple[str, ...]) -> StreamSpec:
         """Its declaration; ``by``: the table's partitions."""
         spec = streams.load("nyc_taxi")
         return replace(
