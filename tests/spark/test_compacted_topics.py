@@ -1,4 +1,4 @@
-"""Topics of others that Kafka's log cleaner compacts, for real, before, between and after a stream reads them.
+"""Topics of others that Kafka's own cleaner compacts, before, while and after a stream reads them.
 
 Each row is compared with a record of Confluent's consumer, and each hole with what that one does not read.
 """
@@ -45,8 +45,7 @@ COMPACTED = {
     # Never.
     "min.cleanable.dirty.ratio": "1.0",
 }
-# While the cleaner shall work; a record that comes a little later closes the segment of those before it, which
-# the cleaner needs.
+# While the cleaner shall work; it needs closed segments, and a record that comes a little later closes one.
 SEGMENT_MS = 200
 CLEANED = {"min.cleanable.dirty.ratio": "0.01", "segment.ms": str(SEGMENT_MS)}
 # Then a tombstone or a marker goes with the second round that sees it.
@@ -95,7 +94,7 @@ class Compacted(DeclaredStream):
             (producer.commit_transaction if transaction else producer.abort_transaction)(30)
 
     def compact(self, is_forgetting: bool = False) -> None:
-        """Let the cleaner work until each key is there once, but for the one that closes segments; and without
+        """Let the cleaner work until each key is there once, but for the one that closes segments; without
         tombstones, if ``is_forgetting``. When this returns it does nothing any more."""
         before = self.delivered()
         self._configure(CLEANED | (FORGETTING if is_forgetting else {}))

@@ -1,5 +1,5 @@
-"""A topic that Debezium fills from a PostgreSQL, in Kafka Connect with exactly-once delivery: each record is a
-row, equal to what Confluent's consumer reads."""
+"""A topic that Debezium fills from a PostgreSQL, in Kafka Connect with exactly-once delivery: each record is
+a row, equal to what Confluent's consumer reads."""
 
 from __future__ import annotations
 
@@ -72,7 +72,8 @@ AVRO = {
     )
 }
 CREATED = """create table {table} (
-    id bigint primary key, customer text, amount numeric(10, 2), paid boolean, placed_at timestamptz, items text[]
+    id bigint primary key, customer text, amount numeric(10, 2), paid boolean, placed_at timestamptz,
+    items text[]
 )"""
 # Fields of a record in AVRO's `after`.
 AFTER = ("id", "customer", "paid", "amount")
@@ -110,8 +111,8 @@ Record = Mapping[str, Any]
 
 
 class Captured(DeclaredStream):
-    """``sent``: the number of records that the statements so far are; ``decoded``: key and value of a message,
-    as the plain consumer's deserializers have them."""
+    """``sent``: the number of records that the statements so far are; ``decoded``: key and value of a
+    message, as the plain consumer's deserializers have them."""
 
     def __init__(
         self,

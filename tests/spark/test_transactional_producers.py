@@ -1,5 +1,5 @@
-"""Topics that programs of others fill in transactions, which they leave open: Kafka Streams, and a producer that
-commits at checkpoints, as Flink's sink does."""
+"""Topics that programs of others fill in transactions, which they leave open: Kafka Streams, and a producer
+that commits at checkpoints, as Flink's sink does."""
 
 from __future__ import annotations
 
@@ -62,7 +62,8 @@ class Sent(DeclaredStream):
         return assess_consumer(samples, self.spec.supervision, RestartHistory())
 
     def await_published(self, running: ConsumerRun, is_all: bool = True) -> None:
-        """Wait until the table has all that a plain consumer reads, and is at the topic's ends if ``is_all``."""
+        """Wait until the table has all that a plain consumer reads, and, if ``is_all``, is at the topic's
+        ends."""
 
         def is_published() -> bool:
             running.query.processAllAvailable()

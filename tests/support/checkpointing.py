@@ -1,5 +1,5 @@
-"""A program that sends in transactions as Flink's sink does: one for each checkpoint, whose records are flushed
-when the checkpoint is made, and which is committed when it is complete; meanwhile the next one is open.
+"""A program that sends in transactions as Flink's sink does: one for each checkpoint, whose records are
+flushed when it is made, and which is committed when it is complete; meanwhile the next one is open.
 
 `python -m tests.support.checkpointing`: reads a line of JSON, `{"kafka": …, "topic": …, "attempt": …,
 "timeout_ms": …}`, sends, prints a line, and waits; the third transaction is open then.
@@ -73,7 +73,8 @@ def sending(kafka: Mapping[str, Any], topic: str, attempt: str, timeout_ms: int)
     with subprocess.Popen(
         command, cwd=REPO, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as program:
-        assert program.stdin and program.stdout
+        assert program.stdin
+        assert program.stdout
         try:
             # Its password is in no argument.
             program.stdin.write(f"{json.dumps(settings)}\n")

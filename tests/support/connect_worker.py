@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import psycopg2
 
 from local.runtime.ports import HOST, choose
 from local.services import postgres
@@ -161,8 +160,8 @@ def java_login(services: Services) -> dict[str, str]:
 
 
 def avro_converters(services: Services) -> dict[str, str]:
-    """A connector's settings: Confluent's wire format, with schemas of the embedded registry, which a producer
-    may register."""
+    """A connector's settings: Confluent's wire format, with schemas of the embedded registry, which a
+    producer may register."""
     address = services.stack.context.network.address("registry")
     settings = {
         "": "io.apicurio.registry.utils.converter.AvroConverter",

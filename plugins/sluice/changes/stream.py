@@ -121,8 +121,8 @@ class PlannedStream:
         if compacted and not is_partial:
             raise Refused(
                 f"{topic}: compaction has deleted {compacted.count} of {asked.count} records since they were "
-                f"read ({compacted.shown()}), so these cannot be read again. Fix: set partial to leave them as "
-                "they are, or choose other offsets",
+                f"read ({compacted.shown()}), so these cannot be read again. Fix: set partial to leave them "
+                "as they are, or choose other offsets",
                 ErrorCode.OFFSETS_NOT_THERE,
             )
         return asked.minus(lost).minus(compacted)

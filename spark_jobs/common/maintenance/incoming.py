@@ -87,8 +87,8 @@ class IncomingRecords:
         found = verify(self.plan.rows_in, stats, coming.written.offsets(paths), quarantined=coming.rejected)
         if not found.is_ok:
             raise ChangeRefused(
-                f"{self.spec.table}: the records that come: {found.message()}; nothing was changed. Fix: start "
-                "it again: what a compacted topic lost since it was planned is left out then, or refused"
+                f"{self.spec.table}: the records that come: {found.message()}; nothing was changed. Fix: "
+                "trigger it again: what a compacted topic lost since it was planned is seen then"
             )
         self._check_not_lost(coming, touched)
         check_as_quarantined(staged, coming.files, rows, recovered.minus(coming.rejected))
