@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,20 @@ class Compacted(DeclaredStream):
         assert producer.flush(30) == 0
         if transaction is not None:
             (producer.commit_transaction if transaction else producer.abort_transaction)(30)
+
+    def fill_transactions(self) -> None:
+        """Of one producer, each second one aborted, with a record of each partition's every key and of a key
+        of its own."""
+        settings = {**self.services.kafka, "transactional.id": self.name, "batch.num.messages": 3}
+        producer = Producer({**settings, "log_level": 0})
+        producer.init_transactions(30)
+        for number in range(8):
+            producer.begin_transaction()
+            for key in [*range(KEYS), f"of-{number}"]:
+                for partition in range(PARTITIONS):
+                    producer.produce(self.name, f"t{number}", f"key-{key}", partition=partition)
+            producer.flush(30)
+            (producer.abort_transaction if number % 2 else producer.commit_transaction)(30)
 
     def compact(self, is_forgetting: bool = False) -> None:
         """Let the cleaner work until each key is there once, but for the one that closes segments; without
@@ -199,6 +214,28 @@ def test_of_a_topic_that_was_compacted_each_surviving_record_is_a_row(compacted:
     assert (verified.present, verified.without_record) == (offsets(survived), without.offsets)
 
 
+def test_of_compacted_transactions_each_surviving_record_is_a_row(compacted: Compacted) -> None:
+    compacted.fill_transactions()
+    sent, delivered = compacted.plain(), compacted.delivered()
+    compacted.compact(is_forgetting=True)
+    survived = compacted.plain()
+    own = [message.key() for message in survived.values() if bytes(message.key() or b"").startswith(b"key-of-")]
+    assert sorted(own) == sorted([f"key-of-{number}".encode() for number in (0, 2, 4, 6)] * PARTITIONS)
+    assert len(survived) < len(sent) < len(delivered)
+    # In several batches, whose bounds are where others' records were.
+    compacted.spec = replace(
+        compacted.spec, consumer=replace(compacted.spec.consumer, max_offsets_per_trigger=30)
+    )
+    compacted.run(compacted.writer())
+    compacted.plan("one")
+    compacted.verify("one")
+    compacted.assert_rows_are(survived)
+    without = compacted.without_record()
+    assert without.offsets == compacted.all_offsets().minus(offsets(survived))
+    assert without.absent.count >= len(sent) - len(survived)
+    assert compacted.reconcile().present == offsets(survived)
+
+
 def test_compaction_between_plan_and_consumption_leaves_holes_and_no_gaps(compacted: Compacted) -> None:
     compacted.fill(0)
     compacted.run(compacted.writer())
@@ -227,7 +264,9 @@ def test_compaction_between_plan_and_consumption_leaves_holes_and_no_gaps(compac
     compacted.reconcile()
 
 
-@pytest.mark.parametrize("compacted", ["row", "skip"], indirect=True)
+@pytest.mark.parametrize(
+    "compacted", [pytest.param("row", marks=pytest.mark.exhaustive), "skip"], indirect=True
+)
 def test_compaction_after_consumption_changes_nothing_of_what_was_verified(compacted: Compacted) -> None:
     is_skipping = compacted.spec.records is not None and compacted.spec.records.tombstones == "skip"
     for wave in range(3):
