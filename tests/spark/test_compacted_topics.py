@@ -36,7 +36,7 @@ from tests.support.raising import raising
 from tests.support.services import Services
 
 PARTITIONS = 2
-# Of each partition; each wave has each of them once.
+# In each partition; each wave has each of them once.
 KEYS = 20
 # Keys of which the last record is a tombstone.
 GONE = 4
@@ -95,8 +95,8 @@ class Compacted(DeclaredStream):
             (producer.commit_transaction if transaction else producer.abort_transaction)(30)
 
     def fill_transactions(self) -> None:
-        """Of one producer, each second one aborted, with a record of each partition's every key and of a key
-        of its own."""
+        """All by one producer, each second one aborted; with a record of each key, and of one of its own, in
+        each partition."""
         settings = {**self.services.kafka, "transactional.id": self.name, "batch.num.messages": 3}
         producer = Producer({**settings, "log_level": 0})
         producer.init_transactions(30)
@@ -219,8 +219,9 @@ def test_of_compacted_transactions_each_surviving_record_is_a_row(compacted: Com
     sent, delivered = compacted.plain(), compacted.delivered()
     compacted.compact(is_forgetting=True)
     survived = compacted.plain()
-    own = [message.key() for message in survived.values() if bytes(message.key() or b"").startswith(b"key-of-")]
-    assert sorted(own) == sorted([f"key-of-{number}".encode() for number in (0, 2, 4, 6)] * PARTITIONS)
+    keys = [bytes(message.key() or b"").decode() for message in survived.values()]
+    own = sorted(key for key in keys if key.startswith("key-of-"))
+    assert own == sorted([f"key-of-{number}" for number in (0, 2, 4, 6)] * PARTITIONS)
     assert len(survived) < len(sent) < len(delivered)
     # In several batches, whose bounds are where others' records were.
     compacted.spec = replace(
@@ -243,7 +244,7 @@ def test_compaction_between_plan_and_consumption_leaves_holes_and_no_gaps(compac
         compacted.fill(wave)
     compacted.stop()
     first = compacted.rows().keys()
-    # Nobody consumes meanwhile.
+    # No consumer runs meanwhile.
     compacted.plan("one")
     end = compacted.all_offsets()
     compacted.compact()

@@ -22,9 +22,9 @@ from tests.support.connect_worker import ConnectWorker, SourceDatabase, avro_con
 from tests.support.declared import Declaration, DeclaredStream, Place, offsets, read
 from tests.support.services import Services
 
-# Of the envelope; all else is kept as unknown fields.
+# The envelope; all else is kept as unknown fields.
 ENVELOPE = {"schema.ddl": "op STRING\nts_ms BIGINT\n"}
-# Of a record that is flattened to the row after the change.
+# A record that is flattened to the row after the change.
 FLAT = {
     "schema.ddl": "id BIGINT\ncustomer STRING\namount DECIMAL(10, 2)\npaid BOOLEAN\nplaced_at TIMESTAMP\n"
     "__op STRING\n__lsn BIGINT\n__deleted STRING\n"
@@ -168,7 +168,7 @@ class Captured(DeclaredStream):
             if name not in columns:
                 row["_unknown_fields"][name] = as_json(value)
             elif name == "after" and value is not None:
-                # Of a record the table has these, and the others are kept at their place.
+                # The table has these fields, and the others are kept at their place.
                 row[name] = {part: as_json(value[part]) for part in AFTER}
                 unknown = {part: as_json(one) for part, one in value.items() if part not in AFTER}
                 row["_unknown_fields"][name] = unknown

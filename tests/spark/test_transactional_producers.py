@@ -47,7 +47,7 @@ class Sent(DeclaredStream):
         return read(self.services.kafka, self.name, "read_uncommitted")
 
     def health(self, since: float) -> HealthReport:
-        """Of the consumer, a process that runs ``since`` then, after an hour of the same samples."""
+        """The consumer's, a process that runs ``since`` then, after an hour of the same samples."""
         kafka = KafkaAdmin(self.services.stack.platform("observer").kafka)
         runtime: Any = SimpleNamespace(
             status=lambda program: ProcessStatus(program, ProcessState.RUNNING, 1, since)

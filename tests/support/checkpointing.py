@@ -18,7 +18,7 @@ from confluent_kafka import Producer
 
 from local.base import REPO
 
-# Of each transaction, in each partition.
+# In each partition, by each transaction.
 RECORDS = 20
 PARTITIONS = 2
 SECONDS = 30.0

@@ -101,7 +101,7 @@ class ConnectWorker:
         wait_until(f"connector {name}", lambda: self.runs(name), START_SECONDS, 0.2)
 
     def stop(self) -> None:
-        # Asked to stop it commits what it has, and leaves its group: nobody reads that.
+        # Asked to stop it commits what it has, and leaves its group: a test needs neither.
         self._process.kill()
         self._process.wait()
 
@@ -165,7 +165,7 @@ def avro_converters(services: Services) -> dict[str, str]:
     address = services.stack.context.network.address("registry")
     settings = {
         "": "io.apicurio.registry.utils.converter.AvroConverter",
-        # Of its own API: that of Confluent's is for other clients.
+        # Its own API: that of Confluent's is for other clients.
         ".apicurio.registry.url": f"http://{address}/apis/registry/v2",
         ".apicurio.auth.username": "sluice-producer",
         ".apicurio.auth.password": services.stack.secrets["registry_producer"],

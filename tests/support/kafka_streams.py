@@ -98,7 +98,7 @@ class Counts:
         return [name for name, state in found if name.startswith(f"{self.name}-") and state == "Ongoing"]
 
     def kill(self) -> None:
-        """As a machine that is gone: what it sent is in a transaction that nobody ends."""
+        """As a machine that is gone: what it sent is in a transaction that stays open."""
         self.process.kill()
         self.process.wait()
         self._log.close()
