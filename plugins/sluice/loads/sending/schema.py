@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sluice.config.csv_reading import avro_text
-from sluice.core.registry.subjects import Naming, subject
 
 if TYPE_CHECKING:
     from sluice.config.stream import StreamSpec
@@ -18,6 +17,9 @@ def register(systems: Systems, spec: StreamSpec) -> str | None:
     Raises IncompatibleVersion, RefusedSchema, RegistryRefused or RegistryUnreachable; ConfigError without a
     registry in the platform file.
     """
+    # With NumPy and Arrow, which a DAG does not need.
+    from sluice.core.registry.subjects import Naming, subject
+
     if not spec.topic.registry:
         return None
     name = subject(Naming.TOPIC, spec.topic.name)

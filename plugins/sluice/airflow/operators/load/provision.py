@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 class ProvisionTopicOperator(StreamOperator):
     """Create the topic, add partitions, change declared configs and the bounds of times; return the diff.
 
-    Fails without retries instead of shrinking: fewer partitions, another replication factor; and for a
-    schema that its subject refuses. The first attempt also records the run's ``baseline.json`` for the
-    audit; of an interval, task `produce` does. While there is no table, objects that do not fit the
-    declaration are refused here: those of its first load.
+    Fails without retries instead of shrinking: fewer partitions, another replication factor; and for a schema
+    that its subject refuses. The first attempt also records the run's ``baseline.json`` for the audit; of an
+    interval, task `produce` does. While there is no table, objects that do not fit the declaration are
+    refused here: those of its first load.
     """
 
     does = "creates or adjusts the topic as `stream.toml` declares it, and registers its schema if declared"
     fails_if = (
-        "it would shrink, or the schema is not compatible with its subject; without a table, also if an "
-        "object does not fit the declaration"
+        "it would shrink, or the schema does not go with its subject; without a table, also if an object "
+        "does not fit the declaration"
     )
 
     def work(self, context: Context) -> dict[str, Any]:

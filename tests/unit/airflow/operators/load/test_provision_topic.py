@@ -41,9 +41,7 @@ def test_a_load_s_topic_gets_the_bounds_beside_what_is_declared(monkeypatch: pyt
     assert topics == [replace(declared, config=declared.config | TIMESTAMP_BOUNDS), PROGRESS_TOPIC]
 
 
-def test_a_declared_schema_is_registered_under_the_topics_subject(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_declared_schema_is_registered_under_the_topics_subject(monkeypatch: pytest.MonkeyPatch) -> None:
     registered: list[tuple[str, str]] = []
 
     def register(subject: str, text: str) -> int:
@@ -53,10 +51,8 @@ def test_a_declared_schema_is_registered_under_the_topics_subject(
     monkeypatch.setattr(inventory, "record_before", lambda *_: None)
     step = ProvisionTopicOperator(task_id="provision_topic", stream="nyc_taxi")
     topics = SimpleNamespace(provision=lambda topic: TopicDiff(topic.name))
-    # A table that a load has made.
     lake = SimpleNamespace(position=lambda table: SimpleNamespace(ends={}))
-    registry = SimpleNamespace(register=register)
-    hook = SimpleNamespace(topics=topics, lake=lake, registry=registry)
+    hook = SimpleNamespace(topics=topics, lake=lake, registry=SimpleNamespace(register=register))
     step.__dict__ |= {"platform_hook": hook, "tables": NewTables(), "ledger": None}
     step.work(given(run_id="r"))
     assert registered == []
