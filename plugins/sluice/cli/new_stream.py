@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from sluice.cli.base import UsageError
+from sluice.cli.topics.columns import key_column
 from sluice.config import folders, streams
 from sluice.config.reading.toml import IDENTIFIER, IDENTIFIER_FIX, ConfigError, dump
 from sluice.core.csv.form import is_csv
@@ -188,9 +189,7 @@ def _write(folder: Path, name: str, kind: str, inferred: Inferred | None, found:
         "schema": _schema_line(columns, avro),
         "registry": _registry_lines(found.guess) if found and found.guess.is_registered else "",
         "format": found.guess.format if found else "json",
-        "key": f'key = "{found.guess.key}"                      # the column key\n'
-        if found and found.guess.key
-        else "",
+        "key": _key_lines(found.guess) if found and found.guess.key else "",
         "versions": str(found.versions_per_batch if found else 20),
         "record": "".join(part.capitalize() for part in name.split("_")),
         "uuid": str(uuid4()),
@@ -217,6 +216,13 @@ def _schema_line(columns: Mapping[str, str], avro: str) -> str:
     if not columns:
         return ""
     return f'schema = "schema.{"avsc" if avro else "ddl"}"            # the columns of its values\n'
+
+
+def _key_lines(guess: Guess) -> str:
+    # Beside the columns of values.
+    column = key_column(guess.columns)
+    named = f'key_column = "{column}"\n' if column != "key" else ""
+    return f'key = "{guess.key}"                      # the column {column}\n{named}'
 
 
 def _registry_lines(guess: Guess) -> str:

@@ -30,8 +30,9 @@ TYPES = tuple(_SPARK_TO_ICEBERG)
 _DECIMAL = re.compile(r"decimal\((\d{1,2}),\s*(\d{1,2})\)")
 
 
-def parse_ddl(text: str, where: str = "schema.ddl") -> dict[str, str]:
-    """Column -> Spark type in lower case, in the declared order.
+def parse_ddl(text: str, where: str = "schema.ddl", is_of_others: bool = False) -> dict[str, str]:
+    """Column -> Spark type in lower case, in the declared order. ``is_of_others``: names are those of other
+    people's records, in which capitals count.
 
     One column per line, ``name TYPE``, with a comma or not; ``--`` begins a comment. Types: TYPES, and
     ``decimal(p, s)``. Raises ConfigError naming the line.
@@ -43,11 +44,13 @@ def parse_ddl(text: str, where: str = "schema.ddl") -> dict[str, str]:
             continue
         name, kind = (*declared.split(None, 1), "")[:2]
         place = f"{where} line {number}"
-        if name != name.lower():
+        if name != name.lower() and not is_of_others:
             raise ConfigError(f"{place}: column {shown(name)}. Fix: use lower-case letters, digits and _")
         check_column(name, place)
         if name in found:
             raise ConfigError(f"{place}: column {name!r} is there twice. Fix: remove one")
+        if name.lower() in map(str.lower, found):
+            raise ConfigError(f"{place}: column {name!r} and one above differ in case only. Fix: remove one")
         found[name] = _type(kind.strip().lower(), f"{place}: column {name!r}")
     if not found:
         raise ConfigError(f"{where}: no column. Fix: write one per line, as name TYPE")

@@ -67,7 +67,8 @@ def _added_type(kind: str) -> str:
 
 def _value_types(spec: StreamSpec, text: str, where: str) -> dict[str, str]:
     if spec.is_ddl:
-        return {name: ddl_iceberg_type(kind) for name, kind in parse_ddl(text, where).items()}
+        columns = parse_ddl(text, where, is_of_others=spec.records is not None)
+        return {name: ddl_iceberg_type(kind) for name, kind in columns.items()}
     try:
         schema = json.loads(text)
         check_avro(schema, where)
@@ -127,7 +128,8 @@ def check(spec: StreamSpec, file: Path) -> None:
 def _query_columns(spec: StreamSpec, text: str) -> dict[str, str]:
     if not spec.records:
         return parse_ddl(text, f"{spec.name}/{spec.schema}")
-    own = parse_ddl(text, f"{spec.name}/{spec.schema}") if text else spec.records.value_columns
+    where = f"{spec.name}/{spec.schema}"
+    own = parse_ddl(text, where, is_of_others=True) if text else spec.records.value_columns
     return own | spec.records.query_columns
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sluice.cli.base import UsageError
+from sluice.cli.topics.columns import of_ddl
 from sluice.config.sections.supervision import Supervision
 from sluice.core.errors import Refused
 from sluice.core.offsets.topic_facts import TopicFacts
@@ -91,6 +92,9 @@ def look(systems: Systems, topic: str) -> FoundTopic:
     found = guess(records.values, records.keys)
     if systems.platform.registry is not None:
         found = _by_registry(systems, topic, records, found, seen)
+    if not found.schema:
+        columns, left_out = of_ddl(found.columns)
+        found = replace(found, columns=columns, doubts=[*found.doubts, *left_out])
     return FoundTopic(topic, described.partitions, found, seen, [*doubts, *found.doubts])
 
 

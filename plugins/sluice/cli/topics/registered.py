@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from sluice.cli.topics.columns import of_avro
 from sluice.core.decoding.avro.types import UnsupportedSchema
 from sluice.core.decoding.registered.avro import RegisteredAvro
 from sluice.core.decoding.sample import AVRO_FORMAT, JSON, Guess, guess
@@ -144,17 +145,20 @@ def _of_avro(
     by: Guess, schema: RegisteredSchema, naming: Naming, asked: _Asked, values: Sequence[bytes]
 ) -> tuple[Guess, list[str]]:
     """The guess with the columns of a schema, and what the sample's records do not fit."""
+    text, left_out = of_avro(schema.text)
     try:
-        decoder = RegisteredAvro(schema.text, asked, _UNKNOWN)
+        decoder = RegisteredAvro(text, asked, _UNKNOWN)
     except UnsupportedSchema as error:
         return by, [f"schema id {schema.id} can be no table's: {error}: values are kept as bytes"]
     columns = {one.name: str(one.type) for one in decoder.schema if one.name != _UNKNOWN}
     found = replace(
-        by, format=AVRO_FORMAT, columns=columns, schema=schema.text, is_registered=True, subjects=str(naming)
+        by, format=AVRO_FORMAT, columns=columns, schema=text, is_registered=True, subjects=str(naming)
     )
     decoded = decoder.decode(pa.array(values, pa.binary()), _no_headers(len(values)))
     wrong = [one for one in decoded.reasons.to_pylist() if one]
-    doubts = [f"{len(wrong)} of {len(values)} values would be rejected: {wrong[0]}"] if wrong else []
+    doubts = left_out
+    if wrong:
+        doubts.append(f"{len(wrong)} of {len(values)} values would be rejected: {wrong[0]}")
     extra = decoded.columns.column(_UNKNOWN)
     if kept := len(extra) - extra.null_count:
         doubts.append(f"{kept} of {len(values)} values have fields that the schema lacks: in {_UNKNOWN}")

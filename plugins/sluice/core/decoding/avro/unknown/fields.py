@@ -38,7 +38,7 @@ class UnknownFields:
     @property
     def names(self) -> list[str]:
         """The writer's fields that are lacking, and those of which a part is."""
-        return [*(name for _, name, _, _ in self._fields), *(name for name, _ in self._parts)]
+        return [*(name for _, name, _, _ in self._fields), *(name for name, _, _ in self._parts)]
 
     def text(self, record: Any) -> str | None:
         """The text of one record, in the form of ``reference.values``; None without a further field."""
