@@ -53,7 +53,7 @@ def read(schema: Any, body: bytes) -> dict[str, Any] | str:
     return found
 
 
-# Of 47 digits.
+# A number of 47 digits.
 LONG = str(int("10" * 20, 16))
 ENUM = {"type": "enum", "name": "E", "symbols": ["A"]}
 

@@ -34,7 +34,7 @@ def narrowed(writer: Type, reader: Type) -> Type:
 
 
 def _optional(writer: Type, reader: Type) -> Type:
-    """Of unions of one type and null, that type; others as they are."""
+    """Narrow the type that a union has beside null; a union of several is as it is."""
     value, wanted = writer.optional, reader.optional
     if "union" in (value.kind, wanted.kind):
         return writer
