@@ -18,7 +18,7 @@ AVRO_FORMAT = "avro"
 _COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _CONFLUENT = re.compile(r"schema id \((\d+)\)")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?")
-# Of as many bytes as a decimal of 38 digits has.
+# As many bytes as a decimal of 38 digits has, at most.
 _BASE64 = re.compile(r"(?=.{4,24}\Z)(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 _LONGEST = 2**63
 _NAMED = 5
