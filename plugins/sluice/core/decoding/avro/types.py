@@ -136,9 +136,7 @@ def written(text: str) -> Schema:
 
 def _parsed(text: str, parser: _Parser) -> Schema:
     try:
-        tree = json.loads(text)
-        if parser.is_writers:
-            tree = trees.used(tree)
+        tree = trees.used(json.loads(text)) if parser.is_writers else json.loads(text)
         checked = trees.without_meaning(tree) if parser.is_writers else tree
         crc = fingerprint(to_parsing_canonical_form(checked), "CRC-64-AVRO")
         record = parser.type_of(tree, "")
@@ -216,9 +214,10 @@ class _Parser:
     def type_of(self, tree: Any, namespace: str) -> Type:
         if isinstance(tree, list):
             found = Type("union", branches=tuple(self.type_of(branch, namespace) for branch in tree))
-            if not tree:
+            names = {branch.name or branch.kind for branch in found.branches}
+            if not tree or len(names) < len(tree) or "union" in names:
                 raise UnsupportedSchema(
-                    "the Avro schema has a union of nothing, of which no record has a value"
+                    "the Avro schema has a union of nothing, of a union, or of a type twice"
                 )
             # Spark reads these numbers as such.
             plain = tuple(
@@ -274,7 +273,7 @@ class _Parser:
                 )
                 for field in tree["fields"]
             )
-            names = {one.name for one in fields if isinstance(one.name, str)}
+            names = {one.name for one in fields if isinstance(one.name, str) and one.name}
             if len(names) < len(fields):
                 raise UnsupportedSchema(
                     f"the Avro schema has a record with a field twice, or without a name: {name}"
