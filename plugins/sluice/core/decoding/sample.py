@@ -18,6 +18,8 @@ AVRO_FORMAT = "avro"
 _COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _CONFLUENT = re.compile(r"schema id \((\d+)\)")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?")
+# As many bytes as a decimal of 38 digits has, at most.
+_BASE64 = re.compile(r"(?=.{4,24}\Z)(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 _LONGEST = 2**63
 _NAMED = 5
 
@@ -59,6 +61,7 @@ def guess(values: Sequence[bytes | None], keys: Sequence[bytes | None]) -> Guess
         if others := len(sent) - len(objects):
             doubts.append(f"{others} of {len(sent)} values are no JSON object, and would be rejected")
         columns = _columns(objects, doubts)
+        doubts += _of_connect(objects)
         if columns:
             return Guess(JSON, key, columns, doubts)
     if not sent:
@@ -115,6 +118,21 @@ def _columns(objects: Sequence[dict[str, Any]], doubts: list[str]) -> dict[str, 
         if kind := _type(name, found, doubts):
             columns[name] = kind
     return columns
+
+
+def _of_connect(objects: Sequence[dict[str, Any]]) -> list[str]:
+    """Fields whose texts may be decimals of Connect's converter, of which some are numbers, too: "1234"."""
+    texts: dict[str, list[str]] = {}
+    for one in objects:
+        for name, value in one.items():
+            if isinstance(value, str):
+                texts.setdefault(name, []).append(value)
+    return [
+        f"{name!r} has texts in base64, as decimals of Kafka Connect's JsonConverter: declare it STRING, not "
+        "DECIMAL, or set decimal.format=NUMERIC there"
+        for name, found in texts.items()
+        if all(map(_BASE64.fullmatch, found)) and any(text.endswith("=") for text in found)
+    ]
 
 
 def _type(name: str, kinds: set[str], doubts: list[str]) -> str:

@@ -111,3 +111,12 @@ def test_records_without_a_value_and_none_at_all() -> None:
     assert "1 of 2 records have no value" in found.doubts[0]
     assert of().format == BYTES
     assert "no record" in of().doubts[0]
+
+
+def test_decimals_of_connect_are_doubted() -> None:
+    found = of(
+        {"price": "AfQ=", "note": "abcd", "id": "1234"}, {"price": "1234", "note": "ab=", "id": "5678"}
+    )
+    (doubt,) = found.doubts
+    assert doubt.startswith("'price' has texts in base64, as decimals of Kafka Connect's JsonConverter")
+    assert found.columns == dict.fromkeys(("price", "note", "id"), "STRING")

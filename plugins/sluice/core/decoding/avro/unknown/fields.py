@@ -136,7 +136,15 @@ def _lacking(writer: Type, reader: Type) -> Lacking | None:
         return _of_record(writer, reader)
     if writer.kind in ("array", "map"):
         return _of_items(writer, reader)
+    if writer.kind == "enum" and not set(writer.symbols) <= set(reader.symbols):
+        return _of_enum(writer, reader)
     return None
+
+
+def _of_enum(writer: Type, reader: Type) -> Lacking:
+    """A symbol that is read as the default of the table's enum."""
+    text = text_of(writer)
+    return lambda value: None if value is None or value in reader.symbols else text(value)
 
 
 def _of_record(writer: Type, reader: Type) -> Lacking | None:
