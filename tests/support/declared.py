@@ -180,6 +180,8 @@ def read(kafka: Mapping[str, Any], topic: str, isolation: str = "read_committed"
             "isolation.level": isolation,
             "enable.auto.commit": False,
             "enable.partition.eof": True,
+            # The end of a partition is told after that.
+            "fetch.wait.max.ms": 10,
             "auto.offset.reset": "error",
             "log_level": 0,
         }
