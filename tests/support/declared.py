@@ -148,7 +148,7 @@ class DeclaredStream(Stream):
         with self.systems() as systems:
             verification = LoadVerification.of(systems, self.spec, self.ledger, run)
             load = verification.verify(5.0)
-            assert load.problems == []
+            assert load.problems == [], load.problems
             return verification.write_proof(load, lambda _: None)[1]
 
     def reconcile(self, before: Verified | None = None) -> Verified:
@@ -159,7 +159,7 @@ class DeclaredStream(Stream):
                 systems.lake, spec.table, spec.quarantine_table, self.ledger, systems.batch_log
             )
             findings, verified = contents.verify(before, before)
-            assert findings == []
+            assert findings == [], findings
             assert verified is not None
             return verified
 
@@ -180,6 +180,8 @@ def read(kafka: Mapping[str, Any], topic: str, isolation: str = "read_committed"
             "isolation.level": isolation,
             "enable.auto.commit": False,
             "enable.partition.eof": True,
+            # The end of a partition is told after that.
+            "fetch.wait.max.ms": 10,
             "auto.offset.reset": "error",
             "log_level": 0,
         }
