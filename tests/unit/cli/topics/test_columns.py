@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from sluice.cli.topics.columns import key_column, of_avro, of_ddl
-from sluice.config.schema import named_types
 from sluice.core.decoding.avro.decoder import AvroDecoder
+from sluice.core.decoding.avro.names import definitions
 
 ADDRESS = {"type": "record", "name": "Address", "fields": [{"name": "city", "type": "string"}]}
 
@@ -58,7 +58,7 @@ def test_a_type_that_a_field_left_out_defined_is_still_defined() -> None:
     )
     assert len(doubts) == 1
     assert names(text) == ["home", "both", "id"]
-    assert named_types(json.loads(text)).keys() == {"shop.Order", "shop.Address", "shop.Both"}
+    assert dict(definitions(json.loads(text))).keys() == {"shop.Order", "shop.Address", "shop.Both"}
     assert [field.name for field in AvroDecoder(text).schema] == ["home", "both", "id"]
 
 
