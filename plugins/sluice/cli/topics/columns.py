@@ -64,11 +64,12 @@ def _outermost(texts: Iterable[str]) -> list[str]:
     return [json.dumps(tree) for tree in trees if tree["name"] not in inside]
 
 
-def key_column(columns: Iterable[str]) -> str:
-    """The name of the column of keys: the usual one, unless a value has it."""
-    taken = {name.lower() for name in columns}
-    names = chain(("key", "record_key"), (f"record_key_{number}" for number in count(2)))
-    return next(name for name in names if name not in taken)
+def column_beside(columns: Iterable[str], name: str) -> str:
+    """The name of a column for what a record has beside its value, as ``key``: this one, unless a value has
+    it."""
+    taken = {column.lower() for column in columns}
+    names = chain((name, f"record_{name}"), (f"record_{name}_{number}" for number in count(2)))
+    return next(one for one in names if one not in taken)
 
 
 def _doubt(name: Any, error: ValueError) -> str:
