@@ -350,7 +350,6 @@ def test_keys_and_headers_are_kept_and_a_trace_shows_them(
         producer.produce(others.name, value, b"key", 0, timestamp=FIRST, headers=headers)
     assert producer.flush(30) == 0
     others.run(others.writer())
-    load(others, systems, ledger, "r")
     rows = read(systems.lake.table(others.spec.table), AlwaysTrue(), ("value", "sent_headers")).read_all()
     kept = {row["value"]: row["sent_headers"] for row in rows.to_pylist()}
     pairs = [{"key": "trace", "value": b"1"}, {"key": "trace", "value": None}]
