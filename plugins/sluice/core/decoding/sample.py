@@ -36,7 +36,7 @@ class Sampled:
     partition: int = 0
     """From 0."""
     offset: int = 0
-    """Of its partition."""
+    """From 0 in each partition."""
 
     @property
     def place(self) -> str:
