@@ -143,8 +143,8 @@ class LoadFiles:
         found = files.read(self.quarantine, rows, columns, tasks=self.quarantine_tasks).read_all()
         values = zip(*(found[name].to_pylist() for name in columns), strict=True)
         name = self.quarantine.name()[-1]
-        query = f"select reason, object, line from {name} where stage = '{PRODUCER_STAGE}'"
-        return summary((Rejected(*one) for one in values), declared, f'sluice sql "{query}"')
+        where = f"sluice sql shows all in the columns reason, object and line of {name}"
+        return summary((Rejected(*one) for one in values), declared, where)
 
     @cached_property
     def rejected_rows(self) -> dict[str, Any]:
