@@ -77,7 +77,10 @@ class Airflow:
             return
         errors = self.request("GET", "/importErrors")["import_errors"]
         texts = [f"{item['filename']}: {item['stack_trace'].strip().splitlines()[-1]}" for item in errors]
-        raise UsageError(f"Airflow has no DAG {dag} after {seconds:.0f} s; import errors: {texts or 'none'}")
+        raise UsageError(
+            f"Airflow has no DAG {dag} after {seconds:.0f} s; import errors: {texts or 'none'}. Fix: correct "
+            "the stream's name, or its declaration; Airflow's page lists the DAGs"
+        )
 
     def _knows(self, dag: str) -> bool:
         try:

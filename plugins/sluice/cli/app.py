@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from sluice.cli.base import UsageError, exit_code
-from sluice.cli.installation import Host
+from sluice.cli.installation import Host, check_running
 from sluice.config.reading.toml import ConfigError
 from sluice.core.errors import ClientError
 
@@ -156,11 +156,12 @@ def sql(
     context: typer.Context,
     query: Annotated[str, typer.Argument(help='As "select count(*) from nyc_taxi"')],
     json: AsJson = False,
+    limit: Annotated[int, typer.Option(min=1, help="Most rows that are shown")] = 100,
 ) -> None:
-    """Query the lake with DuckDB and the reader's rights; shows up to 100 rows."""
+    """Query the lake with DuckDB and the reader's rights."""
     from sluice.cli import sql as command
 
-    raise typer.Exit(command.main(host_of(context).installation(), query, json))
+    raise typer.Exit(command.main(host_of(context).installation(), query, json, limit))
 
 
 def put(
@@ -236,8 +237,9 @@ def new_stream(
     if topic:
         from sluice.cli.topics import look as topic_look
 
-        systems = host.installation().systems(topic_look.ROLE)
-        found = topic_look.look(systems, topic, host.allow_reading)
+        installation = host.installation()
+        check_running(installation)
+        found = topic_look.look(installation.systems(topic_look.ROLE), topic, host.allow_reading)
         command.main(name, "topic", root, file=from_, found=found)
     else:
         doubts = command.main(name, kind, root, file=from_)

@@ -21,13 +21,15 @@ from sluice.clients.lake.reading.files import read
 from sluice.clients.lake.reading.unreadable import unreadable
 from sluice.config import streams
 from sluice.core.errors import Missing
+from sluice.core.messages import counted
 
+# The rows that are shown unless more are asked for.
 ROW_LIMIT = 100
 _ENDS = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
-def main(stack: Installation, query: str, as_json: bool = False) -> int:
-    """Print the result, at most ROW_LIMIT rows, as a table or for a program; 1 with DuckDB's error.
+def main(stack: Installation, query: str, as_json: bool = False, limit: int = ROW_LIMIT) -> int:
+    """Print the result, at most ``limit`` rows, as a table or for a program; 1 with DuckDB's error.
 
     Raises UsageError without a query, if the stack does not run, or if a table does not exist yet.
     """
@@ -45,7 +47,7 @@ def main(stack: Installation, query: str, as_json: bool = False) -> int:
                 # A stream of batches can be read once: the second time it would silently be empty.
                 connection.execute(f'create table "{name}" as from "{name}_stream"')
         result = connection.execute(query)
-        rows = result.fetchmany(ROW_LIMIT + 1)
+        rows = result.fetchmany(limit + 1)
     except duckdb.Error as error:
         print(f"sluice: {printable(' '.join(str(error).split()))}", file=sys.stderr)
         if _is_of_a_value(error):
@@ -53,16 +55,17 @@ def main(stack: Installation, query: str, as_json: bool = False) -> int:
         return 1
     if as_json:
         names = [str(column[0]) for column in result.description or []]
-        print_json({"columns": names, "rows": rows[:ROW_LIMIT], "has_more": len(rows) > ROW_LIMIT})
+        print_json({"columns": names, "rows": rows[:limit], "has_more": len(rows) > limit})
         return 1 if any(map(_may_be_infinite, rows)) and _name_unreadable(stack, query) else 0
     console = new_console()
     columns = [printable(str(column[0])) for column in result.description or []]
-    for table in _rendered(columns, rows[:ROW_LIMIT], console):
+    for table in _rendered(columns, rows[:limit], console):
         console.print(table)
     if any(map(_may_be_infinite, rows)) and _name_unreadable(stack, query):
         return 1
-    more = f"the first {ROW_LIMIT} rows; there are more" if len(rows) > ROW_LIMIT else f"{len(rows)} rows"
-    console.print(f"{more} (at most {ROW_LIMIT} are shown)", style="dim")
+    is_more = len(rows) > limit
+    more = f"the first {limit} rows; there are more: --limit N" if is_more else counted(len(rows), "row")
+    console.print(more, style="dim")
     return 0
 
 
@@ -152,6 +155,6 @@ def _reader(stack: Installation, table: str) -> object:
         return read(stack.systems("reader").lake.table(table), AlwaysTrue(), ("*",))
     except Missing as error:
         raise UsageError(
-            f"table {table} does not exist. Fix: start the stream, which creates it (make demo); if it had "
+            f"table {table} does not exist. Fix: load the stream, which creates it (sluice load); if it had "
             "rows: docs/operating.md, Table lost by the catalog"
         ) from error

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
+from math import isfinite
 from typing import Any
 
 from rich.console import Console
@@ -23,5 +25,20 @@ def print_line(console: Console, text: str) -> None:
 
 
 def print_json(document: Any) -> None:
-    """Print one document for a program; values that JSON does not have as text."""
-    print(json.dumps(document, indent=1, default=str))
+    """Print one document for a program; values that JSON does not have as texts: bytes in base64."""
+    print(json.dumps(_plain(document), indent=1, allow_nan=False))
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case dict():
+            return {str(name): _plain(one) for name, one in value.items()}
+        case list() | tuple():
+            return [_plain(one) for one in value]
+        case bytes():
+            return b64encode(value).decode()
+        case float() if not isfinite(value):
+            return str(value)
+        case None | bool() | int() | float() | str():
+            return value
+    return str(value)

@@ -72,7 +72,8 @@ def show_batches(installation: Installation, asked: Batches, as_json: bool = Fal
         table.add_row(*_cells(one, with_more=has_more))
     console = new_console()
     console.print(table)
-    console.print(f"{len(listed)} batches of {spec.name}, newest first", style="dim")
+    number = f"{len(listed)} batch" if len(listed) == 1 else f"{len(listed)} batches"
+    console.print(f"{number} of {spec.name}, newest first", style="dim")
     return 0
 
 

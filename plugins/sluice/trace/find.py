@@ -45,7 +45,6 @@ from sluice.trace.rows import (
     SourceTrace,
     absent_offset,
     absent_row,
-    shown,
 )
 
 
@@ -139,7 +138,7 @@ class StreamTrace:
                 else self.batches.holding(partition, offset, values.get(held.TIME))
             )
             reason = values.get("reason", "")
-            record = {name: shown(values.get(column)) for name, column in beside.items()}
+            record = {name: values.get(column) for name, column in beside.items()}
             yield Place(where, row.file, row.snapshot_id, partition, offset, reason, batch, record), values
 
     def _beside(self, where: str) -> dict[str, str]:

@@ -71,7 +71,7 @@ class Place:
     ``partition`` and ``offset`` are None for a row that was rejected before the topic. ``reason``: of a
     quarantined row, else empty. ``batch``: that published it, None if that is not recorded. ``record``: what
     the record has beside its value, of a topic that others fill: ``time``, and ``key`` and ``headers`` if
-    they are kept.
+    they are kept, as the columns have them.
     """
 
     where: str
@@ -81,13 +81,13 @@ class Place:
     offset: int | None
     reason: str = ""
     batch: Batch | None = None
-    record: Mapping[str, str] = field(default_factory=dict)
+    record: Mapping[str, Any] = field(default_factory=dict)
 
     def fields(self) -> list[tuple[str, str]]:
         found = [("in", f"quarantine: {self.reason}" if self.where == QUARANTINE else self.where)]
         if self.offset is not None:
             found += [("partition", str(self.partition)), ("offset", str(self.offset))]
-            found += [(f"record's {name}", text) for name, text in self.record.items()]
+            found += [(f"record's {name}", _shown(value)) for name, value in self.record.items()]
             found.append(("batch", _batch(self.batch)))
         return [*found, ("data file", self.file), ("snapshot", str(self.snapshot_id))]
 
@@ -253,7 +253,7 @@ def _list(partitions: Mapping[int, Any]) -> str:
     return ", ".join(map(str, sorted(partitions))) or "(none)"
 
 
-def shown(value: Any) -> str:
+def _shown(value: Any) -> str:
     """A column's value for a person: bytes as the text that they are, else in hex; headers as name=value."""
     match value:
         case None | []:
@@ -264,7 +264,7 @@ def shown(value: Any) -> str:
             except UnicodeDecodeError:
                 return f"0x{value.hex()}"
         case list():
-            return ", ".join(f"{one['key']}={shown(one['value'])}" for one in value)
+            return ", ".join(f"{one['key']}={_shown(one['value'])}" for one in value)
         case datetime():
             return value.isoformat(timespec="milliseconds")
     return str(value)

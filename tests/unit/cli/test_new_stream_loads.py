@@ -112,10 +112,14 @@ def test_another_folder_is_to_be_made_known_first(
     assert f"First: {line}\n" in capsys.readouterr().out
 
 
-def test_nothing_is_loaded_while_the_stack_is_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_loaded_while_the_stack_is_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     stopped = made(tmp_path, monkeypatch, is_running=False)
     assert new(tmp_path, CLEAR) == 0
     assert stopped.asked == []
+    assert app.run(["new-stream", "orders", "--topic", "shop.orders"]) != 0
+    assert "the stack does not run. Fix: make up" in capsys.readouterr().err
 
 
 def test_a_topic_that_was_looked_at_is_loaded_by_a_person(

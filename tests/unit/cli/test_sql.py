@@ -171,6 +171,12 @@ def test_a_program_reads_one_document(capsys: pytest.CaptureFixture[str]) -> Non
         "rows": [[1, None, "2026-01-02"]],
         "has_more": False,
     }
+    assert (
+        main(cast("Installation", NoLake()), "select '\\xFF'::blob, 'inf'::double, 'nan'::float", True) == 0
+    )
+    assert json.loads(capsys.readouterr().out)["rows"] == [["/w==", "inf", "nan"]]
+    assert main(cast("Installation", NoLake()), "select * from range(102)", True, 101) == 0
+    assert len(json.loads(capsys.readouterr().out)["rows"]) == 101
     assert main(cast("Installation", NoLake()), "select * from range(101)", True) == 0
     found = json.loads(capsys.readouterr().out)
     assert (len(found["rows"]), found["has_more"]) == (100, True)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, count
 from typing import Any
 
@@ -14,6 +14,9 @@ from sluice.config.schema import avro_iceberg_type
 from sluice.core.decoding.avro.names import definitions, full_name, namespace_of
 from sluice.core.registry.avro_references import self_contained
 
+# As a stream's declaration names it, unless it says another name.
+UNKNOWN_FIELDS = "_unknown_fields"
+
 
 def of_ddl(columns: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     """Those that a table can have, and a doubt for each other one."""
@@ -21,7 +24,7 @@ def of_ddl(columns: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     doubts: list[str] = []
     for name, kind in columns.items():
         try:
-            check_columns([*found, name], "it")
+            _check([*found, name])
         except ConfigError as error:
             doubts.append(_doubt(name, error))
         else:
@@ -40,7 +43,7 @@ def of_avro(text: str) -> tuple[str, list[str]]:
     doubts: list[str] = []
     for field in schema["fields"]:
         try:
-            check_columns([*(one["name"] for one in kept), field["name"]], "it")
+            _check([*(one["name"] for one in kept), field["name"]])
             check_avro(field["type"], "it")
             avro_iceberg_type(field["type"], named, namespace)
         # ConfigError is one, too.
@@ -55,6 +58,13 @@ def of_avro(text: str) -> tuple[str, list[str]]:
     lost = named.keys() - dict(definitions(trimmed)).keys()
     others = [json.dumps({**named[name], "name": name}) for name in sorted(lost)]
     return self_contained(json.dumps(trimmed), _outermost(others), "the schema"), doubts
+
+
+def _check(names: Sequence[Any]) -> None:
+    """Raises ConfigError if the last one can be no column beside the others."""
+    check_columns(names, "it")
+    if names[-1].lower() == UNKNOWN_FIELDS:
+        raise ConfigError(f"it: the column {UNKNOWN_FIELDS} is that of fields without one")
 
 
 def _outermost(texts: Iterable[str]) -> list[str]:

@@ -71,7 +71,7 @@ def look(systems: Systems, topic: str, allow_reading: Callable[[str], bool] | No
 def _look(systems: Systems, topic: str) -> FoundTopic:
     # With NumPy and Arrow.
     from sluice.clients.kafka.log.brokers import Brokers
-    from sluice.clients.kafka.log.sample import sample
+    from sluice.clients.kafka.log.sample import PARTITIONS, sample
     from sluice.core.decoding.sample import guess
 
     kafka = systems.kafka
@@ -103,7 +103,8 @@ def _look(systems: Systems, topic: str) -> FoundTopic:
     if records.sizes:
         sizes = sorted(records.sizes)
         seen.append(
-            f"{len(records.records)} records read; values of {sizes[0]} to {sizes[-1]} bytes, "
+            f"{len(records.records)} records looked at, of begin, middle and end of up to {PARTITIONS} "
+            f"partitions; values of {sizes[0]} to {sizes[-1]} bytes, "
             f"{sizes[len(sizes) // 2]} in the middle"
         )
     if records.control or records.aborted:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from sluice.cli.topics.columns import of_avro
+from sluice.cli.topics.columns import UNKNOWN_FIELDS, of_avro
 from sluice.core.decoding.avro.types import UnsupportedSchema
 from sluice.core.decoding.registered.avro import RegisteredAvro
 from sluice.core.decoding.sample import AVRO_FORMAT, JSON, Guess, Sampled, guess
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 # Schemas that are asked for: a sample of garbage may name as many as it has records.
 _MOST_SCHEMAS = 20
-_UNKNOWN = "_unknown_fields"
 
 
 @dataclass(frozen=True)
@@ -147,10 +146,10 @@ def _of_avro(
     """The guess with the columns of a schema, and what the sample's records do not fit."""
     text, left_out = of_avro(schema.text)
     try:
-        decoder = RegisteredAvro(text, asked, _UNKNOWN)
+        decoder = RegisteredAvro(text, asked, UNKNOWN_FIELDS)
     except UnsupportedSchema as error:
         return by, [f"schema id {schema.id} can be no table's: {error}: values are kept as bytes"]
-    columns = {one.name: str(one.type) for one in decoder.schema if one.name != _UNKNOWN}
+    columns = {one.name: str(one.type) for one in decoder.schema if one.name != UNKNOWN_FIELDS}
     found = replace(
         by, format=AVRO_FORMAT, columns=columns, schema=text, is_registered=True, subjects=str(naming)
     )
@@ -161,7 +160,9 @@ def _of_avro(
     doubts = left_out
     if wrong:
         doubts.append(f"{len(wrong)} of {len(values)} values would be rejected, the first in {wrong[0]}")
-    extra = decoded.columns.column(_UNKNOWN)
+    extra = decoded.columns.column(UNKNOWN_FIELDS)
     if kept := len(extra) - extra.null_count:
-        doubts.append(f"{kept} of {len(values)} values have fields that the schema lacks: in {_UNKNOWN}")
+        doubts.append(
+            f"{kept} of {len(values)} values have fields that the schema lacks: in {UNKNOWN_FIELDS}"
+        )
     return found, doubts

@@ -116,8 +116,8 @@ def _decimal(found: Sequence[Any]) -> tuple[str, str]:
         return "", ""
     what = "numbers" if are_numbers else "texts of numbers"
     return ddl, (
-        f"{what} of at most {scale} decimals, as sums of money: so it is a {ddl}, and a record with more "
-        f"decimals would be quarantined; {DOUBLE if are_numbers else TEXT} takes it"
+        f"{what} of at most {scale} decimals: so it is a {ddl}, and a record with more decimals would be "
+        f"quarantined; {DOUBLE if are_numbers else TEXT} takes it"
     )
 
 

@@ -82,7 +82,7 @@ class ValidationResult:
         if self.quarantined_percent > self.limit:
             problems.append(
                 f"quarantine: {share}, the limit is {self.limit:g} %. Fix: check their reasons, correct the "
-                "source, or raise max_quarantined_percent"
+                "source, or raise the load's param max_quarantined_percent"
             )
         elif self.quarantined and not self.published and not self.withheld:
             problems.append(

@@ -63,7 +63,9 @@ def test_a_type_that_a_field_left_out_defined_is_still_defined() -> None:
 
 
 def test_members_of_json() -> None:
-    columns, doubts = of_ddl({"id": "BIGINT", "_deleted": "BOOLEAN", "note": "STRING"})
+    columns, doubts = of_ddl(
+        {"id": "BIGINT", "_deleted": "BOOLEAN", "_Unknown_fields": "STRING", "note": "STRING"}
+    )
     assert columns == {"id": "BIGINT", "note": "STRING"}
     assert "'_deleted'" in doubts[0]
 

@@ -27,7 +27,7 @@ def test_reasons_of_rejected_rows_are_summed_up_for_a_load_with_too_many() -> No
     share, *reasons, way_on = result(6, lambda: ["6 rows: a is empty", "1 row: b"]).problems("x")
     assert share == (
         "quarantine: 6 of 100 rows, 6.00 %, the limit is 5 %. Fix: check their reasons, correct the source, "
-        "or raise max_quarantined_percent"
+        "or raise the load's param max_quarantined_percent"
     )
     assert reasons == ["quarantine: 6 rows: a is empty", "quarantine: 1 row: b"]
     assert result(6, list).problems("x") == [share]
