@@ -11,12 +11,14 @@ import pytest
 import typer
 
 from sluice.cli import app, loads, put
+from sluice.cli.base import UsageError
 from sluice.cli.installation import Host, Installation
 from sluice.cli.topics import look
 from sluice.cli.topics.look import FoundTopic
 from sluice.config import streams
 from sluice.config.folders import VARIABLE
 from sluice.core.decoding.sample import Guess
+from tests.support.raising import raising
 
 CLEAR, DOUBTFUL = "id,x\n1,2.50\n", "id,x\n1,NA\n2,3\n"
 
@@ -112,14 +114,12 @@ def test_another_folder_is_to_be_made_known_first(
     assert f"First: {line}\n" in capsys.readouterr().out
 
 
-def test_nothing_is_loaded_while_the_stack_is_down(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nothing_is_loaded_while_the_stack_is_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stopped = made(tmp_path, monkeypatch, is_running=False)
     assert new(tmp_path, CLEAR) == 0
     assert stopped.asked == []
-    assert app.run(["new-stream", "orders", "--topic", "shop.orders"]) != 0
-    assert "the stack does not run. Fix: make up" in capsys.readouterr().err
+    with raising(UsageError, "the stack does not run. Fix: make up"):
+        app.run(["new-stream", "orders", "--topic", "shop.orders"])
 
 
 def test_a_topic_that_was_looked_at_is_loaded_by_a_person(
