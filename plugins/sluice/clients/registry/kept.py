@@ -147,10 +147,10 @@ class KeptSchemas:
         with self._lock:
             self._failed.pop(schema.id, None)
             self._schemas[schema.id] = schema
-            self._bytes += len(schema.text)
+            self._bytes += _size(schema)
             while self._bytes > MAX_BYTES and len(self._schemas) > 1:
                 _, oldest = self._schemas.popitem(last=False)
-                self._bytes -= len(oldest.text)
+                self._bytes -= _size(oldest)
 
     def _remember_failure(self, schema_id: int, error: UnknownSchema | RefusedSchema) -> None:
         # Without the traceback, which would hold the frames that raised it.
@@ -160,3 +160,7 @@ class KeptSchemas:
             self._failed.move_to_end(schema_id)
             while len(self._failed) > MAX_FAILED:
                 self._failed.popitem(last=False)
+
+
+def _size(schema: RegisteredSchema) -> int:
+    return len(schema.text) + sum(len(text) for _, text in schema.imports)

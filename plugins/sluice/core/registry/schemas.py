@@ -59,13 +59,18 @@ class Bundle:
 
 @dataclass(frozen=True)
 class RegisteredSchema:
-    """What a schema id stands for. ``type``: one of TYPES; ``text``: of AVRO and JSON with all types that it
-    uses, of PROTOBUF as it was registered; ``references``: its own."""
+    """What a schema id stands for."""
 
     id: int
+    """As records name it."""
     type: str
+    """One of TYPES."""
     text: str
+    """Of AVRO and JSON with all types that it uses, of PROTOBUF as it was registered."""
     references: tuple[Reference, ...] = ()
+    """Its own."""
+    imports: tuple[tuple[str, str], ...] = ()
+    """Of PROTOBUF: the names by which it, and what it imports, import others, and the texts of these."""
 
 
 class Schemas(Protocol):
@@ -86,7 +91,8 @@ def registered(bundle: Bundle) -> RegisteredSchema:
         text = avro_references.self_contained(text, [one.text for one in bundle.referenced.values()], what)
     elif own.type == JSON:
         text = json_references.self_contained(text, _by_name(bundle, what), what)
-    return RegisteredSchema(bundle.id, own.type, text, own.references)
+    imports = tuple(sorted(_by_name(bundle, what).items())) if own.type == PROTOBUF else ()
+    return RegisteredSchema(bundle.id, own.type, text, own.references, imports)
 
 
 def check_total(what: str, definitions: Iterable[Definition]) -> None:

@@ -1,0 +1,132 @@
+"""Texts of ``.proto`` files into descriptors: by protoc, in a process of its own.
+
+A text of a registry is not to be trusted, and the compiler is C++: what crashes it, or keeps it busy, ends a
+process that has nothing else, with bounds of its own (``protoc_process``). No shell is asked, no file beside
+the given ones and Google's well-known types can be imported, and the process has no environment.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from google.protobuf.message import DecodeError
+
+from sluice.config.reading.protoc_process import MAX_SECONDS
+from sluice.core.decoding.protobuf.schema import MAX_FILES, NotCompiled, descriptor_of
+from sluice.core.errors import Unreachable
+from sluice.core.messages import quoted
+
+# A process that does not end within its seconds of a processor waits for the machine.
+_WAIT_SECONDS = 120
+# Of the compiler's words.
+_MAX_SAID = 300
+# As protoc takes names of imports.
+_NAME = re.compile(r"(?!.*//)(?!(.*/)?\.\.?(/|\Z))[A-Za-z0-9_.+-][A-Za-z0-9_.+/-]{0,199}")
+_PROCESS = Path(__file__).with_name("protoc_process.py")
+
+
+class CompilerStuck(Unreachable):
+    """The machine gave the compiler no time: nothing is known of the schema."""
+
+
+def compiled(files: Mapping[str, str], root: str) -> bytes:
+    """The serialized FileDescriptorSet of the file ``root`` and of all that it imports.
+
+    ``files``: the name by which a file is imported -> its text, or its FileDescriptorProto in base64, as
+    Confluent's serializers of Python register it. Raises NotCompiled with the compiler's words for what is
+    no schema or beyond a bound, and CompilerStuck.
+    """
+    found = _compiled(tuple(sorted(files.items())), root)
+    if isinstance(found, str):
+        raise NotCompiled(found)
+    return found
+
+
+# A worker process reads many pieces of a topic with the same few schemas.
+@lru_cache(maxsize=64)
+def _compiled(files: tuple[tuple[str, str], ...], root: str) -> bytes | str:
+    """The descriptors, or why there are none."""
+    if len(files) > MAX_FILES:
+        return f"it has {len(files)} files, more than {MAX_FILES}"
+    for name, _ in files:
+        if not _NAME.fullmatch(name):
+            return f"{quoted(name)} cannot be the name of a file"
+    described, texts = FileDescriptorSet(), dict[str, str]()
+    for name, text in files:
+        descriptor = descriptor_of(text)
+        if descriptor is None:
+            texts[name] = text
+        else:
+            # By the name under which others import it.
+            descriptor.name = name
+            described.file.append(descriptor)
+    with tempfile.TemporaryDirectory(prefix="sluice-protoc-") as folder:
+        return _run(Path(folder), described, texts, root)
+
+
+def _run(folder: Path, described: FileDescriptorSet, texts: Mapping[str, str], root: str) -> bytes | str:
+    package = _package()
+    sources, out = folder / "sources", folder / "out"
+    sources.mkdir()
+    for name, text in texts.items():
+        file = sources / name
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(text.encode())
+        except (FileExistsError, IsADirectoryError, NotADirectoryError):
+            return f"{quoted(name)} is a file, and a folder of another one"
+        except UnicodeEncodeError as error:
+            return f"{quoted(name)} is not UTF-8: {error.reason}"
+    arguments = [f"-I{sources}", f"-I{package / '_proto'}", "--include_imports"]
+    if described.file:
+        given = folder / "given"
+        given.write_bytes(described.SerializeToString())
+        arguments.append(f"--descriptor_set_in={given}")
+    command = [sys.executable, "-I", "-S", str(_PROCESS), str(package.parent)]
+    try:
+        ended = subprocess.run(
+            [*command, *arguments, f"--descriptor_set_out={out}", root],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            cwd=folder,
+            env={},
+            timeout=_WAIT_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise CompilerStuck(f"the compiler of .proto files did not end in {_WAIT_SECONDS} s") from error
+    if ended.returncode == -signal.SIGXCPU:
+        return f"its compilation takes more than {MAX_SECONDS} seconds of a processor"
+    if ended.returncode:
+        said = ended.stderr.decode(errors="replace").replace(f"{sources}/", "")
+        return _words(said) or f"the compiler ended with {ended.returncode}"
+    content = out.read_bytes()
+    try:
+        FileDescriptorSet.FromString(content)
+    except DecodeError as error:
+        return f"its descriptors cannot be read: {error}"
+    return content
+
+
+def _package() -> Path:
+    """The folder of grpc_tools, which is not imported here: so its compiler is not in this process."""
+    found = importlib.util.find_spec("grpc_tools")
+    if found is None or not found.origin:
+        raise ModuleNotFoundError("grpcio-tools is not installed, which compiles .proto files")
+    return Path(found.origin).parent
+
+
+def _words(said: str) -> str:
+    """The compiler's errors, in one line; its warnings are of no use here."""
+    lines = [line for line in said.splitlines() if line and ": warning: " not in line]
+    whole = "; ".join(lines)
+    return f"{whole[:_MAX_SAID]}…" if len(whole) > _MAX_SAID else whole

@@ -1,0 +1,56 @@
+"""What a message has, whoever read it: Google's library, or :mod:`.wire`, the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from google.protobuf.message import Message
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+# Types of the wire: https://protobuf.dev/programming-guides/encoding/
+VARINT, FIXED64, BYTES, GROUP, END_GROUP, FIXED32 = range(6)
+
+
+@dataclass(frozen=True)
+class UnknownField:
+    """A field that the schema does not have. ``data``: a number, bytes, or of a group what is in it."""
+
+    number: int
+    wire_type: int
+    data: int | bytes | tuple[UnknownField, ...]
+
+
+@dataclass
+class ReadMessage:
+    """A message of the reference. ``fields``: number -> the value, of each field that is set, as ListFields
+    of Google's library has them; ``unknown``: in the order of the wire."""
+
+    fields: dict[int, Any] = field(default_factory=dict)
+    unknown: list[UnknownField] = field(default_factory=list)
+
+
+# Google's classes have no common type of values.
+AnyMessage = Message | ReadMessage
+
+
+def fields_of(message: AnyMessage) -> dict[int, Any]:
+    """Number -> the value, of each field that is set: a repeated one as a sequence, a map as a mapping."""
+    if isinstance(message, ReadMessage):
+        return message.fields
+    return {found.number: value for found, value in message.ListFields()}
+
+
+def unknown_of(message: AnyMessage) -> list[UnknownField]:
+    if isinstance(message, ReadMessage):
+        return message.unknown
+    return list(_unknown(UnknownFieldSet(message)))
+
+
+def _unknown(found: UnknownFieldSet) -> Iterator[UnknownField]:
+    for one in found:
+        is_group = one.wire_type == GROUP
+        yield UnknownField(
+            one.field_number, one.wire_type, tuple(_unknown(one.data)) if is_group else one.data
+        )
