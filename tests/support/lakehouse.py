@@ -21,6 +21,7 @@ from sluice.config import streams
 from sluice.config.platform import Platform
 from sluice.config.platform_sections.checkpoints import Checkpoints
 from sluice.config.platform_sections.lake import CATALOG
+from sluice.config.stream import StreamSpec
 from sluice.core.decoding.decoder import Decoded, OwnRecords, RawHeaders, RecordDecoder
 from spark_jobs.common.consumer.decoded_rows import Decode
 from spark_jobs.common.consumer.direct.direct_rows import DirectSource
@@ -46,7 +47,7 @@ class Stream:
         self, spark: SparkSession, services: Services, name: str, root: str, by: tuple[str, ...] = ()
     ) -> None:
         self.spark, self.services = spark, services
-        declared = streams.load("nyc_taxi")
+        declared = self.declared()
         self.spec = replace(
             declared,
             name=name,
@@ -64,6 +65,10 @@ class Stream:
         self.started: list[ConsumerRun] = []
         # Kept: one without a reference is gone before it has answered.
         self._admin = AdminClient({**services.kafka, "log_level": 0})
+
+    def declared(self) -> StreamSpec:
+        """Of which the test's stream is a copy."""
+        return streams.load("nyc_taxi")
 
     def record(self) -> StructType:
         return StructType([StructField("text", StringType())])

@@ -20,7 +20,7 @@ from pathlib import Path
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from google.protobuf.message import DecodeError
 
-from sluice.config.reading.protoc_process import MAX_SECONDS
+from sluice.config.reading.protoc_process import MAX_SECONDS, REFUSED
 from sluice.core.decoding.protobuf.schema import MAX_FILES, NotCompiled, descriptor_of
 from sluice.core.errors import Unreachable
 from sluice.core.messages import quoted
@@ -31,11 +31,14 @@ _WAIT_SECONDS = 120
 _MAX_SAID = 300
 # As protoc takes names of imports.
 _NAME = re.compile(r"(?!.*//)(?!(.*/)?\.\.?(/|\Z))[A-Za-z0-9_.+-][A-Za-z0-9_.+/-]{0,199}")
+# Warnings, and lines of its log.
+_NO_ERROR = re.compile(r": warning: |^WARNING: |^[IWEF]\d{4} ")
+_CRASHES = (-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS, -signal.SIGFPE, -signal.SIGILL)
 _PROCESS = Path(__file__).with_name("protoc_process.py")
 
 
-class CompilerStuck(Unreachable):
-    """The machine gave the compiler no time: nothing is known of the schema."""
+class CompilerFailed(Unreachable):
+    """The compiler did not run, or the machine gave it no time: nothing is known of the schema."""
 
 
 def compiled(files: Mapping[str, str], root: str) -> bytes:
@@ -43,7 +46,7 @@ def compiled(files: Mapping[str, str], root: str) -> bytes:
 
     ``files``: the name by which a file is imported -> its text, or its FileDescriptorProto in base64, as
     Confluent's serializers of Python register it. Raises NotCompiled with the compiler's words for what is
-    no schema or beyond a bound, and CompilerStuck.
+    no schema or beyond a bound, and CompilerFailed.
     """
     found = _compiled(tuple(sorted(files.items())), root)
     if isinstance(found, str):
@@ -103,12 +106,20 @@ def _run(folder: Path, described: FileDescriptorSet, texts: Mapping[str, str], r
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise CompilerStuck(f"the compiler of .proto files did not end in {_WAIT_SECONDS} s") from error
+        raise CompilerFailed(f"the compiler of .proto files did not end in {_WAIT_SECONDS} s") from error
     if ended.returncode == -signal.SIGXCPU:
         return f"its compilation takes more than {MAX_SECONDS} seconds of a processor"
+    said = ended.stderr.decode(errors="replace").replace(f"{sources}/", "")
+    if ended.returncode == REFUSED:
+        return _words(said)
+    # Its own errors: of its stack, and of its memory.
+    if ended.returncode in _CRASHES:
+        return f"its compilation ends with {signal.Signals(-ended.returncode).name}"
     if ended.returncode:
-        said = ended.stderr.decode(errors="replace").replace(f"{sources}/", "")
-        return _words(said) or f"the compiler ended with {ended.returncode}"
+        raise CompilerFailed(
+            f"the compiler of .proto files ended with {ended.returncode}: {quoted(said.strip().rpartition(chr(10))[2])}. Fix: "
+            "install the packages of requirements.txt; where memory is short, give the process more"
+        )
     content = out.read_bytes()
     try:
         FileDescriptorSet.FromString(content)
@@ -127,6 +138,6 @@ def _package() -> Path:
 
 def _words(said: str) -> str:
     """The compiler's errors, in one line; its warnings are of no use here."""
-    lines = [line for line in said.splitlines() if line and ": warning: " not in line]
+    lines = [line for line in said.splitlines() if line and not _NO_ERROR.search(line)]
     whole = "; ".join(lines)
     return f"{whole[:_MAX_SAID]}…" if len(whole) > _MAX_SAID else whole

@@ -13,6 +13,8 @@ import sys
 MAX_MEMORY = 1 << 30
 MAX_SECONDS = 10
 MAX_WRITTEN = 64 << 20
+# The exit code for a text that is no schema; another one is of a process that failed.
+REFUSED = 65
 
 
 def main(packages: str, arguments: list[str]) -> int:
@@ -28,8 +30,7 @@ def main(packages: str, arguments: list[str]) -> int:
     sys.path.insert(0, packages)
     from grpc_tools import _protoc_compiler
 
-    code: int = _protoc_compiler.run_main([one.encode() for one in ["protoc", *arguments]])
-    return code
+    return REFUSED if _protoc_compiler.run_main([one.encode() for one in ["protoc", *arguments]]) else 0
 
 
 if __name__ == "__main__":

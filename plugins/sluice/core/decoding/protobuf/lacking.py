@@ -13,7 +13,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from sluice.core.decoding.avro.unknown.json_values import joined
 from sluice.core.decoding.protobuf.json_text import members_of, single_text, unknown_members
-from sluice.core.decoding.protobuf.messages import fields_of
+from sluice.core.decoding.protobuf.messages import fields_of, sorted_keys
 from sluice.core.decoding.protobuf.types import Type, is_map, scalar_kind
 from sluice.core.decoding.protobuf.well_known import time_of
 
@@ -69,7 +69,7 @@ def _of_map(field: FieldDescriptor, reader: Type) -> Lacking | None:
         return None
 
     def of_map(values: Any) -> str | None:
-        found = [(key, text) for key in sorted(values) if (text := item(values[key])) is not None]
+        found = [(key, text) for key in sorted_keys(values) if (text := item(values[key])) is not None]
         return joined((_name(key), text) for key, text in found) if found else None
 
     return of_map

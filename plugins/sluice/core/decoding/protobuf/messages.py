@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,6 +40,11 @@ def fields_of(message: AnyMessage) -> dict[int, Any]:
     if isinstance(message, ReadMessage):
         return message.fields
     return {found.number: value for found, value in message.ListFields()}
+
+
+def sorted_keys(values: Mapping[Any, Any]) -> list[Any]:
+    """The keys of a map, which has no order on the wire; those that are no UTF-8, which are bytes, last."""
+    return sorted(values, key=lambda key: (isinstance(key, bytes), key))
 
 
 def unknown_of(message: AnyMessage) -> list[UnknownField]:

@@ -11,7 +11,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from sluice.core.decoding.decoder import Malformed
 from sluice.core.decoding.protobuf.lacking import lacking
-from sluice.core.decoding.protobuf.messages import AnyMessage, fields_of
+from sluice.core.decoding.protobuf.messages import AnyMessage, fields_of, sorted_keys
 from sluice.core.decoding.protobuf.types import Type
 from sluice.core.decoding.protobuf.values import row_of
 from sluice.core.decoding.protobuf.wire import WireReader
@@ -36,7 +36,7 @@ class MessageReader:
         except DecodeError as error:
             # Says why it is none.
             self._wire.read(body)
-            raise Malformed(f"not a {self._writer.full_name}: {error}") from error
+            raise Malformed(f"not a message {self._writer.full_name}: {error}") from error
         return self._values(message)
 
     def reference(self, body: bytes) -> dict[str, Any]:
@@ -45,7 +45,7 @@ class MessageReader:
 
     def _values(self, message: AnyMessage) -> dict[str, Any]:
         if self._has_required and (path := next(_unset(self._writer, message), None)):
-            raise Malformed(f"not a {self._writer.full_name}: the required field {path} is not set")
+            raise Malformed(f"not a message {self._writer.full_name}: the required field {path} is not set")
         found: dict[str, Any] = self._row(message)
         if self._unknown:
             found[self._unknown] = self._lacking(message)
@@ -75,7 +75,8 @@ def _unset(descriptor: Descriptor, message: AnyMessage, path: str = "") -> Itera
             value = values[field.number]
             if kind.GetOptions().map_entry:
                 of_value = kind.fields_by_number[2].message_type
-                each, kind = (list(value.values()), of_value) if of_value is not None else ([], kind)
+                each = [value[key] for key in sorted_keys(value)] if of_value is not None else []
+                kind = of_value if of_value is not None else kind
             else:
                 each = value if field.is_repeated else [value]
             for one in each:

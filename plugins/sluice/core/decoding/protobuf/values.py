@@ -11,7 +11,7 @@ from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescript
 
 from sluice.core.decoding.decoder import Malformed
 from sluice.core.decoding.protobuf.json_text import field_text, single_text
-from sluice.core.decoding.protobuf.messages import fields_of
+from sluice.core.decoding.protobuf.messages import fields_of, sorted_keys
 from sluice.core.decoding.protobuf.schema import UnsupportedMessage
 from sluice.core.decoding.protobuf.types import WRAPPERS, Type, is_map, scalar_kind
 from sluice.core.decoding.protobuf.well_known import length_of, time_of
@@ -95,7 +95,7 @@ def _map(source: FieldDescriptor, reader: Type, path: str) -> Convert:
 
     # By their keys: on the wire a map has no order.
     def entries(values: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
-        return [(name, item(values[one])) for name, one in sorted((key(one), one) for one in values)]
+        return [(key(one), item(values[one])) for one in sorted_keys(values)]
 
     return entries
 

@@ -127,7 +127,7 @@ class WireReader:
 
     def _wrong(self, words: str, at: int, place: _Place) -> Malformed:
         where = f" in {place.path}" if place.path else ""
-        return Malformed(f"not a {self._message.full_name}: {words}{where}, at byte {at + 1}")
+        return Malformed(f"not a message {self._message.full_name}: {words}{where}, at byte {at + 1}")
 
     def _read(
         self, message: Descriptor, into: ReadMessage, at: int, place: _Place, group: int | None = None

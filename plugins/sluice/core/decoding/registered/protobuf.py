@@ -66,6 +66,9 @@ class RegisteredProtobuf:
         indexes, begin = message_indexes(body)
         found = self._readers.get((schema_id, indexes))
         if found is None:
+            # Records of garbage name as many messages as there are.
+            if len(self._readers) >= _MAX_WRITERS:
+                self._readers.clear()
             found = self._readers[schema_id, indexes] = self._new_reader(schema_id, writer, indexes)
         if isinstance(found, str):
             raise Malformed(found)
@@ -96,7 +99,6 @@ class RegisteredProtobuf:
             return str(error)
         if len(self._writers) >= _MAX_WRITERS:
             self._writers.clear()
-            self._readers.clear()
         found = self._writers[schema_id] = self._new_writer(schema)
         return found
 

@@ -1,0 +1,105 @@
+"""Texts of .proto files, compiled in a process of their own, in bounds."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
+from sluice.config.reading import protoc, protoc_process
+from sluice.config.reading.protoc import CompilerFailed, compiled
+from sluice.core.decoding.protobuf.schema import MAX_FILES, NotCompiled
+from tests.support.raising import raising
+
+HEAD = 'syntax = "proto3";'
+ONE = f"{HEAD} message One {{ int32 id = 1; }}"
+
+
+def names(files: dict[str, str], root: str) -> list[str]:
+    return [file.name for file in FileDescriptorSet.FromString(compiled(files, root)).file]
+
+
+def test_imports_are_of_the_given_files_and_googles() -> None:
+    text = f'{HEAD} import "a/b.proto"; import "google/protobuf/any.proto"; message Two {{ One one = 1; }}'
+    files = {"schema.proto": text, "a/b.proto": ONE, "not_imported.proto": "no schema"}
+    assert names(files, "schema.proto") == ["a/b.proto", "google/protobuf/any.proto", "schema.proto"]
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({"s.proto": f'{HEAD} import "/etc/passwd";'}, "/etc/passwd"),
+        ({"s.proto": f'{HEAD} import "../../etc/passwd";'}, "../../etc/passwd"),
+        ({"s.proto": f'{HEAD} import "s.proto"; message A {{}}'}, "recursively imports itself"),
+        ({"s.proto": "message A { required int32 a = 1; }\0"}, "s.proto:1:"),
+        ({"s.proto": f"{HEAD} message A {{ B b = 1; }}"}, '"B" is not defined'),
+        ({"s.proto": ONE, "../x.proto": ONE}, "'../x.proto' cannot be the name of a file"),
+        ({"s.proto": ONE, "/x.proto": ONE}, "'/x.proto' cannot be the name of a file"),
+        ({"s.proto": ONE, "a": ONE, "a/b": ONE}, "is a file, and a folder of another one"),
+        ({"s.proto": ONE, **{f"{n}.proto": ONE for n in range(MAX_FILES)}}, "102 files, more than 101"),
+        ({"s.proto": f"{HEAD} /* \ud800 */"}, "is not UTF-8"),
+    ],
+)
+def test_what_is_no_schema_has_a_reason(files: dict[str, str], words: str) -> None:
+    with raising(NotCompiled, words) as found:
+        compiled(files, "s.proto")
+    assert "/tmp" not in str(found.value)
+
+
+@pytest.mark.parametrize("number", [50, 5_000, 200_000])
+def test_messages_inside_of_each_other_crash_nothing(number: int) -> None:
+    text = HEAD + "message A {" * number + "}" * number
+    with raising(NotCompiled):
+        compiled({"s.proto": text}, "s.proto")
+    # In an option, which has a reader of its own.
+    with raising(NotCompiled):
+        compiled({"s.proto": f"{HEAD} option x = {'{a:' * number}{'}' * number};"}, "s.proto")
+
+
+@pytest.fixture
+def compiling(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], None]:
+    """What the process does in place of compiling, with one second of a processor."""
+
+    def do(code: str) -> None:
+        text = Path(protoc_process.__file__).read_text()
+        changes = {"MAX_SECONDS = 10": "MAX_SECONDS = 1", "    from grpc_tools": f"    {code}\n    from grpc_tools"}
+        for old, new in changes.items():
+            assert text.count(old) == 1
+            text = text.replace(old, new)
+        (tmp_path / "process.py").write_text(text)
+        monkeypatch.setattr(protoc, "_PROCESS", tmp_path / "process.py")
+
+    return do
+
+
+def test_what_keeps_the_compiler_busy_or_crashes_it_is_no_schema(compiling: Callable[[str], None]) -> None:
+    compiling("while True: pass")
+    with raising(NotCompiled, "its compilation takes more than 10 seconds of a processor"):
+        compiled({"busy.proto": ONE}, "busy.proto")
+    compiling("__import__('os').abort()")
+    with raising(NotCompiled, "its compilation ends with SIGABRT"):
+        compiled({"crash.proto": ONE}, "crash.proto")
+
+
+def test_a_process_that_fails_says_nothing_of_the_schema(compiling: Callable[[str], None]) -> None:
+    compiling("bytes(2 << 30)")
+    with raising(CompilerFailed, "MemoryError"):
+        compiled({"large.proto": ONE}, "large.proto")
+    compiling("pass")
+    assert names({"large.proto": ONE}, "large.proto") == ["large.proto"]
+
+
+def test_a_machine_without_time_says_nothing_of_the_schema(monkeypatch: pytest.MonkeyPatch) -> None:
+    def late(*given: Any, timeout: float, **more: Any) -> Any:
+        raise subprocess.TimeoutExpired("protoc", timeout)
+
+    monkeypatch.setattr(subprocess, "run", late)
+    for _ in range(2):
+        with raising(CompilerFailed, "did not end in 120 s"):
+            compiled({"late.proto": ONE}, "late.proto")
+    monkeypatch.undo()
+    assert names({"late.proto": ONE}, "late.proto") == ["late.proto"]
