@@ -67,7 +67,7 @@ class Stream:
         self._admin = AdminClient({**services.kafka, "log_level": 0})
 
     def declared(self) -> StreamSpec:
-        """Of which the test's stream is a copy."""
+        """The stream that the test's is a copy of."""
         return streams.load("nyc_taxi")
 
     def record(self) -> StructType:

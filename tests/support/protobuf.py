@@ -112,11 +112,16 @@ _GOOGLE = "google.protobuf."
 def messages(descriptor: Descriptor, depth: int = 3) -> st.SearchStrategy[Any]:
     """Random messages with the fields that Google's library takes."""
     if descriptor.full_name == f"{_GOOGLE}Timestamp":
-        parts = {"seconds": st.integers(-62_135_596_800, 253_402_300_799), "nanos": st.integers(0, 999_999_999)}
+        parts = {
+            "seconds": st.integers(-62_135_596_800, 253_402_300_799),
+            "nanos": st.integers(0, 999_999_999),
+        }
     elif descriptor.full_name == f"{_GOOGLE}Duration":
         parts = {"seconds": st.integers(0, 315_576_000_000), "nanos": st.integers(0, 999_999_999)}
     else:
-        parts = {field.name: _values(field, depth - 1) for field in descriptor.fields if depth or _is_flat(field)}
+        parts = {
+            field.name: _values(field, depth - 1) for field in descriptor.fields if depth or _is_flat(field)
+        }
     return st.fixed_dictionaries({}, optional=parts).map(lambda found: _made(descriptor, found))
 
 

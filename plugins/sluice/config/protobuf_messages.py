@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from sluice.config.reading.files import declared_text
 from sluice.config.reading.names import check_columns
 from sluice.config.reading.toml import ConfigError
-from sluice.config.reading.values import shown
 from sluice.config.stream import StreamSpec
 
 if TYPE_CHECKING:
@@ -45,8 +44,8 @@ def declared_types(spec: StreamSpec, file: Path, where: str) -> dict[str, str]:
 
 
 def of_table(spec: StreamSpec, file: Path | None = None) -> TableMessage:
-    """The message of the stream's schema, or of another ``file``, with what it imports of the files beside it.
-    Raises ConfigError."""
+    """The message of the stream's schema, or of another ``file``; it imports files of the same folder. Raises
+    ConfigError."""
     # Arrow and Google's library, which other streams' declarations do not need.
     from sluice.config.reading.protoc import compiled
     from sluice.core.decoding.protobuf.decoder import TableMessage
@@ -63,10 +62,8 @@ def of_table(spec: StreamSpec, file: Path | None = None) -> TableMessage:
     except NotCompiled as error:
         raise ConfigError(f"{spec.name}/{spec.schema}: {error}. Fix: correct the schema file") from error
     except UnsupportedMessage as error:
-        raise ConfigError(
-            f"{spec.name}/{spec.schema}: {error}"
-            + ("" if "Fix:" in str(error) else f". Fix: correct the schema, or {shown('message')} of [records]")
-        ) from error
+        fix = "" if "Fix:" in str(error) else ". Fix: correct the schema, or [records] in stream.toml"
+        raise ConfigError(f"{spec.name}/{spec.schema}: {error}{fix}") from error
 
 
 def _check_names(kind: Type, where: str) -> None:

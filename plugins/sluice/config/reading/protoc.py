@@ -27,7 +27,7 @@ from sluice.core.messages import quoted
 
 # A process that does not end within its seconds of a processor waits for the machine.
 _WAIT_SECONDS = 120
-# Of the compiler's words.
+# The most of the compiler's words in a reason, in characters.
 _MAX_SAID = 300
 # As protoc takes names of imports.
 _NAME = re.compile(r"(?!.*//)(?!(.*/)?\.\.?(/|\Z))[A-Za-z0-9_.+-][A-Za-z0-9_.+/-]{0,199}")
@@ -116,9 +116,10 @@ def _run(folder: Path, described: FileDescriptorSet, texts: Mapping[str, str], r
     if ended.returncode in _CRASHES:
         return f"its compilation ends with {signal.Signals(-ended.returncode).name}"
     if ended.returncode:
+        last = quoted(said.strip().rpartition("\n")[2])
         raise CompilerFailed(
-            f"the compiler of .proto files ended with {ended.returncode}: {quoted(said.strip().rpartition(chr(10))[2])}. Fix: "
-            "install the packages of requirements.txt; where memory is short, give the process more"
+            f"the compiler of .proto files ended with {ended.returncode}: {last}. Fix: install the packages "
+            "of requirements.txt; where memory is short, give the process more"
         )
     content = out.read_bytes()
     try:

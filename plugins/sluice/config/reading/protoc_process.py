@@ -8,8 +8,8 @@ from __future__ import annotations
 import resource
 import sys
 
-# Of memory, seconds of a processor, and bytes of a file that is written. What protoc needs for the largest
-# schemas is a tenth of it.
+# Bytes of memory, seconds of a processor, and bytes of a file: protoc needs a tenth of it for the largest
+# schemas.
 MAX_MEMORY = 1 << 30
 MAX_SECONDS = 10
 MAX_WRITTEN = 64 << 20

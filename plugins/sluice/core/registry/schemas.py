@@ -66,11 +66,11 @@ class RegisteredSchema:
     type: str
     """One of TYPES."""
     text: str
-    """Of AVRO and JSON with all types that it uses, of PROTOBUF as it was registered."""
+    """With all types that it uses, of AVRO and JSON; as it was registered, of PROTOBUF."""
     references: tuple[Reference, ...] = ()
     """Its own."""
     imports: tuple[tuple[str, str], ...] = ()
-    """Of PROTOBUF: the names by which it, and what it imports, import others, and the texts of these."""
+    """The names by which a schema of PROTOBUF, and what it imports, import others, and their texts."""
 
 
 class Schemas(Protocol):

@@ -27,7 +27,7 @@ def types(spec: StreamSpec, folder: Path, text: str = DDL) -> dict[str, str]:
     if spec.schema:
         file.write_text(text)
     stream_columns.check(spec, file)
-    return stream_columns._declared_types(spec, stream_columns._text(spec, file))
+    return stream_columns._declared_types(spec, stream_columns._text(spec, file), file)
 
 
 def test_text_and_bytes_need_no_schema(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from sluice.config.sections.records.declaration import Format, Records, Subjects
 _CHOICES: Mapping[str, Iterable[str]] = {
     "format": [*Format],
     "subjects": [*Subjects],
-    # Of keys a message's schema would be one more declaration.
+    # No keys of protobuf yet: their message would be one more declaration.
     "key": ["", *(one for one in Format if one != Format.PROTOBUF)],
     "tombstones": [*Tombstones],
 }
@@ -41,13 +41,14 @@ def check(records: Records, schema: str, where: str) -> None:
         )
     if (records.format == Format.PROTOBUF) != schema.endswith(".proto"):
         raise ConfigError(
-            f"{where}: [records] format {records.format!r} with schema {shown(schema)}. Fix: declare the columns "
-            "of protobuf in a schema.proto, and those of other formats in none"
+            f"{where}: [records] format {records.format!r} with schema {shown(schema)}. Fix: declare the "
+            "columns of protobuf in a schema.proto, and those of other formats in none"
         )
     for key, is_set in {"message": bool(records.message), "json_fields": bool(records.json_fields)}.items():
         if is_set and records.format != Format.PROTOBUF:
             raise ConfigError(
-                f"{where}: [records] {key} with format {records.format!r}, which has no messages. Fix: remove it"
+                f"{where}: [records] {key} with format {records.format!r}, which has no messages. Fix: "
+                "remove it"
             )
     if records.registry and records.key != Format.AVRO and not records.has_schema:
         raise ConfigError(

@@ -53,13 +53,13 @@ class Records:
 
     format: Annotated[
         str,
-        "[of values](topics-of-others.md#formats), of a topic that others fill: `avro`, `json` or `protobuf`, "
-        "with the columns of `schema`; `text` (UTF-8) or `bytes`, each value in `value_column`",
+        "[of values](topics-of-others.md#formats), of a topic that others fill: `avro`, `json` or "
+        "`protobuf`, with the columns of `schema`; `text` (UTF-8) or `bytes`, each value in `value_column`",
     ]
     registry: Annotated[
         bool,
-        "values of `avro`, `json` and `protobuf` begin with Confluent's wire format: a schema id of the platform file's "
-        "registry",
+        "values of `avro`, `json` and `protobuf` begin with Confluent's wire format: a schema id of the "
+        "platform file's registry",
     ] = False
     subjects: Annotated[
         str,
@@ -87,13 +87,13 @@ class Records:
     ] = "row"
     message: Annotated[
         str,
-        "of `protobuf`: the full name of the message that values are, as `shop.Order`; default: the first one of "
-        "`schema`",
+        "of `protobuf`: the full name of the message that values are, as `shop.Order`; empty: the first "
+        "one of `schema`",
     ] = ""
     json_fields: Annotated[
         list[str],
-        "of `protobuf`: paths of fields, as `item.tree`, that are kept as the text of JSON, whatever they have: "
-        "messages that contain themselves must be",
+        "of `protobuf`: paths of fields, as `item.tree`, that are kept as the text of JSON, whatever they "
+        "have; messages that contain themselves must be",
     ] = field(default_factory=list)
     unknown_fields: Annotated[
         str,

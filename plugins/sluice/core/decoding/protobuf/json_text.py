@@ -79,7 +79,7 @@ def unknown_members(message: AnyMessage) -> list[tuple[str, str]]:
 def field_text(field: FieldDescriptor, value: Any) -> str:
     """A field's value, with all of its elements or entries."""
     if is_map(field):
-        key, item = (field.message_type.fields_by_number[number] for number in (1, 2))
+        item = field.message_type.fields_by_number[2]
         return joined((_key_text(one), single_text(item, value[one])) for one in sorted_keys(value))
     if field.is_repeated:
         return f"[{','.join(single_text(field, one) for one in value)}]"

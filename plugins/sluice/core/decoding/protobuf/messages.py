@@ -1,10 +1,10 @@
-"""What a message has, whoever read it: Google's library, or :mod:`.wire`, the reference."""
+"""What a message has, read by either: Google's library, or :mod:`.wire`, the reference."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
@@ -32,7 +32,7 @@ class ReadMessage:
 
 
 # Google's classes have no common type of values.
-AnyMessage = Message | ReadMessage
+AnyMessage: TypeAlias = Message | ReadMessage
 
 
 def fields_of(message: AnyMessage) -> dict[int, Any]:

@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError
 
 from sluice.core.error_codes import ErrorCode
 
-# Of one schema, with those that it imports, but for Google's well-known types.
+# Files of one schema, with those that it imports, but for Google's well-known types.
 MAX_FILES = 101
 # How deep messages are declared inside of each other.
 MAX_NESTED = 30
@@ -30,6 +30,8 @@ Compile = Callable[[Mapping[str, str], str], bytes]
 
 class NotCompiled(ValueError):
     """Texts that are no schema, or one that is beyond a bound; its text is the reason."""
+
+    code = ErrorCode.SCHEMA_REFUSED
 
 
 class UnsupportedMessage(ValueError):
@@ -117,9 +119,7 @@ def _names(message: DescriptorProto, prefix: str) -> Iterator[str]:
         yield from _names(inner, f"{prefix}{message.name}.")
 
 
-def _name_at(
-    messages: Iterable[DescriptorProto], indexes: Sequence[int], with_entries: bool
-) -> str | None:
+def _name_at(messages: Iterable[DescriptorProto], indexes: Sequence[int], with_entries: bool) -> str | None:
     names = []
     for index in indexes:
         counted = [one for one in messages if with_entries or not one.options.map_entry]

@@ -15,7 +15,7 @@ MAX_FIELDS = 10_000
 TIME = pa.timestamp("us", tz="UTC")
 # Seconds with nine digits behind the point: a Duration has at most 10,000 years.
 DURATION = pa.decimal128(21, 9)
-# Of a kind: the type of its column.
+# A kind -> the type of its column.
 ARROW: dict[str, pa.DataType] = {
     "int": pa.int32(),
     "uint": pa.int64(),
@@ -164,8 +164,8 @@ class _Types:
         message = field.message_type
         if message.full_name in outer:
             raise UnsupportedMessage(
-                f"{path} is a {message.full_name} inside of another one: no table has such columns. Fix: name "
-                f"{path!r}, or a field that it is in, in json_fields of [records]"
+                f"{path} is a {message.full_name} inside of another one: no table has such columns. Fix: "
+                f"name {path!r}, or a field that it is in, in json_fields of [records]"
             )
         # Without a field there is no column: it is a text, or null.
         return self.struct(message, path, outer) if message.fields else Type("json", ARROW["json"])

@@ -279,7 +279,7 @@ class WireReader:
             return UnknownField(number, wire_type, int.from_bytes(self._data[at:end], "little")), end
         if inner.depth > MAX_DEPTH:
             raise self._wrong(f"more than {MAX_DEPTH} messages inside of each other", at, place)
-        parts = []
+        parts: list[UnknownField] = []
         while at < inner.end:
             begin = at
             own, kind, at = self._tag(at, inner)

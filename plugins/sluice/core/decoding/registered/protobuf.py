@@ -23,7 +23,7 @@ _ROOT = "_registered.proto"
 
 
 class RegisteredProtobuf:
-    """A :class:`Decoder` of messages of the table's name, of all schemas that can be read with its columns."""
+    """A :class:`Decoder` of messages of the table's name, of each schema that its columns can be read of."""
 
     def __init__(self, table: TableMessage, schemas: Schemas, compiled: Compile, unknown: str = "") -> None:
         """``compiled``: compiles a registered schema; ``unknown``: the column of what the table lacks of a

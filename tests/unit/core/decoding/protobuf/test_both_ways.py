@@ -31,7 +31,9 @@ def same(left: Any, right: Any) -> bool:
     if isinstance(left, list | tuple) and isinstance(right, list | tuple):
         return len(left) == len(right) and all(map(same, left, right))
     if isinstance(left, float) and isinstance(right, float):
-        return (left == right and math.copysign(1, left) == math.copysign(1, right)) or (left != left != right)
+        return (left == right and math.copysign(1, left) == math.copysign(1, right)) or (
+            left != left != right
+        )
     return type(left) is type(right) and bool(left == right)
 
 
@@ -41,7 +43,9 @@ def check(reader: MessageReader, body: bytes) -> Any:
     return found
 
 
-BODIES = [messages(one.descriptor).map(lambda message: message.SerializePartialToString()) for one in (SHOPS, OLDS)]
+BODIES = [
+    messages(one.descriptor).map(lambda message: message.SerializePartialToString()) for one in (SHOPS, OLDS)
+]
 
 
 @settings(max_examples=150, deadline=None)
@@ -84,10 +88,22 @@ def test_any_bytes_are_read_alike(place: int, body: bytes) -> None:
         (0, "0001", "not a message shop.Order: the field number 0, at byte 1"),
         (0, "0e01", "not a message shop.Order: the wire type 6, which is none, at byte 1"),
         (0, "3a020aff", "not a message shop.Order: the bytes end in a number in main.sku, at byte 4"),
-        (0, "10ffffffffffffffffffff01", "not a message shop.Order: a number of more than 10 bytes in number, at byte 2"),
+        (
+            0,
+            "10ffffffffffffffffffff01",
+            "not a message shop.Order: a number of more than 10 bytes in number, at byte 2",
+        ),
         (0, "f8ffffff7f01", "not a message shop.Order: a field's tag is too large, at byte 1"),
-        (0, "f30f0801", "not a message shop.Order: the bytes end before a group does in field 254, at byte 5"),
-        (0, "f30ffc0f", "not a message shop.Order: the end of a group 255 that did not begin in field 254, at byte 3"),
+        (
+            0,
+            "f30f0801",
+            "not a message shop.Order: the bytes end before a group does in field 254, at byte 5",
+        ),
+        (
+            0,
+            "f30ffc0f",
+            "not a message shop.Order: the end of a group 255 that did not begin in field 254, at byte 3",
+        ),
         (0, "0c", "not a message shop.Order: the end of a group 1 that did not begin, at byte 1"),
         (1, "12026162", "not a message old.Node: the required field id is not set"),
         (1, "08011202c328", "name is not UTF-8"),

@@ -21,7 +21,9 @@ from tests.support.raising import raising
 
 ORDERS = table(SHOP, "shop.Order")
 ORDER = message_class(ORDERS.descriptor)
-WELL_KNOWN = "".join(f'import "google/protobuf/{one}.proto"; ' for one in ("timestamp", "duration", "any", "wrappers"))
+WELL_KNOWN = "".join(
+    f'import "google/protobuf/{one}.proto"; ' for one in ("timestamp", "duration", "any", "wrappers")
+)
 
 
 def read(body: bytes, decoder: ProtobufDecoder | None = None) -> Any:
@@ -62,7 +64,7 @@ def test_what_is_not_set_is_null_where_a_sender_can_leave_it_out() -> None:
     assert read(ORDER(card="x", cash=False).SerializeToString())["card"] is None
 
 
-def test_a_default_of_the_schema_is_null_as_nobody_sent_it() -> None:
+def test_a_default_of_the_schema_is_null_as_it_was_not_sent() -> None:
     old = ProtobufDecoder(table(OLD, "old.Node", RECURSIVE), "rest")
     assert read(b"\x08\1", old)["kind"] is None
     assert read(b"\x08\1\x18\1", old)["kind"] == "ONE"
@@ -115,8 +117,14 @@ def test_nanoseconds_beyond_a_microsecond_are_kept_as_a_text() -> None:
     ("values", "reason"),
     [
         ({"at": {"nanos": -1}}, "at is no time of the years 1 to 9999: seconds 0, nanos -1"),
-        ({"at": {"seconds": 253_402_300_800}}, "at is no time of the years 1 to 9999: seconds 253402300800, nanos 0"),
-        ({"times": [{}, {"nanos": 10**9}]}, "times is no time of the years 1 to 9999: seconds 0, nanos 1000000000"),
+        (
+            {"at": {"seconds": 253_402_300_800}},
+            "at is no time of the years 1 to 9999: seconds 253402300800, nanos 0",
+        ),
+        (
+            {"times": [{}, {"nanos": 10**9}]},
+            "times is no time of the years 1 to 9999: seconds 0, nanos 1000000000",
+        ),
         ({"took": {"seconds": 1, "nanos": -1}}, "took is no duration: seconds 1, nanos -1"),
     ],
 )
@@ -157,7 +165,9 @@ def test_tombstones() -> None:
     ],
 )
 def test_a_field_is_read_as_a_wider_type(writer: str, reader: str, sent: Any, value: Any) -> None:
-    source, target = (f"enum E {{ ZERO = 0; ONE = 1; }} message A {{ {one} a = 1; }}" for one in (writer, reader))
+    source, target = (
+        f"enum E {{ ZERO = 0; ONE = 1; }} message A {{ {one} a = 1; }}" for one in (writer, reader)
+    )
     assert resolved(source, target, {"a": sent}) == {"a": value, "rest": None}
 
 
@@ -171,14 +181,19 @@ def test_a_field_is_read_as_a_wider_type(writer: str, reader: str, sent: Any, va
         ("repeated int32 a = 1;", "int32 a = 1;", "a is repeated int, and the table has int32"),
         ("int32 a = 1;", "repeated int32 a = 1;", "a is int, and the table has a list"),
         ("map<string, int32> a = 1;", "int32 a = 1;", "a is a map, and the table has int32"),
-        ("map<int32, int32> a = 1;", "map<string, int32> a = 1;", "a key of a is int, and the table has string"),
+        (
+            "map<int32, int32> a = 1;",
+            "map<string, int32> a = 1;",
+            "a key of a is int, and the table has string",
+        ),
         ("B a = 1;", "string a = 1;", "a is message shop.B, and the table has string"),
         ("string a = 1;", "B a = 1;", "a is string, and the table has a message"),
         ("repeated B a = 1;", "repeated C a = 1;", "a.b.x is string, and the table has int32"),
     ],
 )
 def test_other_types_are_refused_with_the_path(writer: str, reader: str, reason: str) -> None:
-    more = """ message B { D b = 1; } message D { string x = 1; } message C { E b = 1; } message E { int32 x = 1; }"""
+    more = """message B { D b = 1; } message D { string x = 1; }
+        message C { E b = 1; } message E { int32 x = 1; }"""
     source, target = (f"message A {{ {one} }} {more}" for one in (writer, reader))
     with raising(UnsupportedMessage) as found:
         resolved(source, target, {})
@@ -188,7 +203,8 @@ def test_other_types_are_refused_with_the_path(writer: str, reader: str, reason:
 def test_fields_that_the_table_lacks_are_json() -> None:
     body = """message A { int64 a = 1; uint64 big = 2; float f = 3; double d = 4; bytes raw = 5; E e = 6;
         map<bool, B> m = 7; google.protobuf.Timestamp at = 8; google.protobuf.Duration took = 9;
-        google.protobuf.StringValue note = 10; optional int32 unset = 11; bool is = 12; repeated double many = 13; }
+        google.protobuf.StringValue note = 10; optional int32 unset = 11; bool is = 12;
+        repeated double many = 13; }
         message B { string x = 1; } enum E { ZERO = 0; ONE = 1; }"""
     values = {
         "big": 2**64 - 1, "f": 0.1, "d": -0.0, "raw": b"\xff", "e": 1, "m": {True: {"x": 'é"'}, False: {}},

@@ -27,11 +27,14 @@ HEAD = 'syntax = "proto3"; package shop; '
 ITEM = f"{HEAD} message Item {{ string sku = 1; int32 count = 2; }}"
 V1 = f'{HEAD} import "item.proto"; message Order {{ int64 id = 1; Item item = 2; repeated Item items = 3; }}'
 # Narrower, further fields at each level, another place, and another number of a field.
-NEW_ITEM = ITEM.replace("int32 count = 2;", "int32 count = 2; bool is_gift = 3; map<string, uint64> more = 4;")
+NEW_ITEM = ITEM.replace(
+    "int32 count = 2;", "int32 count = 2; bool is_gift = 3; map<string, uint64> more = 4;"
+)
 V2 = f"""{HEAD} import "item.proto"; message First {{ map<string, string> tags = 1; message In {{}} }}
     message Order {{ int32 id = 7; Item item = 2; repeated Item items = 3; double price = 4; }}"""
 TEXT_ID = f"{HEAD} message Order {{ string id = 1; }}"
-NESTED = f"{HEAD} message Outer {{ map<string, string> tags = 1; message A {{}} message Order {{ int64 id = 1; }} }}"
+NESTED = f"""{HEAD} message Outer {{
+    map<string, string> tags = 1; message A {{}} message Order {{ int64 id = 1; }} }}"""
 
 
 class Schemas:
@@ -78,9 +81,11 @@ def class_of(schema_id: int, name: str) -> Any:
 
 
 def decoder(text: str = V1, name: str = "shop.Order", unknown: str = "_unknown_fields") -> RegisteredProtobuf:
-    schema = ProtobufSchema(compiled({"schema.proto": text, "item.proto": ITEM}, "schema.proto"), "schema.proto")
+    schema = ProtobufSchema(
+        compiled({"schema.proto": text, "item.proto": ITEM}, "schema.proto"), "schema.proto"
+    )
     made = RegisteredProtobuf(TableMessage(schema, name), SCHEMAS, compiled, unknown)
-    found = pickle.loads(pickle.dumps(made))
+    found = pickle.loads(pickle.dumps(made))  # noqa: S301  (its own)
     assert isinstance(found, RegisteredProtobuf)
     return found
 
@@ -108,7 +113,11 @@ def test_records_of_several_schemas_are_rows_in_their_order() -> None:
     sent = order(id=2**40, item={"sku": "a"}, items=[{"count": 3}, {}])
     more = newer(id=5, price=0.5, item={"sku": "b", "is_gift": True}, items=[{"more": {"z": 1, "a": 2}}, {}])
     body = sent.SerializeToString()
-    bodies = [framed(1, b"\0" + body), framed(2, b"\2\2" + more.SerializeToString()), framed(4, b"\2\0" + body)]
+    bodies = [
+        framed(1, b"\0" + body),
+        framed(2, b"\2\2" + more.SerializeToString()),
+        framed(4, b"\2\0" + body),
+    ]
     empty = {"sku": "", "count": 0}
     row = {"id": 2**40, "item": empty | {"sku": "a"}, "items": [empty | {"count": 3}, empty]}
     item = {"sku": "b", "count": 0}
@@ -140,13 +149,19 @@ def test_a_field_that_a_writer_lacks_is_null_and_one_that_it_does_not_set_is_not
         (framed(9, b"\0"), "schema id 9 is not in the registry"),
         (framed(7, b"\0"), "schema id 7 is too large"),
         (framed(8, b"\0"), "schema id 8 is of type AVRO, and the stream's format is protobuf"),
-        (framed(3, b"\0"), "schema id 3 cannot be read with the table's columns: id is string, and the table has int64"),
+        (
+            framed(3, b"\0"),
+            "schema id 3 cannot be read with the table's columns: id is string, and the table has int64",
+        ),
         (framed(1, b""), "its bytes end in the message indexes behind its schema id"),
         (framed(1, b"\2"), "its bytes end in the message indexes behind its schema id"),
         (framed(1, b"\1\0"), "-1 message indexes behind its schema id: those are 1 to 32"),
         (framed(1, b"\2\1"), "the message index -1 behind its schema id, which is none"),
         (framed(1, b"\xff\xff\xff\xff\xff"), "its message indexes behind its schema id are too large"),
-        (framed(1, b"\2\4"), "its message is none of schema id 1: message indexes 2, and the stream's is shop.Order"),
+        (
+            framed(1, b"\2\4"),
+            "its message is none of schema id 1: message indexes 2, and the stream's is shop.Order",
+        ),
         (framed(2, b"\0"), "its message is a shop.First, and the stream's is shop.Order"),
         (framed(1, b"\0\x08"), "not a message shop.Order: the bytes end in a number in id, at byte 2"),
         (framed(1, b"\0\x12\x02\x0a\x05"), "not a message shop.Order: 0 of 5 bytes in item.sku, at byte 5"),
