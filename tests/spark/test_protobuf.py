@@ -94,7 +94,7 @@ def order_class(text: str) -> Any:
 class Messages(Stream):
     """The stream, and its registry's schemas."""
 
-    def declared(self) -> StreamSpec:
+    def template(self) -> StreamSpec:
         return streams.load(NAME)
 
     def record(self) -> StructType:
@@ -169,11 +169,14 @@ def read_by_confluent(messages: Messages) -> dict[tuple[int, int], Any]:
         message = consumer.poll(20)
         assert message is not None
         assert message.error() is None
+        partition, offset = message.partition(), message.offset()
+        assert partition is not None
+        assert offset is not None
         try:
-            found[message.partition(), message.offset()] = read(message.value(), context)
+            found[partition, offset] = read(message.value(), context)
         # It has several kinds of errors.
         except Exception as error:
-            found[message.partition(), message.offset()] = error
+            found[partition, offset] = error
     consumer.close()
     return found
 
@@ -241,6 +244,6 @@ def test_rows_are_what_confluents_deserializer_reads(spark: SparkSession, messag
     said = [f'{{"channel":"web",{gift}}}'] * 20 + [f'{{"channel":"",{gift}}}'] * 20
     assert sorted(filter(None, unknown)) == sorted([*said, f'{{"by_text":"",{gift}}}'])
     reasons = {row["value"]: row["reason"] for row in quarantined}
-    words = ["not a message shop.Order: ", "no schema id", "is a shop.Ignored, and", "starts with 74"]
+    words = ["not a message shop.Order: ", "message indexes", "is a shop.Ignored, and", "starts with 74"]
     for body, word in zip(wrong, words, strict=True):
         assert word in reasons[body]

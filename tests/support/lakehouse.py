@@ -47,7 +47,7 @@ class Stream:
         self, spark: SparkSession, services: Services, name: str, root: str, by: tuple[str, ...] = ()
     ) -> None:
         self.spark, self.services = spark, services
-        declared = self.declared()
+        declared = self.template()
         self.spec = replace(
             declared,
             name=name,
@@ -66,7 +66,7 @@ class Stream:
         # Kept: one without a reference is gone before it has answered.
         self._admin = AdminClient({**services.kafka, "log_level": 0})
 
-    def declared(self) -> StreamSpec:
+    def template(self) -> StreamSpec:
         """The stream that the test's is a copy of."""
         return streams.load("nyc_taxi")
 
