@@ -2,7 +2,7 @@
 
 A text of a registry is not to be trusted, and the compiler is C++: what crashes it, or keeps it busy, ends a
 process that has nothing else, with bounds of its own (``protoc_process``). No shell is asked, no file beside
-the given ones and Google's well-known types can be imported, and the process has no environment.
+the given ones, Google's well-known types and Confluent's can be imported, and the process has no environment.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pathlib import Path
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from google.protobuf.message import DecodeError
 
+from sluice.config.reading.known_protos import CONFLUENT
 from sluice.config.reading.protoc_process import MAX_SECONDS, REFUSED
 from sluice.core.decoding.protobuf.schema import MAX_FILES, NotCompiled, descriptor_of
 from sluice.core.errors import Unreachable
@@ -63,7 +64,7 @@ def _compiled(files: tuple[tuple[str, str], ...], root: str) -> bytes | str:
     for name, _ in files:
         if not _NAME.fullmatch(name):
             return f"{quoted(name)} cannot be the name of a file"
-    described, texts = FileDescriptorSet(), dict[str, str]()
+    described, texts = FileDescriptorSet(), dict(CONFLUENT)
     for name, text in files:
         descriptor = descriptor_of(text)
         if descriptor is None:
@@ -71,13 +72,14 @@ def _compiled(files: tuple[tuple[str, str], ...], root: str) -> bytes | str:
         else:
             # By the name under which others import it.
             descriptor.name = name
+            texts.pop(name, None)
             described.file.append(descriptor)
     with tempfile.TemporaryDirectory(prefix="sluice-protoc-") as folder:
         return _run(Path(folder), described, texts, root)
 
 
 def _run(folder: Path, described: FileDescriptorSet, texts: Mapping[str, str], root: str) -> bytes | str:
-    package = _package()
+    package = _folder("grpc_tools")
     sources, out = folder / "sources", folder / "out"
     sources.mkdir()
     for name, text in texts.items():
@@ -89,7 +91,8 @@ def _run(folder: Path, described: FileDescriptorSet, texts: Mapping[str, str], r
             return f"{quoted(name)} is a file, and a folder of another one"
         except UnicodeEncodeError as error:
             return f"{quoted(name)} is not UTF-8: {error.reason}"
-    arguments = [f"-I{sources}", f"-I{package / '_proto'}", "--include_imports"]
+    arguments = [f"-I{sources}", f"-I{package / '_proto'}", f"-Igoogle/type={_folder('google.type')}"]
+    arguments.append("--include_imports")
     if described.file:
         given = folder / "given"
         given.write_bytes(described.SerializeToString())
@@ -129,12 +132,13 @@ def _run(folder: Path, described: FileDescriptorSet, texts: Mapping[str, str], r
     return content
 
 
-def _package() -> Path:
-    """The folder of grpc_tools, which is not imported here: so its compiler is not in this process."""
-    found = importlib.util.find_spec("grpc_tools")
-    if found is None or not found.origin:
-        raise ModuleNotFoundError("grpcio-tools is not installed, which compiles .proto files")
-    return Path(found.origin).parent
+def _folder(package: str) -> Path:
+    """A package's folder. It is not imported here: so the compiler is not in this process."""
+    found = importlib.util.find_spec(package)
+    folders = None if found is None else found.submodule_search_locations
+    if not folders:
+        raise ModuleNotFoundError(f"{package} is missing, which compiles .proto files: see requirements.txt")
+    return Path(next(iter(folders)))
 
 
 def _words(said: str) -> str:

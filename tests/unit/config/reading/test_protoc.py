@@ -7,12 +7,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from confluent_kafka.schema_registry.confluent import meta_pb2
+from confluent_kafka.schema_registry.confluent.type import decimal_pb2, variant_pb2
+from confluent_kafka.schema_registry.confluent.types import decimal_pb2 as earlier_pb2
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
 from sluice.config.reading import protoc, protoc_process
 from sluice.config.reading.protoc import CompilerFailed, compiled
-from sluice.core.decoding.protobuf.schema import MAX_FILES, NotCompiled
+from sluice.core.decoding.protobuf.decoder import TableMessage
+from sluice.core.decoding.protobuf.schema import MAX_FILES, NotCompiled, ProtobufSchema
 from tests.support.raising import raising
 
 HEAD = 'syntax = "proto3";'
@@ -27,6 +32,34 @@ def test_imports_are_of_the_given_files_and_googles() -> None:
     text = f'{HEAD} import "a/b.proto"; import "google/protobuf/any.proto"; message Two {{ One one = 1; }}'
     files = {"schema.proto": text, "a/b.proto": ONE, "not_imported.proto": "no schema"}
     assert names(files, "schema.proto") == ["a/b.proto", "google/protobuf/any.proto", "schema.proto"]
+
+
+def test_what_confluents_serializers_do_not_register_can_be_imported() -> None:
+    text = f"""{HEAD} import "confluent/meta.proto"; import "confluent/types/decimal.proto";
+        import "google/type/money.proto"; import "confluent/type/variant.proto";
+        message Two {{
+            confluent.type.Decimal a = 1 [(confluent.field_meta).params = {{key: "scale" value: "2"}}];
+            google.type.Money b = 2; confluent.type.Variant c = 3; }}"""
+    schema = ProtobufSchema(compiled({"schema.proto": text}, "schema.proto"), "schema.proto")
+    money = pa.struct({"currency_code": pa.utf8(), "units": pa.int64(), "nanos": pa.int32()})
+    assert TableMessage(schema).columns().field("b").type == money
+
+
+def test_confluents_files_are_those_of_its_client() -> None:
+    for module in (meta_pb2, decimal_pb2, variant_pb2, earlier_pb2):
+        theirs = FileDescriptorProto()
+        module.DESCRIPTOR.CopyToProto(theirs)
+        content = compiled({"s.proto": f'{HEAD} import "{theirs.name}"; message A {{}}'}, "s.proto")
+        ours = next(file for file in FileDescriptorSet.FromString(content).file if file.name == theirs.name)
+        theirs.ClearField("options")
+        # It gives names of JSON, which are the usual ones.
+        for message in ours.message_type:
+            for kind in (message, *message.nested_type):
+                for field in kind.field:
+                    field.ClearField("json_name")
+        for field in ours.extension:
+            field.ClearField("json_name")
+        assert ours == theirs
 
 
 @pytest.mark.parametrize(
