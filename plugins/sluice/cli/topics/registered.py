@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from sluice.cli.topics import messages
 from sluice.core.decoding.avro.types import UnsupportedSchema
+from sluice.core.decoding.decoder import Decoder
 from sluice.core.decoding.registered.avro import RegisteredAvro
 from sluice.core.decoding.sample import AVRO_FORMAT, JSON, Guess, guess
 from sluice.core.record_batches.records import SCHEMA
@@ -60,6 +62,15 @@ def look(client: RegistryClient, topic: str, values: Values, keys: Values, by: G
         seen.append(said)
         found, more = _of_avro(found, newest, naming, asked, sent)
         doubts += more
+    elif types == {schemas.PROTOBUF}:
+        message = messages.message_of(frames, known)
+        newest, naming, said = _newest(client, topic, known, message.name)
+        seen.append(said)
+        found, decoder, more = messages.of_messages(found, newest, message.name, asked, _UNKNOWN)
+        doubts += [*message.doubts, *more]
+        if decoder is not None:
+            found = replace(found, subjects=str(naming))
+            doubts += _doubts(decoder, sent)
     elif known:
         doubts.append(f"its schemas are {' and '.join(sorted(types))}, which are not read: kept as bytes")
     seen.append(f"schema ids {', '.join(map(str, frames.schema_ids[:_MOST_SCHEMAS]))}")
@@ -115,13 +126,14 @@ def _format_of_keys(asked: _Asked, keys: Sequence[bytes]) -> str | None:
 
 
 def _newest(
-    client: RegistryClient, topic: str, known: Sequence[RegisteredSchema]
+    client: RegistryClient, topic: str, known: Sequence[RegisteredSchema], message: str = ""
 ) -> tuple[RegisteredSchema, Naming, str]:
-    """The schema for the table, by which naming strategy it was found, and a line that says so."""
+    """The schema for the table, by which naming strategy it was found, and a line that says so. ``message``:
+    the name of a Protobuf message, of which a schema may have several."""
     for naming in Naming:
         for schema in reversed(known):
             try:
-                name = subject(naming, topic, Part.VALUE, record_name(schema))
+                name = subject(naming, topic, Part.VALUE, message or record_name(schema))
                 version = client.latest(name)
             except (UnknownSchema, RefusedSchema):
                 continue
@@ -152,10 +164,15 @@ def _of_avro(
     found = replace(
         by, format=AVRO_FORMAT, columns=columns, schema=schema.text, is_registered=True, subjects=str(naming)
     )
+    return found, _doubts(decoder, values)
+
+
+def _doubts(decoder: Decoder, values: Sequence[bytes]) -> list[str]:
+    """What the sample's records do not fit."""
     decoded = decoder.decode(pa.array(values, pa.binary()), _no_headers(len(values)))
     wrong = [one for one in decoded.reasons.to_pylist() if one]
     doubts = [f"{len(wrong)} of {len(values)} values would be rejected: {wrong[0]}"] if wrong else []
     extra = decoded.columns.column(_UNKNOWN)
     if kept := len(extra) - extra.null_count:
         doubts.append(f"{kept} of {len(values)} values have fields that the schema lacks: in {_UNKNOWN}")
-    return found, doubts
+    return doubts

@@ -22,6 +22,11 @@ _MAX_WRITERS = 1_000
 _ROOT = "_registered.proto"
 
 
+def schema_of(schema: RegisteredSchema, compiled: Compile) -> ProtobufSchema:
+    """The messages of a registered schema of PROTOBUF. Raises NotCompiled."""
+    return ProtobufSchema(compiled(dict(schema.imports) | {_ROOT: schema.text}, _ROOT), _ROOT)
+
+
 class RegisteredProtobuf:
     """A :class:`Decoder` of messages of the table's name, of each schema that its columns can be read of."""
 
@@ -107,7 +112,6 @@ class RegisteredProtobuf:
         if schema.type != PROTOBUF:
             return f"{what} is of type {schema.type}, and the stream's format is protobuf"
         try:
-            content = self._compiled(dict(schema.imports) | {_ROOT: schema.text}, _ROOT)
-            return ProtobufSchema(content, _ROOT)
+            return schema_of(schema, self._compiled)
         except NotCompiled as error:
             return f"{what} cannot be used: {error}"
