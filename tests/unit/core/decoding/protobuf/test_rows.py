@@ -141,6 +141,21 @@ def test_texts_that_are_no_utf8_are_rejected_where_a_schema_allows_them() -> Non
     assert read(b"\x08\1\x3a\x10\x08\2" + entries, old) == "a key of a map is not UTF-8"
 
 
+def test_the_last_member_of_a_oneof_counts() -> None:
+    card, cash, voucher = b"\x52\1a", b"\x58\1", b"\x62\3\x0a\1s"
+    found = [read(body) for body in (card + cash, cash + voucher, voucher + card)]
+    assert [[row["card"], row["cash"], bool(row["voucher"])] for row in found] == [
+        [None, True, False],
+        [None, None, True],
+        ["a", None, False],
+    ]
+
+
+def test_maps_are_in_the_order_of_their_keys() -> None:
+    row = read(ORDER(by_number={10: {}, 9: {}, -1: {}}).SerializeToString())
+    assert [key for key, _ in row["by_number"]] == [-1, 9, 10]
+
+
 def test_tombstones() -> None:
     found = ProtobufDecoder(ORDERS).decode(pa.array([None], pa.binary()), pa.array([[]]))
     assert found.reasons.to_pylist() == [TOMBSTONE]
