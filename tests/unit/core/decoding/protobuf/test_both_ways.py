@@ -48,14 +48,14 @@ BODIES = [
 ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_messages_are_read_alike(data: st.DataObject) -> None:
     place = data.draw(st.integers(0, 1))
     check(READERS[place], data.draw(BODIES[place]))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_changed_bytes_are_read_alike(data: st.DataObject) -> None:
     place = data.draw(st.integers(0, 1))
@@ -74,7 +74,7 @@ def test_changed_bytes_are_read_alike(data: st.DataObject) -> None:
     check(READERS[place], bytes(body))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.integers(0, 1), st.binary(max_size=24))
 def test_any_bytes_are_read_alike(place: int, body: bytes) -> None:
     check(READERS[place], body)

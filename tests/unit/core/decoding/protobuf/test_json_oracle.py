@@ -43,7 +43,7 @@ def valid(message: Any) -> bool:
     return True
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(messages(ORDERS.descriptor).filter(valid), min_size=1, max_size=5))
 def test_rows_are_what_googles_json_says(sent: list[Any]) -> None:
     values = pa.array([message.SerializeToString() for message in sent], pa.binary())
