@@ -1,4 +1,4 @@
-"""The records of a comparison, taxi trips, and the streams that are declared for them."""
+"""The records of a comparison, taxi trips, and the streams that are declared for them, and for orders."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from bench.compare import orders
 from local.base import REPO
 from sluice.config import folders
 
@@ -31,6 +32,29 @@ s3_calls_per_batch = 25
 versions_per_batch = 20
 
 {source}
+"""
+_OTHERS = """\
+name = "{name}"
+schema = "{schema}"
+table = "bench.{name}"
+
+[topic]
+name = "{topic}"
+managed = false
+start = "earliest"
+
+[records]
+format = "{format}"
+registry = {registry}
+key = "text"
+
+[consumer]
+trigger_seconds = {trigger_seconds}
+max_offsets_per_trigger = {max_offsets_per_trigger}
+
+[budget]
+s3_calls_per_batch = 25
+versions_per_batch = 20
 """
 _CSV = """\
 [csv]
@@ -69,6 +93,21 @@ class Declared:
             (folder / self.name / "schema.ddl").write_text(ddl + "\n")
         else:
             shutil.copy(folders.STREAMS / "nyc_taxi" / "schema.avsc", folder / self.name)
+
+
+@dataclass(frozen=True)
+class DeclaredOthers(Declared):
+    """A stream of orders, of a topic that others fill: JSON, or Avro with a registry."""
+
+    def write(self, folder: Path) -> None:
+        schema, text = "schema.avsc", orders.AVRO
+        if self.is_json:
+            schema, text = "schema.ddl", "".join(f"{name} {kind}\n" for name, kind in orders.FLAT.items())
+        values = asdict(self) | {"schema": schema, "format": "json" if self.is_json else "avro"}
+        values["registry"] = "false" if self.is_json else "true"
+        (folder / self.name).mkdir()
+        (folder / self.name / "stream.toml").write_text(_OTHERS.format(**values))
+        (folder / self.name / schema).write_text(text)
 
 
 def schema_text() -> str:

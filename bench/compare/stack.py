@@ -61,9 +61,10 @@ class BenchStack:
         return self.stack.context.job_environment()
 
     def spec(self, name: str) -> StreamSpec:
-        """The stream, with its topic created."""
+        """The stream, with its topic created, unless it is one of others."""
         spec = streams.load(name)
-        BrokerTopics(self.kafka_admin()).provision(spec.topic)
+        if spec.topic.managed:
+            BrokerTopics(self.kafka_admin()).provision(spec.topic)
         return spec
 
     def make_topic(self, name: str) -> None:

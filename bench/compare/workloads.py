@@ -12,9 +12,10 @@ from bench.compare.contenders import connect, growth, plain, supervision
 from bench.compare.contenders.changes import ChangedSluice
 from bench.compare.contenders.connect import Connect
 from bench.compare.contenders.jobs import Plain, Sluice
+from bench.compare.contenders.others import consume, fill
 from bench.compare.contenders.watch import Contender, WatchedPlain, WatchedSluice, measure
 from bench.compare.figures import CONNECT, NEW, PAUSED, PLAIN, SLUICE, TUNED, Figures, prefixed, report
-from bench.compare.records import PARTITIONS, Declared
+from bench.compare.records import PARTITIONS, Declared, DeclaredOthers
 from bench.compare.stack import BenchStack, bench_stack
 from local.services.streams import spark_defaults
 from tests.support.traffic import PER_SECOND
@@ -167,6 +168,17 @@ def json_records(bench: BenchStack, size: Size, names: list[str]) -> dict[str, A
     return report(found, {"partitions": PARTITIONS, **more})
 
 
+def others(bench: BenchStack, size: Size, names: list[str], is_json: bool) -> dict[str, Any]:
+    """Consume a topic that others fill, into Iceberg; the rows of both must be equal."""
+    found: Found = defaultdict(list)
+    topic = fill(bench, f"shop.{names[0]}", size.rows, is_json)
+    for turn, name in enumerate(names):
+        for contender, figures in consume(bench, name, topic, size.rows, is_json, turn % 2 == 1).items():
+            found[contender].append(figures)
+        say(name, found)
+    return report(found, {"rows": size.rows, "partitions": PARTITIONS})
+
+
 def history(bench: BenchStack, size: Size, names: list[str]) -> dict[str, Any]:
     """Batches, failovers and verification of a stream with many batches behind it, and with ten."""
     found: Found = defaultdict(list)
@@ -205,13 +217,15 @@ WORKLOADS: Mapping[str, Run] = {
     "small_batches": small_batches,
     "latency": latency,
     "json": json_records,
+    "others_avro": partial(others, is_json=False),
+    "others_json": partial(others, is_json=True),
     "growth": history,
     SUPERVISION: supervised,
 }
 
 
 def declared(workload: str, size: Size) -> list[Declared]:
-    """The streams of a workload, in the order in which it takes them."""
+    """A workload's streams, in the order in which it takes them."""
     turns = range(size.turns)
     if workload == "small_batches":
         return [Declared(f"small_{n}", "bench-small", 1, size.batch_rows) for n in turns]
@@ -220,6 +234,9 @@ def declared(workload: str, size: Size) -> list[Declared]:
     if workload == "json":
         ours = [Declared(f"json_{n}", "bench-json", 5, size.rows, is_json=True) for n in turns]
         return [Declared("avro", "bench-avro"), *ours]
+    if workload.startswith("others"):
+        topic, is_json = f"shop.{workload}_0", workload == "others_json"
+        return [DeclaredOthers(f"{workload}_{n}", topic, 5, size.rows, is_json=is_json) for n in turns]
     if workload == "growth":
         batch, partitions = growth.RECORDS_PER_BATCH, growth.PARTITIONS
         return [Declared(f"growth_{n}", f"bench-growth-{n}", 1, batch, partitions) for n in turns]

@@ -13,8 +13,8 @@ from sluice.config.platform import ROLES
 
 # Those that use a schema registry, and their rights by Apicurio's names: to read schemas, to register them.
 REGISTRY_ROLES = {
-    **dict.fromkeys(("airflow", "consumer", "reader"), "sr-readonly"),
-    "producer": "sr-developer",
+    **dict.fromkeys(("consumer", "reader"), "sr-readonly"),
+    **dict.fromkeys(("airflow", "producer"), "sr-developer"),
 }
 _PASSWORDS = (
     *("postgres_admin", "postgres_airflow", "postgres_results", "supervisor", "minio_root"),

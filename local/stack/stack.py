@@ -153,7 +153,7 @@ class Stack(BaseStack):
 
     def _up(self, board: ProgressDisplay) -> None:
         declared = stream_files.load_valid()
-        registered = (spec.records is not None and spec.records.registry for spec in declared.specs)
+        registered = (spec.uses_registry for spec in declared.specs)
         optional_services.decide_registry(self.home, self.settings["external"], registered, self._registry)
         self.__dict__.pop("context", None)
         pid = self.daemon.pid() if self.exists else None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from sluice.clients.s3.csv_rows import CHUNK_BYTES
+from sluice.clients.s3.csv_head import CHUNK_BYTES
 from sluice.clients.s3.objects import Bucket
 from sluice.clients.s3.requests import S3_REQUESTS, at_once, connect
 from sluice.ledger.documents import Ledger

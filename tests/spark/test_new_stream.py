@@ -31,7 +31,7 @@ def test_a_new_stream_decodes(
 ) -> None:
     monkeypatch.setenv(VARIABLE, str(tmp_path))
     name = f"new_{kind}"
-    new_stream.main(name, kind, None)
+    new_stream.main(name, kind, new_stream.root_of(None, None))
     spec = streams.load(name)
     if spec.generator:
         rows = spark.range(ROWS).withColumnRenamed("id", "row")

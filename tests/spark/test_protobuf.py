@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -32,7 +33,7 @@ from spark_jobs.common.consumer.decoded_rows import Decode
 from spark_jobs.common.consumer.direct.direct_rows import DirectSource
 from spark_jobs.common.consumer.run import decoding, record_type
 from spark_jobs.common.lake.iceberg import CATALOG
-from tests.support.lakehouse import Stream
+from tests.support.lakehouse import PARTITIONS, Stream
 from tests.support.protobuf_rows import expected
 from tests.support.services import Services
 
@@ -94,8 +95,10 @@ def order_class(text: str) -> Any:
 class Messages(Stream):
     """The stream, and its registry's schemas."""
 
-    def template(self) -> StreamSpec:
-        return streams.load(NAME)
+    def spec_of(self, name: str, by: tuple[str, ...]) -> StreamSpec:
+        spec = streams.load(name)
+        topic = replace(spec.topic, partitions=PARTITIONS)
+        return replace(spec, topic=topic, consumer=replace(spec.consumer, trigger_seconds=0))
 
     def record(self) -> StructType:
         return record_type(self.spark, self.spec)

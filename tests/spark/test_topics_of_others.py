@@ -39,14 +39,18 @@ from sluice.clients.s3.requests import connect
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.config.reading.toml import ConfigError
 from sluice.config.sections.query import Query, TimeWindow
+from sluice.config.sections.records.declaration import Records
 from sluice.config.sections.topic import Topic
-from sluice.core.offsets.ranges import offsets_from_json
+from sluice.core.offsets.ranges import OffsetRanges, offsets_from_json
 from sluice.core.offsets.start import Start
 from sluice.ledger.batches import BatchLog
 from sluice.ledger.documents import Ledger
 from sluice.loads.planning import topic_check
 from sluice.loads.planning.topic import TopicPlanner
 from sluice.maintenance.reconciliation.table_contents import TableContents
+from sluice.trace.rows import Absence, absent_offset
+from spark_jobs.common.consumer.decoders import decoder_of
+from spark_jobs.common.consumer.direct.direct_rows import DirectSource
 from spark_jobs.common.kafka.offsets import Topic as BrokersTopic
 from spark_jobs.common.queries import arrival_times
 from tests.support.lakehouse import Stream
@@ -134,9 +138,16 @@ class Others(Stream):
 
 
 @pytest.fixture
-def others(spark: SparkSession, services: Services, tmp_path: Path) -> Iterator[Others]:
+def others_kind() -> type[Others]:
+    return Others
+
+
+@pytest.fixture
+def others(
+    spark: SparkSession, services: Services, tmp_path: Path, others_kind: type[Others]
+) -> Iterator[Others]:
     services.minio, services.postgres  # noqa: B018
-    made = Others(spark, services, str(tmp_path))
+    made = others_kind(spark, services, str(tmp_path))
     yield made
     made.stop()
 
@@ -288,6 +299,72 @@ def test_a_load_of_a_transactional_topic_accounts_for_each_offset(
     assert findings == []
     assert verified is not None
     assert (verified.present.count, verified.without_record.count) == (6, 6)
+
+
+class Skipping(Others):
+    """One that leaves tombstones out."""
+
+    def begin_at(self, start: str) -> None:
+        super().begin_at(start)
+        self.spec = replace(
+            self.spec, schema="", records=Records("text", value_column="text", tombstones="skip")
+        )
+
+    def rows_of(self, decode: Any = None) -> DirectSource:
+        decoder = decoder_of(self.spec)
+        assert decoder is not None
+        return DirectSource(self.spark, self.platform, self.spec, decoder)
+
+    def send_values(self, *values: bytes | None, partition: int = 0) -> None:
+        producer = Producer({**self.services.kafka, "log_level": 0})
+        for value in values:
+            producer.produce(self.name, value, b"key", partition)
+        assert producer.flush(30) == 0
+
+
+@pytest.mark.parametrize("others_kind", [Skipping])
+def test_skipped_tombstones_are_accounted_for_in_batches_proofs_and_reconciliation(
+    others: Others, systems: Any, ledger: Ledger
+) -> None:
+    assert isinstance(others, Skipping)
+    spec = others.spec
+    others.send_values(b"a", None, b"b", None, None)
+    others.send_values(b"c", partition=1)
+    running = others.run(others.writer())
+    proof = load(others, systems, ledger, "one")
+    assert proof["ranges"] == {"0": [[0, 5]], "1": [[0, 1]]}
+    assert (proof["topic_records"], proof["published"], proof["quarantined"]) == (3, 3, 0)
+    assert (proof["gaps"], proof["duplicates"]) == (0, 0)
+    assert proof["without_record"]["skipped"] == 3
+    assert others.record_offsets() == [(0, 0), (0, 2), (1, 0)]
+    contents = TableContents(systems.lake, spec.table, spec.quarantine_table, ledger, systems.batch_log)
+    findings, first = contents.verify(None, None)
+    assert findings == []
+    assert first is not None
+    assert (first.present.count, first.quarantined.count, first.without_record.count) == (3, 0, 3)
+
+    # A batch of which no record is a row, and what comes after it.
+    others.send_values(None, None)
+    running.query.processAllAvailable()
+    others.send_values(b"d")
+    running.query.processAllAvailable()
+    proof = load(others, systems, ledger, "two")
+    assert proof["ranges"] == {"0": [[5, 8]]}
+    assert (proof["topic_records"], proof["published"], proof["without_record"]["skipped"]) == (1, 1, 2)
+    for before in (first, None):
+        findings, verified = contents.verify(before, first)
+        assert findings == []
+        assert verified is not None
+        assert (verified.present.count, verified.without_record.count) == (4, 5)
+    # As the list of batches and the page of the stream have them: of each, all offsets.
+    listed = [one.batch for one in systems.batch_log(spec.table).newest(9, None, None)]
+    numbers = [(one.ranges.count, one.rows, one.rejected, one.without_record.skipped.count) for one in listed]
+    assert sum(offsets for offsets, *_ in numbers) == 9
+    assert (2, 0, 0, 2) in numbers
+    assert all(offsets == rows + skipped and not rejected for offsets, rows, rejected, skipped in numbers)
+    log = systems.batch_log(spec.table)
+    absent = absent_offset(0, 5, {0: (0, 8)}, {0: 0}, {0: 8}, OffsetRanges(), log.without_record)
+    assert absent.why is Absence.WITHOUT_RECORD
 
 
 def test_windows_need_arrival_times_which_are_not_set_here(others: Others) -> None:

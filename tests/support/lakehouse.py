@@ -47,18 +47,10 @@ class Stream:
         self, spark: SparkSession, services: Services, name: str, root: str, by: tuple[str, ...] = ()
     ) -> None:
         self.spark, self.services = spark, services
-        declared = self.template()
-        self.spec = replace(
-            declared,
-            name=name,
-            table=f"raw.{name}",
-            partition_by=list(by),
-            topic=replace(declared.topic, name=name, partitions=PARTITIONS),
-            consumer=replace(declared.consumer, trigger_seconds=0),
-        )
+        self.spec = self.spec_of(name, by)
         consumer = services.stack.platform("consumer")
         self.platform: Platform = replace(consumer, checkpoints=Checkpoints(root))
-        services.make_topic(name, PARTITIONS)
+        self.make_topic()
         for key, value in catalog_options(consumer).items():
             spark.conf.set(key, value)
         tables.ensure(spark, self.spec, self.record())
@@ -66,9 +58,20 @@ class Stream:
         # Kept: one without a reference is gone before it has answered.
         self._admin = AdminClient({**services.kafka, "log_level": 0})
 
-    def template(self) -> StreamSpec:
-        """The stream that the test's is a copy of."""
-        return streams.load("nyc_taxi")
+    def spec_of(self, name: str, by: tuple[str, ...]) -> StreamSpec:
+        """Its declaration; ``by``: the table's partitions."""
+        spec = streams.load("nyc_taxi")
+        return replace(
+            spec,
+            name=name,
+            table=f"raw.{name}",
+            partition_by=list(by),
+            topic=replace(spec.topic, name=name, partitions=PARTITIONS),
+            consumer=replace(spec.consumer, trigger_seconds=0),
+        )
+
+    def make_topic(self) -> None:
+        self.services.make_topic(self.spec.topic.name, PARTITIONS)
 
     def record(self) -> StructType:
         return StructType([StructField("text", StringType())])

@@ -107,7 +107,9 @@ class MemoryS3:
         for start in range(0, len(keys), page) or [0]:
             self.requests["LIST"] += 1
             found = keys[start : start + page]
-            yield {"Contents": [{"Key": key} for key in found]} if found else {}
+            sizes = {key: len(self.objects[given["Bucket"], key]) for key in found}
+            contents = [{"Key": key, "Size": size, "LastModified": WHEN} for key, size in sizes.items()]
+            yield {"Contents": contents} if found else {}
 
     def _version_pages(self, **given: Any) -> Iterator[dict[str, Any]]:
         keys = self._keys(**given)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -66,19 +66,21 @@ class OthersTopic:
         return {partition: len(times) for partition, times in self.times.items()}
 
     def first_after(self, topic: str, at_ms: int, ends: Mapping[int, int]) -> dict[int, int]:
-        minutes = (at_ms / 1000 - NOON.timestamp()) / 60
-        begins = self.begins(topic)
+        found = self.first_records(topic, at_ms, ends)
         return {
-            partition: next(
-                (
-                    n
-                    for n, time in enumerate(self.times[partition])
-                    if n >= begins[partition] and time >= minutes
-                ),
-                end,
-            )
-            for partition, end in ends.items()
+            partition: found[partition][0] if partition in found else end for partition, end in ends.items()
         }
+
+    def first_records(self, topic: str, at_ms: int, partitions: Iterable[int]) -> dict[int, tuple[int, int]]:
+        begins = self.begins(topic)
+        kept = (
+            (partition, offset, int(at(minutes).timestamp() * 1000))
+            for partition in partitions
+            for offset, minutes in enumerate(self.times[partition])
+            if offset >= begins[partition]
+        )
+        # The last one that is put in is the first one of its partition.
+        return {p: (offset, ms) for p, offset, ms in reversed([*kept]) if ms >= at_ms}
 
 
 class OthersStream:

@@ -40,8 +40,8 @@ UNKNOWN_PATH = Answer({"error_code": 404, "message": "HTTP 404 Not Found"}, 404)
 
 
 class RegistryServer(ThreadingHTTPServer):
-    """``answers``: by path and query; another path is one that the API does not have. ``requests``: path, and
-    headers by lower-case names."""
+    """``answers``: by path and query, with ``POST `` before that of such a request; another path is one that
+    the API does not have. ``requests``: path, and headers by lower-case names. ``posted``: documents."""
 
     daemon_threads = True
 
@@ -49,6 +49,7 @@ class RegistryServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.answers: dict[str, Answer] = {}
         self.requests: list[tuple[str, dict[str, str]]] = []
+        self.posted: list[Any] = []
         self.connections = 0
         self._scheme = "http"
         if context is not None:
@@ -69,15 +70,24 @@ class RegistryServer(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    # Head and body are two packets, of which the second would wait for the first's acknowledgement: 40 ms.
+    disable_nagle_algorithm = True
     server: RegistryServer
 
     def setup(self) -> None:
         super().setup()
         self.server.connections += 1
 
+    def do_POST(self) -> None:
+        self.server.posted.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        self._answer(f"POST {self.path}")
+
     def do_GET(self) -> None:
-        self.server.requests.append((self.path, {key.lower(): value for key, value in self.headers.items()}))
-        answer = self.server.answers.get(self.path, UNKNOWN_PATH)
+        self._answer(self.path)
+
+    def _answer(self, request: str) -> None:
+        self.server.requests.append((request, {key.lower(): value for key, value in self.headers.items()}))
+        answer = self.server.answers.get(request, UNKNOWN_PATH)
         content = answer.content
         self.send_response(answer.status)
         for key, value in answer.headers.items():

@@ -6,7 +6,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -35,13 +35,15 @@ STOP_SECONDS = 30
 class Services:
     """Kafka, MinIO and PostgreSQL in a folder of their own, each started when it is asked for."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, postgres_settings: Mapping[str, str] | None = None) -> None:
+        """``postgres_settings``: additional ones of the server."""
         # Never started: it knows where everything is, and under which names and passwords.
         self.stack = Stack(folder, free_ports=True, java_options=QUICK)
         self.stack.home.prepare()
         self.stack.home.remember(ports=self.stack.ports)
         documents = roles.documents(self.stack.home, Network(self.stack.ports), self.stack.secrets)
         roles.write(self.stack.home.platform, documents)
+        self._postgres_settings = postgres_settings or {}
         self._running: dict[str, tuple[subprocess.Popen[bytes], signal.Signals]] = {}
         self._started: dict[str, tuple[Program, Callable[[], str]]] = {}
 
@@ -60,8 +62,11 @@ class Services:
 
     @cached_property
     def registry(self) -> str:
-        """A schema registry on that PostgreSQL. Returns the address of Confluent's API."""
+        """A schema registry on that PostgreSQL, named by the platform files from then on. Returns the address
+        of Confluent's API."""
         context = self.registry_context
+        documents = roles.documents(self.stack.home, context.network, context.secrets, registry=True)
+        roles.write(self.stack.home.platform, documents)
         self.postgres  # noqa: B018
         postgres.provision(context)
         registry.prepare(context)
@@ -139,7 +144,8 @@ class Services:
         postgres.prepare(context, print)
         # Each query's session has a catalog of its own, which Spark does not close: two connections of each
         # of the hundreds of queries that the tests run in one process.
-        program = postgres.program(context, postgres.installation(context), max_connections="500")
+        settings = {"max_connections": "500", **self._postgres_settings}
+        program = postgres.program(context, postgres.installation(context), **settings)
         self._start(program, lambda: postgres.probe(context))
         postgres.provision(context)
         return lambda: postgres.connect(context)

@@ -16,12 +16,10 @@ from bench.compare.figures import Figures
 from bench.compare.meter import S3Calls
 from bench.compare.records import json_columns
 from bench.compare.stack import LIMIT_SECONDS, BenchStack, phase
-from local.progress import ProgressDisplay
 from local.runtime.ports import HOST
 from local.runtime.roles import WAREHOUSE
 from local.services import minio, postgres
-from local.setup import build, cache
-from local.setup.bootstrap import java_home
+from local.setup.jar_sets import ensure_jars
 from local.stack.stack import wait_until
 from sluice.config.reading.files import write_private
 
@@ -47,22 +45,6 @@ _FAILED = re.compile(r"unrecoverable exception|ERROR Stopping|Failed to start")
 _STARTED = re.compile(r"^(\S+) INFO \S+: .*Sink task finished initialization and start", re.M)
 
 
-def ensure_jars() -> Path:
-    """The folder of the worker's jars, fetched once into the cache. Raises SetupError."""
-    jars = cache.jars("connect")
-    if jars.damage() is not None:
-        with (
-            ProgressDisplay() as board,
-            cache.locked(cache.cache(), board.say),
-            board.step("connect jars") as step,
-        ):
-            work = cache.cache() / "work"
-            work.mkdir(exist_ok=True)
-            make = build.make_jar_set
-            jars.ensure(lambda folder: make("connect", java_home(), folder, work, step), board.say)
-    return jars.path
-
-
 class Connect:
     """A worker with one sink connector, which writes table ``bench.<name>``."""
 
@@ -83,7 +65,7 @@ class Connect:
 
     def consume(self, topic: str, rows: int) -> Figures:
         """From the start of its tasks until all rows are in the table's current snapshot."""
-        jars, calls = ensure_jars(), S3Calls(self.bench.stack)
+        jars, calls = ensure_jars("connect"), S3Calls(self.bench.stack)
         looks = 0
         location, published = self._location(), 0
 

@@ -17,7 +17,7 @@ from pyiceberg.table import Table
 
 from bench.compare.contenders import plain
 from bench.compare.figures import Figures
-from bench.compare.meter import Meter, S3Calls
+from bench.compare.meter import Meter, S3Calls, at
 from bench.compare.records import csv_columns, missing_columns, schema_text
 from bench.compare.stack import LIMIT_SECONDS, BenchStack, phase, tail
 from local.runtime.roles import SOURCE, WAREHOUSE
@@ -111,7 +111,7 @@ class Sluice:
         seconds = sum(batch.seconds for batch in batches[-len(written) :])
         return figures | {
             "batches": float(len(batches)),
-            "start_seconds": round(began - meter.samples["job"][0][0], 2),
+            **from_start(meter, began, batches[-1].at),
             "publish_share": round(1 - sum(one or 0.0 for one in written) / seconds, 3),
             **self.bench.stored(self.bench.table_prefix(self.spec)),
         }
@@ -173,7 +173,7 @@ class Plain:
 
     def produce(self, prefix: str, rows: int) -> Figures:
         self.bench.make_topic(self.name)
-        settings = self._settings(
+        settings = self.settings(
             self.name,
             source=f"s3a://{SOURCE}/{prefix}",
             columns=", ".join(f"{name} {kind}" for name, kind in csv_columns().items()),
@@ -185,7 +185,7 @@ class Plain:
         return figures
 
     def consumer(self, topic: str) -> list[str | Path]:
-        settings = self._settings(
+        settings = self.settings(
             topic,
             path=f"s3a://{WAREHOUSE}/{self.folder}data",
             checkpoint=f"s3a://{WAREHOUSE}/{self.folder}checkpoint",
@@ -195,29 +195,42 @@ class Plain:
 
     def consume(self, topic: str, rows: int) -> Figures:
         """From the start of the query until the batch with the last rows is committed."""
+        return self.measured(self.consumer(topic), rows) | self.bench.stored(self.folder)
+
+    def measured(self, command: list[str | Path], rows: int) -> Figures:
+        """As :meth:`consume`, of a consumer's command; without what is stored."""
         calls, name = S3Calls(self.bench.stack), f"{self.name}-consume"
-        with self.bench.started(self.consumer(topic), name) as (process, meter, log):
+        with self.bench.started(command, name) as (process, meter, log):
             batches = wait_for_batches(process, log, rows)
         began, ended = started_at(log), batches[-1]["ended"]
         check(f"rows of {name}", sum(batch["rows"] for batch in batches), rows)
         return (
             phase(meter, rows, began, ended)
             | calls.figures()
-            | {"batches": float(len(batches)), "start_seconds": round(began - meter.samples["job"][0][0], 2)}
-            | self.bench.stored(self.folder)
+            | {"batches": float(len(batches)), **from_start(meter, began, ended)}
         )
 
     def as_json(self, topic: str, to: str, rows: int) -> None:
         """Send the records of ``topic``, which exists, to topic ``to`` as JSON."""
-        settings = self._settings(topic, to=to, columns=list(csv_columns()))
+        settings = self.settings(topic, to=to, columns=list(csv_columns()))
         self.bench.run([*SUBMIT, plain.__file__, "as_json", settings], self.name, rows)
         check(f"records of {to}", self.bench.records(to), rows)
 
-    def _settings(self, topic: str, **more: Any) -> Path:
+    def settings(self, topic: str, **more: Any) -> Path:
+        """The file that says what plain.py is to do."""
         # The superuser's login: the roles' rights are those of Sluice's own jobs.
         kafka = {f"kafka.{key}": value for key, value in self.bench.superuser().java().items()}
         common = {"kafka": kafka, "s3a": self.bench.s3a(), "tuned": self.tuned, "schema": schema_text()}
         return self.bench.write_settings(self.name, {**common, "topic": topic, **more})
+
+
+def from_start(meter: Meter, began: float, ended: float) -> Figures:
+    """Seconds of the job's process before ``began``, and its CPU seconds from its start to ``ended``."""
+    samples = meter.samples["job"]
+    return {
+        "start_seconds": round(began - samples[0][0], 2),
+        "cpu_seconds_with_start": round(at(samples, ended), 2),
+    }
 
 
 def lines(log: Path) -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
-"""The plain way, as people publish it: CSV -> Avro -> Kafka, and Kafka -> Avro -> parquet on S3.
+"""The plain way, as people publish it: CSV -> Avro -> Kafka, and Kafka -> Avro -> parquet on S3; and a topic
+that others fill -> Iceberg.
 
-A Spark program of its own, which imports nothing of Sluice: ``plain.py produce|consume|as_json <settings>``.
+A Spark program of its own, which imports nothing of Sluice: ``plain.py <job> <settings>``, job one of JOBS.
 ``tuned``: with the settings that guides to Spark and Kafka recommend. Lines of JSON on stdout say when the
 query started and what each batch did.
 """
@@ -15,7 +16,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import SparkSession
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro, to_avro
 from pyspark.sql.streaming.listener import (
@@ -25,6 +27,7 @@ from pyspark.sql.streaming.listener import (
     QueryTerminatedEvent,
     StreamingQueryListener,
 )
+from pyspark.sql.streaming.query import StreamingQuery
 
 TRIGGER_SECONDS = 1
 PRODUCER = {
@@ -65,20 +68,10 @@ def produce(spark: SparkSession, settings: dict[str, Any]) -> None:
 
 
 def consume(spark: SparkSession, settings: dict[str, Any]) -> None:
-    stopped = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stopped.set())
-    spark.streams.addListener(Lines())
-    say({"event": "started", "at": time.time()})
-    records = (
-        spark.readStream.format("kafka")
-        .options(**settings["kafka"], **(CONSUMER if settings["tuned"] else {}))
-        .option("subscribe", settings["topic"])
-        .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", settings["max_offsets_per_trigger"])
-        .load()
-    )
+    stopped = begin(spark)
     query = (
-        records.select(from_avro("value", settings["schema"]).alias("record"))
+        records(spark, settings)
+        .select(from_avro("value", settings["schema"]).alias("record"))
         .select("record.*")
         .writeStream.format("parquet")
         .option("path", settings["path"])
@@ -86,6 +79,54 @@ def consume(spark: SparkSession, settings: dict[str, Any]) -> None:
         .trigger(processingTime=f"{TRIGGER_SECONDS} seconds")
         .start()
     )
+    wait(query, stopped)
+
+
+def others(spark: SparkSession, settings: dict[str, Any]) -> None:
+    """A topic of others into ``table``: JSON, or Avro in Confluent's wire format with the subject's latest
+    schema, whichever a record names."""
+    for key, value in settings["catalog"].items():
+        spark.conf.set(key, value)
+    stopped = begin(spark)
+    if registry := settings["registry"]:
+        latest = SchemaRegistryClient(registry).get_latest_version(f"{settings['topic']}-value")
+        order = from_avro(F.expr("substring(value, 6)"), str(latest.schema.schema_str))
+    else:
+        order = F.from_json(F.col("value").cast("string"), settings["columns"])
+    query = (
+        records(spark, settings)
+        .select(F.col("key").cast("string"), order.alias("order"))
+        .select("key", "order.*")
+        .writeStream.format("iceberg")
+        .outputMode("append")
+        .option("checkpointLocation", settings["checkpoint"])
+        .trigger(processingTime=f"{TRIGGER_SECONDS} seconds")
+        .toTable(settings["table"])
+    )
+    wait(query, stopped)
+
+
+def begin(spark: SparkSession) -> threading.Event:
+    """Say that the query starts; what is returned is set by SIGTERM."""
+    stopped = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stopped.set())
+    spark.streams.addListener(Lines())
+    say({"event": "started", "at": time.time()})
+    return stopped
+
+
+def records(spark: SparkSession, settings: dict[str, Any]) -> DataFrame:
+    return (
+        spark.readStream.format("kafka")
+        .options(**settings["kafka"], **(CONSUMER if settings["tuned"] else {}))
+        .option("subscribe", settings["topic"])
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", settings["max_offsets_per_trigger"])
+        .load()
+    )
+
+
+def wait(query: StreamingQuery, stopped: threading.Event) -> None:
     while query.isActive and not stopped.wait(0.5):
         pass
     query.stop()
@@ -95,13 +136,13 @@ def consume(spark: SparkSession, settings: dict[str, Any]) -> None:
 
 def as_json(spark: SparkSession, settings: dict[str, Any]) -> None:
     """Not the plain way: sends the records of a topic to ``to`` as JSON, with their keys and partitions."""
-    records = (
+    sent = (
         spark.read.format("kafka").options(**settings["kafka"]).option("subscribe", settings["topic"]).load()
     )
     record = from_avro("value", settings["schema"])
     fields = [record[name].alias(name.lower()) for name in settings["columns"]]
     (
-        records.select("key", F.to_json(F.struct(*fields)).alias("value"), "partition")
+        sent.select("key", F.to_json(F.struct(*fields)).alias("value"), "partition")
         .write.format("kafka")
         .options(**settings["kafka"], **PRODUCER)
         .option("topic", settings["to"])
@@ -132,10 +173,13 @@ def say(line: dict[str, Any]) -> None:
     print(json.dumps(line), flush=True)
 
 
+JOBS = {"produce": produce, "consume": consume, "others": others, "as_json": as_json}
+
+
 def main() -> None:
     job, settings = sys.argv[1], json.loads(Path(sys.argv[2]).read_text())
     spark = start(settings)
-    {"produce": produce, "consume": consume, "as_json": as_json}[job](spark, settings)
+    JOBS[job](spark, settings)
     spark.stop()
 
 

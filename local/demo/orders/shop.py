@@ -107,12 +107,25 @@ class Shop:
         self._failed: list[KafkaError] = []
 
     def create_topic(self) -> None:
-        """Create the topic unless it is there. Raises KafkaException."""
+        """Create the topic unless it is there; ready when this returns. Raises KafkaException."""
         try:
             self._admin.create_topics([NewTopic(self.topic, PARTITIONS, 1)])[self.topic].result(SECONDS)
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
+        # A busy broker learns of it after the controller has answered.
+        until = time.monotonic() + SECONDS
+        while not self._is_known(until):
+            time.sleep(0.1)
+
+    def _is_known(self, until: float) -> bool:
+        try:
+            self.settings()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART or time.monotonic() > until:
+                raise
+            return False
+        return True
 
     def settings(self) -> dict[str, Any]:
         """All that can be set of the topic, by name: its configuration, its partitions and its rights."""

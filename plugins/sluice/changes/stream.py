@@ -12,6 +12,7 @@ from sluice.core.changes.result import ChangeResult
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing, Refused
 from sluice.core.offsets.ranges import OffsetRanges
+from sluice.core.offsets.topic_facts import TopicFacts
 from sluice.loads.verification.checks import LoadFiles, check_offsets
 from sluice.loads.verification.without_record import of_gaps
 
@@ -116,7 +117,27 @@ class PlannedStream:
                 "or load their source file again",
                 ErrorCode.OFFSETS_NOT_THERE,
             )
-        return asked.minus(lost)
+        compacted = self._compacted(asked.minus(deleted))
+        if compacted and not is_partial:
+            raise Refused(
+                f"{topic}: compaction has deleted {compacted.count} of {asked.count} records since they were "
+                f"read ({compacted.shown()}), so these cannot be read again. Fix: set partial to leave them "
+                "as they are, or choose other offsets",
+                ErrorCode.OFFSETS_NOT_THERE,
+            )
+        return asked.minus(lost).minus(compacted)
+
+    def _compacted(self, kept: OffsetRanges) -> OffsetRanges:
+        """Those of ``kept``, which are behind the topic's first offsets, that it delivers no more: a stream's
+        own topic is not compacted."""
+        from sluice.clients.kafka.reader import delivered_among
+
+        name = self.spec.topic.name
+        if not kept or self.spec.topic.managed:
+            return OffsetRanges()
+        if not TopicFacts.of(len(self.position.ends), self.kafka.config(name)).is_compacted:
+            return OffsetRanges()
+        return kept.minus(delivered_among(self._systems.platform.kafka, name, kept))
 
     def planned(self, action: Action, **parts: Any) -> ChangePlan:
         """A plan with these ``parts``, of this run and as of the changes now."""

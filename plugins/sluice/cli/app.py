@@ -215,11 +215,13 @@ def new_stream(
     kind: Annotated[str, typer.Option(help="Its source: csv, generator, feed or topic")] = "csv",
     into: Annotated[
         Path | None,
-        typer.Option(help="The folder of streams; default: spark_jobs, or that of SLUICE_STREAMS"),
+        typer.Option(help="The folder of streams; default: the first of SLUICE_STREAMS, else spark_jobs"),
     ] = None,
     from_: Annotated[
         Path | None,
-        typer.Option("--from", metavar="FILE", help="A CSV file: infer its columns, and load it at once"),
+        typer.Option(
+            "--from", metavar="FILE", help="A CSV file: infer its columns; load it if none is unsure"
+        ),
     ] = None,
     topic: Annotated[
         str, typer.Option(metavar="TOPIC", help="A topic that others fill: look at it, and read it as it is")
@@ -229,26 +231,35 @@ def new_stream(
     """Write a stream's folder: stream.toml with comments, a schema, and the code that a source needs."""
     from sluice.cli import new_stream as command
 
-    host = host_of(context)
+    # Before the stack is opened, which names its own folders too.
+    host, root = host_of(context), command.root_of(into, host_of(context).streams)
     if topic:
         from sluice.cli.topics import look as topic_look
 
         found = topic_look.look(host.installation().systems(topic_look.ROLE), topic)
-        raise typer.Exit(command.main(name, "topic", into or host.streams, file=from_, found=found))
-    code = command.main(name, kind, into or host.streams, file=from_)
-    if from_ is None or code:
-        raise typer.Exit(code)
-    key = command.key_of(name, from_)
-    if into is None and host.add_streams is not None and load and host.installation().is_running():
+        command.main(name, "topic", root, file=from_, found=found)
+    else:
+        doubts = command.main(name, kind, root, file=from_)
+    stack = host.installation() if host.add_streams is not None else None
+    steps = command.steps_to_know(root)
+    airflow = "" if "airflow" in host.elsewhere else f"{host.program} airflow"
+    if topic or from_ is None:
+        if steps:
+            print(f"First: {steps[0]}")
+    elif doubts or steps or not load or host.add_streams is None or stack is None or not stack.is_running():
+        steps += ["make up"] if host.add_streams else []
+        print("Next: " + "; ".join([*steps, *command.steps_to_load(host.program, name, from_)]))
+        command.print_paused(name, airflow)
+    else:
         from sluice.cli import loads
         from sluice.cli import put as upload
 
         host.add_streams()
-        upload.main(host.installation(), from_, key)
+        upload.main(stack, from_, command.key_of(name, from_))
         request = loads.Request(f"{name}_load", [], True, True, None, False)
-        raise typer.Exit(loads.main(host.installation(), request, NEW_DAG_SECONDS))
-    steps = [*(["make up"] if host.add_streams else []), f"{host.program} put {from_} {key}"]
-    print("Next: " + "; ".join([*steps, f"{host.program} load {name} --unpause"]))
+        code = loads.main(stack, request, NEW_DAG_SECONDS)
+        command.print_paused(name, airflow)
+        raise typer.Exit(code)
 
 
 if __name__ == "__main__":

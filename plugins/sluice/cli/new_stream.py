@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from string import Template
@@ -16,10 +17,11 @@ from sluice.cli.base import UsageError
 from sluice.config import folders, streams
 from sluice.config.reading.toml import IDENTIFIER, IDENTIFIER_FIX, ConfigError, dump
 from sluice.core.csv.form import is_csv
+from sluice.core.messages import counted
 
 if TYPE_CHECKING:
     from sluice.cli.topics.look import FoundTopic
-    from sluice.core.csv.inference import Inferred
+    from sluice.core.csv.inferred_types import Inferred
     from sluice.core.decoding.sample import Guess
 
 TEMPLATES = files("sluice.cli") / "templates"
@@ -31,6 +33,8 @@ _PROTOBUF = "protobuf"
 # Templates of modules have it, so that they are no modules.
 _SUFFIX = ".txt"
 CORRECT = "A type never changes once the stream has loaded: correct its schema and stream.toml before."
+# What a stream has beside its load and its changes.
+PAUSED = ("stream", "maintenance", "reconciliation")
 NEXT = {
     "csv": "Next: write the columns of your files into schema.ddl",
     "generator": "Next: write the columns into schema.ddl, and generator.py and transforms.py for them",
@@ -42,22 +46,21 @@ NEXT = {
 def main(
     name: str,
     kind: str,
-    root: Path | None,
+    root: Path,
     environ: Mapping[str, str] = os.environ,
     file: Path | None = None,
     found: FoundTopic | None = None,
-) -> int:
-    """Write the folder below `root`, by default that of SLUICE_STREAMS; print what to do next.
+) -> Sequence[str]:
+    """Write the folder below `root`, and print what it says; return what is unsure of it.
 
-    `file`: a CSV file, of which columns and `[csv]` are inferred; what is unsure of them is printed. `found`:
-    of kind `topic`, the topic that was looked at. Raises UsageError for an unknown kind, a name that no
-    stream can have, a folder that exists, and a file of which nothing can be inferred.
+    `file`: a CSV file, of which columns and `[csv]` are inferred. `found`: of kind `topic`, the topic that
+    was looked at. Raises UsageError for an unknown kind, a name that no stream can have, a folder that
+    exists, and a file of which nothing can be inferred.
     """
     if kind not in KINDS:
         raise UsageError(f"--kind {kind} is none. Fix: give one of {', '.join(KINDS)}")
     if not IDENTIFIER.fullmatch(name):
         raise UsageError(f"no stream can be named {name!r}. {IDENTIFIER_FIX}")
-    root = root or _given(environ)
     folder = root / name
     if folder.exists() or name in streams.names(environ):
         raise UsageError(f"stream {name} exists ({folder}). Fix: give another name, or change that one")
@@ -72,18 +75,23 @@ def main(
     print(f"{folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")
     if found is not None:
         _print_found(found)
-        return 0
+        return found.doubts
     if inferred is None:
         print(f"{NEXT[kind]}; then docs/adding-a-stream.md, from step 1.")
-        return 0
-    print(f"{len(inferred.columns)} columns, by {inferred.rows} rows of {file}:")
+        return []
+    print(f"{counted(len(inferred.columns), 'column')}, by {counted(inferred.rows, 'row')} of {file}:")
     width = max(map(len, inferred.columns))
     for column, ddl in inferred.columns.items():
         print(f"  {column:{width}}  {ddl}")
+    if inferred.declared:
+        print("[csv]")
+        for line in dump(inferred.declared).splitlines():
+            print(f"  {line}")
     for doubt in inferred.doubts:
         print(f"unsure: {doubt}")
-    print(CORRECT)
-    return 0
+    if inferred.doubts:
+        print(CORRECT)
+    return inferred.doubts
 
 
 def _print_found(found: FoundTopic) -> None:
@@ -125,18 +133,48 @@ def _inferred(file: Path, kind: str) -> Inferred:
         raise UsageError(f"{file} cannot be read: {error}. Fix: give the path of a CSV file") from error
 
 
-def _given(environ: Mapping[str, str]) -> Path:
-    given = [root for root in environ.get(folders.VARIABLE, "").split(os.pathsep) if root]
-    if not given:
+def root_of(into: Path | None, usual: Path | None, environ: Mapping[str, str] = os.environ) -> Path:
+    """The folder of new streams: that of the option, else the first of SLUICE_STREAMS, else the `usual` one.
+
+    Raises UsageError without any.
+    """
+    given = _given(environ)
+    root = into or (Path(given[0]) if given else usual)
+    if root is None:
         raise UsageError(
             f"there is no folder of streams. Fix: give --into FOLDER, and set {folders.VARIABLE} to it"
         )
-    return Path(given[0])
+    return root
+
+
+def steps_to_know(root: Path, environ: Mapping[str, str] = os.environ) -> list[str]:
+    """The command after which processes find the streams of a folder; none if they do."""
+    given = _given(environ)
+    if os.path.realpath(root) in map(os.path.realpath, [str(folders.STREAMS), *given]):
+        return []
+    named = os.pathsep.join([*given, str(root.absolute())])
+    return [f"export {folders.VARIABLE}={shlex.quote(named)}"]
+
+
+def steps_to_load(program: str, name: str, file: Path) -> list[str]:
+    """The commands that upload a file and load it."""
+    words = shlex.join([str(file), key_of(name, file)])
+    return [f"{program} put {words}", f"{program} load {name} --unpause"]
+
+
+def print_paused(name: str, airflow: str) -> None:
+    """Say which DAGs of a new stream do nothing yet; `airflow`: how its command line is called, or empty."""
+    paused = [f"{name}_{dag}" for dag in PAUSED]
+    how = f"{airflow} dags unpause {paused[0]}, and so on" if airflow else "unpause them in Airflow"
+    print(f"Still paused: {', '.join(paused)} (supervision, clean-up, comparison): {how}.")
+
+
+def _given(environ: Mapping[str, str]) -> list[str]:
+    return [root for root in environ.get(folders.VARIABLE, "").split(os.pathsep) if root]
 
 
 def _with(root: Path, environ: Mapping[str, str]) -> dict[str, str]:
-    given = environ.get(folders.VARIABLE, "")
-    return {**environ, folders.VARIABLE: os.pathsep.join(filter(None, [given, str(root)]))}
+    return {**environ, folders.VARIABLE: os.pathsep.join([*_given(environ), str(root)])}
 
 
 def _write(folder: Path, name: str, kind: str, inferred: Inferred | None, found: FoundTopic | None) -> None:
@@ -161,7 +199,7 @@ def _write(folder: Path, name: str, kind: str, inferred: Inferred | None, found:
     for template in (TEMPLATES / kind).iterdir():
         if template.name == "schema.ddl" and (schema or not columns):
             continue
-        text = Template(template.read_text()).substitute(values)
+        text = Template(_without_defaults(template.read_text(), declared)).substitute(values)
         (folder / template.name.removesuffix(_SUFFIX)).write_text(text)
     if found and schema:
         _write_schema(folder, found.guess)
@@ -177,6 +215,12 @@ def _write_schema(folder: Path, guess: Guess) -> None:
     for name, text in {**guess.imports, "schema.proto": guess.schema}.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
+
+
+def _without_defaults(template: str, declared: Mapping[str, object]) -> str:
+    """A template without the comments that show the defaults of keys that are declared."""
+    lines = template.splitlines(keepends=True)
+    return "".join(line for line in lines if not any(line.startswith(f"# {key} = ") for key in declared))
 
 
 def _schema_line(columns: Mapping[str, str], guess: Guess | None) -> str:

@@ -62,11 +62,14 @@ def show_batches(installation: Installation, asked: Batches, as_json: bool = Fal
         print_json([{**one.batch.to_json(), "is_lost": one.is_lost} for one in listed])
         return 0
     table = _table("published (UTC)", "batch", "writer", "offsets", "rows", "rejected", "files", "seconds")
+    has_more = any(one.batch.without_record.count for one in listed)
+    if has_more:
+        table.add_column("without a record", overflow="fold")
     table.add_column("snapshot", overflow="fold")
     if any(one.is_lost for one in listed):
         table.add_column("")
     for one in listed:
-        table.add_row(*_cells(one))
+        table.add_row(*_cells(one, with_more=has_more))
     console = new_console()
     console.print(table)
     console.print(f"{len(listed)} batches of {spec.name}, newest first", style="dim")
@@ -81,7 +84,7 @@ def _table(*names: str) -> Table:
     return table
 
 
-def _cells(listed: ListedBatch) -> list[str]:
+def _cells(listed: ListedBatch, *, with_more: bool) -> list[str]:
     batch = listed.batch
     return [
         batch.published.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3],
@@ -92,6 +95,7 @@ def _cells(listed: ListedBatch) -> list[str]:
         str(batch.rejected),
         str(batch.files),
         "" if batch.seconds is None else f"{batch.seconds:.1f}",
+        *([batch.without_record.message()] if with_more else []),
         str(batch.snapshot_id),
         *(["lost: an older catalog was restored"] if listed.is_lost else []),
     ]

@@ -14,7 +14,7 @@ from sluice.config.schema import ddl_avro, parse_ddl
 from sluice.config.stream import SourceType, StreamSpec
 from sluice.core.csv.columns.kinds import MAP, UnsupportedType, kind_of_field
 from sluice.core.csv.columns.patterns import UnknownPattern, patterns
-from sluice.core.csv.form import Form, Rules
+from sluice.core.csv.form import Declared, Form, Rules
 
 if TYPE_CHECKING:
     from sluice.config.sections.csv import Csv
@@ -24,12 +24,18 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class CsvReading:
     """``form``: bytes to cells, ``rules``: cells to values of ``schema``, the topic's Avro schema; ``rest``:
-    its map for other columns, or ""."""
+    its map for other columns, or ""; ``is_ddl``: the stream's columns are written in DDL."""
 
     form: Form
     rules: Rules
     schema: Mapping[str, Any]
     rest: str
+    is_ddl: bool = False
+
+    @property
+    def declared(self) -> Declared:
+        """As far as advice depends on it."""
+        return Declared(self.rules, self.form.dialect, self.is_ddl)
 
     @classmethod
     def of(cls, spec: StreamSpec) -> CsvReading:
@@ -39,7 +45,7 @@ class CsvReading:
     @classmethod
     def with_schema(cls, spec: StreamSpec, file: Path) -> CsvReading:
         schema = json.loads(avro_text(spec, file))
-        return cls(spec.csv.form, rules_of(spec.csv), schema, spec.csv.extra_columns)
+        return cls(spec.csv.form, rules_of(spec.csv), schema, spec.csv.extra_columns, spec.is_ddl)
 
     def layout(self, names: Sequence[str], where: str, max_value_bytes: int, limit: str = "") -> Layout:
         """The layout of a file with these columns. Raises InvalidHeader, naming ``where``, or

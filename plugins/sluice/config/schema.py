@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from sluice.config.reading.names import check_column
@@ -144,22 +145,51 @@ MAX_PRECISION = 38
 _NESTED = {"map": "map<", "array": "list<", "record": "struct<"}
 
 
-def avro_iceberg_type(avro: Any) -> str:
+Named = Mapping[str, Mapping[str, Any]]
+
+
+def named_types(avro: Any, namespace: str = "") -> dict[str, Mapping[str, Any]]:
+    """Full name -> definition of each type in a schema that has a name, however deep."""
+    if isinstance(avro, list):
+        return {name: found for one in avro for name, found in named_types(one, namespace).items()}
+    if not isinstance(avro, Mapping):
+        return {}
+    found: dict[str, Mapping[str, Any]] = {}
+    if avro.get("type") in ("record", "error", "enum", "fixed") and isinstance(avro.get("name"), str):
+        name, _, plain = avro["name"].rpartition(".")
+        namespace = name or str(avro.get("namespace", namespace))
+        found[full_name(plain, namespace)] = avro
+    inner = [avro.get(key) for key in ("type", "items", "values")]
+    for one in (*inner, *(avro.get("fields") or ())):
+        found |= named_types(one, namespace)
+    return found
+
+
+def full_name(name: str, namespace: str) -> str:
+    return name if "." in name or not namespace else f"{namespace}.{name}"
+
+
+def avro_iceberg_type(avro: Any, named: Named = MappingProxyType({}), namespace: str = "") -> str:
     """The Iceberg type; of a nested type its beginning (``map<``), of a union with null the other branch's.
-    Raises ValueError for another type."""
+    ``named``: of :func:`named_types`, for a type that is used by its name in ``namespace``. Raises ValueError
+    for another type."""
     if isinstance(avro, list):
         branches = [branch for branch in avro if branch != "null"]
         if len(branches) == 1:
-            return avro_iceberg_type(branches[0])
+            return avro_iceberg_type(branches[0], named, namespace)
     elif isinstance(avro, Mapping):
         if avro.get("logicalType") == "decimal":
             return _decimal(avro["precision"], avro.get("scale", 0))
         logical = _TYPES.get(str(avro.get("logicalType")))
         if logical:
             return logical
-        return _NESTED.get(avro["type"]) or avro_iceberg_type(avro["type"])
-    elif avro in _TYPES:
+        if isinstance(avro["type"], str) and avro["type"] in _NESTED:
+            return _NESTED[avro["type"]]
+        return avro_iceberg_type(avro["type"], named, namespace)
+    elif isinstance(avro, str) and avro in _TYPES:
         return _TYPES[avro]
+    elif isinstance(avro, str) and (found := named.get(full_name(avro, namespace)) or named.get(avro)):
+        return avro_iceberg_type(found)
     raise ValueError(
         f"Avro type {shown(avro)} has no Iceberg type here. Fix: use a primitive, a map, an array or a record"
     )

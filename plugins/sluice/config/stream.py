@@ -30,6 +30,8 @@ from sluice.config.tables import lake_tables, written_tables
 # The component that every stream has.
 CONSUMER = "consumer"
 COMPONENTS = (CONSUMER, "producer", "queries")
+# The task of a load that sends rows.
+PRODUCE = "produce"
 # For `spark-submit`; elsewhere it is `python -m spark_jobs`.
 ENTRY_POINT = folders.STREAMS / "__main__.py"
 # In a feed's user_agent it stands for a contact address.
@@ -150,6 +152,16 @@ class StreamSpec:
         if self.records:
             return self.records.format == Format.AVRO
         return self.schema.endswith(".avsc") or (self.source is SourceType.CSV and not self.decode)
+
+    @property
+    def planning_task(self) -> str:
+        """The task of a load that plans it: the same that sends its rows, if any are sent."""
+        return "plan" if self.source is SourceType.TOPIC else PRODUCE
+
+    @property
+    def uses_registry(self) -> bool:
+        """Whether the topic's records name schemas of a registry."""
+        return self.topic.registry or bool(self.records and self.records.registry)
 
     @property
     def is_ddl(self) -> bool:

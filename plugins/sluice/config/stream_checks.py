@@ -144,6 +144,11 @@ def _check_topic_of_others(topic: Topic, where: str) -> None:
                 f"{where}: topic {key} with managed = false: the topic is taken as it is, and nothing of it "
                 f"is set. Fix: remove {key}, or managed"
             )
+    if topic.registry:
+        raise ConfigError(
+            f"{where}: topic registry with managed = false: nothing is registered for a topic of others. "
+            "Fix: remove it; records that name schemas are declared by registry = true below [records]"
+        )
     try:
         Start.parse(topic.start)
     except StartInvalid as error:
@@ -159,7 +164,8 @@ def _check_records(spec: StreamSpec, where: str) -> None:
     if spec.topic.managed:
         raise ConfigError(
             f"{where}: [records] and a topic of Sluice's own: the section is for topics that others fill. "
-            "Fix: remove it, or declare managed = false below [topic]"
+            "Fix: remove it, or declare managed = false below [topic]; a schema registry for Sluice's own "
+            "topic is registry = true below [topic]"
         )
     if spec.decode:
         raise ConfigError(
@@ -178,6 +184,12 @@ def _check_source(spec: StreamSpec, where: str) -> None:
         raise ConfigError(
             f"{where}: [consumer] by_reference with decode {shown(spec.decode)}, which has no reference. "
             "Fix: leave by_reference out"
+        )
+    if spec.topic.registry and (spec.feed or not spec.is_avro):
+        what = "[feed]" if spec.feed else f"schema {shown(spec.schema)}"
+        raise ConfigError(
+            f"{where}: topic registry with {what}: what is registered is the Avro schema of rows that a load "
+            "sends. Fix: remove registry, or declare a schema.avsc, without [feed] and decode"
         )
     if spec.source is SourceType.CSV:
         csv_spec.check(spec.csv, where)

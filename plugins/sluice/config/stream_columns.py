@@ -12,7 +12,7 @@ from sluice.config.reading.files import declared_text
 from sluice.config.reading.names import check_avro
 from sluice.config.reading.toml import ConfigError
 from sluice.config.reading.values import shown
-from sluice.config.schema import avro_iceberg_type, ddl_iceberg_type, parse_ddl
+from sluice.config.schema import Named, avro_iceberg_type, ddl_iceberg_type, named_types, parse_ddl
 from sluice.config.sections.query import result_types
 from sluice.config.sections.records.checks import check_added
 from sluice.config.sections.records.declaration import HEADERS_TYPE
@@ -73,7 +73,9 @@ def _value_types(spec: StreamSpec, text: str, file: Path, where: str) -> dict[st
     try:
         schema = json.loads(text)
         check_avro(schema, where)
-        return {field["name"]: _column_type(field, where) for field in schema["fields"]}
+        outer, _, _ = str(schema.get("name", "")).rpartition(".")
+        named, namespace = named_types(schema), outer or str(schema.get("namespace", ""))
+        return {field["name"]: _column_type(field, (named, namespace), where) for field in schema["fields"]}
     except ConfigError:
         raise
     # RecursionError: nested too deeply.
@@ -81,9 +83,9 @@ def _value_types(spec: StreamSpec, text: str, file: Path, where: str) -> dict[st
         raise ConfigError(f"{where}: {shown(error)}. Fix: correct the schema file") from error
 
 
-def _column_type(field: Mapping[str, Any], where: str) -> str:
+def _column_type(field: Mapping[str, Any], names: tuple[Named, str], where: str) -> str:
     try:
-        return avro_iceberg_type(field["type"])
+        return avro_iceberg_type(field["type"], *names)
     except ValueError as error:
         raise ConfigError(f"{where}: column {shown(field['name'])}: {error}") from error
 

@@ -55,6 +55,7 @@ class ErrorCode(StrEnum):
     SCHEMA_NOT_FOUND = "SLU-263", "Schema not found in the registry"
     SCHEMA_REFUSED = "SLU-264", "Registered schema cannot be used"
     REGISTRY_CHANGED = "SLU-265", "Kept schema is another one or damaged"
+    SCHEMA_INCOMPATIBLE = "SLU-266", "Schema incompatible with its subject"
     REQUEST_REFUSED = "SLU-290", "Request refused"
     # Sources and records.
     CORRUPT_OBJECT = "SLU-302", "Corrupt object"
@@ -136,6 +137,7 @@ PERMANENT = frozenset(
         ErrorCode.TABLE_REPLACED,
         ErrorCode.LAKE_FILE_MISSING,
         ErrorCode.REGISTRY_CHANGED,
+        ErrorCode.SCHEMA_INCOMPATIBLE,
         ErrorCode.CORRUPT_OBJECT,
         ErrorCode.INVALID_HEADER,
         ErrorCode.OFFSETS_NOT_THERE,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from sluice.core.error_codes import ErrorCode
-from sluice.core.messages import summarize
+from sluice.core.messages import MAX_PROBLEMS, summarize
 
 
 class ClientError(Exception):
@@ -42,10 +42,15 @@ class Log(Protocol):
 
 
 def check_no_problems(
-    log: Log, code: ErrorCode, problems: Sequence[str], failure: str, fix: str = ""
+    log: Log,
+    code: ErrorCode,
+    problems: Sequence[str],
+    failure: str,
+    fix: str = "",
+    most: int = MAX_PROBLEMS,
 ) -> None:
-    """Log each problem. Raises Refused with the first of them, if any."""
+    """Log each problem. Raises Refused with the first ``most`` of them, if any."""
     for problem in problems:
         log.error("%s", problem)
     if problems:
-        raise Refused(f"{failure}: {summarize(problems)}{fix}", code)
+        raise Refused(f"{failure}: {summarize(problems, most)}{fix}", code)

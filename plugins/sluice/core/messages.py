@@ -21,11 +21,16 @@ _UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 _REASON = re.compile(r"(?:[A-Za-z_$][\w$]*\.)+[A-Z]\w*: .+|\b[A-Z]\w*(?:Error|Exception): .+")
 
 
-def summarize(problems: Sequence[str]) -> str:
-    """The first MAX_PROBLEMS in one line, each of MAX_CHARACTERS at most, and how many more there are."""
-    shown = [_shortened(" ".join(problem.split())) for problem in problems[:MAX_PROBLEMS]]
+def summarize(problems: Sequence[str], most: int = MAX_PROBLEMS) -> str:
+    """The first ``most`` in one line, each of MAX_CHARACTERS at most, and how many more there are."""
+    shown = [_shortened(" ".join(problem.split())) for problem in problems[:most]]
     more = len(problems) - len(shown)
     return "; ".join([*shown, *([f"and {more} more"] if more else [])])
+
+
+def counted(number: int, noun: str) -> str:
+    """As ``1 row``, ``2 rows``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def quoted(text: str, limit: int = MAX_QUOTED) -> str:

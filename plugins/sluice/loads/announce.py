@@ -45,7 +45,7 @@ class Announcement:
 def announcement(lake: Lake, spec: StreamSpec, ledger: Ledger, load: str) -> Announcement:
     """Raises Missing without a proof, or a check's result beside it; Refused if the load's interval is not
     complete, or the table does not have what the proof names."""
-    plan = plan_of(ledger, load)
+    plan = plan_of(ledger, load, spec.planning_task)
     key, proof = newest_proof(ledger, load)
     _check_others(spec, ledger, plan, key)
     _check_current(lake, spec, ledger, load, plan, proof)

@@ -70,7 +70,9 @@ class StreamTrace:
             kept = position(self.batches.table)
             starts, ends = (kept.starts, kept.ends) if kept else ({}, {})
             removed = self._removed().removed
-            absent = absent_offset(partition, offset, self._topic(), starts, ends, removed)
+            absent = absent_offset(
+                partition, offset, self._topic(), starts, ends, removed, self.batches.without_record
+            )
             return RowTrace(self.spec.topic.name, None, None, None, (), absent)
         values = found[0][1]
         source_id, row = values[held.SOURCE], values[held.ROW]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.tables.batches import Batch
+from sluice.core.tables.without_record import WithoutRecord
 
 TABLE, QUARANTINE = "table", "quarantine"
 # Most rows that are named per reason of the quarantine.
@@ -28,6 +29,7 @@ class Absence(StrEnum):
     NOT_PUBLISHED = "not published yet"
     DELETED = "deleted before it was published"
     REMOVED = "removed by a change"
+    WITHOUT_RECORD = "no record to publish"
     MISSING = "missing"
 
 
@@ -202,9 +204,11 @@ def absent_offset(
     starts: Mapping[int, int],
     ends: Mapping[int, int],
     removed: OffsetRanges,
+    without: Callable[[OffsetRanges], WithoutRecord],
 ) -> Absent:
     """Why an offset is in neither. ``topic``: partition -> first offset and the one after the last, as Kafka
-    keeps them; ``starts`` and ``ends``: of the published ones; ``removed``: of these, by changes."""
+    keeps them; ``starts`` and ``ends``: of the published ones; ``removed``: of these, by changes;
+    ``without``: what their batches recorded of offsets, asked only of one that should be there."""
     if partition not in topic:
         return Absent(Absence.NO_PARTITION, f"the topic has partitions {_list(topic)}")
     first, after = topic[partition]
@@ -212,6 +216,9 @@ def absent_offset(
     if offset in removed[partition]:
         return Absent(Absence.REMOVED, "a change took it out, and none brought it back")
     if start <= offset < end:
+        recorded = without(OffsetRanges.of({partition: [(offset, offset + 1)]}))
+        if recorded.count:
+            return Absent(Absence.WITHOUT_RECORD, f"its batch recorded it: {recorded.message()}")
         return Absent(Absence.MISSING, f"partition {partition} is published up to {end}, and without it")
     if offset >= after:
         return Absent(Absence.BEYOND_END, f"partition {partition} ends at {after}")

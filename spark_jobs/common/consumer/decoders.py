@@ -19,6 +19,7 @@ from sluice.core.decoding.others.records import OthersRecords, Tombstones
 from sluice.core.decoding.protobuf.decoder import ProtobufDecoder
 from sluice.core.decoding.registered.avro import RegisteredAvro, RegisteredAvroKeys
 from sluice.core.decoding.registered.json import RegisteredJson
+from sluice.core.decoding.registered.own import OwnRegisteredAvro
 from sluice.core.decoding.registered.protobuf import RegisteredProtobuf
 from sluice.core.registry.schemas import Schemas
 from sluice.core.registry.subjects import Part
@@ -37,9 +38,17 @@ def decoder_of(spec: StreamSpec, registry: Schemas | None = None) -> RecordDecod
     if spec.decode:
         return None
     decoder: RecordDecoder = (
-        _of_others(spec, spec.records, registry) if spec.records else OwnRecords(_of_values(spec))
+        _of_others(spec, spec.records, registry) if spec.records else OwnRecords(_of_own(spec, registry))
     )
     return ByReference(decoder) if spec.consumer.by_reference else decoder
+
+
+def _of_own(spec: StreamSpec, registry: Schemas | None) -> Decoder:
+    if not spec.topic.registry:
+        return _of_values(spec)
+    schemas = OwnSchemas.load(spec)
+    earlier = tuple(schema.text for schema in schemas.earlier)
+    return OwnRegisteredAvro(schemas.current.text, earlier, _needed(registry))
 
 
 def _of_values(spec: StreamSpec, unknown: str = "") -> Decoder:

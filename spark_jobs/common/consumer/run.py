@@ -105,7 +105,7 @@ def decoding(spec: StreamSpec, registry: Schemas | None = None) -> Decode | Reco
 def registry_of(spec: StreamSpec, platform: platforms.Platform) -> Schemas | None:
     """The schemas that a stream's records name; None if they name none. Raises ConfigError if the platform
     file has no registry, and the stream needs one."""
-    return RegistrySchemas.of(platform) if spec.records and spec.records.registry else None
+    return RegistrySchemas.of(platform) if spec.uses_registry else None
 
 
 def own_decode_of(spec: StreamSpec) -> Decode:

@@ -86,7 +86,10 @@ class IncomingRecords:
         paths = [file.path for file in needs_read(self.plan.rows_in, stats, coming.rejected)]
         found = verify(self.plan.rows_in, stats, coming.written.offsets(paths), quarantined=coming.rejected)
         if not found.is_ok:
-            raise ChangeRefused(f"{self.spec.table}: the records that come: {found.message()}")
+            raise ChangeRefused(
+                f"{self.spec.table}: the records that come: {found.message()}; nothing was changed. Fix: "
+                "trigger it again: what a compacted topic lost since it was planned is seen then"
+            )
         self._check_not_lost(coming, touched)
         check_as_quarantined(staged, coming.files, rows, recovered.minus(coming.rejected))
         return replace(coming, recovered=recovered)

@@ -9,11 +9,13 @@ from __future__ import annotations
 import argparse
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import SparkSession
 
+from sluice.clients.registry.client import RegistryClient
 from sluice.clients.s3.requests import connect, read_json
 from sluice.config import platform as platforms
 from sluice.config import streams
@@ -22,6 +24,9 @@ from sluice.config.sending_rules import SendingRules, changed_message
 from sluice.config.stream import SourceType, StreamSpec
 from sluice.core.error_codes import ErrorCode
 from sluice.core.offsets.deduplication import LoadedRows
+from sluice.core.registry.framing import frame
+from sluice.core.registry.subjects import Naming, subject
+from spark_jobs.common.kafka.avro import Schemas
 from spark_jobs.common.producer.sending import Sending
 from spark_jobs.common.producer.sent import sent_rows
 from spark_jobs.common.spark import session
@@ -69,18 +74,21 @@ class Plan:
 @dataclass(frozen=True)
 class Job:
     """The input of :data:`Send`: the ``plan`` of a load of the stream ``spec``. ``platform``: of the role
-    producer; ``spark``: this process's; ``sent``: the rows on the topic."""
+    producer; ``spark``: this process's; ``sent``: the rows on the topic; ``frame``: what each value begins
+    with, empty without a registry."""
 
     spark: SparkSession
     spec: StreamSpec
     platform: Platform
     plan: Plan
     sent: LoadedRows
+    frame: bytes = b""
 
     def sending(self, headers: tuple[tuple[str, bytes], ...] = ()) -> Sending:
-        """How its rows are sent, each with these ``headers``."""
+        """How its rows are sent, each with these ``headers``, unless the frame says the same."""
         plan, topic = self.plan, self.spec.topic.name
-        return Sending(self.platform.kafka, topic, plan.rules, self.sent, plan.withheld, headers)
+        said = () if self.frame else headers
+        return Sending(self.platform.kafka, topic, plan.rules, self.sent, plan.withheld, said, self.frame)
 
 
 class RulesChanged(RuntimeError):
@@ -124,5 +132,20 @@ def main(name: str, send: Send, options: Sequence[str]) -> int:
 
 def produce(spark: SparkSession, spec: StreamSpec, platform: Platform, plan: Plan, send: Send) -> None:
     """Send the plan's rows that are not on the topic."""
+    # Before anything is read: a load that is not registered sends nothing.
+    frame = frame_of(spec, platform)
     sent = sent_rows(spark, spec, platform, plan.start_offsets)
-    send(Job(spark, spec, platform, plan, sent))
+    send(Job(spark, spec, platform, plan, sent, frame))
+
+
+def frame_of(spec: StreamSpec, platform: Platform) -> bytes:
+    """What the stream's values begin with: the id of its schema, which the task provision_topic registers.
+    Raises UnknownSchema if it did not, RegistryRefused or RegistryUnreachable, ConfigError without a
+    registry."""
+    if not spec.topic.registry:
+        return b""
+    with closing(RegistryClient(platform.need_registry())) as registry:
+        name = subject(Naming.TOPIC, spec.topic.name)
+        schema_id = registry.id_of(name, Schemas.load(spec).current.text)
+    log.info("schema id=%d topic=%s", schema_id, spec.topic.name)
+    return frame(schema_id)

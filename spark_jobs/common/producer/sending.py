@@ -84,7 +84,7 @@ class Sending:
 
     ``kafka``: of the role producer; ``topic``: of the stream; ``rules``: of the plan; ``sent``: the rows that
     are on the topic, which are left out; ``withheld``: ids of the sources whose records say so; ``headers``:
-    of each record.
+    of each record; ``frame``: what each value begins with.
     """
 
     kafka: Kafka
@@ -93,6 +93,7 @@ class Sending:
     sent: LoadedRows
     withheld: frozenset[str] = frozenset()
     headers: tuple[tuple[str, bytes], ...] = ()
+    frame: bytes = b""
 
     def send(self, batches: Iterable[pa.RecordBatch]) -> Sent:
         """Send all rows of ROWS_SCHEMA that were not sent, in a task; source id -> its rows.
@@ -112,7 +113,7 @@ class Sending:
                     wanted = is_own & is_good & ~_is_sent(self.sent, source_id, batch)
                     mark = WITHHELD_MARK if source_id in self.withheld else ":"
                     chosen = batch if wanted.all() else batch.filter(pa.array(wanted))
-                    topic.send(f"{source_id}{mark}".encode(), chosen, headers)
+                    topic.send(f"{source_id}{mark}".encode(), chosen, headers, self.frame)
         return found
 
     def connect(self) -> None:
@@ -219,11 +220,11 @@ class _Topic:
         self._producer.purge()
         _topic.cache_clear()
 
-    def send(self, prefix: bytes, rows: pa.RecordBatch, headers: Headers) -> None:
-        """Put the rows into the queue. ``prefix``: what keys begin with. Raises NotSent, NotTaken or
-        SendingRefused for any record before."""
+    def send(self, prefix: bytes, rows: pa.RecordBatch, headers: Headers, frame: bytes) -> None:
+        """Put the rows into the queue. ``prefix``: what keys begin with; ``frame``: values. Raises NotSent,
+        NotTaken or SendingRefused for any record before."""
         produce, topic, kept = self._producer.produce, self._name, headers or None
-        for number, partition, sequence, value in _columns(rows):
+        for number, partition, sequence, value in _columns(rows, frame):
             key = b"%s%d:%d" % (prefix, number, sequence)
             while True:
                 try:
@@ -269,9 +270,12 @@ def _topic(kafka: Kafka, name: str, max_message_bytes: int) -> _Topic:
     return _Topic(kafka, name, max_message_bytes)
 
 
-def _columns(rows: pa.RecordBatch) -> Iterator[tuple[int, int, int, bytes | None]]:
-    """``row``, ``target_partition``, ``sequence``, ``value`` of each."""
-    names = ("row", "target_partition", "sequence", "value")
+def _columns(rows: pa.RecordBatch, frame: bytes) -> Iterator[tuple[int, int, int, bytes | None]]:
+    """``row``, ``target_partition``, ``sequence``, and ``value`` with its frame, of each."""
     for first in range(0, len(rows), _STEP):
         part = rows.slice(first, _STEP)
-        yield from zip(*(part.column(name).to_pylist() for name in names), strict=True)
+        numbers = (part.column(name).to_pylist() for name in ("row", "target_partition", "sequence"))
+        values = part.column("value").to_pylist()
+        if frame:
+            values = [None if value is None else frame + value for value in values]
+        yield from zip(*numbers, values, strict=True)

@@ -23,7 +23,7 @@ from sluice.clients.s3.unpacking import UNPACKING_ERRORS, OtherFormat, corrupt_m
 from sluice.core.csv.form import Form
 from sluice.core.csv.header import HEADER_BYTES, names_of
 from sluice.core.csv.layout import Layout, Rows
-from sluice.core.csv.records.blocks import Block, First, blocks, first_record
+from sluice.core.csv.records.blocks import Block, First, begin, blocks
 from sluice.core.csv.records.encodings import as_utf8
 from sluice.core.csv.records.line_ends import LineEnds, UncertainRecords
 from sluice.core.error_codes import ErrorCode
@@ -95,7 +95,7 @@ class SourceObject:
         found = self._header_of_begin(client, form)
         if found is None:
             with closing(self.chunks(client, form.encoding, HEAD_BYTES)) as chunks:
-                found = first_record(chunks, form.dialect, HEADER_BYTES)
+                found = begin(chunks, form, HEADER_BYTES)
         if found is None:
             raise CorruptObject(
                 f"{self.uri}: no header line of at most {HEADER_BYTES} bytes. Fix: put an object whose "
@@ -117,11 +117,9 @@ class SourceObject:
             raise
         with closing(answer["Body"]) as body:
             # To its end, so that the connection is used again.
-            begin = io.BytesIO(body.read())
+            part = io.BytesIO(body.read())
         try:
-            found = first_record(
-                as_utf8(unpacked(begin, HEAD_BYTES), form.encoding), form.dialect, HEADER_BYTES
-            )
+            found = begin(as_utf8(unpacked(part, HEAD_BYTES), form.encoding), form, HEADER_BYTES)
         except (OtherFormat, *UNPACKING_ERRORS):
             return None
         # What ends with the range may go on.
@@ -159,9 +157,8 @@ class Reading:
     ) -> Iterator[tuple[Block, Rows, int]]:
         """Its records with what those of the ``share`` are, and the 0-based row of each block's first."""
         with closing(self.source.chunks(client, self.form.encoding)) as chunks:
-            first, dialect, row = First(), self.form.dialect, 0
-            if not self.form.names:
-                first = first_record(chunks, dialect, HEADER_BYTES) or first
+            dialect, row = self.form.dialect, 0
+            first = begin(chunks, self.form, HEADER_BYTES) or First()
             line_ends = LineEnds(dialect, first.end)
             try:
                 for block in blocks(chain([first.behind], chunks), dialect, self.layout.width, first.line):

@@ -27,6 +27,8 @@ def log_to_stderr() -> None:
         level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     logging.getLogger("py4j").setLevel(logging.WARNING)
+    # A line for each request, and so for each schema id that a topic's records name.
+    logging.getLogger("httpx").setLevel(logging.WARNING)
 
 
 def run_process(name: str, work: Callable[[threading.Event], None]) -> int:

@@ -79,11 +79,14 @@ def schema_id(served: Registry) -> int:
     return int(found["id"])
 
 
-def test_roles_read_and_only_producers_register(served: Registry) -> None:
+def test_roles_read_and_only_airflow_and_producers_register(served: Registry) -> None:
     for role in ("airflow", "consumer", "reader", "producer"):
         assert served.ask("/subjects", role) == (200, [SUBJECT])
-    for role in ("airflow", "consumer", "reader"):
+    for role in ("consumer", "reader"):
         assert served.ask("/subjects/other-value/versions", role, avro(RIDES))[0] == 403
+    number = schema_id(served)
+    status, registered = served.ask(f"/subjects/{SUBJECT}/versions", "airflow", avro(RIDES))
+    assert (status, registered["id"]) == (200, number)
     status, found = served.ask(f"/schemas/ids/{schema_id(served)}")
     assert (status, json.loads(found["schema"])) == (200, RIDES)
     assert served.ask("/schemas/ids/4711")[1]["error_code"] == 40403

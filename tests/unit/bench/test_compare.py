@@ -203,6 +203,8 @@ def test_the_workloads_of_one_run_have_streams_of_their_own_and_one_per_turn() -
         # At both triggers; the Avro stream that the JSON is made of.
         "latency": 6,
         "json": 4,
+        "others_avro": 3,
+        "others_json": 3,
         "growth": 3,
         # Those of a stack, whatever the turns.
         "supervision": 20,
@@ -210,6 +212,7 @@ def test_the_workloads_of_one_run_have_streams_of_their_own_and_one_per_turn() -
     # A batch of one turn: all rows of its own topic. Small ones: all turns read one topic.
     assert len({one.topic for one in streams["one_batch"]}) == 3
     assert {one.topic for one in streams["small_batches"]} == {"bench-small"}
+    assert {one.topic for one in streams["others_json"]} == {"shop.others_json_0"}
 
 
 def test_the_plain_way_makes_the_records_of_the_same_schema() -> None:

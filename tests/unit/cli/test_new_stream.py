@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ast
 import json
+import os
+import shlex
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -11,7 +14,7 @@ import pytest
 from sluice.cli import new_stream
 from sluice.cli.base import UsageError
 from sluice.cli.topics.look import FoundTopic
-from sluice.config import streams
+from sluice.config import folders, streams
 from sluice.config.csv_reading import CsvReading
 from sluice.config.folders import VARIABLE
 from sluice.config.stream import SourceType
@@ -26,7 +29,7 @@ def test_a_new_stream_is_valid(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(VARIABLE, str(tmp_path))
-    assert new_stream.main("bus_rides", kind, None) == 0
+    assert new_stream.main("bus_rides", kind, new_stream.root_of(None, None)) == []
     spec = streams.load("bus_rides")
     assert (spec.source, spec.table, spec.topic.name) == (SourceType(kind), "raw.bus_rides", "bus-rides")
     assert spec.folder == tmp_path / "bus_rides"
@@ -48,7 +51,7 @@ def test_the_sources_of_streams_are_those_that_it_can_write() -> None:
 
 
 def test_a_folder_is_given_by_an_option_too(tmp_path: Path) -> None:
-    assert new_stream.main("rides", "csv", tmp_path / "new", {}) == 0
+    assert new_stream.main("rides", "csv", tmp_path / "new", {}) == []
     assert (tmp_path / "new" / "rides" / "schema.ddl").is_file()
 
 
@@ -61,7 +64,6 @@ def test_nothing_is_written_for_what_cannot_be(tmp_path: Path) -> None:
         ("mine", "csv", tmp_path, tmp_path / "mine"),
         ("nyc_taxi", "csv", tmp_path, "nyc_taxi exists"),
         ("common", "csv", tmp_path, "common"),
-        ("rides", "csv", None, VARIABLE),
     ):
         with raising(UsageError, said):
             new_stream.main(name, kind, root, {})
@@ -78,10 +80,15 @@ def test_the_columns_of_a_file_are_inferred_and_its_rows_are_read_by_them(
     file = tmp_path / "rides.txt"
     file.write_text(FILE)
     environ = {VARIABLE: str(tmp_path / "new")}
-    assert new_stream.main("rides", "csv", tmp_path / "new", environ, file) == 0
+    doubts = new_stream.main("rides", "csv", tmp_path / "new", environ, file)
     spec = streams.load("rides", environ)
     said = capsys.readouterr().out
-    assert "unsure: distance: NA is taken for null" in said
+    assert doubts == ["distance: NA is taken for null, in all columns"]
+    assert f"unsure: {doubts[0]}\n{new_stream.CORRECT}" in said
+    assert "3 columns, by 2 rows of " in said
+    assert '[csv]\n  separator = ";"\n  decimal_comma = true\n' in said
+    text = (tmp_path / "new" / "rides" / "stream.toml").read_text()
+    assert [key for key in tomllib.loads(text)["csv"] if f"# {key} = " in text] == []
     assert (tmp_path / "new" / "rides" / "schema.ddl").read_text().split("\n")[:3] == [
         "ride_id BIGINT", "started TIMESTAMP_NTZ", "distance DOUBLE",
     ]  # fmt: skip
@@ -113,6 +120,46 @@ def test_of_what_is_no_csv_file_nothing_is_written(
     assert not (tmp_path / "new" / "rides").exists()
 
 
+def test_without_a_doubt_there_is_nothing_to_correct(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "rides.csv"
+    file.write_text("id\n1\n")
+    assert new_stream.main("rides", "csv", tmp_path, {VARIABLE: str(tmp_path)}, file) == []
+    said = capsys.readouterr().out
+    assert f"1 column, by 1 row of {file}:\n  id  BIGINT\n" in said
+    assert "unsure" not in said
+    assert new_stream.CORRECT not in said
+    assert "[csv]" not in said
+
+
+def test_the_folder_of_new_streams(tmp_path: Path) -> None:
+    given = {VARIABLE: os.pathsep.join(["", "/first", "/second"])}
+    assert new_stream.root_of(tmp_path, Path("/usual"), given) == tmp_path
+    assert new_stream.root_of(None, Path("/usual"), given) == Path("/first")
+    assert new_stream.root_of(None, Path("/usual"), {}) == Path("/usual")
+    with raising(UsageError, VARIABLE, "--into"):
+        new_stream.root_of(None, None, {VARIABLE: ""})
+
+
+def test_a_folder_that_no_process_knows_is_to_be_exported(tmp_path: Path) -> None:
+    given = {VARIABLE: str(tmp_path / "a")}
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    assert new_stream.steps_to_know(tmp_path / "link", given) == []
+    assert new_stream.steps_to_know(folders.STREAMS, {}) == []
+    (line,) = new_stream.steps_to_know(tmp_path / "my streams", given)
+    assert shlex.split(line) == [
+        "export",
+        f"{VARIABLE}={tmp_path / 'a'}{os.pathsep}{tmp_path / 'my streams'}",
+    ]
+
+
+def test_a_shell_takes_the_commands_that_load() -> None:
+    put, load = new_stream.steps_to_load("local/run", "rides", Path("Mixed Case.CSV"))
+    assert shlex.split(put) == ["local/run", "put", "Mixed Case.CSV", "rides/Mixed Case.CSV"]
+    assert load == "local/run load rides --unpause"
+
+
 ORDER = '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}'
 
 
@@ -136,7 +183,7 @@ def test_a_stream_of_a_topic_that_was_looked_at(
     guess: Guess, records: tuple[str, str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     environ = {VARIABLE: str(tmp_path)}
-    assert new_stream.main("orders", "topic", None, environ, found=found(guess)) == 0
+    assert new_stream.main("orders", "topic", tmp_path, environ, found=found(guess)) == guess.doubts
     spec = streams.load("orders", environ)
     assert (spec.source, spec.topic.name, spec.topic.start) == (SourceType.TOPIC, "shop.orders", "earliest")
     assert spec.records is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,6 +17,8 @@ from sluice.cli.installation import Host, Installation
 from sluice.cli.trace import Asked, Batches
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing
+from sluice.core.offsets.ranges import OffsetRanges
+from sluice.core.tables.without_record import WithoutRecord
 from sluice.ledger.batches import BatchLog
 from sluice.systems import Systems
 from sluice.trace.find import StreamTrace
@@ -52,6 +55,29 @@ def test_batches_are_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         found = json.loads(capsys.readouterr().out)
     assert [one["batch_id"] for one in found] == list(reversed(range(12)))
     assert found[0]["is_lost"] is False
+
+
+@pytest.mark.usefixtures("wide")
+def test_batches_say_which_offsets_have_no_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    skipped = WithoutRecord(skipped=OffsetRanges.of({0: [(10, 13)]}))
+    long = WithoutRecord(address="s3://lake/raw/t/without-record/x.json", documented=5)
+    read = [batch(n, n * 10, n * 10 + 10) for n in range(3)]
+    batches = [
+        read[0],
+        replace(read[1], rows=6, without_record=skipped),
+        replace(read[2], rows=5, without_record=long),
+    ]
+    with patch.object(BatchLog, "open", lambda *_: readers_log(MemoryS3(), batches)):
+        assert trace.show_batches(stack(tmp_path), Batches("nyc_taxi")) == 0
+        out = capsys.readouterr().out
+        # A cell has several lines.
+        found = "".join(line.split("│")[9].strip() + " " for line in out.splitlines() if "│" in line)
+        assert "3 tombstones, which the stream skips" in found
+        assert "5 with their reasons in a document" in found
+        assert [one.rejected for one in batches] == [0, 1, 0]
+    with patch.object(BatchLog, "open", lambda *_: readers_log(MemoryS3(), batches[:1])):
+        assert trace.show_batches(stack(tmp_path / "2"), Batches("nyc_taxi")) == 0
+        assert "without a record" not in capsys.readouterr().out
 
 
 def test_a_row_is_a_list_of_its_fields(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

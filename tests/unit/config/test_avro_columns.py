@@ -10,7 +10,7 @@ import pytest
 
 from sluice.config import streams
 from sluice.config.reading.toml import ConfigError
-from sluice.config.schema import avro_iceberg_type
+from sluice.config.schema import avro_iceberg_type, named_types
 from sluice.config.stream_columns import OFFSET_COLUMNS, check, differences
 from tests.support.raising import raising
 
@@ -57,6 +57,34 @@ def test_another_type_is_named() -> None:
 )
 def test_types(avro: Any, iceberg: str) -> None:
     assert avro_iceberg_type(avro) == iceberg
+
+
+def test_a_type_that_is_used_again_by_its_name(tmp_path: Path) -> None:
+    """As before and after are in each record of Debezium."""
+    value = {"type": "record", "name": "Value", "fields": [{"name": "id", "type": KIND}]}
+    fields: list[dict[str, Any]] = [
+        {"name": "before", "type": ["null", value]},
+        {"name": "after", "type": ["null", "Value"]},
+        {"name": "again", "type": "shop.orders.Value"},
+        {"name": "kind", "type": ["null", "shop.Kind"]},
+    ]
+    schema = {"type": "record", "name": "shop.orders.Envelope", "namespace": "no", "fields": fields}
+    file = tmp_path / "schema.avsc"
+    file.write_text(json.dumps(schema))
+    spec = streams.load("nyc_taxi")
+    # All its columns are read before the stream's map is found to be none of them.
+    with raising(ConfigError, "other_columns"):
+        check(spec, file)
+    fields[3]["type"] = "other.Kind"
+    file.write_text(json.dumps(schema))
+    with raising(ConfigError, "column 'kind'", "other.Kind"):
+        check(spec, file)
+    named = named_types(schema)
+    assert {*named} == {"shop.orders.Envelope", "shop.orders.Value", "shop.Kind"}
+    assert avro_iceberg_type("Value", named, "shop.orders") == "struct<"
+
+
+KIND = {"type": "enum", "name": "shop.Kind", "symbols": ["A"]}
 
 
 @pytest.mark.parametrize("avro", ["null", ["null", "int", "string"], "duration"])

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from sluice.config import streams
+from sluice.config import folders, streams
 from sluice.config.folders import VARIABLE
 from sluice.config.reading.toml import ConfigError
 from sluice.config.stream import SourceType
@@ -77,7 +78,7 @@ def test_streams_may_read_one_topic_of_others(tmp_path: Path) -> None:
 
 def test_the_example_of_the_documentation_is_valid() -> None:
     page = Path(__file__).resolve().parents[3] / "docs" / "topics-of-others.md"
-    example, records, intervals = re.findall(r"```toml\n(.*?)```", page.read_text(), re.S)
+    example, records, intervals, own = re.findall(r"```toml\n(.*?)```", page.read_text(), re.S)
     spec = streams.parse(example, "topics-of-others.md")
     assert (spec.source, spec.name, spec.topic.name) == (SourceType.TOPIC, "orders", "shop.orders")
     assert streams.parse(example + intervals, "topics-of-others.md").intervals is not None
@@ -85,3 +86,9 @@ def test_the_example_of_the_documentation_is_valid() -> None:
     assert streams.parse(text, "topics-of-others.md").records is not None
     starts = re.findall(r"^\| `([^`]+)` \| (?:at|behind|in) ", page.read_text(), re.M)
     assert [Start.parse(text).kind for text in starts] == list(StartKind)
+    taxi = (folders.STREAMS / "nyc_taxi" / "stream.toml").read_text()
+    with_key = re.sub(r"\[topic\]\n.*?\n\n", lambda _: f"{own}\n", taxi, count=1, flags=re.S)
+    assert with_key != taxi
+    assert streams.parse(with_key, "stream.toml").topic == replace(
+        streams.load("nyc_taxi").topic, registry=True
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sluice.core.offsets.ranges import OffsetRanges
+from sluice.core.tables.without_record import WithoutRecord
 from sluice.trace.rows import (
     QUARANTINE,
     TABLE,
@@ -21,6 +22,9 @@ from tests.support.batches import batch
 
 TOPIC, STARTS, ENDS = {0: (50, 300), 1: (0, 10)}, {0: 20, 1: 0}, {0: 200, 1: 0}
 GONE = OffsetRanges.of({0: [(130, 140)]})
+WITHOUT = WithoutRecord(
+    control=OffsetRanges.of({0: [(150, 151)]}), skipped=OffsetRanges.of({0: [(160, 162)]})
+)
 SOURCE = Source({"object": "s3://source/a.csv", "version_id": "v1"}, "a" * 16, "run_1", "run_1")
 
 
@@ -34,6 +38,9 @@ SOURCE = Source({"object": "s3://source/a.csv", "version_id": "v1"}, "a" * 16, "
         (0, 199, Absence.MISSING, "200"),
         (0, 20, Absence.MISSING, "200"),
         (0, 130, Absence.REMOVED, "change"),
+        (0, 150, Absence.WITHOUT_RECORD, "1 markers of transactions"),
+        (0, 161, Absence.WITHOUT_RECORD, "1 tombstones, which the stream skips"),
+        (0, 162, Absence.MISSING, "200"),
         (0, 19, Absence.BEFORE_START, "20"),
         (1, 0, Absence.NOT_PUBLISHED, "0"),
     ],
@@ -41,13 +48,13 @@ SOURCE = Source({"object": "s3://source/a.csv", "version_id": "v1"}, "a" * 16, "
 def test_an_offset_that_is_in_neither_has_its_reason(
     partition: int, offset: int, why: Absence, named: str
 ) -> None:
-    found = absent_offset(partition, offset, TOPIC, STARTS, ENDS, GONE)
+    found = absent_offset(partition, offset, TOPIC, STARTS, ENDS, GONE, WITHOUT.within)
     assert found.why is why
     assert named in found.detail
 
 
 def test_an_offset_that_retention_deleted_before_it_was_published_is_named() -> None:
-    found = absent_offset(0, 49, TOPIC, STARTS, {0: 40}, GONE)
+    found = absent_offset(0, 49, TOPIC, STARTS, {0: 40}, GONE, WITHOUT.within)
     assert (found.why, "50" in found.detail) == (Absence.DELETED, True)
 
 

@@ -145,7 +145,7 @@ def load_steps(spec: StreamSpec, produce: type[Any]) -> list[Any]:
         # sent, and a feed's second run starts at the first's end offsets. A load and a backfill of the same
         # object may send it both, as an attempt that was abandoned may: the consumer quarantines the copies.
         produce(
-            task_id="plan" if is_others else "produce",
+            task_id=spec.planning_task,
             stream=name,
             max_active_tis_per_dag=1,
             execution_timeout=send_timeout,

@@ -83,7 +83,8 @@ class PublishedSensor(StreamSensor):
                 "that gives it",
             )
         if self.offsets is None:
-            return produced.offsets_of_all(produced.of_run(self.ledger, self._load_id(context)))
+            load, task = self._load_id(context), self.spec.planning_task
+            return produced.offsets_of_all(produced.of_run(self.ledger, load, task))
         text = self.offsets if isinstance(self.offsets, str) else json.dumps(self.offsets)
         try:
             found = OffsetRanges.from_json(text)

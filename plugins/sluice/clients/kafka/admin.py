@@ -10,7 +10,13 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
+from confluent_kafka.admin import (
+    AdminClient,
+    ConfigResource,
+    ListOffsetsResultInfo,
+    OffsetSpec,
+    ResourceType,
+)
 
 from sluice.clients.kafka.consumers import (
     TIMEOUT_SECONDS,
@@ -115,9 +121,21 @@ class KafkaAdmin:
 
     def first_after(self, topic: str, at_ms: int, ends: Mapping[int, int]) -> dict[int, int]:
         """Partition -> the first offset at or after ``at_ms`` (ms since 1970), else its end."""
+        found = self.first_records(topic, at_ms, ends)
+        return {
+            partition: found[partition][0] if partition in found else end for partition, end in ends.items()
+        }
+
+    def first_records(self, topic: str, at_ms: int, partitions: Iterable[int]) -> dict[int, tuple[int, int]]:
+        """Partition -> offset and time (ms since 1970) of the first record that is kept with the time
+        ``at_ms`` or a later one; without partitions that have none."""
         # A moment before 1970 would be the protocol's constant: -1 latest, -2 earliest.
-        found = self._list(topic, dict.fromkeys(ends, OffsetSpec.for_timestamp(max(at_ms, 0))))
-        return {partition: ends[partition] if offset < 0 else offset for partition, offset in found.items()}
+        found = self._results(topic, dict.fromkeys(partitions, OffsetSpec.for_timestamp(max(at_ms, 0))))
+        return {
+            place.partition: (result.offset, result.timestamp)
+            for place, result in found.items()
+            if result.offset >= 0
+        }
 
     def retention_ms(self, topic: str) -> int | None:
         """The age in ms at which retention may delete a record; None if age deletes none."""
@@ -177,12 +195,20 @@ class KafkaAdmin:
         which: Mapping[int, OffsetSpec],
         isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     ) -> dict[int, int]:
+        found = self._results(topic, which, isolation)
+        return {place.partition: result.offset for place, result in found.items()}
+
+    def _results(
+        self,
+        topic: str,
+        which: Mapping[int, OffsetSpec],
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    ) -> dict[TopicPartition, ListOffsetsResultInfo]:
         request = {TopicPartition(topic, partition): spec for partition, spec in which.items()}
-        found = self.results(
+        return self.results(
             f"offsets of topic {topic!r}",
             lambda: self.admin.list_offsets(request, isolation_level=isolation, request_timeout=self.timeout),
         )
-        return {place.partition: result.offset for place, result in found.items()}
 
     def config(self, topic: str) -> dict[str, str | None]:
         """The topic's configs, the broker's defaults among them."""

@@ -5,13 +5,23 @@ https://docs.confluent.io/platform/current/schema-registry/develop/api.html
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Any
 
 from sluice.clients.registry.http import USUAL, Answer, Http, Limits
 from sluice.config.platform_sections.registry import Registry
+from sluice.core.decoding.texts import printable
 from sluice.core.messages import quoted
-from sluice.core.registry.errors import RefusedSchema, RegistryRefused, UnknownSchema
+from sluice.core.registry.errors import (
+    Forbidden,
+    IncompatibleVersion,
+    Oversize,
+    RefusedSchema,
+    RegistryRefused,
+    UnknownSchema,
+)
+from sluice.core.registry.framing import MAX_ID
 from sluice.core.registry.schemas import (
     MAX_REFERENCES,
     Bundle,
@@ -19,13 +29,18 @@ from sluice.core.registry.schemas import (
     RegisteredSchema,
     check_total,
     definition,
+    encrypts_fields,
     registered,
 )
+
+log = logging.getLogger(__name__)
 
 # The API's codes of a 404: no such subject, version, schema, and no level of compatibility of a subject.
 _NO_SUBJECT, _NO_VERSION, _NO_SCHEMA, _NO_LEVEL = 40401, 40402, 40403, 40408
 # A subject's version that no number names.
 _LATEST = "latest"
+# Characters of its message: all differences of two schemas can be long.
+_MAX_MESSAGE = 500
 
 
 @dataclass(frozen=True)
@@ -45,10 +60,15 @@ class RegistryClient:
         self._http = Http(registry, limits)
 
     def bundle(self, schema_id: int) -> Bundle:
-        """A schema with all that it refers to. Raises UnknownSchema, and RefusedSchema for one that is
-        beyond a bound or refers to one that is not there."""
+        """A schema with all that it refers to. Raises UnknownSchema, RefusedSchema for one that is beyond a
+        bound or refers to one that is not there, and Forbidden only if it is the id that the login may not
+        have."""
         what = f"schema id {schema_id}"
-        answer = self._get(("schemas", "ids", str(schema_id)), what, {_NO_SCHEMA})
+        answer = self._schema(("schemas", "ids", str(schema_id)), what, {_NO_SCHEMA})
+        if encrypts_fields(answer.body):
+            log.warning(
+                "%s has a rule that encrypts fields: the table gets what they were encrypted to", what
+            )
         return self._with_references(schema_id, _definition(answer, what))
 
     def latest(self, subject: str) -> Version:
@@ -88,12 +108,43 @@ class RegistryClient:
             return level
         raise AssertionError  # The last path raises or returns.
 
+    def register(self, subject: str, text: str) -> int:
+        """Make an Avro schema the newest version of a subject, unless it has it; its id. Raises
+        IncompatibleVersion, and RefusedSchema for one that the registry takes for none."""
+        answer = self._http.post(("subjects", subject, "versions"), {"schema": text})
+        if answer.status == 409:
+            raise IncompatibleVersion(
+                f"subject {quoted(subject)} of the schema registry {quoted(self.name)} refuses the stream's "
+                f"schema: {_message(answer)}. Fix: change the schema so that it is compatible (a new field "
+                "needs a default), or set the subject's compatibility"
+            )
+        if answer.status == 422:
+            raise RefusedSchema(
+                f"the schema registry {quoted(self.name)} takes the stream's schema for none: "
+                f"{_message(answer)}. Fix: correct it"
+            )
+        if answer.status != 200:
+            raise _no_answer(answer, "the id of a schema")
+        return _schema_id(answer)
+
+    def id_of(self, subject: str, text: str) -> int:
+        """The id of an Avro schema that a subject has. Raises UnknownSchema."""
+        answer = self._http.post(("subjects", subject), {"schema": text})
+        if answer.error_code in (_NO_SUBJECT, _NO_SCHEMA):
+            raise UnknownSchema(
+                f"subject {quoted(subject)} of the schema registry {quoted(self.name)} does not have the "
+                "stream's schema. Fix: clear provision_topic, which registers it, with its downstream tasks"
+            )
+        if answer.status != 200:
+            raise _no_answer(answer, "the id of a schema")
+        return _schema_id(answer)
+
     def close(self) -> None:
         self._http.close()
 
     def _version(self, subject: str, version: str) -> Version:
         what = f"version {version} of subject {quoted(subject)}"
-        answer = self._get(("subjects", subject, "versions", version), what, {_NO_SUBJECT, _NO_VERSION})
+        answer = self._schema(("subjects", subject, "versions", version), what, {_NO_SUBJECT, _NO_VERSION})
         number, schema_id = _number(answer, "version"), _number(answer, "id")
         bundle = self._with_references(schema_id, _definition(answer, what))
         return Version(subject, number, registered(bundle))
@@ -122,10 +173,22 @@ class RegistryClient:
         path = ("subjects", subject, "versions", str(version))
         try:
             # A version that is deleted, but not for good, is still one that others refer to.
-            answer = self._get(path, named, {_NO_SUBJECT, _NO_VERSION}, {"deleted": "true"})
+            answer = self._schema(path, named, {_NO_SUBJECT, _NO_VERSION}, {"deleted": "true"})
         except UnknownSchema as error:
             raise RefusedSchema(f"{what} refers to {named}, which the registry does not have") from error
+        except Forbidden as error:
+            raise RegistryRefused(f"{what} refers to {named}: {error}") from error
         return _definition(answer, named)
+
+    def _schema(
+        self, path: tuple[str, ...], what: str, missing: set[int], query: dict[str, str] | None = None
+    ) -> Answer:
+        """As :meth:`_get`, of a path that answers with a schema. Raises RefusedSchema for one that is beyond
+        every bound."""
+        try:
+            return self._get(path, what, missing, query)
+        except Oversize as error:
+            raise RefusedSchema(f"{what} cannot be read: {error}") from error
 
     def _get(
         self, path: tuple[str, ...], what: str, missing: set[int], query: dict[str, str] | None = None
@@ -151,6 +214,18 @@ def _number(answer: Answer, key: str) -> int:
     if type(found) is not int:
         raise _no_answer(answer, f"a number under {key}")
     return found
+
+
+def _schema_id(answer: Answer) -> int:
+    found = _number(answer, "id")
+    if not 0 < found <= MAX_ID:
+        raise _no_answer(answer, "the id of a schema")
+    return found
+
+
+def _message(answer: Answer) -> str:
+    found = answer.body.get("message") if isinstance(answer.body, dict) else None
+    return f"'{printable(str(found)[:_MAX_MESSAGE])}'"
 
 
 def _no_answer(answer: Answer, expected: str) -> RegistryRefused:

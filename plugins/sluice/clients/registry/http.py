@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import ssl
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,12 +18,16 @@ from sluice.config.platform_sections.registry import Registry
 from sluice.config.postgresql import is_loopback
 from sluice.config.reading.toml import ConfigError
 from sluice.core.messages import quoted
-from sluice.core.registry.errors import RegistryRefused, RegistryUnreachable
+from sluice.core.registry.errors import Forbidden, Oversize, RegistryRefused, RegistryUnreachable
 
 # A text of the largest schema, with the escapes of JSON; a list of a hundred thousand subjects.
 MAX_ANSWER_BYTES = 8 << 20
 ACCEPT = "application/vnd.schemaregistry.v1+json, application/json"
 _FIX_URL = "Fix: correct url of [registry] in the role's platform file"
+
+
+# The API's errors that say something of what was asked, by method.
+_ERRORS = {"GET": frozenset({404}), "POST": frozenset({404, 409, 422})}
 
 
 @dataclass(frozen=True)
@@ -60,16 +65,23 @@ class Http:
         """Ask one address after the other, until one answers; 404 is an answer.
 
         ``path``: its parts, quoted here. Raises RegistryUnreachable if none does; RegistryRefused for a login
-        or right that is missing, a redirect, and an answer that is not the API's; ConfigError for a file of
-        the section that cannot be read.
+        or right that is missing (Forbidden if it is a right), a redirect, and an answer that is not the
+        API's; ConfigError for a file of the section that cannot be read.
         """
-        target = "/" + "/".join(quote(part, safe="") for part in path)
-        target += f"?{urlencode(query)}" if query else ""
+        target = _target(path) + (f"?{urlencode(query)}" if query else "")
+        return self._first_answer("GET", target, None)
+
+    def post(self, path: tuple[str, ...], document: Any) -> Answer:
+        """As :meth:`get`, with a document as JSON, for a request that may be made twice; 409 and 422 are
+        answers too."""
+        return self._first_answer("POST", _target(path), document)
+
+    def _first_answer(self, method: str, target: str, document: Any) -> Answer:
         urls, errors = self._registry.urls, list[str]()
         for number in range(len(urls)):
             place = (self._first + number) % len(urls)
             try:
-                answer = self._ask(urls[place], target)
+                answer = self._ask(method, urls[place], target, document)
             except RegistryUnreachable as error:
                 errors.append(str(error))
             else:
@@ -85,10 +97,15 @@ class Http:
             client.close()
         self._clients.clear()
 
-    def _ask(self, base: str, target: str) -> Answer:
+    def _ask(self, method: str, base: str, target: str, document: Any) -> Answer:
         url, deadline = f"{base}{target}", time.monotonic() + self._limits.answer_seconds
+        client = self._client(base)
+        # An answer whose head never ends keeps each of the library's own limits.
+        watch = threading.Timer(self._limits.answer_seconds, self._drop, (base, client))
+        watch.daemon = True
+        watch.start()
         try:
-            with self._client(base).stream("GET", url) as response:
+            with client.stream(method, url, json=document) as response:
                 # What stands between answers in the registry's place, or the registry is not there yet.
                 if response.status_code in (408, 429) or response.status_code >= 500:
                     raise RegistryUnreachable(f"{url} answered {response.status_code}")
@@ -96,28 +113,43 @@ class Http:
                     raise RegistryRefused(
                         f"{url} redirects to {_shown(response)}, which is never followed. {_FIX_URL}"
                     )
-                return self._answer(url, response.status_code, _body(response, url, deadline))
+                errors = _ERRORS[method]
+                return self._answer(url, response.status_code, _body(response, url, deadline), errors)
         except (httpx.TransportError, httpx.DecodingError, ssl.SSLError) as error:
+            if time.monotonic() > deadline:
+                raise _too_slow(url) from error
             raise RegistryUnreachable(f"{url}: {type(error).__name__}: {error}") from error
+        finally:
+            watch.cancel()
 
-    def _answer(self, url: str, status: int, body: bytes) -> Answer:
+    def _drop(self, base: str, client: httpx.Client) -> None:
+        """Close the connections to an address; the next request opens others."""
+        if self._clients.get(base) is client:
+            del self._clients[base]
+        client.close()
+
+    def _answer(self, url: str, status: int, body: bytes, errors: frozenset[int]) -> Answer:
         if status in (401, 403):
             found = "a wrong login" if status == 401 else "a missing right"
-            raise RegistryRefused(
+            kind = RegistryRefused if status == 401 else Forbidden
+            raise kind(
                 f"{url} answered {status}: {found} ({_excerpt(body)}). Fix: correct username, password or "
-                "token of [registry] in the role's platform file, or grant the user the right to read"
+                "token of [registry] in the role's platform file, or grant the user the right"
             )
         try:
             document = json.loads(body)
-        # Nested too deeply, or a number of thousands of digits.
-        except (ValueError, RecursionError) as error:
+        except RecursionError as error:
+            raise Oversize(f"{url} answered {status}, nested too deeply. {_FIX_URL}") from error
+        # A number of thousands of digits, too.
+        except ValueError as error:
             raise RegistryRefused(
                 f"{url} answered {status}, and no JSON: {_excerpt(body)}. {_FIX_URL}"
             ) from error
         if status == 200:
             return Answer(url, status, document)
         code = document.get("error_code") if isinstance(document, dict) else None
-        if status != 404 or type(code) is not int or code == status:
+        # A path that the API does not have is answered with 404 as code.
+        if status not in errors or type(code) is not int or code == status == 404:
             raise RegistryRefused(f"{url} answered {status}: {_excerpt(body)}. {_FIX_URL}")
         return Answer(url, status, document, code)
 
@@ -144,6 +176,10 @@ class Http:
             # No proxy stands between this machine and itself.
             trust_env=not is_loopback(parts.hostname or ""),
         )
+
+
+def _target(path: tuple[str, ...]) -> str:
+    return "/" + "/".join(quote(part, safe="") for part in path)
 
 
 def tls(registry: Registry) -> ssl.SSLContext:
@@ -178,10 +214,14 @@ def _body(response: httpx.Response, url: str, deadline: float) -> bytes:
     for part in response.iter_raw():
         found += part
         if len(found) > MAX_ANSWER_BYTES:
-            raise RegistryRefused(f"{url} answered more than {MAX_ANSWER_BYTES >> 20} MiB. {_FIX_URL}")
+            raise Oversize(f"{url} answered more than {MAX_ANSWER_BYTES >> 20} MiB. {_FIX_URL}")
         if time.monotonic() > deadline:
-            raise RegistryUnreachable(f"{url} was still sending its answer after its time")
+            raise _too_slow(url)
     return bytes(found)
+
+
+def _too_slow(url: str) -> RegistryUnreachable:
+    return RegistryUnreachable(f"{url} was still sending its answer after its time")
 
 
 def _excerpt(body: bytes) -> str:

@@ -7,9 +7,11 @@ taken for another registry's.
 from __future__ import annotations
 
 import hashlib
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from sluice.clients.s3.documents import get_document, put_document
+from sluice.clients.s3.objects import Bucket
 from sluice.clients.s3.requests import split_prefix
 from sluice.core.json_record import Document
 
@@ -40,6 +42,12 @@ class SchemaObjects:
         """As the protocol says. Raises as :meth:`get`."""
         key, what = self._key(schema_id), self._what(schema_id)
         return put_document(self._client, self._bucket, key, document, what)
+
+    def ids(self) -> frozenset[int]:
+        """Those of all documents. A LIST for a thousand of them. Raises Refused or Unreachable."""
+        files = Bucket(self._client, self._bucket).files(f"{self._prefix}/")
+        names = (PurePosixPath(file.path).stem for file in files)
+        return frozenset(int(name) for name in names if name.isdecimal())
 
     def _key(self, schema_id: int) -> str:
         return f"{self._prefix}/{schema_id}.json"

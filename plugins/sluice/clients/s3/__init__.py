@@ -1,6 +1,6 @@
 """S3 by boto3.
 
 ``requests`` makes the client of a role, with its timeouts and retries; ``objects`` knows versions,
-``documents`` are written once, ``unpacking`` unpacks bodies, ``csv_rows`` checks and counts rows, ``errors``
-makes every failure a client error.
+``documents`` are written once, ``unpacking`` unpacks bodies, ``csv_head`` checks how objects begin,
+``csv_rows`` counts rows, ``errors`` makes every failure a client error.
 """

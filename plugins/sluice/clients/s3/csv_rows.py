@@ -12,30 +12,14 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sluice.clients.s3.unpacking import UNPACKING_ERRORS, OtherFormat, corrupt_message, unpacked
-from sluice.config.sending_rules import MAX_REQUEST_BYTES
-from sluice.core.csv.advice import Rejected, summary
 from sluice.core.csv.form import ANY, ONLY_CR, ONLY_CRLF, WHITE, Dialect, Form
-from sluice.core.csv.header import HEADER_BYTES, InvalidHeader, names_of, same
-from sluice.core.csv.records.blocks import First, check_quotes, first_record
-from sluice.core.csv.records.cut import Records, cut
-from sluice.core.csv.records.encodings import as_utf8, no_single_bytes, no_utf16
-from sluice.core.csv.records.line_ends import LineEnds, UncertainRecords
-from sluice.core.csv.records.quotes import cells_of
+from sluice.core.csv.records.encodings import OtherEncoding, as_utf8, of_single_bytes
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
 
-if TYPE_CHECKING:
-    from sluice.config.csv_reading import CsvReading
-
-# How much of an object is tried before it is loaded, and the fewest rows that tell something.
-HEAD_BYTES = HEADER_BYTES
-MIN_SAMPLE = 10
-SAMPLE_BYTES = 256 * 1024
-# Small, because gzip may make a thousand times as much of it.
-CHUNK_BYTES = 64 * 1024
 BLOCK_BYTES = 1024 * 1024
 # Longest cell: of a long text, Python's csv is given one character.
 MAX_CELL = 32 * 1024 * 1024
@@ -49,123 +33,35 @@ def data_rows(body: Any, name: str, form: Form | None = None) -> int:
     """Count the records of a CSV after its header that are not blank (``core.csv.form.Dialect`` says which
     are).
 
-    Raises Refused without a header, for truncated, corrupt or other data, and for a cell beyond MAX_CELL.
+    Raises Refused without a header, for truncated, corrupt or other data, for a cell beyond MAX_CELL, and for
+    UTF-8 where an encoding of single bytes is declared.
     """
-    with _readable(name):
-        return _Rows(body, name, form or Form()).count()
+    with readable(name):
+        form = form or Form()
+        return _Rows(of_single_bytes(unpacked(body, BLOCK_BYTES), form.encoding), name, form).count()
 
 
 def line_of_row(body: Any, row: int, name: str, form: Form | None = None) -> int | None:
     """The 1-based line at which a 0-based row begins; None if there are fewer rows. Errors as of
     :func:`data_rows`. Reads no further than the row."""
-    with _readable(name):
-        return _Rows(body, name, form or Form()).line_of(row)
-
-
-def check_head(body: Any, name: str, reading: CsvReading | None, is_whole: bool) -> None:
-    """Check the first bytes of a CSV as its producer will read them, before anything is sent.
-
-    ``reading``: of its stream; None: only that there is a header. ``is_whole``: the body has all of it.
-    Raises Refused if it has no header, or one that does not fit the schema, and if each of its first rows, of
-    MIN_SAMPLE at least, would be rejected: with the most frequent reasons, and what would accept them.
-    """
-    form = reading.form if reading else Form()
-    with _readable(name):
-        chunks = _begin(body, name, form, is_whole)
-        found = First() if form.names else first_record(chunks, form.dialect, HEADER_BYTES)
-        if found is None:
-            raise Refused(
-                f"{name}: no header line of at most {HEADER_BYTES} bytes. Fix: upload the file with one, "
-                "leave it out, or declare [csv] names",
-                ErrorCode.INVALID_HEADER,
-            )
-        if reading is None:
-            return
-        try:
-            names = form.names or names_of(found.record, form.dialect, name)
-            layout = reading.layout(names, name, MAX_REQUEST_BYTES)
-        except InvalidHeader as error:
-            raise Refused(str(error), ErrorCode.INVALID_HEADER) from error
-        sample, is_end = found.behind, False
-        while len(sample) < SAMPLE_BYTES and not is_end:
-            chunk = next(chunks, b"")
-            sample, is_end = sample + chunk, not chunk
-        records = cut(sample, form.dialect, is_end and is_whole, layout.width)
-        _check_no_header(records, form, name)
-        try:
-            LineEnds(form.dialect, found.end).check(records, 0, found.line)
-            check_quotes(records, found.line)
-        except UncertainRecords as error:
-            raise Refused(f"{name}: {error}; nothing was sent", ErrorCode.CORRUPT_OBJECT) from error
-        rows = layout.rows(records)
-        if len(records) >= MIN_SAMPLE and not rows.is_good.any():
-            reasons = [Rejected(row, reason) for row, reason in sorted(rows.reasons.items())]
-            raise Refused(
-                f"{name}: each of the first {len(records)} rows would be rejected: {summary(reasons)}; "
-                "nothing was sent",
-                ErrorCode.ROWS_REJECTED,
-            )
-
-
-def _begin(body: Any, name: str, form: Form, is_whole: bool) -> Iterator[bytes]:
-    chunks = _unpacked_begin(body, is_whole)
-    first = list[bytes]()
-    while sum(map(len, first)) < SAMPLE_BYTES and (chunk := next(chunks, b"")):
-        first.append(chunk)
-    problem = no_utf16(b"".join(first[:1]), form.encoding, len(form.names) > 1)
-    if problem := problem or no_single_bytes(b"".join(first), form.encoding):
-        raise Refused(
-            f"{name}: {problem}, and [csv] encoding is {form.encoding!r}; nothing was sent. "
-            "Fix: declare the file's, or save the file in that one",
-            ErrorCode.CORRUPT_OBJECT,
-        )
-    yield from as_utf8(chain(first, chunks), form.encoding)
-
-
-def _unpacked_begin(body: Any, is_whole: bool) -> Iterator[bytes]:
-    try:
-        yield from unpacked(body, CHUNK_BYTES)
-    except UNPACKING_ERRORS:
-        # A part of packed data ends like truncated ones.
-        if is_whole:
-            raise
-
-
-def _check_no_header(records: Records, form: Form, name: str) -> None:
-    """Raises Refused if the first row of a file whose columns are declared has UTF-16's zeros, which the
-    names in a header tell of other files, or those names."""
-    if not form.names or not len(records):
-        return
-    if b"\0" in records[0]:
-        raise Refused(
-            f"{name}: the first row has zeros, as UTF-16 has, and [csv] encoding is {form.encoding!r}. "
-            "Fix: declare the file's",
-            ErrorCode.CORRUPT_OBJECT,
-        )
-    first = {same(cell.decode("utf-8", "replace")) for cell in cells_of(records[0], form.dialect)}
-    if form.dialect.trailing_empty:
-        first.discard("")
-    if first == set(map(same, form.names)):
-        raise Refused(
-            f"{name}: its first row is a header, of the columns that [csv] names declares; nothing was "
-            "sent. Fix: remove [csv] names, if all files of the stream have a header, or this file's header",
-            ErrorCode.INVALID_HEADER,
-        )
+    with readable(name):
+        return _Rows(unpacked(body, BLOCK_BYTES), name, form or Form()).line_of(row)
 
 
 class _Rows:
-    """The records of a body, by Python's csv."""
+    """The records of a body, by its unpacked chunks and Python's csv."""
 
-    def __init__(self, body: Any, name: str, form: Form) -> None:
+    def __init__(self, chunks: Iterator[bytes], name: str, form: Form) -> None:
         self._form, self._dialect = form, form.dialect
-        chunks = as_utf8(unpacked(body, BLOCK_BYTES), form.encoding)
-        self._pieces = _whole_lines(_without_others(chunks, form.dialect.line_ends), form.dialect)
+        texts = as_utf8(chunks, form.encoding)
+        pieces = _whole_lines(_without_others(texts, form.dialect.line_ends), form.dialect)
+        self._pieces = _without_first(pieces, form.skip_lines) if form.skip_lines else pieces
         # Rows of pieces that were counted as lines.
         self._plain, self._counts_lines = 0, False
         # The lines of complete records, among those that Python's csv was given.
         self._complete = 0
         # Lines of the file: how many were read, and where the record begins that is read.
-        self._line = self._begin = 0
+        self._line = self._begin = form.skip_lines
         self._reader = csv.reader(
             chain.from_iterable(self._parts()),
             delimiter=self._dialect.separator,
@@ -259,6 +155,17 @@ class _Rows:
         return rows + sum(self._is_row([""] * count) for count in cells)
 
 
+def _without_first(pieces: Iterator[bytes], count: int) -> Iterator[bytes]:
+    """Pieces of whole lines without their first ``count`` lines."""
+    for piece in pieces:
+        if not count:
+            yield piece
+            continue
+        lines = re.findall(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", piece)
+        yield b"".join(lines[count:])
+        count -= min(count, len(lines))
+
+
 def _split(text: str) -> Iterator[str]:
     """Lines with their ends: LF, CRLF or CR, and no others."""
     return (found[0] for found in re.finditer(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text))
@@ -309,10 +216,11 @@ def _whole_lines(chunks: Iterator[bytes], dialect: Dialect) -> Iterator[bytes]:
 
 
 @contextmanager
-def _readable(name: str) -> Iterator[None]:
+def readable(name: str) -> Iterator[None]:
+    """Errors of a body that cannot be read, as Refused that name it."""
     try:
         yield
-    except OtherFormat as error:
+    except (OtherFormat, OtherEncoding) as error:
         raise Refused(f"{name}: {error}", ErrorCode.CORRUPT_OBJECT) from error
     except UNPACKING_ERRORS as error:
         message = f"{name}: {corrupt_message(error)}. Fix: upload the file again"

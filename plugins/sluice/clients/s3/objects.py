@@ -12,7 +12,8 @@ from functools import cache, partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Self
 
-from sluice.clients.s3.csv_rows import BLOCK_BYTES, HEAD_BYTES, check_head, data_rows, line_of_row
+from sluice.clients.s3.csv_head import HEAD_BYTES, check_head
+from sluice.clients.s3.csv_rows import BLOCK_BYTES, data_rows, line_of_row
 from sluice.clients.s3.errors import asking
 from sluice.clients.s3.requests import at_once
 from sluice.config.reading.names import is_key

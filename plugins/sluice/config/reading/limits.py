@@ -20,6 +20,8 @@ MAXIMA = {
     "_percent": 100,
     # Positions in a piece have 31 bits.
     "_batch_mb": 1024,
+    # Above a header: a file of more has another form.
+    "skip_lines": 1000,
 }
 # For any other number: what Airflow's tables and Kafka's requests take.
 MAX_INTEGER = 2**31 - 1
@@ -27,6 +29,7 @@ MAX_INTEGER = 2**31 - 1
 MINIMA = {
     **dict.fromkeys(("executors", "delete_markers", "s3_calls_per_batch"), 0),
     **dict.fromkeys(("offset_minutes", "watermark_minutes", "keeps_hours"), 0),
+    "skip_lines": 0,
     "replication_factor": BROKER_DEFAULT,
 }
 

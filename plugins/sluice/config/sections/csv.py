@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
+from sluice.config.reading import limits
 from sluice.config.reading.toml import ConfigError
 from sluice.config.reading.values import shown
 from sluice.core.csv.form import ANY, DECLARED_ENDS, ENCODINGS, LINE_ENDS, Dialect, Form
@@ -57,13 +58,18 @@ class Csv:
         f"{', '.join(f'`{name}`' for name in ENCODINGS)}; a byte-order mark overrides it. A row with "
         "other bytes is quarantined",
     ] = "utf-8"
+    skip_lines: Annotated[
+        int,
+        "lines at the begin of each file that are left out, whatever is in them: those above the header, or, "
+        "with `names`, the header itself",
+    ] = 0
     names: Annotated[list[str], "the columns of files without a header, in their order"] = field(
         default_factory=list
     )
     null_texts: Annotated[
         list[str],
-        'cells that are null, as they are written in the file, escapes included: `"\\\\N"`. In quotes only '
-        'the empty cell, `""`, is null; if that is not declared, it is an empty text',
+        "cells that are null, as they are written in the file, escapes included: [by example](#null-texts); "
+        'without `""`, an empty cell is an empty text',
     ] = field(default_factory=lambda: [""])
     quoted_nulls: Annotated[
         bool, "all of `null_texts` are null in quotes too, as files have them that quote every cell"
@@ -100,7 +106,7 @@ class Csv:
             self.skip_blank_rows,
             self.line_ends,
         )
-        return Form(dialect, self.encoding, tuple(self.names))
+        return Form(dialect, self.encoding, tuple(self.names), self.skip_lines)
 
 
 def check(csv: Csv, where: str) -> None:
@@ -109,6 +115,7 @@ def check(csv: Csv, where: str) -> None:
         raise ConfigError(
             f"{where}: [csv] {problem}. Fix: write one ASCII character that is no letter or digit"
         )
+    limits.check(csv, "[csv]", where)
     if csv.encoding not in ENCODINGS:
         raise ConfigError(
             f"{where}: [csv] encoding {shown(csv.encoding)}. Fix: write one of {', '.join(ENCODINGS)}"

@@ -43,6 +43,13 @@ class Topic:
         "false: the topic exists, others fill it, and nothing of it is created or changed: "
         "[topics of others](topics-of-others.md)",
     ] = True
+    registry: Annotated[
+        bool,
+        "true: loads register the Avro schema as the subject `<topic>-value` in the platform files' "
+        "[schema registry](your-own-systems.md#a-schema-registry), and send values in "
+        "[Confluent's wire format](topics-of-others.md#sluices-own-topics-with-a-registry); only of a "
+        "`managed` topic, of others it is `records.registry`",
+    ] = False
     start: Annotated[
         str,
         "where the stream begins, of a topic that is not `managed`, resolved once: `earliest`, `latest`, a "

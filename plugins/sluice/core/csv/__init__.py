@@ -7,6 +7,6 @@ which are malformed, Arrow's reader cuts the others into texts, ``columns`` type
 encodes. A text is exactly a value of its column, or its row is rejected.
 
 Start with ``layout.Layout.rows``. ``header`` names columns, ``advice`` says what would accept a rejected row,
-``inference`` what a file seems to be. A change of what is accepted, or of a value, raises
-``config.sending_rules.VERSION``.
+``summary`` sums up many, ``inference`` says what a file seems to be. A change of what is accepted, or of a
+value, raises ``config.sending_rules.VERSION``.
 """

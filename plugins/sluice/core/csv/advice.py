@@ -1,28 +1,31 @@
-"""What rejected rows have in common, and the declaration that would accept them."""
+"""The declaration that would accept a rejected row, by its reason."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import cache
 
 import pyarrow as pa
 
 from sluice.core.csv.columns.patterns import LITERAL, Pattern, patterns
 from sluice.core.csv.columns.times import timestamps
+from sluice.core.csv.form import Declared
 from sluice.core.csv.layout import NOT_UTF8
 from sluice.core.csv.records.cut import BEHIND_QUOTE, NOT_CLOSED
 
-MAX_REASONS = 3
-# Characters of a cell in a summary.
-_MAX_CELL = 40
-_CELL = re.compile(r"column ([^:]+): '(.*)' is not (.+)", re.DOTALL)
-_WIDTH = re.compile(r"the row has (\d+) columns, the header names (\d+)(.*)", re.DOTALL)
+# What a cell is not (``kinds.Kind.title``).
+KINDS = (
+    r"an int|a long|a number|a boolean|a date|a time with a zone|a time|a decimal\(\d+, \d+\)|one of [\w, ]+"
+)
+CELL = re.compile(r"column ([^:]+): '(.*)' is not (.+)", re.DOTALL)
+WIDTH = re.compile(r"the row has (\d+) columns, the header names (\d+)(.*)", re.DOTALL)
+# A longer list is not written as a whole.
+_MAX_LINE = 160
 _NUMBERS = ("an int", "a long", "a number", "a decimal")
-_NULLS = {"na", "n/a", "null", "none", "nan", "\\n", "-", "--", "?", "nil", "#n/a"}
+NULLS = {"na", "n/a", "null", "none", "nan", "\\n", "-", "--", "?", "nil", "#n/a"}
 _TIMES = [
     f"{day}{clock}"
     for day in (
@@ -40,63 +43,35 @@ _TIMES = [
     )
     for clock in ("", *(f"{gap}{one}" for gap in (" ", "'T'") for one in ("H:mm[:ss][.S]", "h:mm[:ss] a")))
 ]
-_OTHER_TIMES = {
+# Not among those that are looked for in any file: numbers are of them too.
+_COMPACT = ("yyyyMMddHHmmss", "yyyyMMddHHmm")
+# Digits of a time since 1970 -> what they count.
+_SINCE_1970 = {9: "seconds", 10: "seconds", 13: "milliseconds", 16: "microseconds"}
+_TEXT, _LONG, _DOUBLE, _DECIMAL = "a text", "a long", "a double", "a decimal"
+_TIME_TYPES = {
     "a date": "a date",
     "a time": "a timestamp without a zone",
     "a time with a zone": "a timestamp with a zone",
 }
+_DDL = {
+    _TEXT: "STRING",
+    _LONG: "BIGINT",
+    _DOUBLE: "DOUBLE",
+    _DECIMAL: "DECIMAL(p, s)",
+    _TIME_TYPES["a date"]: "DATE",
+    _TIME_TYPES["a time"]: "TIMESTAMP_NTZ",
+    _TIME_TYPES["a time with a zone"]: "TIMESTAMP",
+}
 _FRACTIONS = ["", *("." + "S" * count for count in range(1, 10))]
 _ZONES = ("", "XXX", " XXX", "Z", " Z", "X")
+_DEFAULTS = Declared()
 
 
-@dataclass(frozen=True)
-class Rejected:
-    """A rejected ``row``, by its 0-based number in its file, and why."""
-
-    row: int
-    reason: str
-
-
-def summary(rejected: Iterable[Rejected]) -> str:
-    """The most frequent kinds of reasons, each with its count, its first row and that one's cell, and a
-    fix."""
-    kinds = defaultdict[str, list[Rejected]](list)
-    for one in rejected:
-        kinds[_kind(one.reason)].append(one)
-    ordered = sorted(kinds.values(), key=lambda found: (-len(found), found[0].row))
-    texts = []
-    for found in ordered[:MAX_REASONS]:
-        first = min(found, key=lambda one: one.row)
-        count = "1 row" if len(found) == 1 else f"{len(found)} rows"
-        place = f"row {first.row}" if len(found) == 1 else f"the first row {first.row}"
-        advised = fix(first.reason)
-        texts.append(f"{count} ({place}): {_short(first.reason)}{f'; fix: {advised}' if advised else ''}")
-    if more := len(ordered) - len(texts):
-        texts.append(f"and {more} more reasons")
-    return "; ".join(texts)
-
-
-def _kind(reason: str) -> str:
-    """What reasons have in common that one fix is for, whatever their numbers and cells are."""
-    if match := _WIDTH.fullmatch(reason):
-        return f"width {match[1] == '1'} {'empty' in match[3]}"
-    if reason.startswith("too large"):
-        return "too large"
-    return _CELL.sub(r"column \1 is not \3", reason)
-
-
-def _short(reason: str) -> str:
-    match = _CELL.fullmatch(reason)
-    if match is None or len(match[2]) <= _MAX_CELL:
-        return reason
-    return f"column {match[1]}: '{match[2][:_MAX_CELL]}…' is not {match[3]}"
-
-
-def fix(reason: str) -> str:
+def fix(reason: str, declared: Declared = _DEFAULTS) -> str:
     """The declaration that would accept a row that was rejected for this; empty if none is known."""
-    if match := _CELL.fullmatch(reason):
-        return _fix_of_cell(match[2], match[3])
-    if match := _WIDTH.fullmatch(reason):
+    if match := CELL.fullmatch(reason):
+        return _fix_of_cell(match[2], match[3], declared)
+    if match := WIDTH.fullmatch(reason):
         if "empty" in match[3]:
             return "declare [csv] trailing_empty_columns = true"
         if match[1] == "1":
@@ -111,50 +86,130 @@ def fix(reason: str) -> str:
     return "raise max.message.bytes of the topic" if reason.startswith("too large") else ""
 
 
-def _fix_of_cell(cell: str, kind: str) -> str:
+def _fix_of_cell(cell: str, kind: str, declared: Declared) -> str:
     bare = cell.strip()
-    if bare.lower() in _NULLS:
-        return f"add {json.dumps(bare)} to [csv] null_texts, with quoted_nulls = true if it stands in quotes"
-    if kind.startswith(("a time", "a date")):
-        found = known_patterns(bare, kind)
-        names = " or ".join(f'"{one}"' for one in found)
-        return f"add {names} to [csv] time_formats" if found else _other_time(bare, kind)
+    if bare in declared.rules.null_texts and not declared.rules.quoted_nulls:
+        return "declare [csv] quoted_nulls = true"
+    if bare.lower() in NULLS:
+        line = _line("null_texts", declared.rules.null_texts, bare)
+        return f"{line}, with quoted_nulls = true if it stands in quotes"
+    if kind in _TIME_TYPES:
+        return _fix_of_time(bare, kind, declared)
     if kind == "a boolean":
-        # So TOML spells it too.
-        return f"add {json.dumps(bare, ensure_ascii=False)} to [csv] true_texts or false_texts"
+        true = _line("true_texts", declared.rules.true_texts, bare)
+        return f"{true}, or so false_texts"
     if kind.startswith("one of "):
-        return "correct the cell, or declare the column as a text"
-    if not kind.startswith(_NUMBERS):
-        return ""
-    if re.fullmatch(r"[-+]?[0-9]{1,3}(,[0-9]{3})+", bare):
+        # Both are texts in the table.
+        more = "add it to the enum's symbols, or " if re.fullmatch(r"[A-Za-z_]\w*", bare, re.ASCII) else ""
+        return f"correct the cell, {more or 'or '}declare the column as {_type(_TEXT, declared)}"
+    return _fix_of_number(bare, kind, declared) if kind.startswith(_NUMBERS) else ""
+
+
+def _toml(text: str) -> str:
+    # So TOML spells it too.
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _line(key: str, texts: Sequence[str], *more: str) -> str:
+    """A key's whole line with one text more, since what is declared takes the place of the default. Another
+    text of the same letters, as month and day in the other order, may be meant instead."""
+    others = [text for text in more[1:] if sorted(text) == sorted(more[0])]
+    other = "".join(f", or {_toml(text)} in the place of the last" for text in others)
+    line = f"{key} = [{', '.join(map(_toml, [*texts, more[0]]))}]"
+    if len(line) <= _MAX_LINE:
+        return f"declare [csv] {line}{other}"
+    return f"add to [csv] {key} {' or '.join(map(_toml, [more[0], *others]))}"
+
+
+def _type(name: str, declared: Declared) -> str:
+    return _DDL[name] if declared.is_ddl else name
+
+
+def _as(declared: Declared, *names: str) -> str:
+    types = " or ".join(_type(name, declared) for name in names)
+    return (
+        f"declare the column as {types} (in a table that exists: a new column, named so in the header, or by "
+        "skip_lines and names)"
+    )
+
+
+def _fix_of_number(bare: str, kind: str, declared: Declared) -> str:
+    is_comma = declared.rules.decimal_comma
+    if is_comma and re.fullmatch(r"[-+]?[0-9]*\.[0-9]+", bare):
+        return "save the file with a comma before fractions; without [csv] decimal_comma, if all have a point"
+    if not is_comma and re.fullmatch(r"[-+]?[0-9]{1,3}(,[0-9]{3})+", bare):
         return (
             "save the file without commas between thousands; only if the comma stands before a fraction, "
-            "declare [csv] decimal_comma = true"
+            f"{_decimal_comma(declared)}"
         )
-    if re.fullmatch(r"[-+]?[0-9]+,[0-9]+", bare):
-        return "declare [csv] decimal_comma = true, if that comma stands before a fraction"
-    is_number = re.fullmatch(r"[-+]?[0-9]*\.?[0-9]*([eE][-+]?[0-9]+)?", bare)
+    if not is_comma and re.fullmatch(r"[-+]?[0-9]+,[0-9]+", bare):
+        return f"{_decimal_comma(declared)}, if that comma stands before a fraction"
+    number = bare.replace(",", ".", 1) if is_comma else bare
+    is_number = re.fullmatch(r"[-+]?(?=\.?[0-9])[0-9]*\.?[0-9]*([eE][-+]?[0-9]+)?", number)
+    if is_number and kind == "a number":
+        return f"correct the cell, which is beyond the type's range; or {_as(declared, _DOUBLE, _TEXT)}"
     if is_number and is_number[1]:
-        return (
-            "declare the column as a double; or save the file with all digits, which a spreadsheet leaves out"
-        )
-    if is_number and kind in ("an int", "a long"):
-        if not set(bare.lstrip("+-")) <= set("0123456789"):
-            return "declare the column as a double or decimal"
-        larger = "a long, double or decimal" if kind == "an int" and len(bare) < 19 else "a double or decimal"
-        return f"declare the column as {larger}"
+        return f"{_as(declared, _DOUBLE)}; or save the file with all digits, which a spreadsheet leaves out"
+    if is_number and kind.startswith("a decimal"):
+        return f"{_as(declared, _DECIMAL, _DOUBLE)}, with as many digits before and behind the point"
     if is_number:
-        return "declare a decimal of more digits, or a double"
+        is_long = kind == "an int" and number.lstrip("+-").isdecimal() and len(number) < 19
+        return _as(declared, *([_LONG] if is_long else []), _DOUBLE, _DECIMAL)
     if re.search("[0-9]", bare):
-        return "save the file with plain numbers, as -1234.5; or declare the column as a text"
+        return f"save the file with plain numbers, as -1234.5; or {_as(declared, _TEXT)}"
     return ""
 
 
-def _other_time(cell: str, kind: str) -> str:
-    for other, declared in _OTHER_TIMES.items():
-        if other != kind and known_patterns(cell, other):
-            return f"declare the column as {declared}, which the cell is, and its pattern"
-    return ""
+def _decimal_comma(declared: Declared) -> str:
+    if declared.dialect.separator == ",":
+        return "save it with another separator and declare [csv] separator and decimal_comma = true"
+    return "declare [csv] decimal_comma = true"
+
+
+def _fix_of_time(cell: str, kind: str, declared: Declared) -> str:
+    formats, text = declared.rules.time_formats, _as(declared, _TEXT)
+    if found := known_patterns(cell, kind):
+        return _line("time_formats", formats, *found)
+    for other, name in _TIME_TYPES.items():
+        if other != kind and (found := known_patterns(cell, other)):
+            return f"{_as(declared, name)}, which the cell is, and {_line('time_formats', formats, *found)}"
+    if kind == "a time":
+        for compact in _COMPACT:
+            if _is_of(cell, compact):
+                return _line("time_formats", formats, compact)
+    zone = re.fullmatch(r"(.+?) ?([A-Z]{3,4})", cell)
+    if zone and (found := known_patterns(zone[1], "a time")):
+        line = _line("time_formats", formats, f"{found[0]}'{cell[len(zone[1]) :]}'")
+        if kind == "a time":
+            return f"{line}: the zone is left out"
+        return f"save the file with a zone as +00:00; or {_as(declared, _TIME_TYPES['a time'])}, and {line}"
+    if re.fullmatch("[0-9]+", cell) and (unit := _SINCE_1970.get(len(cell))):
+        return f"{_as(declared, _LONG)}, if it is {unit} since 1970; or save the file with times"
+    if re.fullmatch(r"[1-9][0-9]{4}([.,][0-9]+)?", cell):
+        return (
+            f"format the spreadsheet's column as times, if it is its number of a day, and save it; or {text}"
+        )
+    if re.fullmatch(r"[0-9]{1,2}:[0-9]{2}(:[0-9]{2})?( ?[AaPp][Mm])?", cell):
+        return f"{text}: a time of day without a day is of no other type"
+    if _is_impossible(cell):
+        return "correct the cell: there is no such day, or time of it"
+    if re.search(r"[0-9]", cell) and re.search(r"[^\W\d_]{3}", cell):
+        return f"save the file with months as numbers (read are Jan to Dec, as MMM); or {text}"
+    return f"save the file with times as 2024-05-31 23:59:59; or {text}" if re.search("[0-9]", cell) else ""
+
+
+def _is_of(cell: str, pattern: str) -> bool:
+    return not timestamps(pa.array([cell], pa.string()), patterns(pattern))[1][0]
+
+
+def _is_impossible(cell: str) -> bool:
+    """Whether it is a usual time but for one number: as the 31st of February."""
+    numbers = list(re.finditer(r"(?<![0-9])[0-9]{2}(?![0-9])", cell))
+    return any(
+        known_patterns(f"{cell[: one.start()]}01{cell[one.end() :]}", kind)
+        for one in numbers[:6]
+        for kind in _TIME_TYPES
+    )
 
 
 def known_patterns(cell: str, kind: str) -> list[str]:

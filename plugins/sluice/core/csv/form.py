@@ -65,11 +65,13 @@ class Dialect:
 
 @dataclass(frozen=True)
 class Form:
-    """``encoding``: one of ENCODINGS; ``names``: of the columns of a file without a header."""
+    """``encoding``: one of ENCODINGS; ``names``: of the columns of a file without a header; ``skip_lines``:
+    how many of the file's first lines, as ``line_ends`` says what they are, belong to nothing."""
 
     dialect: Dialect = Dialect()
     encoding: str = "utf-8"
     names: tuple[str, ...] = ()
+    skip_lines: int = 0
 
     def to_document(self) -> dict[str, Any]:
         return {**asdict(self), "names": list(self.names)}
@@ -79,7 +81,8 @@ class Form:
         """None: of a plan without one, which has RFC 4180's."""
         if document is None:
             return cls()
-        return cls(Dialect(**document["dialect"]), document["encoding"], tuple(document["names"]))
+        names, skip_lines = tuple(document["names"]), document.get("skip_lines", 0)
+        return cls(Dialect(**document["dialect"]), document["encoding"], names, skip_lines)
 
 
 @dataclass(frozen=True)
@@ -97,3 +100,13 @@ class Rules:
     false_texts: tuple[str, ...] = ("false", "f", "no", "n", "0")
     trim: bool = False
     quoted_nulls: bool = False
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What a stream says of its files, as far as the advice for rejected rows depends on it. ``is_ddl``: its
+    columns have types of DDL, not of Avro."""
+
+    rules: Rules = Rules()
+    dialect: Dialect = Dialect()
+    is_ddl: bool = False

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Sequence
 
 from sluice.core.csv.form import Dialect
 from sluice.core.csv.records.cut import cut
+from sluice.core.csv.records.encodings import which_utf16
 from sluice.core.csv.records.quotes import cells_of
 from sluice.core.error_codes import ErrorCode
 from sluice.core.messages import quoted
@@ -18,6 +20,10 @@ _BOM = "\ufeff"
 HEADER_BYTES = 256 * 1024
 # What separators look like that are none: the error names the first that the header has.
 _OTHERS = (";", "\t", "|", ",")
+# What a line begins with that is a comment, as files have them.
+_COMMENTS = "#%!/"
+# Records that tell how wide those of a file are.
+_LOOKED_AT = 20
 
 
 class InvalidHeader(RuntimeError):
@@ -39,7 +45,8 @@ def names_of(record: bytes, dialect: Dialect, where: str) -> list[str]:
     """The names in a header record, without blanks around them. Raises InvalidHeader, naming ``where``."""
     if b"\0" in record:
         raise InvalidHeader(
-            f"{where}: the header has zeros, as UTF-16 has: {_shown(record)}. Fix: declare [csv] encoding"
+            f"{where}: the header has zeros, as UTF-16 has: {_shown(record)}. Fix: declare [csv] encoding = "
+            f'"{which_utf16(record)}"'
         )
     if is_separator_line(record):
         raise InvalidHeader(
@@ -94,13 +101,35 @@ def separator_hint(names: Sequence[str], dialect: Dialect) -> str:
     return ""
 
 
+def preamble_hint(record: bytes, behind: bytes, line: int, dialect: Dialect) -> str:
+    """What may be wrong with a file whose first ``record`` is no header: it is a comment, or a line above the
+    header, as the width of most records ``behind`` it, from the 1-based ``line`` on, tells. Empty if it seems
+    to be none."""
+    sign = record[:1].decode("ascii", "ignore")
+    if sign in _COMMENTS and sign not in (dialect.comment, dialect.separator, ""):
+        return f', or declare [csv] comment = "{sign}", if such lines are comments'
+    if separator_hint([record.decode("utf-8", "replace")], dialect):
+        return ""
+    width = int(cut(record, dialect, is_end=True).widths[0])
+    others = cut(behind, dialect, is_end=False)
+    widths = others.widths[:_LOOKED_AT].tolist()
+    usual, count = Counter(widths).most_common(1)[0] if widths else (width, 0)
+    if count < 2 or usual == width:
+        return ""
+    above = line - 1 + int(others.lines[widths.index(usual)])
+    return (
+        f", or remove the lines above the header, or declare [csv] skip_lines = {above}: the first line has "
+        f"{width} cells, and those behind it have {usual}"
+    )
+
+
 def _decoded(cell: bytes, record: bytes, where: str) -> str:
     try:
         return cell.decode().removeprefix(_BOM)
     except UnicodeDecodeError as error:
         raise InvalidHeader(
-            f"{where}: the header is not UTF-8: {_shown(record)}. Fix: declare [csv] encoding, or save the "
-            "file as UTF-8"
+            f"{where}: the header is not UTF-8: {_shown(record)}. Fix: declare [csv] encoding = "
+            '"windows-1252", if it is of that, or save the file as UTF-8'
         ) from error
 
 

@@ -5,78 +5,103 @@ A type is taken only if every cell of the sample is one of its values, as the pr
 
 from __future__ import annotations
 
-import codecs
 import re
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from itertools import pairwise
-from typing import Any
 
-from sluice.core.csv.form import ENCODINGS, ONLY_CR, ONLY_LF, Dialect, Form
+from sluice.core.csv.form import Dialect
 from sluice.core.csv.header import is_separator_line, same
-from sluice.core.csv.inferred_types import infer_types
+from sluice.core.csv.inferred_form import (
+    count_lines,
+    dialect_of,
+    encoding_of,
+    lines_above_header,
+    used_width,
+)
+from sluice.core.csv.inferred_types import Inferred, Sample, has_numbers, infer_types, typed_below
 from sluice.core.csv.records.cut import Records, cut
 from sluice.core.csv.records.encodings import as_utf8
-from sluice.core.csv.records.line_ends import LineEnds, MixedLineEnds
 from sluice.core.csv.records.quotes import cells_of
+from sluice.core.csv.records.skipped import behind_lines
+from sluice.core.messages import counted
 
 SAMPLE_BYTES = 4 << 20
 # With more rows of another form, the header or the separator is a wrong guess.
 _MAX_ODD_SHARE = 0.05
-_SEPARATORS = (",", ";", "\t", "|")
+# Lines above a header that are as wide as rows.
+_MAX_TITLES = 3
+_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
 
 class NotInferred(ValueError):
     """A file of which no columns can be told; the text says why, and the fix."""
 
 
-@dataclass
-class Inferred:
-    """``columns``: name -> type in DDL. ``declared``: the keys of ``[csv]`` that differ from their default.
-    ``doubts``: what a person should look at, a sentence each. ``rows``: of the sample."""
-
-    columns: dict[str, str] = field(default_factory=dict)
-    declared: dict[str, Any] = field(default_factory=dict)
-    doubts: list[str] = field(default_factory=list)
-    rows: int = 0
-
-
 def infer(chunks: Iterator[bytes]) -> Inferred:
     """Infer columns and form from a file's first SAMPLE_BYTES, unpacked. Raises NotInferred."""
-    found = Inferred()
+    of_form = Inferred()
     raw, is_whole = _sample(chunks)
-    form = Form(encoding=_encoding(raw, is_whole, found))
-    data = b"".join(as_utf8([raw], form.encoding))
-    if is_separator_line(data):
-        raise NotInferred("its first line is Excel's 'sep=', no header. Fix: remove it")
-    dialect = _with_line_ends(data, is_whole, _dialect(data, is_whole, found), found)
-    records = cut(data, dialect, is_whole)
+    data = b"".join(as_utf8([raw], encoding_of(raw, is_whole, of_form)))
+    dialect = dialect_of(data, is_whole, of_form)
+    whole = cut(data, dialect, is_whole)
+    if not len(whole):
+        raise NotInferred("it has no row. Fix: give a file with rows")
+    skipped = 1 if is_separator_line(data) else lines_above_header(whole, dialect)
+    for _ in range(_MAX_TITLES):
+        found = Inferred(declared=dict(of_form.declared), doubts=list(of_form.doubts))
+        below = _infer_below(data, skipped, dialect, is_whole, found)
+        if not below:
+            _add_quoted_nulls(data, dialect, found)
+            return found
+        skipped += below
+    raise NotInferred(
+        f"its first {skipped} lines seem to be above the header. Fix: remove the lines above it"
+    )
+
+
+def _infer_below(data: bytes, skipped: int, dialect: Dialect, is_whole: bool, found: Inferred) -> int:
+    """Infer of what is behind lines that are skipped. How many more seem to be above the header: then what
+    was found is of no use."""
+    text = behind_lines(iter([data]), skipped, dialect.line_ends) if skipped else data
+    records = cut(text, dialect, is_whole)
     if not len(records):
         raise NotInferred("it has no row. Fix: give a file with rows")
-    header = [cell.decode("utf-8", "replace").strip() for cell in cells_of(records[0], dialect)]
-    names, first = _names(header, found)
-    columns, found.rows = _cells(records, len(names), first, dialect, found)
+    if skipped:
+        found.declared["skip_lines"] = skipped
+        first = data.lstrip(b"\r\n").splitlines()[0].decode("utf-8", "replace")
+        found.doubts.append(
+            f"{counted(skipped, 'line')} above the header, left out of each file (skip_lines): {first[:80]!r}"
+        )
+    if 0 in records.faults:
+        raise NotInferred(f"line {skipped + 1 + int(records.lines[0])}: {records.faults[0]}. Fix: correct it")
+    names, first_row = _names(records, dialect, skipped, found)
+    sample = _sample_rows(records, len(names), first_row, skipped, dialect, found)
+    found.rows = len(sample.numbers)
     if not found.rows:
         raise NotInferred("it has a header and no row. Fix: give a file with rows")
-    infer_types(names, columns, dialect, found)
-    _check_first_row(columns, dialect, found)
-    _add_quoted_nulls(data, dialect, found)
-    return found
-
-
-def _check_first_row(columns: list[list[str]], dialect: Dialect, found: Inferred) -> None:
-    """Refuse texts whose first row is the header: without it, a column of them has another type."""
-    row, rest = [cells[0] for cells in columns], [cells[1:] for cells in columns]
-    if not rest[0] or set(found.columns.values()) != {"STRING"} or not all(row) or _has_numbers(row):
-        return
-    below = Inferred()
-    infer_types(list(found.columns), rest, dialect, below)
-    if set(below.columns.values()) != {"STRING"}:
+    infer_types(names, sample, dialect, found)
+    if set(found.columns.values()) != {"STRING"}:
+        return 0
+    row, columns = _header_below(sample, dialect)
+    if not columns:
+        return 0
+    if columns == 1 and first_row == 1:
+        # One odd cell looks the same.
+        shown = dialect.separator.join(column[row] for column in sample.columns)
         raise NotInferred(
-            f"its first row {dialect.separator.join(row)!r} looks like the header: the rows below it have "
-            "other types. Fix: remove the lines above it"
+            f"its row {row} {shown!r} looks like the header: the rows below it have other types. Fix: remove "
+            "the lines above it; or correct it, if it is a row"
         )
+    return sample.lines[row] - 1 - skipped
+
+
+def _header_below(sample: Sample, dialect: Dialect) -> tuple[int, int]:
+    """The first row without which columns of texts have another type, and the number of these; (0, 0) if no
+    row is one."""
+    rows = [list(row) for row in zip(*sample.columns, strict=True)]
+    for number in range(_MAX_TITLES):
+        if columns := typed_below(rows[number:], dialect):
+            return number, columns
+    return 0, 0
 
 
 def _add_quoted_nulls(data: bytes, dialect: Dialect, found: Inferred) -> None:
@@ -99,79 +124,16 @@ def _sample(chunks: Iterator[bytes]) -> tuple[bytes, bool]:
     return data, True
 
 
-def _encoding(raw: bytes, is_whole: bool, found: Inferred) -> str:
-    if raw.startswith((b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf")):
-        return "utf-8"
-    head = raw[:4096]
-    zeros = [head[start::2].count(0) / max(len(head) // 2, 1) for start in (0, 1)]
-    encoding = "utf-8"
-    if max(zeros) > 0.4:
-        encoding = "utf-16-be" if zeros[0] > zeros[1] else "utf-16-le"
-    else:
-        try:
-            codecs.getincrementaldecoder("utf-8")().decode(raw, final=is_whole)
-        except UnicodeDecodeError:
-            encoding = "windows-1252"
-    if encoding != "utf-8":
-        assert encoding in ENCODINGS  # noqa: S101
-        found.declared["encoding"] = encoding
-        found.doubts.append(f"the file is not UTF-8 and has no mark: taken for {encoding}")
-    return encoding
-
-
-def _dialect(data: bytes, is_whole: bool, found: Inferred) -> Dialect:
-    scores = {}
-    for separator in _SEPARATORS:
-        dialect = Dialect(separator=separator)
-        records = cut(data, dialect, is_whole)
-        (width, count), *_ = Counter(records.widths.tolist()).most_common(1) or [(1, 0)]
-        share = count / max(len(records), 1)
-        scores[separator] = (width > 1 and share > 0.5, share if width > 1 else 0, width)
-    best = max(_SEPARATORS, key=lambda one: scores[one])
-    if not scores[best][0]:
-        best = ","
-    if best != ",":
-        found.declared["separator"] = best
-    dialect = Dialect(separator=best)
-    records = cut(data, dialect, is_whole)
-    if data.startswith(b"#") and _is_comment(records, scores[best][2], dialect):
-        found.declared["comment"] = "#"
-        found.doubts.append("its first line begins with #: such lines are taken for comments")
-        return replace(dialect, comment="#")
-    return dialect
-
-
-def _is_comment(records: Records, width: int, dialect: Dialect) -> bool:
-    """Whether a first line with # is no header: as wide as the rows, it is one if numbers follow."""
-    if len(records) < 2 or records.widths[0] != width:
-        return len(records) > 1
-    following = (
-        [cell.decode("utf-8", "replace").strip() for cell in cells_of(records[number], dialect)]
-        for number in range(1, len(records))
-    )
-    after = next((cells for cells in following if not cells[0].startswith("#")), [])
-    return bool(after) and not _has_numbers(after)
-
-
-def _with_line_ends(data: bytes, is_whole: bool, dialect: Dialect, found: Inferred) -> Dialect:
-    try:
-        LineEnds(dialect).check(cut(data, dialect, is_whole), 0, 1)
-    except MixedLineEnds:
-        ends = ONLY_LF if data.count(b"\n") > data.count(b"\r") - data.count(b"\r\n") else ONLY_CR
-        found.declared["line_ends"] = ends
-        found.doubts.append(
-            f"some rows end with a CR alone and some do not: taken for line ends of {ends.upper()}"
-        )
-        return replace(dialect, line_ends=ends)
-    return dialect
-
-
-def _names(header: list[str], found: Inferred) -> tuple[list[str], int]:
+def _names(records: Records, dialect: Dialect, skipped: int, found: Inferred) -> tuple[list[str], int]:
     """The columns' names, and the number of the first record with data."""
-    while len(header) > 1 and not header[-1]:
+    header = [cell.decode("utf-8", "replace").strip() for cell in cells_of(records[0], dialect)]
+    is_row = has_numbers(header)
+    # A row may have empty cells that others fill.
+    width = used_width(records, dialect, len(header)) if is_row else 1
+    while len(header) > width and not header[-1]:
         header.pop()
         found.declared["trailing_empty_columns"] = True
-    if _has_numbers(header):
+    if is_row:
         names = [f"column_{number}" for number in range(1, len(header) + 1)]
         found.declared["names"] = names
         found.doubts.append(
@@ -180,56 +142,77 @@ def _names(header: list[str], found: Inferred) -> tuple[list[str], int]:
         )
         return names, 0
     names = [same(name) for name in header]
-    for name, title in zip(names, header, strict=True):
-        if not title:
-            raise NotInferred(
-                f"column {header.index(title) + 1} of its header has no name, as pandas writes its index. "
-                "Fix: name it, or write the file without it"
-            )
-        if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", name):
-            raise NotInferred(
-                f"column {title!r} of its header can be no column of a table. Fix: name it with Latin "
-                "letters and "
-                "digits"
-            )
-        if names.count(name) > 1:
-            raise NotInferred(f"its header names column {title!r} twice. Fix: rename one")
+    if not (problem := _problem(names, header)):
+        return names, 1
+    names = _other_names(names)
+    found.declared["names"] = names
+    end = count_lines(records.data[: records.nexts[0]], dialect)
+    found.declared["skip_lines"] = skipped + end
+    found.doubts.append(
+        f"{problem}, so the header is left out of each file (skip_lines), and its columns are, in their "
+        f"order, {', '.join(names)}"
+    )
     return names, 1
 
 
-def _has_numbers(header: list[str]) -> bool:
-    """Whether a first line has numbers, as rows have: other than years in a row beside names."""
-    numbers = [name for name in header if re.fullmatch(r"[-+]?[0-9][0-9.,:/ T-]*", name)]
-    years = [int(name) for name in numbers if re.fullmatch("(19|20)[0-9]{2}", name)]
-    if len(years) > 1 and len(years) == len(numbers) < len(header):
-        return any(abs(one - other) != 1 for one, other in pairwise(years))
-    return bool(numbers)
+def _problem(names: list[str], header: list[str]) -> str:
+    """Why a header's names cannot be those of columns; empty if they can."""
+    for name, title in zip(names, header, strict=True):
+        if not title:
+            return f"column {header.index(title) + 1} of its header has no name, as pandas writes its index"
+        if not _NAME.fullmatch(name):
+            return f"column {title!r} of its header can be no column of a table"
+        if names.count(name) > 1:
+            return f"its header names column {title!r} twice"
+    return ""
 
 
-def _cells(
-    records: Records, width: int, first: int, dialect: Dialect, found: Inferred
-) -> tuple[list[list[str]], int]:
-    """Cells by column; of records whose form is regular."""
-    rows, other, odd = list[list[str]](), 0, ""
+def _other_names(names: list[str]) -> list[str]:
+    """Names of columns, as like to these as they can be."""
+    found = list[str]()
+    for position, name in enumerate(names, start=1):
+        usable = name if _NAME.fullmatch(name) else f"column_{position}"
+        others = (f"{usable[:58]}_{number}" for number in range(2, len(names) + 2))
+        found.append(next(one for one in (usable, *others) if one not in found))
+    return found
+
+
+def _sample_rows(
+    records: Records, width: int, first: int, skipped: int, dialect: Dialect, found: Inferred
+) -> Sample:
+    """The records whose form is regular."""
+    rows, numbers, lines, odd = list[list[str]](), list[int](), list[int](), list[str]()
     for number in range(first, len(records)):
-        cells = [cell.decode("utf-8", "replace") for cell in cells_of(records[number], dialect)]
+        record = _with_null(records[number], dialect)
+        cells = [cell.decode("utf-8", "replace") for cell in cells_of(record, dialect)]
+        line = skipped + 1 + int(records.lines[number])
         if len(cells) > width and not any(cell.strip() for cell in cells[width:]):
             found.declared["trailing_empty_columns"] = True
             cells = cells[:width]
         if len(cells) == width and number not in records.faults:
             rows.append(cells)
+            numbers.append(number - first)
+            lines.append(line)
         else:
-            odd = odd or f"row {number}: {dialect.separator.join(cells)[:80]!r}"
-            other += 1
-    if other > _MAX_ODD_SHARE * (other + len(rows)):
+            odd.append(f"line {line}: {dialect.separator.join(cells)[:80]!r}")
+    if len(odd) > _MAX_ODD_SHARE * (len(odd) + len(rows)):
         raise NotInferred(
-            f"{other} of {other + len(rows)} rows have another number of cells than the header's {width}, or "
-            f"wrong quotes, first {odd}. Fix: remove lines above the header, or correct the rows"
+            f"of {counted(len(odd) + len(rows), 'row')}, {len(odd)} with another number of cells than the "
+            f"header's {width}, or wrong quotes, first {odd[0]}. Fix: remove lines above the header, or "
+            "correct the rows"
         )
-    if other:
+    if odd:
         found.doubts.append(
-            f"{other} of {other + len(rows)} rows have another number of cells than the header, or wrong "
-            "quotes: "
-            "they will be quarantined"
+            f"of {len(odd) + len(rows)} rows, {len(odd)} with another number of cells than the header, or "
+            f"wrong quotes, to be quarantined, first {odd[0]}"
         )
-    return [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(width)], len(rows)
+    columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(width)]
+    return Sample(columns, numbers, lines)
+
+
+def _with_null(record: bytes, dialect: Dialect) -> bytes:
+    r"""A record in which the null of a database, \N, is a text: without its escape it would be N."""
+    if not dialect.escape or b"\\N" not in record:
+        return record
+    separator = re.escape(dialect.separator.encode())
+    return re.sub(rb"(\A|" + separator + rb")\\N(?=" + separator + rb"|\Z)", rb"\1\\\\N", record)

@@ -27,6 +27,9 @@ from sluice.core.messages import quoted
 # Characters of a cell in a reason.
 MAX_CELL = 80
 NOT_UTF8 = "the row is not UTF-8"
+# Columns that a row's reason names, between these words, and what follows if more of them are wrong.
+MAX_COLUMNS = 5
+BETWEEN, MORE_COLUMNS = "; ", "and more columns"
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,8 @@ class Column:
 @dataclass(frozen=True)
 class Rows:
     """Records of a block. ``bodies``: of the good ones in their order; ``is_good``: which these are;
-    ``reasons``: why the others are rejected, by their number in the block, if that was asked."""
+    ``reasons``: why the others are rejected, by their number in the block, if that was asked; of one with
+    several wrong columns, each of the first MAX_COLUMNS."""
 
     bodies: pa.BinaryArray
     is_good: Mask
@@ -49,11 +53,14 @@ class Rows:
 
 
 class _Found:
-    """Which records are good so far, and why the others are not: the first reason counts."""
+    """Which records are good so far, and why the others are not: the first reason counts, and with it those
+    of other columns."""
 
     def __init__(self, count: int, with_reasons: bool) -> None:
         self.is_good, self.reasons = np.ones(count, bool), dict[int, str]()
         self._with_reasons = with_reasons
+        # How many columns of each record are wrong.
+        self._columns = np.zeros(count, np.int64)
 
     def reject(self, numbers: Ints, text: Callable[[int], str]) -> None:
         """``text``: the reason of the n-th of ``numbers``."""
@@ -61,6 +68,18 @@ class _Found:
         self.is_good[numbers] = False
         if self._with_reasons:
             self.reasons |= {int(numbers[n]): text(n) for n in new.tolist()}
+
+    def reject_column(self, numbers: Ints, text: Callable[[int], str]) -> None:
+        """As :meth:`reject`, of one column of records that are well-formed."""
+        self.is_good[numbers] = False
+        if not self._with_reasons:
+            return
+        before = self._columns[numbers]
+        for n in np.flatnonzero(before <= MAX_COLUMNS).tolist():
+            said = text(n) if before[n] < MAX_COLUMNS else MORE_COLUMNS
+            number = int(numbers[n])
+            self.reasons[number] = f"{self.reasons[number]}{BETWEEN}{said}" if before[n] else said
+        self._columns[numbers] += 1
 
 
 @dataclass(frozen=True)
@@ -172,7 +191,7 @@ class Layout:
 
         def reject(wrong: Mask, text: Callable[[int], str]) -> None:
             at = np.flatnonzero(wrong)
-            found.reject(numbers[at], lambda n: text(int(at[n])))
+            found.reject_column(numbers[at], lambda n: text(int(at[n])))
 
         def is_written(position: int) -> IsWritten | None:
             if written is None:
@@ -197,13 +216,14 @@ class Layout:
                 values.append(typed)
                 reject(wrong, partial(self._says_value, column, texts))
                 if column.kind.is_required and typed.null_count:
-                    reject(~valid(typed), partial(self._says_empty, column))
+                    reject(~valid(typed) & ~wrong, partial(self._says_empty, column))
         bodies = encode(values, [column.kind for column in self.columns], count)
         sizes = pc.binary_length(bodies)
-        reject(
-            mask(pc.greater(sizes, self.max_value_bytes)),
+        large = np.flatnonzero(mask(pc.greater(sizes, self.max_value_bytes)))
+        found.reject(
+            numbers[large],
             lambda n: (
-                f"too large: the record's value has {sizes[n].as_py()} bytes, the topic takes "
+                f"too large: the record's value has {sizes[int(large[n])].as_py()} bytes, the topic takes "
                 f"{self.max_value_bytes}{self.limit}"
             ),
         )

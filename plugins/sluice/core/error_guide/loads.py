@@ -8,11 +8,12 @@ from sluice.core.error_guide.guide import ErrorGuide
 ERRORS = {
     ErrorCode.CORRUPT_OBJECT: ErrorGuide(
         cause="An object breaks off, is no readable gzip or zstd, is of another format (zip, Excel, "
-        "Parquet), or "
-        "has no header within 256 KiB. The text says whether rows before the break may have been sent",
+        "Parquet), or has no header within 256 KiB, or is UTF-8 where `[csv] encoding` is one of single "
+        "bytes. The text says whether rows before the break may have been sent. In `validate`: they are sent",
         fix="nothing was sent: upload the whole file and trigger a new run with `load_changed_objects`, "
         "since the old one pins the [corrupt version](operating.md#corrupt-object); else load the whole "
-        "file with `withhold` and [replace](operating.md#sent-in-part)",
+        "file with `withhold` and [replace](operating.md#sent-in-part), or revert the load, if the text "
+        "says so",
     ),
     ErrorCode.INVALID_HEADER: ErrorGuide(
         cause="The first line is missing, lacks a column that the schema requires, repeats one, has a "
@@ -57,7 +58,9 @@ ERRORS = {
     ),
     ErrorCode.INTERVAL_INCOMPLETE: ErrorGuide(
         cause="An interval of a topic of others is not over, or begins before the stream does: records of it "
-        "may have come before the stream's first offset, which no proof claims",
+        "may have come before the stream's first offset, which no proof claims. Or Kafka does not know its "
+        "offsets: retention may have deleted its first records, which the table has, or a sender's clock is "
+        "ahead of the time",
         fix="clear `plan` when the interval is over; or let `[intervals]` `start_date` be a later one, or "
         "trigger a load without an interval ([topics of others](topics-of-others.md#loads))",
     ),
@@ -94,10 +97,9 @@ ERRORS = {
     ),
     ErrorCode.ROWS_REJECTED: ErrorGuide(
         cause="Each of an object's first rows would be quarantined; the text has the most frequent "
-        "reasons, with "
-        "a cell, and the declaration that would accept it. Nothing was sent",
+        "reasons, with a cell, its row and line, and the declaration that would accept it. Nothing was sent",
         fix="change `[csv]` or the schema in the stream's folder as the text says, or correct the file, and "
-        "trigger a new run",
+        "trigger a new run. `new-stream NAME --from FILE --no-load` infers all of `[csv]` at once",
     ),
     ErrorCode.LOAD_NOT_VERIFIED: ErrorGuide(
         cause="Offsets, rows, events or columns are missing, extra or duplicated, or the quarantine limit "

@@ -205,6 +205,12 @@ ERRORS = {
         fix="a damaged document: restore the object's first version; else give the registry another `name` "
         "in [`registry`](your-own-systems.md#a-schema-registry) of all platform files",
     ),
+    ErrorCode.SCHEMA_INCOMPATIBLE: ErrorGuide(
+        cause="The rule of a subject refuses the schema of a stream with `registry = true` below `[topic]` "
+        "as its next version. Nothing was sent",
+        fix="what the text names: give a new field a default, keep the others; or set the subject's "
+        "compatibility, as `NONE`",
+    ),
     ErrorCode.REQUEST_REFUSED: ErrorGuide(
         cause="supervisord rejects the login or the request, or a results table has row-level deletes",
         fix="login: `make down`, `make up`; deletes: rewrite the table's files",

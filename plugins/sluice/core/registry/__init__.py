@@ -6,7 +6,7 @@ other. It promises that no schema costs more than its bounds and that none is fe
 from an address that it names.
 
 Start with ``framing``: what a record says of its schema. ``schemas`` is a registered schema and what reads
-it, ``errors`` why there is none; ``json_text`` reads untrusted JSON, ``avro_references`` and
-``json_references`` put a schema and those that it refers to into one. ``subjects`` has the names under which
-schemas are registered. Pure; the client is ``clients.registry``.
+it, ``errors`` why there is none; ``json_text`` reads untrusted JSON, ``avro_references`` puts a schema of
+Avro and those that it refers to into one. ``subjects`` has the names under which schemas are registered,
+``lookups`` the order in which ids are asked for. Pure; the client is ``clients.registry``.
 """

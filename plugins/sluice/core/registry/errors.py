@@ -12,6 +12,11 @@ class UnknownSchema(Missing):
     code = ErrorCode.SCHEMA_NOT_FOUND
 
 
+class NotLookedUp(UnknownSchema):
+    """The registry was not asked, since it did not have very many others that records named. A record that
+    names it is rejected all the same."""
+
+
 class RefusedSchema(Refused):
     """The registry has it, and it cannot be used. A record that names it is rejected, with the text as its
     reason."""
@@ -19,10 +24,24 @@ class RefusedSchema(Refused):
     code = ErrorCode.SCHEMA_REFUSED
 
 
+class IncompatibleVersion(Refused):
+    """The subject's rule refuses the schema as its next version: nothing is sent with it."""
+
+    code = ErrorCode.SCHEMA_INCOMPATIBLE
+
+
 class RegistryRefused(Refused):
     """The registry rejects every request, or is none: nothing is known of a schema."""
 
     code = ErrorCode.REGISTRY_REFUSED
+
+
+class Forbidden(RegistryRefused):
+    """The login is known, and may not have this one thing."""
+
+
+class Oversize(RegistryRefused):
+    """An answer is larger, or nested more deeply, than the one that was asked for can be."""
 
 
 class RegistryUnreachable(Unreachable):

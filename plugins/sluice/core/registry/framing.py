@@ -47,9 +47,10 @@ class Framed:
 
     @property
     def schema_ids(self) -> list[int]:
-        """Each id once, in rising order."""
-        found = np.unique(self.ids)
-        return [int(one) for one in found if one]
+        """Each id once, those of most records first: what made-up ids leave of a registry's patience is
+        theirs."""
+        found, counts = np.unique(self.ids, return_counts=True)
+        return [int(one) for one in found[np.argsort(-counts, kind="stable")] if one]
 
     def bodies(self) -> pa.BinaryArray:
         """The bodies, copied; null for a row without a schema."""
@@ -60,13 +61,18 @@ class Framed:
         return pc.if_else(pa.array(self.ids != 0), found, pa.scalar(None, pa.binary()))
 
 
+def frame(schema_id: int) -> bytes:
+    """What a record of a schema begins with."""
+    return b"\0" + schema_id.to_bytes(PREFIX_BYTES - 1, "big")
+
+
 def framed(values: pa.BinaryArray, headers: pa.ListArray, part: Part = Part.VALUE) -> Framed:
     """Read what each record says of its schema. ``values``: or keys; ``headers``: as
     ``record_batches.records.SCHEMA`` has them."""
     data, bounds = bytes_of(values)
     starts, ends = bounds[:-1], bounds[1:]
     is_null: Flags = values.is_null().to_numpy(zero_copy_only=False)
-    by_header = _with_header(headers, HEADERS[part])
+    by_header = with_header(headers, HEADERS[part])
     ids: Ints = np.zeros(len(values), np.int64)
     rows = np.flatnonzero(~is_null & ~by_header & (ends - starts >= PREFIX_BYTES))
     at = starts[rows]
@@ -102,7 +108,7 @@ def unframed(value: bytes, headers: RawHeaders, part: Part = Part.VALUE) -> tupl
     return schema_id, value[PREFIX_BYTES:]
 
 
-def _with_header(headers: pa.ListArray, name: bytes) -> Flags:
+def with_header(headers: pa.ListArray, name: bytes) -> Flags:
     """Which records have a header of this name."""
     found: Flags = np.zeros(len(headers), np.bool_)
     flat = headers.flatten()

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from sluice.core.json_record import Document
 from sluice.core.messages import quoted
-from sluice.core.registry import avro_references, json_references
+from sluice.core.registry import avro_references
 from sluice.core.registry.errors import RefusedSchema
 from sluice.core.registry.json_text import check_size
 
@@ -21,6 +21,8 @@ TYPES = (AVRO, JSON, PROTOBUF)
 # References of a schema, with those of these; and bytes of all of their texts.
 MAX_REFERENCES = 100
 MAX_TOTAL_BYTES = 4 << 20
+# The rule of a schema by which a producer encrypts all of a record.
+_ENCRYPTS_ALL = "ENCRYPT_PAYLOAD"
 # The form of kept documents.
 _FORM = 1
 
@@ -66,7 +68,7 @@ class RegisteredSchema:
     type: str
     """One of TYPES."""
     text: str
-    """With all types that it uses, of AVRO and JSON; as it was registered, of PROTOBUF."""
+    """With all types that it uses, of AVRO; else as it was registered."""
     references: tuple[Reference, ...] = ()
     """Its own."""
     imports: tuple[tuple[str, str], ...] = ()
@@ -82,17 +84,24 @@ class Schemas(Protocol):
 
 
 def registered(bundle: Bundle) -> RegisteredSchema:
-    """The schema with what it refers to. Raises RefusedSchema for one that is beyond a bound, and for one
-    that does not fit together."""
+    """The schema; of AVRO with what it refers to. Raises RefusedSchema for one that is beyond a bound, and
+    for one of AVRO that does not fit together."""
     own, what = bundle.definition, f"schema id {bundle.id}"
     check_total(what, [own, *bundle.referenced.values()])
     text = own.text
     if own.type == AVRO:
         text = avro_references.self_contained(text, [one.text for one in bundle.referenced.values()], what)
-    elif own.type == JSON:
-        text = json_references.self_contained(text, _by_name(bundle, what), what)
     imports = tuple(sorted(_by_name(bundle, what).items())) if own.type == PROTOBUF else ()
     return RegisteredSchema(bundle.id, own.type, text, own.references, imports)
+
+
+def _by_name(bundle: Bundle, what: str) -> dict[str, str]:
+    places: dict[str, tuple[str, int]] = {}
+    for one in (bundle.definition, *bundle.referenced.values()):
+        for reference in one.references:
+            if places.setdefault(reference.name, reference.place) != reference.place:
+                raise RefusedSchema(f"{what} has two references of the name {quoted(reference.name)}")
+    return {name: bundle.referenced[place].text for name, place in places.items()}
 
 
 def check_total(what: str, definitions: Iterable[Definition]) -> None:
@@ -108,15 +117,6 @@ def check_total(what: str, definitions: Iterable[Definition]) -> None:
         raise RefusedSchema(f"{what} has {total} bytes with its references, more than {MAX_TOTAL_BYTES}")
 
 
-def _by_name(bundle: Bundle, what: str) -> dict[str, str]:
-    places: dict[str, tuple[str, int]] = {}
-    for one in (bundle.definition, *bundle.referenced.values()):
-        for reference in one.references:
-            if places.setdefault(reference.name, reference.place) != reference.place:
-                raise RefusedSchema(f"{what} has two references of the name {quoted(reference.name)}")
-    return {name: bundle.referenced[place].text for name, place in places.items()}
-
-
 def definition(answer: Any, what: str) -> Definition:
     """A definition as the API gives it. Raises ValueError for another form, RefusedSchema for a type that is
     none of TYPES."""
@@ -126,12 +126,32 @@ def definition(answer: Any, what: str) -> Definition:
     kind = answer.get("schemaType") or AVRO
     if kind not in TYPES:
         raise RefusedSchema(f"{what} is of type {quoted(str(kind))}, which is not read")
+    if _ENCRYPTS_ALL in _rules(answer, "encodingRules"):
+        raise RefusedSchema(f"{what} has a rule that encrypts whole records, which are not read")
     found = answer.get("references") or []
     if not isinstance(found, list):
         raise ValueError("its references are no list")
     if len(found) > MAX_REFERENCES:
         raise RefusedSchema(f"{what} refers to {len(found)} schemas, more than {MAX_REFERENCES}")
     return Definition(kind, answer["schema"], tuple(_reference(one, what) for one in found))
+
+
+def encrypts_fields(answer: Any) -> bool:
+    """Whether a schema as the API gives it has a rule by which producers encrypt fields: what is read of
+    them is what they encrypted."""
+    return bool({"ENCRYPT"} & _rules(answer, "domainRules"))
+
+
+def _rules(answer: Any, kind: str) -> set[str]:
+    """The types of a schema's rules of a kind.
+    https://docs.confluent.io/platform/current/schema-registry/fundamentals/data-contracts.html"""
+    found = answer.get("ruleSet") if isinstance(answer, dict) else None
+    rules = found.get(kind) if isinstance(found, dict) else None
+    return (
+        {str(rule.get("type")) for rule in rules or () if isinstance(rule, dict)}
+        if isinstance(rules, list)
+        else set()
+    )
 
 
 def _reference(found: Any, what: str) -> Reference:

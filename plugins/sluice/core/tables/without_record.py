@@ -73,6 +73,9 @@ class WithoutRecord:
         return cls(**named, evidence="; ".join(evidence))
 
     def message(self) -> str:
+        """Numbers and reasons, without addresses; of a document that is not read the number alone."""
+        if self.address:
+            return f"{self.documented} with their reasons in a document beside the table"
         named = (
             (self.control, "markers of transactions"),
             (self.aborted, "of aborted transactions"),

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from sluice.config.stream import PRODUCE
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
 from sluice.core.json_record import Document
@@ -150,9 +151,9 @@ class LoadPlanner:
             )
 
 
-def plan_of(ledger: Ledger, run_id: str) -> Document:
-    """The run's plan. Raises Missing if there is none."""
-    return ledger.require(run_key(run_id, "plan"), "produce")
+def plan_of(ledger: Ledger, run_id: str, task: str = PRODUCE) -> Document:
+    """The run's plan, which ``task`` writes. Raises Missing if there is none."""
+    return ledger.require(run_key(run_id, "plan"), task)
 
 
 def reverted_of(plan: Document, reverted: Collection[str]) -> list[str]:

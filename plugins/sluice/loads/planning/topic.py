@@ -19,6 +19,7 @@ from sluice.ledger.keys import run_key
 from sluice.loads.heads import heads_document
 from sluice.loads.known.topic_loads import TopicLoads, as_json, offsets_of
 from sluice.loads.known.verified import NewSources, VerifiedSources
+from sluice.loads.planning.bounds import first_offsets
 from sluice.loads.planning.plan import LoadPlanner
 from sluice.loads.sending import produced
 from sluice.loads.sources.topic import TopicSource
@@ -147,11 +148,18 @@ class TopicPlanner:
                 ErrorCode.INTERVAL_INCOMPLETE,
             )
         found = [
-            loads.bound(at, lambda at=at: kafka.first_after(name, _ms(at), kafka.ends(name)))  # type: ignore[misc]
+            loads.bound(at, lambda at=at: first_offsets(kafka, name, at, stream_starts))  # type: ignore[misc]
             for at in interval
         ]
         # A partition that was added between them.
         starts = {p: found[0].get(p, 0) for p in found[1]}
+        if crossed := {p: (first, found[1][p]) for p, first in starts.items() if first > found[1][p]}:
+            raise Refused(
+                f"interval {begin.isoformat()}: its bounds by partition, {crossed}, are not in the order of "
+                "their times, as they were found: records between them had other times, or are deleted. Fix: "
+                "trigger a load without an interval",
+                ErrorCode.INTERVAL_INCOMPLETE,
+            )
         if begin < datetime.fromisoformat(began["at"]):
             self._check_reach(starts, stream_starts, began)
         return starts, found[1]

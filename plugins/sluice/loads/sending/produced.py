@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from sluice.config.stream import PRODUCE
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
 from sluice.core.json_record import Document
@@ -58,7 +59,7 @@ def complete(ledger: Ledger, plan: Document, ends: Mapping[int, int]) -> Documen
     def complete_one(source: Source) -> Document:
         if source.is_sent:
             # Not recorded again if it is gone: this run sent nothing of it.
-            return ledger.require(produced_key(source.source_id), "produce")
+            return ledger.require(produced_key(source.source_id), PRODUCE)
         return complete_source(ledger, source, ends, run_id)
 
     def create() -> Document:
@@ -72,9 +73,9 @@ def complete(ledger: Ledger, plan: Document, ends: Mapping[int, int]) -> Documen
     return ledger.pin(run_key(run_id, "produced"), create)
 
 
-def of_run(ledger: Ledger, run_id: str) -> Document:
-    """What :func:`complete` recorded. Raises Missing before task produce succeeded."""
-    return ledger.require(run_key(run_id, "produced"), "produce")
+def of_run(ledger: Ledger, run_id: str, task: str = PRODUCE) -> Document:
+    """What :func:`complete` recorded. Raises Missing before ``task`` succeeded."""
+    return ledger.require(run_key(run_id, "produced"), task)
 
 
 def offsets_of(document: Document) -> OffsetRanges:

@@ -185,6 +185,13 @@ def _document_of(source: ObjectVersion) -> Document:
     return {"source_id": source.source_id, **asdict(source)}
 
 
+def check_first(bucket: Bucket, prefix: str, objects: Sequence[str]) -> None:
+    """Check the objects of a stream's first load as :func:`select_objects` does, before there is a table:
+    its columns keep their types. Raises Missing if an object does not exist, Refused for one of which no row
+    would be published."""
+    check_headers(bucket, bucket.resolve("" if objects else prefix, objects))
+
+
 def check_headers(bucket: Bucket, selected: Sequence[ObjectVersion]) -> None:
     """Raises Refused for an object whose begin tells that no row of it would be published."""
     from sluice.clients.s3.requests import at_once

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from sluice.clients.lake.catalog import Lake
     from sluice.config.stream import StreamSpec
+    from sluice.core.csv.form import Declared
     from sluice.core.offsets.verify import FileStats
 
 
@@ -129,19 +130,19 @@ class LoadFiles:
         # The table is read only if there are any.
         return {name: np.setdiff1d(rows, self.published[name]) for name, rows in found.items()}
 
-    def rejected_sources(self) -> str:
-        """Why producers rejected rows of the load's sources: the most frequent reasons; empty if none was."""
-        import pyarrow
-        import pyarrow.compute as pc
+    def rejected_sources(self, declared: Declared) -> list[str]:
+        """Why producers rejected rows of the load's sources: the most frequent reasons, with what would
+        accept their rows, ``declared`` as it is. Empty if none was."""
+        from pyiceberg.expressions import And, EqualTo, In
 
         from sluice.clients.lake.reading import files
-        from sluice.core.csv.advice import Rejected, summary
+        from sluice.core.csv.summary import Rejected, summary
 
-        of_load = pc.is_in(self.rejected[files.SOURCE], pyarrow.array(self.source_ids, pyarrow.string()))
-        chosen = pc.and_(of_load, pc.equal(self.rejected["stage"], PRODUCER_STAGE))
-        found = self.rejected.filter(chosen)
-        rows, reasons = found[files.ROW].to_pylist(), found["reason"].to_pylist()
-        return summary(Rejected(row, reason) for row, reason in zip(rows, reasons, strict=True))
+        rows = And(In(files.SOURCE, self.source_ids), EqualTo("stage", PRODUCER_STAGE))
+        columns = (files.ROW, "reason", "line", "object")
+        found = files.read(self.quarantine, rows, columns, tasks=self.quarantine_tasks).read_all()
+        values = zip(*(found[name].to_pylist() for name in columns), strict=True)
+        return summary((Rejected(*one) for one in values), declared)
 
     @cached_property
     def rejected_rows(self) -> dict[str, Any]:

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from sluice.loads.verification.checks import OffsetCheck
 
 
+# In a message: the share, three reasons, that there are more, and the way on; and two of another kind.
+SHOWN_PROBLEMS = 8
+
+
 @dataclass(frozen=True)
 class ValidationResult:
     """The checks of one load."""
@@ -46,7 +50,7 @@ class ValidationResult:
     """Offsets of the load without a record."""
     uploaded_again: Sequence[Document] = ()
     """The plan's objects whose newest version has the content of an earlier one."""
-    reasons: Callable[[], str] = str
+    reasons: Callable[[], list[str]] = list
     """Says why the producer rejected rows, the most frequent first; empty if it rejected none. Asked of a
     load with too many: to sum them up takes longer than to count."""
 
@@ -67,8 +71,8 @@ class ValidationResult:
         """The share of quarantined rows, without those that are withheld: they are good."""
         return 100 * (self.quarantined - self.withheld) / self.source_rows if self.source_rows else 0.0
 
-    def problems(self) -> list[str]:
-        """Why the load is not verified; empty if it is."""
+    def problems(self, stream: str) -> list[str]:
+        """Why the load of this stream is not verified; empty if it is."""
         problems = [] if self.offsets.is_ok else [f"offsets: {self.offsets.message()}"]
         problems += [f"{source.name}: {check.message()}" for source, check in self.sources if not check.is_ok]
         problems += self.schema
@@ -76,27 +80,27 @@ class ValidationResult:
             f"{self.quarantined - self.withheld} of {self.source_rows} rows, {self.quarantined_percent:.2f} %"
         )
         if self.quarantined_percent > self.limit:
-            reasons = self.reasons()
             problems.append(
-                f"quarantine: {share}, the limit is {self.limit:g} %. "
-                + (f"{reasons}. Or" if reasons else "Fix: check their reasons,")
-                + " correct the source, or raise max_quarantined_percent"
+                f"quarantine: {share}, the limit is {self.limit:g} %. Fix: check their reasons, correct the "
+                "source, or raise max_quarantined_percent"
             )
-            # A problem of its own: a message cuts each of them.
-            problems += self._way_on() if reasons else []
         elif self.quarantined and not self.published and not self.withheld:
             problems.append(
                 f"quarantine: {share}, and none is published, whatever the limit is. Fix: check their "
                 "reasons, correct the source"
             )
-        return problems
+        else:
+            return problems
+        # Problems of their own: a message cuts each of them.
+        reasons = [f"quarantine: {reason}" for reason in self.reasons()]
+        return [*problems, *reasons, *(self._way_on(stream) if reasons else [])]
 
-    def _way_on(self) -> list[str]:
+    def _way_on(self, stream: str) -> list[str]:
         """How rows are loaded by another declaration: what was sent keeps the rules of its plan."""
-        planned = {(source.run_id, source.send_by_other_rules("<stream>")) for source, _ in self.sources}
+        planned = {(source.run_id, source.send_by_other_rules(stream)) for source, _ in self.sources}
         return [
-            f"quarantine: after a change of the declaration, trigger <stream>_change with action=revert and "
-            f"load={run_id}, {again}"
+            f"quarantine: after a change of the declaration, trigger {stream}_change with action=revert and "
+            f"load={run_id}, {again}; sluice new-stream NAME --from FILE --no-load infers all of [csv]"
             for run_id, again in sorted(planned)[:1]
         ]
 

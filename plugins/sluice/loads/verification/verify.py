@@ -21,7 +21,9 @@ from datetime import UTC, datetime
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Self
 
+from sluice.config.csv_reading import reading_of
 from sluice.config.stream_columns import schema_problems
+from sluice.core.csv.form import Declared
 from sluice.core.json_record import Document
 from sluice.core.messages import summarize
 from sluice.ledger.keys import NOT_VERIFIED, PROOF, history_key, run_key
@@ -67,9 +69,9 @@ class LoadVerification:
     @classmethod
     def of(cls, systems: Systems, spec: StreamSpec, ledger: Ledger, run_id: str) -> Self:
         """Raises Missing before the load was planned, and before all of it was sent."""
-        return cls(
-            systems, spec, ledger, run_id, plan.plan_of(ledger, run_id), produced.of_run(ledger, run_id)
-        )
+        task = spec.planning_task
+        planned, sent = plan.plan_of(ledger, run_id, task), produced.of_run(ledger, run_id, task)
+        return cls(systems, spec, ledger, run_id, planned, sent)
 
     @cached_property
     def sources(self) -> list[Source]:
@@ -89,7 +91,7 @@ class LoadVerification:
         load = LoadFiles.plan(lake, self.spec, self.sources, sent.minus(removed.single_offsets))
         check = checks.check_offsets(load, partial(of_gaps, self.systems, self.spec))
         result = self._result(load, check, removed, sent, limit)
-        problems = result.problems() + check.without.problems(self.spec.name)
+        problems = result.problems(self.spec.name) + check.without.problems(self.spec.name)
         if not self.verified.still(result.verified_before):
             problems.append(RESTORED.format(count=result.verified_before["count"], table=self.spec.table))
         head = load.table.current_snapshot()
@@ -138,8 +140,12 @@ class LoadVerification:
             removed=sent.intersect(removed.single_offsets),
             without=check.without,
             uploaded_again=self.plan.get("uploaded_again", []),
-            reasons=load.rejected_sources,
+            reasons=partial(self._reasons, load),
         )
+
+    def _reasons(self, load: LoadFiles) -> list[str]:
+        reading = reading_of(self.spec)
+        return load.rejected_sources(reading.declared if reading else Declared())
 
     def wrong_columns(self, table: Table) -> list[str]:
         from sluice.clients.lake.catalog import columns
@@ -148,7 +154,11 @@ class LoadVerification:
 
     def record_failure(self, load: VerifiedLoad) -> None:
         """Record in the stream's history that the load is not verified, and why."""
-        found = {"run_id": self.run_id, "seconds": load.seconds, "problems": [summarize(load.problems)]}
+        found = {
+            "run_id": self.run_id,
+            "seconds": load.seconds,
+            "problems": [summarize(load.problems, proof.SHOWN_PROBLEMS)],
+        }
         self.ledger.put(history_key(NOT_VERIFIED, datetime.now(UTC), "load"), found)
 
     def write_proof(self, load: VerifiedLoad, mark: Callable[[str], None]) -> tuple[VerifiedLoad, Document]:

@@ -119,7 +119,9 @@ class LoadAudit:
 
     def check(self) -> AuditResult:
         """Raises Missing if nothing was recorded when the load began, or sent. A request per object."""
-        before = self.ledger.require(run_key(self.run_id, "baseline"), "provision_topic")
+        task = self.spec.planning_task
+        begun_by = "provision_topic" if self.spec.topic.managed else task
+        before = self.ledger.require(run_key(self.run_id, "baseline"), begun_by)
         since, log = datetime.fromisoformat(before["at"]), self.batch_log()
         is_restored = any(restore.at >= since - inventory.CLOCK_SLACK for restore in log.restores)
         written = {
@@ -128,7 +130,7 @@ class LoadAudit:
         }
         objects = [one for found in written.values() for one in found.objects]
         checked = inventory.check_objects(objects, self.entries)
-        expected = produced.offsets_of_all(produced.of_run(self.ledger, self.run_id))
+        expected = produced.offsets_of_all(produced.of_run(self.ledger, self.run_id, task))
         first = run_key(self.run_id, "proof")
         key, proof = run_documents.newest(self.ledger, self.run_id, "proof") or (first, None)
         # By its first proof all of it was published.

@@ -52,11 +52,13 @@ class Broker:
         is_committed = isolation_level is IsolationLevel.READ_COMMITTED
         held = self.transactions if is_committed else {}
         error, self.error = self.error, KafkaError.NOT_LEADER_FOR_PARTITION if self.leaderless else self.error
-        answers = {
-            place: self._answer(
-                SimpleNamespace(offset=held.get(place.partition, self._offset(place.partition, spec._value)))
-            )
+        offsets = {
+            place: held.get(place.partition, self._offset(place.partition, spec._value))
             for place, spec in request.items()
+        }
+        answers = {
+            place: self._answer(SimpleNamespace(offset=offset, timestamp=self._time(place.partition, offset)))
+            for place, offset in offsets.items()
         }
         self.error, self.leaderless = error, max(self.leaderless - 1, 0)
         return answers
@@ -66,6 +68,10 @@ class Broker:
         if moment < 0:
             return {-1: len(times), -2: 0}[moment]
         return next((offset for offset, at in enumerate(times) if at >= moment), -1)
+
+    def _time(self, partition: int, offset: int) -> int:
+        times = self.records[partition]
+        return times[offset] if 0 <= offset < len(times) else -1
 
     def describe_configs(self, resources: list[Any], request_timeout: float) -> dict[Any, Future[Any]]:
         entries = {name: SimpleNamespace(value=value) for name, value in self.config.items()}
@@ -141,6 +147,7 @@ def test_the_first_record_from_a_moment_on_or_the_end() -> None:
     # A retention longer than the time since 1970: not the protocol's -1 and -2.
     assert admin(broker).first_after("t", -1, ends) == {0: 0, 1: 0, 2: 0}
     assert broker.requested == ["list_offsets"] * 3
+    assert admin(broker).first_records("t", 15, [0, 1]) == {0: (1, 20)}
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,17 @@ from typing import Any
 
 import pytest
 
+from sluice.clients.registry import http
 from sluice.clients.registry.client import RegistryClient
 from sluice.config.platform_sections.registry import Registry
 from sluice.core.registry import schemas
-from sluice.core.registry.errors import RefusedSchema, RegistryRefused, UnknownSchema
+from sluice.core.registry.errors import (
+    IncompatibleVersion,
+    RefusedSchema,
+    RegistryRefused,
+    RegistryUnreachable,
+    UnknownSchema,
+)
 from sluice.core.registry.json_text import MAX_TEXT_BYTES
 from sluice.core.registry.schemas import AVRO, JSON, Reference, registered
 from tests.support.raising import raising
@@ -157,3 +164,72 @@ def test_a_schema_of_another_form_is_refused(
         client.versions("s")
     with raising(RegistryRefused, "answered 200, and not a list of texts"):
         client.subjects()
+
+
+def test_a_schema_that_is_beyond_every_bound_is_refused_and_not_the_registry(
+    server: RegistryServer, client: RegistryClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "MAX_ANSWER_BYTES", 1_000)
+    server.answers["/schemas/ids/7"] = Answer({"schema": "x" * 1_000})
+    server.answers["/subjects/s/versions/latest"] = Answer(b"[" * 1_000)
+    server.answers["/subjects"] = Answer(["x" * 1_000])
+    with raising(RefusedSchema, "schema id 7 cannot be read", "answered more than"):
+        client.bundle(7)
+    with raising(RegistryRefused, "answered more than"):
+        client.subjects()
+    monkeypatch.undo()
+    server.answers["/subjects/s/versions/latest"] = Answer(b"[" * 100_000)
+    with raising(RefusedSchema, "version latest of subject 's' cannot be read", "nested too deeply"):
+        client.latest("s")
+
+
+def test_fields_that_producers_encrypt_are_read_with_a_warning(
+    server: RegistryServer, client: RegistryClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    rules = {"domainRules": [{"name": "r", "type": "ENCRYPT"}]}
+    server.answers["/schemas/ids/7"] = Answer({"schema": AVRO_TEXT, "ruleSet": rules})
+    assert client.bundle(7).definition.text == AVRO_TEXT
+    assert "schema id 7 has a rule that encrypts fields" in caplog.text
+
+
+VERSIONS, OF_SUBJECT = "POST /subjects/t%2Fx-value/versions", "POST /subjects/t%2Fx-value"
+
+
+def test_a_schema_is_registered_and_found_again(server: RegistryServer, client: RegistryClient) -> None:
+    server.answers |= {VERSIONS: Answer({"id": 7}), OF_SUBJECT: Answer({"id": 7, "version": 2})}
+    assert client.register("t/x-value", AVRO_TEXT) == 7
+    assert client.id_of("t/x-value", AVRO_TEXT) == 7
+    assert server.posted == [{"schema": AVRO_TEXT}] * 2
+    assert server.paths == [VERSIONS, OF_SUBJECT]
+
+
+@pytest.mark.parametrize(
+    ("answer", "raised", "said"),
+    [
+        (error(409, "Incompatible: " + "x" * 300 + "\nfare"), IncompatibleVersion, "xx\\u000afare'. Fix: "),
+        (error(42201, "not a schema"), RefusedSchema, "not a schema"),
+        (error(40401), RegistryRefused, "40401"),
+        (Answer({"error_code": 40301, "message": "no"}, 403), RegistryRefused, "a missing right"),
+        (Answer({}, 500), RegistryUnreachable, "answered 500"),
+        (Answer({"id": 0}), RegistryRefused, "not the id of a schema"),
+        (Answer({"id": 1 << 31}), RegistryRefused, "not the id of a schema"),
+        (Answer([7]), RegistryRefused, "not a number under id"),
+    ],
+)
+def test_a_schema_that_is_not_registered(
+    server: RegistryServer, client: RegistryClient, answer: Answer, raised: type[Exception], said: str
+) -> None:
+    server.answers[VERSIONS] = answer
+    with raising(raised, said, "Fix: "):
+        client.register("t/x-value", AVRO_TEXT)
+
+
+@pytest.mark.parametrize("code", [40401, 40403])
+def test_a_subject_without_the_schema(server: RegistryServer, client: RegistryClient, code: int) -> None:
+    server.answers[OF_SUBJECT] = error(code)
+    with raising(UnknownSchema, "'t/x-value'", "Fix: clear provision_topic"):
+        client.id_of("t/x-value", AVRO_TEXT)
+    # 409 and 422 are no answers to it.
+    server.answers[OF_SUBJECT] = error(409)
+    with raising(RegistryRefused, "not the id"):
+        client.id_of("t/x-value", AVRO_TEXT)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import base64
+import socketserver
 import ssl
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -138,12 +141,46 @@ def test_an_answer_byte_by_byte_ends_at_its_time(server: RegistryServer) -> None
     assert time.monotonic() - began < 3
 
 
+@pytest.mark.parametrize("status", ["200 OK", "100 Continue"])
+def test_an_answer_whose_head_never_ends_ends_at_its_time(status: str) -> None:
+    """Each part comes within the time for a part."""
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), _Endless) as server:
+        server.daemon_threads = True
+        server.status = status  # type: ignore[attr-defined]
+        thread = Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        registry = Registry(f"http://127.0.0.1:{server.server_address[1]}")
+        client, began = Http(registry, SHORT), time.monotonic()
+        for _ in range(2):
+            with raising(RegistryUnreachable, f"{TYPES} was still sending"):
+                client.get(("schemas", "types"))
+        assert time.monotonic() - began < 6
+        server.shutdown()
+
+
+class _Endless(socketserver.StreamRequestHandler):
+    """Begins to answer, and goes on with that."""
+
+    def handle(self) -> None:
+        status = self.server.status  # type: ignore[attr-defined]
+        is_whole = status.startswith("100")
+        part = f"HTTP/1.1 {status}\r\n" + "\r\n" * is_whole
+        with suppress(OSError):
+            while True:
+                self.wfile.write(part.encode())
+                part = part if is_whole else "X: y\r\n"
+                time.sleep(0.05)
+
+
 def test_an_answer_has_a_bounded_size(server: RegistryServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "MAX_ANSWER_BYTES", 1 << 20)
     server.answers[TYPES] = Answer(b'"' + b"x" * ((1 << 20) - 2) + b'"')
     assert len(ask(Registry(server.url)).body) == (1 << 20) - 2
     server.answers[TYPES] = Answer(b'"' + b"x" * (1 << 20) + b'"')
     with raising(RegistryRefused, f"{server.url}{TYPES} answered more than 1 MiB"):
+        ask(Registry(server.url))
+    server.answers[TYPES] = Answer(b"[" * 100_000)
+    with raising(RegistryRefused, f"{server.url}{TYPES} answered 200", "nested too deeply"):
         ask(Registry(server.url))
 
 

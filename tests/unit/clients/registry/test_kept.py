@@ -6,20 +6,35 @@ import json
 import logging
 import multiprocessing
 import pickle
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from sluice.clients.registry import kept, schemas
+from sluice.clients.registry import budget, kept, schemas
+from sluice.clients.registry.budget import MAX_UNKNOWN
 from sluice.clients.registry.client import RegistryClient
-from sluice.clients.registry.kept import FAILED_SECONDS, WARNING_SECONDS, KeptSchemas, RegistryChanged
+from sluice.clients.registry.kept import (
+    CONFIRMED_SECONDS,
+    FAILED_SECONDS,
+    WARNING_SECONDS,
+    KeptSchemas,
+    RegistryChanged,
+)
 from sluice.clients.registry.objects import SchemaObjects
 from sluice.clients.registry.schemas import RegistrySchemas
 from sluice.config.platform_sections.registry import Registry
 from sluice.config.platform_sections.s3 import S3
 from sluice.core.errors import Refused
-from sluice.core.registry.errors import RefusedSchema, RegistryUnreachable, UnknownSchema
+from sluice.core.registry.errors import (
+    Forbidden,
+    NotLookedUp,
+    RefusedSchema,
+    RegistryRefused,
+    RegistryUnreachable,
+    UnknownSchema,
+)
 from sluice.core.registry.schemas import AVRO, Bundle, Definition, Reference
 from tests.support.memory_s3 import MemoryS3
 from tests.support.raising import raising
@@ -78,8 +93,65 @@ def test_a_schema_is_asked_for_once_whatever_process_wants_it(s3: MemoryS3) -> N
     assert json.loads(found.text)["fields"][0]["type"]["symbols"] == ["A"]
     source.error = RegistryUnreachable("gone")
     assert KeptSchemas(source, store(s3)).get(7) == found, "the kept one has its references"
-    assert source.asked == [7]
+    assert source.asked == [7, 7]
     assert s3.requests["PUT"] == 1
+
+
+@pytest.mark.parametrize("is_new_process", [True, False])
+def test_an_id_that_the_registry_gave_to_another_schema_decodes_nothing(
+    s3: MemoryS3, is_new_process: bool
+) -> None:
+    source, clock = Source(Bundle(7, text(1), {})), Clock()
+    found = KeptSchemas(source, store(s3), clock)
+    found.get(7)
+    # It was put back to yesterday, and its next schema gets the id again.
+    source.bundles[7] = Bundle(7, text(2), {})
+    if is_new_process:
+        found = KeptSchemas(source, store(s3), clock)
+    else:
+        clock.seconds += CONFIRMED_SECONDS - 0.1
+        found.get(7)
+        clock.seconds += 0.1
+    with raising(RegistryChanged, "schema id 7", "'tests'", "earlier state", "Fix:"):
+        found.get(7)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        UnknownSchema("deleted"),
+        RefusedSchema("what it refers to is deleted"),
+        Forbidden("no right"),
+        RegistryRefused("a wrong login"),
+        RegistryUnreachable("away"),
+    ],
+)
+def test_a_kept_schema_is_used_whatever_became_of_it(s3: MemoryS3, error: Exception) -> None:
+    source, clock = Source(BUNDLE), Clock()
+    KeptSchemas(source, store(s3), clock).get(7)
+    source.error = error
+    found = KeptSchemas(source, store(s3), clock)
+    for _ in range(3):
+        assert found.get(7).id == 7
+        clock.seconds += WARNING_SECONDS - 1
+    # A registry that does not answer is asked again soon.
+    assert len(source.asked) == (
+        3
+        if isinstance(error, RegistryRefused | RegistryUnreachable) and not isinstance(error, Forbidden)
+        else 2
+    )
+
+
+def test_a_registry_that_is_away_is_not_asked_for_each_kept_schema(s3: MemoryS3) -> None:
+    bundles = [Bundle(n, text(n), {}) for n in range(5)]
+    source, clock = Source(*bundles), Clock()
+    for one in bundles:
+        KeptSchemas(source, store(s3), clock).get(one.id)
+    source.asked.clear()
+    source.error = RegistryUnreachable("away")
+    found = KeptSchemas(source, store(s3), clock)
+    assert [found.get(n).id for n in range(5)] == [*range(5)]
+    assert source.asked == [0]
 
 
 def test_no_two_registries_mix(s3: MemoryS3) -> None:
@@ -156,7 +228,7 @@ def test_an_outage_stops_nothing_that_is_kept_and_says_so_once_a_minute(
                 found.get(8)
             assert found.get(7).id == 7
         assert [record.getMessage() for record in caplog.records] == [
-            "schema registry unreachable; kept schemas are still used in_memory=1: registry is away"
+            "schema registry does not answer; kept schemas are still used in_memory=1: registry is away"
         ]
         clock.seconds += WARNING_SECONDS
         with raising(RegistryUnreachable):
@@ -249,3 +321,101 @@ def test_a_forked_process_connects_by_itself(declared: RegistrySchemas) -> None:
 
 def test_a_registry_is_named_by_its_declaration() -> None:
     assert RegistryClient(Registry("https://h", name="mine")).name == "mine"
+
+
+# Many ids that it does not have.
+
+
+def rejected(found: KeptSchemas, ids: Iterable[int]) -> Counter[type[Exception]]:
+    kinds: Counter[type[Exception]] = Counter()
+    for schema_id in ids:
+        with pytest.raises((UnknownSchema, RefusedSchema)) as caught:
+            found.get(schema_id)
+        kinds[caught.type] += 1
+    return kinds
+
+
+def test_a_thousand_unknown_ids_are_asked_for_in_part_and_all_that_is_known_is_read(s3: MemoryS3) -> None:
+    source, clock = Source(BUNDLE, Bundle(8, text(8), {}), Bundle(9, text(9), {})), Clock()
+    KeptSchemas(source, store(s3)).get(8)
+    found = KeptSchemas(source, store(s3), clock)
+    found.get(7)
+    source.asked.clear()
+    s3.requests.clear()
+    assert rejected(found, range(100, 1_100)) == {
+        UnknownSchema: MAX_UNKNOWN, NotLookedUp: 1_000 - MAX_UNKNOWN
+    }  # fmt: skip
+    assert len(source.asked) == MAX_UNKNOWN
+    assert dict(s3.requests) == {"GET": MAX_UNKNOWN, "LIST": 1}
+    assert found.get(7).id == 7
+    assert found.get(8).id == 8, "one that another process uses"
+    # That it exists is not known, and the reason says what to do.
+    with raising(
+        NotLookedUp, "schema id 9 was not looked up", f"none of {MAX_UNKNOWN} others", "action replay"
+    ):
+        found.get(9)
+    clock.seconds += FAILED_SECONDS
+    assert found.get(9).id == 9, "it was not remembered as an answer"
+    assert rejected(found, range(100, 1_100))[UnknownSchema] == MAX_UNKNOWN
+
+
+def test_a_slow_registry_is_asked_less_often_and_an_outage_rejects_nothing(
+    s3: MemoryS3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(budget, "MAX_UNKNOWN", 10)
+    clock = Clock()
+
+    class Slow(Source):
+        def bundle(self, schema_id: int) -> Bundle:
+            clock.seconds += 4
+            return super().bundle(schema_id)
+
+    source = Slow()
+    found = KeptSchemas(source, store(s3), clock)
+    began = clock.seconds
+    for schema_id in range(1, 4_000):
+        rejected(found, [schema_id])
+        # What decoding takes.
+        clock.seconds += 0.25
+    assert 4 * len(source.asked) < 0.3 * (clock.seconds - began) + 10 * 4
+    source.error = RegistryUnreachable("away")
+    clock.seconds += 1_000
+    with raising(RegistryUnreachable, "away"):
+        found.get(5_000)
+
+
+# Ids that the login may not read.
+
+
+def test_one_id_that_is_forbidden_is_rejected_beside_one_that_is_not(s3: MemoryS3) -> None:
+    class Guarded(Source):
+        forbidden: frozenset[int] = frozenset({9})
+
+        def bundle(self, schema_id: int) -> Bundle:
+            if schema_id in self.forbidden:
+                self.asked.append(schema_id)
+                raise Forbidden(f"{schema_id}: answered 403. Fix: grant")
+            return super().bundle(schema_id)
+
+    source, clock = Guarded(BUNDLE, Bundle(8, text(8), {})), Clock()
+    found = KeptSchemas(source, store(s3), clock)
+    # Nothing says that the login may read anything.
+    with raising(Forbidden, "answered 403"):
+        found.get(9)
+    found.get(7)
+    source.asked.clear()
+    for _ in range(2):
+        with raising(RefusedSchema, "schema id 9", "answered 403", "Fix: grant"):
+            found.get(9)
+    assert source.asked == [9, 7]
+    # Once it may read nothing, nothing is rejected.
+    source.forbidden = frozenset({7, 8, 9})
+    for schema_id in (8, 9):
+        clock.seconds += FAILED_SECONDS
+        with raising(Forbidden, "7: answered 403"):
+            found.get(schema_id)
+    assert found.get(7).id == 7
+    source.error = RegistryUnreachable("away")
+    source.forbidden = frozenset({8})
+    with raising(RegistryUnreachable, "away"):
+        found.get(8)

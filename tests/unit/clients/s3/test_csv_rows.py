@@ -4,42 +4,22 @@ from __future__ import annotations
 
 import csv
 import gzip
-import io
 from collections.abc import Callable
-from dataclasses import replace
-from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 import pytest
-from hypothesis import given
+from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from sluice.clients.s3 import csv_rows
-from sluice.config import streams
-from sluice.config.csv_reading import CsvReading
-from sluice.core.csv.form import Dialect, Form, Rules
-from sluice.core.csv.records.blocks import First, blocks, first_record
+from sluice.core.csv.form import Dialect, Form
+from sluice.core.csv.records.blocks import First, WrongQuotes, begin, blocks
 from sluice.core.csv.records.quotes import cells_of
 from sluice.core.errors import Refused
+from tests.support.bodies import Body
 from tests.support.raising import raising
 
 CSV = b"a,b\n1,2\n\n3,4\r\n   \n5,6"
-
-
-class Body(io.RawIOBase):
-    """A response that gives at most ``size`` bytes at a time."""
-
-    def __init__(self, data: bytes, size: int = 1000) -> None:
-        self.rest, self.size = data, size
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        part = self.rest[: min(self.size, len(buffer))]
-        buffer[: len(part)], self.rest = part, self.rest[len(part) :]
-        return len(part)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
@@ -68,8 +48,6 @@ def test_a_header_alone_is_no_row() -> None:
 def test_no_header_is_refused_by_name(data: bytes) -> None:
     with raising(Refused, "s3://b/k", "header"):
         csv_rows.data_rows(Body(data), "s3://b/k")
-    with raising(Refused, "s3://b/k", "header"):
-        csv_rows.check_head(Body(data), "s3://b/k", None, is_whole=True)
 
 
 def test_truncated_gzip_is_refused_by_name() -> None:
@@ -136,17 +114,18 @@ FORMS = [
     Form(Dialect(quote="")),
     Form(names=("x", "y")),
     *(Form(Dialect(line_ends=ends)) for ends in ("lf", "crlf", "cr")),
+    Form(skip_lines=2),
+    Form(Dialect(line_ends="lf", comment="#"), names=("x", "y"), skip_lines=3),
+    Form(Dialect(line_ends="crlf"), skip_lines=1),
 ]
 
 
 def producers(data: bytes, form: Form) -> list[int]:
     """The line of each row, by the producer's parser."""
     chunks = iter([data])
-    behind, line, width = data, 1, len(form.names)
-    if not form.names:
-        header, behind, line, _ = first_record(chunks, form.dialect, 10**6) or First()
-        width = len(names(header, form))
-    found = blocks([behind], form.dialect, width, line)
+    header, behind, line, _ = begin(chunks, form, 10**6) or First()
+    width = len(form.names) or len(names(header, form))
+    found = blocks([behind, *chunks], form.dialect, width, line)
     return [block.line_of(n) for block in found for n in range(len(block.records))]
 
 
@@ -168,13 +147,31 @@ def test_rows_and_their_lines_are_those_of_the_producers_parser(
     rest: bytes, size: int, block: int, pack: Callable[[bytes], bytes], form: Form
 ) -> None:
     """Quotes, line ends of all kinds, byte-order marks, no line end at the end, wherever a block ends."""
-    data = b"a,b" + {"crlf": b"\r\n", "cr": b"\r"}.get(form.dialect.line_ends, b"\n") + rest
-    found = producers(data, form)
+    end = {"crlf": b"\r\n", "cr": b"\r"}.get(form.dialect.line_ends, b"\n")
+    data = (b'"title' + end) * form.skip_lines + b"a,b" + end + rest
+    try:
+        found = producers(data, form)
+    except WrongQuotes:
+        # Nothing of such an object is sent, so nothing is counted.
+        reject()
     with patch.object(csv_rows, "BLOCK_BYTES", block):
         assert csv_rows.data_rows(Body(pack(data), size), "s3://b/k", form) == len(found)
         for row, line in enumerate(found):
             assert csv_rows.line_of_row(Body(pack(data), size), row, "x", form) == line
         assert csv_rows.line_of_row(Body(pack(data), size), len(found), "x", form) is None
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_lines_that_are_skipped_are_no_rows_and_count_as_lines(end: bytes) -> None:
+    data = end.join([b'"of May', b"", b"a,b", b"1,2", b"3,4", b""])
+    form = Form(skip_lines=2)
+    for block in (1, 2, 99):
+        with patch.object(csv_rows, "BLOCK_BYTES", block):
+            assert csv_rows.data_rows(Body(data, 1), "x", form) == 2
+            found = [csv_rows.line_of_row(Body(data, 1), row, "x", form) for row in range(3)]
+            assert found == [4, 5, None]
+    with raising(Refused, "x: no header line"):
+        csv_rows.data_rows(Body(data), "x", Form(skip_lines=9))
 
 
 def test_comments_are_no_rows_and_count_as_lines() -> None:
@@ -215,139 +212,40 @@ def test_a_long_text_is_counted(text: str, form: Form, monkeypatch: pytest.Monke
     assert csv_rows.data_rows(Body(data), "s3://b/k", form) == 2
 
 
-TAXI = streams.load("nyc_taxi")
-CASES = Path(__file__).parents[3] / "data" / "csv"
-
-
-def head(name: str, **changes: Any) -> str:
-    """What is wrong with a file's begin, as the taxi stream would read it."""
-    reading = CsvReading.of(replace(TAXI, csv=replace(TAXI.csv, **changes)))
-    data = (CASES / name).read_bytes()
-    try:
-        csv_rows.check_head(Body(data), "s3://b/k", reading, is_whole=True)
-    except Refused as error:
-        return f"{error.code} {error}"
-    return ""
-
-
-@pytest.mark.parametrize(
-    ("name", "words", "changes"),
-    [
-        (
-            "excel.csv",
-            ["SLU-315", "100 rows", "'2/8/2018 5:00'", "M/d/yyyy H:mm"],
-            {"time_formats": ["M/d/yyyy H:mm"]},
-        ),
-        ("trailing-commas.csv", ["SLU-315", "300 rows", "19 columns"], {"trailing_empty_columns": True}),
-        ("zip.csv", ["SLU-302", "zip archive"], {}),
-        ("utf-16.csv", [], {}),
-        ("cr-only.csv", [], {}),
-        ("quotes.csv", [], {}),
-        ("numbers.csv", [], {}),
-    ],
-)
-def test_an_object_of_which_no_row_would_be_published_is_refused_before_anything_is_sent(
-    name: str, words: list[str], changes: dict[str, Any]
-) -> None:
-    problem = head(name)
-    assert bool(problem) is bool(words)
-    assert all(word in problem for word in words), problem
-    assert len(problem) < 500
-    if changes:
-        assert head(name, **changes) == ""
-
-
-def test_utf16_without_a_mark_and_a_header_is_refused() -> None:
-    schema = {"fields": [{"name": name, "type": ["null", "string"]} for name in "xy"]}
-    reading = CsvReading(Form(names=("x", "y")), Rules(), schema, "")
-    csv_rows.check_head(Body(b"1,x\n2,y\n"), "s3://b/k", reading, is_whole=True)
-    with raising(Refused, "s3://b/k: the first row has zeros", "[csv] encoding is 'utf-8'"):
-        csv_rows.check_head(Body("1,x\n2,y\n".encode("utf-16-le")), "s3://b/k", reading, is_whole=True)
-
-
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
-@pytest.mark.parametrize("names", [("x", "y"), ("x",), ()], ids=["two names", "a name", "a header"])
-def test_a_file_of_another_encoding_than_its_declared_utf16_is_refused(
-    encoding: str, names: tuple[str, ...]
-) -> None:
-    """As UTF-16, it is a few rows of Chinese."""
-    schema = {"fields": [{"name": name, "type": ["null", "string"]} for name in "xy"]}
-    reading = CsvReading(Form(encoding=encoding, names=names), Rules(), schema, "")
-    own, other = ("utf-16-be", "utf-16-le") if encoding == "utf-16-be" else ("utf-16-le", "utf-16-be")
-    text = {0: "x,y\n2,ä\n", 1: "1\n2ä\n"}.get(len(names), "1,y\n2,ä\n")
-    for codec in (own, "utf-16", "utf-8-sig"):
-        csv_rows.check_head(Body(text.encode(codec)), "s3://b/k", reading, is_whole=True)
-    for codec, words in (("utf-8", "no zeros"), (other, f"those of {other}")):
-        with raising(Refused, "s3://b/k: it", words, f"[csv] encoding is {encoding!r}", "nothing was sent"):
-            csv_rows.check_head(Body(text.encode(codec)), "s3://b/k", reading, is_whole=True)
-
-
-def test_text_without_a_zero_may_be_utf16() -> None:
-    schema = {"fields": [{"name": "x", "type": ["null", "string"]}]}
-    reading = CsvReading(Form(encoding="utf-16", names=("x",)), Rules(), schema, "")
-    csv_rows.check_head(Body("한국".encode("utf-16-le")), "s3://b/k", reading, is_whole=True)
-
-
-def test_an_object_of_two_kinds_of_line_ends_is_refused_before_anything_is_sent() -> None:
-    reading = CsvReading.of(TAXI)
-    data = (CASES / "quotes.csv").read_bytes().replace(b'5"" disk', b"5\rdisk", 1)
-    mixed = data + data.split(b"\n")[1].replace(b",1000,", b",1000\r,")
-    with raising(Refused, "s3://b/k: row ", "ends with a CR alone", "line_ends = 'lf'", "nothing was sent"):
-        csv_rows.check_head(Body(mixed), "s3://b/k", reading, is_whole=True)
-    lf = replace(reading, form=Form(Dialect(line_ends="lf")))
-    csv_rows.check_head(Body(mixed), "s3://b/k", lf, is_whole=True)
-
-
-def test_a_part_of_an_object_is_enough_for_its_head() -> None:
-    lines = [b"a,b", *(b"%d,%d" % (n, n * n) for n in range(90_000))]
-    packed = gzip.compress(b"\n".join(lines))[:100_000]
-    csv_rows.check_head(Body(packed), "s3://b/k", None, is_whole=False)
-    with raising(Refused, "s3://b/k", "required"):
-        csv_rows.check_head(Body(packed), "s3://b/k", CsvReading.of(TAXI), is_whole=False)
-
-
 def test_the_line_in_a_truncated_object_is_refused_by_name() -> None:
     data = gzip.compress(b"a,b\n" + b"1,2\n" * 10_000)[:-9]
     with raising(Refused, "s3://b/k", "truncated"):
         csv_rows.line_of_row(Body(data), 9_999_999, "s3://b/k")
 
 
+LATE = "x\n" + "a\n" * 300_000
+
+
 @pytest.mark.parametrize("encoding", ["windows-1252", "latin-1"])
-def test_utf8_under_a_declared_encoding_of_single_bytes_is_refused(encoding: str) -> None:
-    """Any bytes are a text of such an encoding: it would be loaded as "MÃ¼ller"."""
-    schema = {"fields": [{"name": "x", "type": "string"}]}
-    reading = CsvReading(Form(encoding=encoding), Rules(), schema, "")
-    for data in ("x\nMüller\n".encode("latin-1"), b"x\nabc\n", "x\nMüller\n".encode("utf-8-sig")):
-        csv_rows.check_head(Body(data), "s3://b/k", reading, is_whole=True)
-    for data in ("x\nMüller\n".encode(), b"x\n" + b"abc\n" * 40_000 + "ü\n".encode()):
-        with raising(
-            Refused, "s3://b/k: its bytes are UTF-8", f"encoding is {encoding!r}", "nothing was sent"
-        ):
-            csv_rows.check_head(Body(data), "s3://b/k", reading, is_whole=True)
-
-
-@pytest.mark.parametrize("header", ["x,y", "Y, X", '"x","y"'])
-def test_a_header_is_no_row_of_a_file_whose_columns_are_declared(header: str) -> None:
-    schema = {"fields": [{"name": name, "type": "string"} for name in "xy"]}
-    reading = CsvReading(Form(names=("x", "y")), Rules(), schema, "")
-    csv_rows.check_head(Body(b"x,z\n1,2\n"), "s3://b/k", reading, is_whole=True)
-    with raising(Refused, "s3://b/k: its first row is a header", "Fix: remove [csv] names"):
-        csv_rows.check_head(Body(f"{header}\n1,2\n".encode()), "s3://b/k", reading, is_whole=True)
-
-
-@pytest.mark.parametrize(("header", "sign"), [("id|", '"|"'), ("id;;", '";"')])
-def test_a_single_name_with_the_signs_of_another_separator_is_refused(header: str, sign: str) -> None:
-    schema = {"fields": [{"name": "id", "type": "string"}]}
-    reading = CsvReading(Form(), Rules(), schema, "")
-    with raising(Refused, "s3://b/k: the header has a single column", f"[csv] separator = {sign}"):
-        csv_rows.check_head(Body(f"{header}\n1\n".encode()), "s3://b/k", reading, is_whole=True)
+@pytest.mark.parametrize("block", [1 << 20, 99_999])
+def test_utf8_behind_the_begin_of_a_file_of_single_bytes_is_refused(
+    encoding: str, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its begin was tried, and is ASCII; its texts are in the table as "MÃ¼ller"."""
+    monkeypatch.setattr(csv_rows, "BLOCK_BYTES", block)
+    body, form = (LATE + "Müller\n" + LATE + "ß\n").encode(), Form(encoding=encoding)
+    with raising(Refused, "s3://b/k: its bytes are UTF-8", repr(encoding), 'encoding = "utf-8"', "revert"):
+        csv_rows.data_rows(Body(body, 100_000), "s3://b/k", form)
+    assert csv_rows.line_of_row(Body(body, 100_000), 300_000, "s3://b/k", form) == 300_002
 
 
 @pytest.mark.parametrize(
-    ("header", "sign"), [("id;amount, net;name", '";"'), ("id\tname", r'"\t"'), ("id|name", '"|"')]
+    ("data", "encoding"),
+    [
+        (LATE.encode(), "latin-1"),
+        ((LATE + "über\n").encode("latin-1"), "latin-1"),
+        ((LATE + "Müller\n").encode() + "ß\n".encode("cp1252"), "windows-1252"),
+        ((LATE + "Müller").encode()[:-5], "windows-1252"),
+        ((LATE + "Müller\n").encode(), "utf-8"),
+        ((LATE + "Müller\n").encode("utf-8-sig"), "latin-1"),
+        ((LATE + "Müller\n").encode("utf-16-le"), "utf-16"),
+    ],
+    ids=["ascii", "latin-1", "both", "cut", "utf-8", "a mark", "utf-16"],
 )
-def test_the_separator_that_a_header_seems_to_have_is_named_as_toml_spells_it(header: str, sign: str) -> None:
-    schema = {"fields": [{"name": "id", "type": "string"}, {"name": "name", "type": "string"}]}
-    reading = CsvReading(Form(), Rules(), schema, "")
-    with raising(Refused, f"or declare [csv] separator = {sign}"):
-        csv_rows.check_head(Body(f"{header}\n".encode()), "s3://b/k", reading, is_whole=True)
+def test_other_bytes_behind_the_begin_of_a_file_are_counted(data: bytes, encoding: str) -> None:
+    assert csv_rows.data_rows(Body(data, 5000), "s3://b/k", Form(encoding=encoding)) >= 300_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -63,13 +64,15 @@ def test_the_form_is_declared_and_goes_with_the_rules(tmp_path: Path) -> None:
         tmp_path,
         'separator = ";"\nescape = "\\\\"\nencoding = "utf-16"\nnames = ["id"]\n'
         "trailing_empty_columns = true\nskip_blank_rows = false\ndecimal_comma = true\n"
-        'line_ends = "crlf"\n',
+        'line_ends = "crlf"\nskip_lines = 1\n',
     )
-    form = Form(Dialect(";", '"', "\\", "", True, False, "crlf"), "utf-16", ("id",))
+    form = Form(Dialect(";", '"', "\\", "", True, False, "crlf"), "utf-16", ("id",), 1)
     assert spec.csv.form == form
     rules = SendingRules(1_000_000, "x", form=form)
     planned = json.loads(json.dumps(rules.to_document()))
     assert SendingRules.from_document(planned) == rules
+    del planned["form"]["skip_lines"]
+    assert SendingRules.from_document(planned).form == replace(form, skip_lines=0)
     # A plan of 0.1.0 has no form, and is of other rules.
     assert Form.from_document(None) == Form()
     del planned["form"]
@@ -85,6 +88,8 @@ def test_the_form_is_declared_and_goes_with_the_rules(tmp_path: Path) -> None:
         ('separator = "::"', ["separator '::'"]),
         ('separator = "a"', ["separator 'a'"]),
         ('quote = ","', ["',' has two duties"]),
+        ("skip_lines = -1", ["skip_lines is -1", "at least 0"]),
+        ("skip_lines = 1001", ["at most 1000"]),
         ('line_ends = "nl"', ["line_ends 'nl'", "any, lf, crlf, cr"]),
         ('encoding = "ebcdic"', ["encoding 'ebcdic'", "windows-1252"]),
         ("decimal_comma = true", ["decimal_comma", 'separator = ";"']),

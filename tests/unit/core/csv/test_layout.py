@@ -134,6 +134,19 @@ def test_each_row_that_is_rejected_has_its_own_reason_and_the_others_are_good() 
     assert load(text, SIMPLE, "")[0] == [{"id": 1, "note": "a"}]
 
 
+def test_a_row_with_several_wrong_columns_names_each_up_to_a_number() -> None:
+    kinds = dict.fromkeys("abcdefg", "long")
+    schema = {"type": "record", "name": "R", "fields": [{"name": n, "type": t} for n, t in kinds.items()]}
+    rows, reasons = load("a,b,c,d,e,f,g\n1,x,3,,5,6,y\n1,2,3,4,5,6,7\np,q,r,s,t,u,v\n1,2,3\n", schema, "")
+    assert [row["a"] for row in rows] == [1]
+    assert reasons == {
+        0: "column b: 'x' is not a long; column d is empty; column g: 'y' is not a long",
+        2: "; ".join(f"column {a}: '{b}' is not a long" for a, b in zip("abcde", "pqrst", strict=True))
+        + "; and more columns",
+        3: "the row has 3 columns, the header names 7",
+    }
+
+
 def test_cells_behind_the_last_column_are_ignored_if_declared_and_empty() -> None:
     text = "id,note,,\n1,a,,\n2,b\n3,c,,x\n4,d,,,,\n,,,,,,\n"
     with raising(InvalidHeader, "column 3 of the header has no name", "trailing_empty_columns = true"):

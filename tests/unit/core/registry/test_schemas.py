@@ -22,10 +22,12 @@ from sluice.core.registry.schemas import (
     bundle_of,
     definition,
     document,
+    encrypts_fields,
     registered,
 )
 from sluice.core.registry.subjects import Naming, Part, record_name, subject
 from tests.support.raising import raising
+from tests.support.registry_server import AVRO_TEXT
 
 MONEY = Definition(AVRO, '{"type": "record", "name": "a.Money", "fields": []}')
 ORDER = Definition(
@@ -99,13 +101,25 @@ def test_of_protobuf_the_text_stays() -> None:
     assert registered(Bundle(1, own, {("m", 1): Definition(PROTOBUF, "message M {}")})).text == own.text
 
 
-def test_names_of_references_of_json_schemas() -> None:
-    own = Definition(JSON, '{"$ref": "a"}', (Reference("a", "s", 1), Reference("b", "s", 1)))
-    bundle = Bundle(1, own, {("s", 1): Definition(JSON, '{"$ref": "b"}', (Reference("b", "s", 1),))})
-    assert json.loads(registered(bundle).text)["$ref"] == "#/$defs/reference-1"
-    other = Definition(JSON, "{}", (Reference("a", "s", 2),))
-    with raising(RefusedSchema, "two references of the name 'a'"):
-        registered(Bundle(1, own, {("s", 1): other, ("s", 2): other}))
+@pytest.mark.parametrize(
+    "text",
+    ['{"$ref": "a"}', '{"$ref": "#/nowhere"}', '{"$defs": {"x": {"$id": "y"}}, "$ref": "y"}', "no JSON"],
+)
+def test_a_json_schema_is_not_evaluated(text: str) -> None:
+    own = Definition(JSON, text, (Reference("a", "s", 1),))
+    assert registered(Bundle(1, own, {("s", 1): Definition(JSON, "{}")})).text == text
+
+
+def test_rules_that_encrypt() -> None:
+    fields = {"domainRules": [{"name": "r", "type": "ENCRYPT"}], "migrationRules": [{"type": "JSONATA"}]}
+    assert encrypts_fields({"schema": AVRO_TEXT, "ruleSet": fields})
+    assert definition({"schema": AVRO_TEXT, "ruleSet": fields}, "x").text == AVRO_TEXT
+    others: tuple[Any, ...] = (None, [], {}, {"domainRules": None}, {"domainRules": [{"type": "CEL"}, 3]})
+    for rules in others:
+        assert not encrypts_fields({"schema": AVRO_TEXT, "ruleSet": rules})
+    whole = {"encodingRules": [{"type": "ENCRYPT_PAYLOAD"}]}
+    with raising(RefusedSchema, "schema id 7", "encrypts whole records"):
+        definition({"schema": AVRO_TEXT, "ruleSet": whole}, "schema id 7")
 
 
 def test_a_schema_has_bounds_with_all_that_it_refers_to() -> None:

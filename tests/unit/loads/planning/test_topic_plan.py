@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from sluice.clients.lake.reading import files
 from sluice.clients.s3.objects import Entry
-from sluice.core.errors import Refused, Unreachable
+from sluice.core.errors import Missing, Refused, Unreachable
 from sluice.ledger.keys import run_key
-from sluice.loads.announce import partition_key
+from sluice.loads.announce import announcement, partition_key
+from sluice.loads.known import topic_loads
 from sluice.loads.sending import produced
 from sluice.loads.written.audit import AuditResult, LoadAudit
 from tests.support import lake as lakes
@@ -40,6 +42,19 @@ def test_a_load_begins_where_the_last_verified_one_ended(stream: OthersStream) -
     assert stream.verify("three")["source_rows"] == 3
     assert stream.plan("four") == ({0: 6}, {0: 6})
     assert stream.verify("four")["topic_records"] == 0
+
+
+def test_without_a_plan_the_task_is_named_that_a_topics_load_has(stream: OthersStream) -> None:
+    stream.kafka.send(0, 1)
+    stream.publish()
+    steps: list[Callable[[], object]] = [
+        lambda: stream.verify("never"),
+        lambda: audited(stream, "never"),
+        lambda: announcement(stream.lake, stream.spec, stream.ledger, "never"),
+    ]
+    for step in steps:
+        with raising(Missing, "/runs/never/", "Fix: clear the plan task"):
+            step()
 
 
 def test_what_a_proof_claims_of_records_of_others(tmp_path: Path) -> None:
@@ -141,6 +156,95 @@ def test_an_interval_that_reaches_back_behind_the_stream_is_refused(tmp_path: Pa
         with raising(Refused, "partition 0", "offset 2"):
             stream.plan("unknown", (at(60), at(120)))
     assert stream.plan("after", (at(120), at(180))) == ({0: 3}, {0: 4})
+
+
+def _known_since(stream: OthersStream, minutes: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A load has known the stream since then, so that intervals after it reach behind no start."""
+    monkeypatch.setattr(topic_loads, "now", lambda: at(minutes).isoformat())
+    stream.plan("before")
+    monkeypatch.undo()
+
+
+def _hours(stream: OthersStream, count: int) -> list[int | str]:
+    """The records of each hour's proof, or where its plan is refused."""
+    found: list[int | str] = []
+    for hour in range(count):
+        try:
+            stream.plan(f"hour-{hour}", (at(60 * hour), at(60 * hour + 60)))
+            found.append(stream.verify(f"hour-{hour}")["topic_records"])
+        except Refused as error:
+            found.append(str(error).split(",")[0])
+    return found
+
+
+def test_hours_that_retention_deleted_are_not_called_complete(
+    stream: OthersStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream.kafka.send(0, 10, 20, 50, 70, 80, 130, 190)
+    stream.publish()
+    _known_since(stream, -600, monkeypatch)
+    stream.kafka.first = {0: 6}
+    refused = [
+        f"time {at(60 * hour).isoformat()}: topic {NAME!r} begins at offset 6 of partition 0"
+        for hour in range(4)
+    ]
+    assert _hours(stream, 5) == [*refused, 0]
+    # Nothing of what is not known was pinned.
+    stream.kafka.first = {}
+    assert _hours(stream, 4) == [3, 2, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("configs", "is_known"),
+    [
+        ({"retention.ms": str(10**15), "retention.bytes": "-1"}, True),
+        ({"retention.ms": "3600000", "retention.bytes": "-1"}, False),
+        ({"retention.ms": str(10**15), "retention.bytes": "1000"}, False),
+        # Something else deleted them.
+        ({"retention.ms": "-1"}, False),
+    ],
+)
+def test_an_hour_without_records_at_the_begin_of_a_topic(
+    stream: OthersStream,
+    monkeypatch: pytest.MonkeyPatch,
+    configs: dict[str, str | None],
+    is_known: bool,
+) -> None:
+    stream.kafka.send(0, -300, 150)
+    stream.publish()
+    _known_since(stream, -600, monkeypatch)
+    stream.kafka.first, stream.kafka.configs = {0: 1}, configs
+    assert _hours(stream, 3)[2] == (
+        1 if is_known else f"time {at(120).isoformat()}: topic {NAME!r} begins at offset 1 of partition 0"
+    )
+
+
+@pytest.mark.parametrize("starts", [{0: 0}, {0: 1}], ids=["read", "before the stream's start"])
+def test_a_record_whose_time_is_yet_to_come_makes_no_later_hour_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, starts: dict[int, int]
+) -> None:
+    stream = OthersStream(tmp_path, starts=starts)
+    stream.kafka.send(0, 60 * 24 * 365 * 80, 20, 50, 70, 80, 130, 190)
+    stream.publish()
+    _known_since(stream, -600, monkeypatch)
+    assert [str(one).partition(":")[0] for one in _hours(stream, 2)] == [
+        f"time {at(60 * hour).isoformat()[:13]}" for hour in range(2)
+    ]
+    with raising(Refused, "offset 0", "2106-05-13", "LogAppendTime"):
+        stream.plan("r", (at(60), at(120)))
+
+
+def test_bounds_that_crossed_are_no_recreated_topic(
+    stream: OthersStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream.kafka.send(0, 10, 70, 200)
+    stream.publish()
+    _known_since(stream, -600, monkeypatch)
+    assert stream.plan("second", (at(60), at(120))) == ({0: 1}, {0: 2})
+    # Compaction removed what the bound was.
+    stream.kafka.times[0] = [-500, -400, 200]
+    with raising(Refused, "{0: (2, 1)}", "without an interval"):
+        stream.plan("first", (at(0), at(60)))
 
 
 def test_a_load_reads_the_files_since_the_last_one_only(

@@ -45,6 +45,7 @@ class Load:
             "version_id": "v",
             "etag": "e",
             "size": 1,
+            "run_id": "r0",
         }
         sent(self.ledger, names, {"0": [0, 10]})
 
@@ -225,6 +226,24 @@ def test_what_is_not_exact_is_red_and_leaves_no_proof(
     with raising(NotVerifiedError, *data):
         load.validate()
     assert load.ledger.get(keys.run_key("r", "proof")) is None
+
+
+def test_reasons_of_producers_name_object_row_and_line_and_the_whole_line_of_the_declaration(
+    load: Load,
+) -> None:
+    lakes.append(load.lake, span(0, 2))
+    reason = "column tpep_pickup_datetime: '1/31/2016 4:05' is not a time"
+    of_producer: dict[str, Any] = {"stage": "producer", "_kafka_partition": None, "_kafka_offset": None}
+    for row in range(9, 1, -1):
+        place: dict[str, Any] = {"_source_row": row, "object": "s3://source/k.csv", "line": row + 3}
+        load.quarantine([row], reason=reason, **of_producer, **place)
+    load.quarantine([5], reason="column a is empty", **of_producer, _source_id="b" * 16)
+    formats = [*streams.load("nyc_taxi").csv.time_formats, "M/d/yyyy H:mm"]
+    said = ", ".join(json.dumps(one) for one in formats)
+    first = "quarantine: 8 rows (first: s3://source/k.csv row 2, line 5): column tpep_pickup_datetime: "
+    with raising(NotVerifiedError, first, f"[csv] time_formats = [{said}]", "load=r0") as caught:
+        load.validate(limit=50)
+    assert "is empty" not in str(caught.value)
 
 
 def test_deleted_rows_are_gaps(load: Load) -> None:

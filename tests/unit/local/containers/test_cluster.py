@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -55,6 +56,26 @@ def test_a_registry_has_a_secret_of_its_own(context: Context, tmp_path: Path) ->
     texts = {name: "".join(keys.values()) for name, keys in made.items()}
     own = [name for name, text in texts.items() if SECRETS["postgres_registry"] in text]
     assert own == ["sluice-registry"]
+
+
+def test_components_and_tasks_are_told_where_the_registry_is(context: Context, tmp_path: Path) -> None:
+    for has_one in (False, True):
+        folder = Path("/opt/sluice/registry-0") if has_one else None
+        made = FakeArtifacts(replace(context, registry=folder), tmp_path).secrets_of_pods()
+        told = {
+            (name, tomllib.loads(text)["role"]): tomllib.loads(text)["registry"]["url"]
+            for name, texts in made.items()
+            for text in texts.values()
+            if "[registry]" in text
+        }
+        # Tasks register and look at schemas, producers name them, consumers read them.
+        asking = {
+            ("sluice-airflow", "airflow"),
+            ("sluice-task", "airflow"),
+            ("sluice-platform-producer", "producer"),
+            ("sluice-platform-consumer", "consumer"),
+        }
+        assert told == (dict.fromkeys(asking, "http://registry:18084/apis/ccompat/v7") if has_one else {})
 
 
 def test_the_component_of_a_registry_says_that_there_is_one(context: Context, tmp_path: Path) -> None:

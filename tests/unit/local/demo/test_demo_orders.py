@@ -6,9 +6,11 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -184,6 +186,32 @@ def test_a_record_that_kafka_does_not_take_ends_the_sending(broker: Broker, sell
     broker.refuses = "order"
     with raising(KafkaException, "MSG_SIZE_TOO_LARGE"):
         seller.send([Step(0, Kind.ORDER, 1)])
+
+
+def test_a_topic_that_the_broker_learns_of_later_is_waited_for(
+    seller: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    created: Future[None] = Future()
+    created.set_result(None)
+    answers: list[int | None] = [KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_OR_PART, None]
+
+    def settings() -> dict[str, Any]:
+        code = answers.pop(0)
+        if code is not None:
+            raise KafkaException(KafkaError(code))
+        return {}
+
+    monkeypatch.setattr(seller, "_admin", SimpleNamespace(create_topics=lambda _: {TOPIC: created}))
+    monkeypatch.setattr(seller, "settings", settings)
+    seller.create_topic()
+    assert answers == []
+    answers.append(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    with raising(KafkaException, "TOPIC_AUTHORIZATION_FAILED"):
+        seller.create_topic()
+    monkeypatch.setattr(shop, "SECONDS", -1.0)
+    answers.append(KafkaError.UNKNOWN_TOPIC_OR_PART)
+    with raising(KafkaException, "UNKNOWN_TOPIC_OR_PART"):
+        seller.create_topic()
 
 
 def test_orders_of_the_example_have_the_fields_of_its_schema() -> None:

@@ -152,6 +152,18 @@ def test_files_without_a_header_have_the_declared_names() -> None:
     assert sent(b"x;1\ny;2\n", form) == {0: (0, 0, 1), 1: (1, 0, 2)}
 
 
+def test_lines_above_the_header_are_left_out_and_count_as_lines() -> None:
+    data = b'Report of "May\n\na,b\n1,x\ny,z\n'
+    form = Form(skip_lines=2)
+    assert SOURCE.column_names(Client(data), form) == ("a", "b")
+    assert sent(data, form) == {0: (0, 0, 1)}
+    assert rejected(data, form) == {1: (5, b"y,z", "column a: 'y' is not a long")}
+    # Declared names in the header's place.
+    named = Form(names=("a", "b"), skip_lines=3)
+    assert sent(data, named) == {0: (0, 0, 1)}
+    assert [line for line, *_ in rejected(data, named).values()] == [5]
+
+
 def test_utf16_is_seen_and_named_when_it_has_no_mark() -> None:
     text = "a,b\r\n1,ä\r\n"
     assert sent(text.encode("utf-16")) == {0: (0, 0, 1)}

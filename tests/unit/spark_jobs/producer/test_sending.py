@@ -93,6 +93,16 @@ def test_a_row_has_its_key_its_partition_and_the_headers() -> None:
     ]
 
 
+def test_each_value_has_its_frame_and_what_has_none_stays_without() -> None:
+    batch = rows((A, 0, 2, 0, b"x"), (A, 1, 0, 0, None), (A, 2, 1, 0, b""))
+    assert send(batch, frame=b"\0\0\0\0\7") == {A: (3, 0)}
+    assert [record[2:4] for record in made[0].delivered] == [
+        (f"{A}:0:0".encode(), b"\0\0\0\0\7x"),
+        (f"{A}:1:0".encode(), None),
+        (f"{A}:2:0".encode(), b"\0\0\0\0\7"),
+    ]
+
+
 def test_what_was_sent_and_what_is_rejected_is_left_out_and_counted() -> None:
     batch = rows((A, 0, 0, 0, b"a"), (A, 1, 1, 0, b"b"), (A, 2, 0, None, None), (A, 4, 0, 1, b"c"))
     sent = LoadedRows({A: OffsetRanges.of({0: [(0, 1)]}), B: OffsetRanges.of({1: [(0, 9)]})})

@@ -14,8 +14,10 @@ from fastapi.testclient import TestClient
 
 from sluice.config.streams import Declared
 from sluice.core.errors import Unreachable
+from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.processes import exits
 from sluice.core.processes.status import ProcessState
+from sluice.core.tables.without_record import WithoutRecord
 from sluice.supervision.observer.component_view import LastCheck
 from sluice.supervision.observer.live import Live, LoadResult
 from sluice.supervision.rules.sample import LAKE
@@ -289,6 +291,20 @@ def test_a_streams_own_page(made: Made, client: TestClient) -> None:
     for health in Health:
         assert f"<dt>{health.value}</dt>" in html
     assert f'href="../../dags/{STREAM}_stream"' in html
+
+
+def test_a_batch_says_which_of_its_offsets_have_no_record(made: Made, client: TestClient) -> None:
+    live = made.observed.lives[STREAM, "consumer"]
+    newest, *older = live.batches
+    skipped = WithoutRecord(skipped=OffsetRanges.of({0: [(11_780, 11_829)]}))
+    lives = made.observed.lives
+    lives[STREAM, "consumer"] = replace(
+        live, batches=[replace(newest, rows=50, without_record=skipped), *older]
+    )
+    text = text_of(section(client.get(ONE).text, "batches"))
+    assert "In quarantine Without a record Files" in text
+    assert "50 1 49 tombstones, which the stream skips 1 2" in text, "rows, rejected, without, files, seconds"
+    assert "100 0 0 1 2" in text
 
 
 def test_what_cannot_be_read_is_said_where_it_would_be(made: Made, client: TestClient) -> None:

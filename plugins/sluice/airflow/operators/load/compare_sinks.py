@@ -38,8 +38,9 @@ class CompareSinksOperator(StreamOperator):
         from sluice.queries.sinks import SinksCheck
 
         load, lake = load_id(self, context), self.platform_hook.lake
-        planned = sources.read_all(plan_of(self.ledger, load)["sources"])
-        expected = produced.offsets_of_all(produced.of_run(self.ledger, load))
+        task = self.spec.planning_task
+        planned = sources.read_all(plan_of(self.ledger, load, task)["sources"])
+        expected = produced.offsets_of_all(produced.of_run(self.ledger, load, task))
         # The load's rows are in the files that were committed since it was planned.
         tasks = checks.files_since(lake.table(self.spec.table), self.spec.table, planned)
         check = SinksCheck(self.spec, lake, self.platform_hook.platform.kafka, connections.database)

@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.operators.empty import EmptyOperator
 
-from sluice.airflow import connections
+from sluice.airflow import connections, forms
 from sluice.airflow.operators.base import StreamOperator
 from sluice.airflow.operators.load.interval import is_interval
+from sluice.config.csv_reading import reading_of
 from sluice.config.sections.sink import SinkKind
 from sluice.config.sections.topic import Topic
+from sluice.config.stream import SourceType
 from sluice.core.queries.fence import fence_key
-from sluice.loads.sending import topic
+from sluice.loads.sending import schema, topic
+from sluice.loads.sources import csv_object
 from sluice.loads.written import inventory
 
 if TYPE_CHECKING:
@@ -24,21 +27,41 @@ if TYPE_CHECKING:
 class ProvisionTopicOperator(StreamOperator):
     """Create the topic, add partitions, change declared configs and the bounds of times; return the diff.
 
-    Fails without retries instead of shrinking: fewer partitions, another replication factor. The first
-    attempt also records the run's ``baseline.json`` for the audit; of an interval, task `produce` does.
+    Fails without retries instead of shrinking: fewer partitions, another replication factor; and for a schema
+    that its subject refuses. The first attempt also records the run's ``baseline.json`` for the audit; of an
+    interval, task `produce` does. While there is no table, objects that do not fit the declaration are
+    refused here: those of its first load.
     """
 
-    does = "creates or adjusts the topic as `stream.toml` declares it"
-    fails_if = "it would shrink"
+    does = "creates or adjusts the topic as `stream.toml` declares it, and registers its schema if declared"
+    fails_if = (
+        "it would shrink, or the schema does not go with its subject; without a table, also if an object "
+        "does not fit the declaration"
+    )
 
     def work(self, context: Context) -> dict[str, Any]:
+        self._check_first(context)
         changed = topic.provision(self.platform_hook, self.spec)
         for diff in changed:
             self.log.info("%s", diff.message())
+        if registered := schema.register(self.platform_hook, self.spec):
+            self.log.info("%s", registered)
         if not is_interval(self):
             # A load of an interval has its baseline in its plan.
             inventory.record_before(self.platform_hook.lake, self.spec, self.ledger, context["run_id"])
         return changed[0].to_json()
+
+    def _check_first(self, context: Context) -> None:
+        """The columns of a table keep their types, so what a first load cannot read is found before the next
+        step makes one. Of an interval, task `produce` finds it."""
+        hook, spec = self.platform_hook, self.spec
+        is_csv = spec.source is SourceType.CSV and not is_interval(self)
+        if not is_csv or hook.lake.position(spec.table) is not None:
+            return
+        usual, given = forms.defaults(spec), context["params"]
+        chosen = {name: given.get(name) or usual[name] for name in ("source_prefix", "objects")}
+        bucket = hook.source.within(spec.source_prefix, reading_of(spec))
+        csv_object.check_first(bucket, chosen["source_prefix"], chosen["objects"] or ())
 
 
 # Readers need the newest record of each key, and `compare_sinks` reads all: Kafka compacts no segment that it

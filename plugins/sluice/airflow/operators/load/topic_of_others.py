@@ -60,7 +60,9 @@ class PlanTopicOperator(StreamOperator):
         self.submitted["plan"] = self.ledger.uri(run_key(run_id, "plan"))
         (source,) = plan["sources"]
         self.log.info("load planned: from=%s until=%s", source["start_offsets"], source["end_offsets"])
-        return produced.summary(self.ledger, plan, produced.of_run(self.ledger, run_id))
+        return produced.summary(
+            self.ledger, plan, produced.of_run(self.ledger, run_id, self.spec.planning_task)
+        )
 
     def _interval(self, context: Context) -> Interval | None:
         run = context["dag_run"]

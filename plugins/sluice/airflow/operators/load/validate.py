@@ -9,7 +9,7 @@ from sluice.airflow.operators.quarantine import QuarantineOperator
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import check_no_problems
 from sluice.ledger.keys import PROOF, run_key
-from sluice.loads.verification.proof import report, short
+from sluice.loads.verification.proof import SHOWN_PROBLEMS, report, short
 from sluice.loads.verification.verify import LoadVerification
 
 if TYPE_CHECKING:
@@ -44,7 +44,13 @@ class ValidateOperator(QuarantineOperator):
         self.verified_load = load
         if load.problems:
             verification.record_failure(load)
-        check_no_problems(self.log, ErrorCode.LOAD_NOT_VERIFIED, load.problems, "verification failed")
+        check_no_problems(
+            self.log,
+            ErrorCode.LOAD_NOT_VERIFIED,
+            load.problems,
+            "verification failed",
+            most=SHOWN_PROBLEMS,
+        )
         self.tables.note(self.spec.table, self.spec.quarantine_table)
         self.verified_load, proof = verification.write_proof(load, self.mark)
         return short(proof, self.verified_load.proof)

@@ -19,6 +19,15 @@ NAMES = {
     LOCAL_TIME: "a time",
     INSTANT: "a time with a zone",
 }
+# The same for those whose columns have types of DDL.
+_DDL_NAMES = {
+    NAMES[BOOLEAN]: "a BOOLEAN",
+    NAMES[INT]: "an INT",
+    NAMES[LONG]: "a BIGINT",
+    NAMES[DATE]: "a DATE",
+    NAMES[LOCAL_TIME]: "a TIMESTAMP_NTZ",
+    NAMES[INSTANT]: "a TIMESTAMP",
+}
 _PRIMITIVE = {
     "string": TEXT,
     "boolean": BOOLEAN,
@@ -65,6 +74,11 @@ class Kind:
     @property
     def is_required(self) -> bool:
         return self.null_branch is None
+
+
+def ddl_title(title: str) -> str:
+    """A kind's title in words of DDL."""
+    return _DDL_NAMES.get(title, title.replace("a decimal", "a DECIMAL"))
 
 
 def kind_of_field(avro: Mapping[str, Any]) -> Kind:

@@ -5,14 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 
-from sluice.core.csv.form import WHITE, Dialect
+from sluice.core.csv.form import WHITE, Dialect, Form
 from sluice.core.csv.records.cut import Records, cut
 from sluice.core.csv.records.line_ends import UncertainRecords
 from sluice.core.csv.records.quotes import quoted_spans, shown
+from sluice.core.csv.records.skipped import behind_lines
 
 BLOCK_BYTES = 1 << 20
 # A longer record is rejected, and only so many of its first bytes are kept.
@@ -44,12 +46,23 @@ class Block:
 
 class First(NamedTuple):
     """A file's first record. ``behind``: what was read behind it; ``line``: the line that begins there;
-    ``end``: its line break. By default of a file without a header."""
+    ``end``: its line break. Record and ``end`` are empty for a file without a header."""
 
     record: bytes = b""
     behind: bytes = b""
     line: int = 1
     end: bytes = b""
+
+
+def begin(chunks: Iterator[bytes], form: Form, most: int) -> First | None:
+    """What stands before a file's rows: the lines that are skipped, and the header, unless its columns are
+    declared. None without a header within ``most`` bytes behind those lines. Reads no more of ``chunks`` than
+    needed."""
+    behind = behind_lines(chunks, form.skip_lines, form.dialect.line_ends) if form.skip_lines else b""
+    if form.names:
+        return First(behind=behind, line=1 + form.skip_lines)
+    found = first_record(chain([behind], chunks), form.dialect, most)
+    return found and found._replace(line=found.line + form.skip_lines)
 
 
 def first_record(chunks: Iterator[bytes], dialect: Dialect, most: int) -> First | None:

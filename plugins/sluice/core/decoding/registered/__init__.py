@@ -7,5 +7,6 @@ promises that records of many schemas stay in their order, and that a registry t
 error of the batch, never of a record.
 
 Start with ``avro``: values, and keys as the text of JSON. ``json`` takes the frame off JSON, whose JSON
-Schema is not evaluated: its id must exist and be one of JSON. Pure: the registry is asked by a protocol.
+Schema is not evaluated: its id must exist and be one of JSON. ``own``: records that Sluice's producers send,
+some of them without a frame. Pure: the registry is asked by a protocol.
 """

@@ -18,6 +18,7 @@ from sluice.core.decoding.avro.writers import Writer
 from sluice.core.decoding.decoder import TOMBSTONE, Decoded, Malformed, RawHeaders
 from sluice.core.registry.errors import RefusedSchema, UnknownSchema
 from sluice.core.registry.framing import PREFIX_BYTES, framed, unframed
+from sluice.core.registry.lookups import in_turn
 from sluice.core.registry.schemas import AVRO, RegisteredSchema, Schemas
 from sluice.core.registry.subjects import Part
 
@@ -56,7 +57,9 @@ class RegisteredAvro:
         if values.null_count:
             nulls = np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))
             accepted.reasons.update(dict.fromkeys(nulls.tolist(), TOMBSTONE))
-        writers = {schema_id: self._writer(schema_id) for schema_id in found.schema_ids}
+        asked = in_turn(found.schema_ids, self._writer)
+        # In rising order, as rows are sorted.
+        writers = {schema_id: asked[schema_id] for schema_id in sorted(asked)}
         margin = max((one.margin for one in writers.values() if isinstance(one, Writer)), default=0)
         data, starts, ends = bodies(values, margin)
         starts = starts + PREFIX_BYTES

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from sluice.core.decoding.decoder import TOMBSTONE, Decoded, Decoder, Malformed, RawHeaders
 from sluice.core.registry.errors import RefusedSchema, UnknownSchema
 from sluice.core.registry.framing import framed, unframed
+from sluice.core.registry.lookups import in_turn
 from sluice.core.registry.schemas import JSON, Schemas
 from sluice.core.registry.subjects import Part
 
@@ -44,7 +45,8 @@ class RegisteredJson:
             is_plain[plain] = True
             bodies = pc.if_else(pa.array(is_plain), values, bodies)
             reasons = {row: why for row, why in reasons.items() if not is_plain[row]}
-        wrong = {schema_id: why for schema_id in found.schema_ids if (why := self._why_rejected(schema_id))}
+        asked = in_turn(found.schema_ids, self._why_rejected)
+        wrong = {schema_id: why for schema_id, why in asked.items() if why}
         if wrong:
             rows = np.flatnonzero(np.isin(found.ids, [*wrong]))
             reasons |= {

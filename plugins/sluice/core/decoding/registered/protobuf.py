@@ -14,6 +14,7 @@ from sluice.core.decoding.protobuf.reader import MessageReader
 from sluice.core.decoding.protobuf.schema import Compile, NotCompiled, ProtobufSchema, UnsupportedMessage
 from sluice.core.registry.errors import RefusedSchema, UnknownSchema
 from sluice.core.registry.framing import framed, unframed
+from sluice.core.registry.lookups import in_turn
 from sluice.core.registry.schemas import PROTOBUF, RegisteredSchema, Schemas
 
 # Schemas that are ready for use; a topic has few, unless a producer registers one for each record.
@@ -46,6 +47,8 @@ class RegisteredProtobuf:
         """As the protocol says; raises also what ``compiled`` raises if it says nothing of a schema."""
         found = framed(values, headers)
         ids = found.ids.tolist()
+        # In this order: an id that the login may not read is judged beside those that it may.
+        in_turn(found.schema_ids, self._writer)
 
         def read(place: int, value: bytes) -> Mapping[str, Any]:
             if (why := found.reasons.get(place)) is not None:

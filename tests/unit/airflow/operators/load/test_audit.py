@@ -95,7 +95,10 @@ class Audit:
         if self.ledger.get(run_key("r", "produced")) is None and self.end:
             sent(self.ledger, {"source_id": "a" * 16}, {"0": [self.start, self.end]})
         made = AuditOperator(task_id="audit", stream="nyc_taxi")
-        names = {"table": lakes.TABLE, "quarantine_table": lakes.QUARANTINE, "budget": self.budget}
+        names = {
+            "table": lakes.TABLE, "quarantine_table": lakes.QUARANTINE, "budget": self.budget,
+            "planning_task": "produce", "topic": SimpleNamespace(managed=True),
+        }  # fmt: skip
         made.__dict__ |= {
             "tables": NewTables(), "platform_hook": SimpleNamespace(lake=self.lake), "ledger": self.ledger,
             "entries": self.entries, "batch_log": self.batch_log, "spec": SimpleNamespace(**names),

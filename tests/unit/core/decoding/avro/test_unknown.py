@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
+import struct
+from decimal import Decimal
 from random import Random
 from typing import Any
 
@@ -11,6 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sluice.core.decoding.avro.decoder import AvroDecoder
+from sluice.core.decoding.avro.unknown import columns
+from sluice.core.decoding.avro.unknown import fields as unknown_fields
 from sluice.core.decoding.avro.writers import Writer
 from tests.support.avro_bodies import Chance, decoded, fields
 from tests.support.hostile_records import zigzag
@@ -130,6 +135,89 @@ def test_both_ways_keep_the_same_of_any_record(random: Random) -> None:
     for text in found:
         members = json.loads(text) if text else {}
         assert names <= members.keys()
+
+
+EDGES = [
+    0.0,
+    -0.0,
+    1e-4,
+    1e-3,
+    1e9,
+    1e10,
+    1e15,
+    1e16,
+    1e22,
+    5e-324,
+    1.7976931348623157e308,
+    2.0**53,
+    0.1,
+    100.0,
+    float("nan"),
+]
+EDGES += [math.nextafter(edge, way) for edge in (1e-3, 1e9, 1e15) for way in (0, math.inf)] + [float("-inf")]
+
+
+@given(st.lists(st.floats(), min_size=1, max_size=20).map(lambda more: [*more, *EDGES]))
+def test_numbers_are_written_as_python_writes_them(numbers: list[float]) -> None:
+    earlier = {"type": "record", "name": "T", "fields": [ID, {"name": "new", "type": "double"}]}
+    signed = [*numbers, *(-number for number in numbers)]
+    found = kept(earlier, CURRENT, *(b"\2" + struct.pack("<d", number) for number in signed))
+    for text, number in zip(found, signed, strict=True):
+        # As texts: JSON has no such numbers.
+        written = repr(number) if math.isfinite(number) else f'"{json.dumps(number)}"'
+        assert text == f'{{"new":{written}}}'
+
+
+@pytest.mark.parametrize("scale", [0, 2, 6, 7, 38])
+def test_decimals_are_written_with_all_their_digits(scale: int) -> None:
+    kind = {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": scale}
+    earlier = {"type": "record", "name": "T", "fields": [ID, {"name": "new", "type": kind}]}
+    numbers = [0, 1, -1, 5, 120, -(10**37)]
+    bodies = [b"\2\40" + number.to_bytes(16, "big", signed=True) for number in numbers]
+    texts = [f"{Decimal(f'{number}E-{scale}'):f}" for number in numbers]
+    assert kept(earlier, CURRENT, *bodies) == [f'{{"new":"{text}"}}' for text in texts]
+
+
+NESTED = {
+    "type": "record",
+    "name": "N",
+    "fields": [
+        {"name": "few", "type": {"type": "array", "items": ["null", INNER]}},
+        {"name": "none", "type": {"type": "record", "name": "Z", "fields": []}},
+        {"name": "lists", "type": {"type": "array", "items": {"type": "array", "items": "double"}}},
+        {"name": "price", "type": ["null", DECIMAL]},
+    ],
+}
+
+
+def test_usual_fields_are_written_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nested ones, and what is lacking inside of records and arrays, too."""
+    monkeypatch.setattr(Writer, "value", None)
+    monkeypatch.setattr(columns, "_one_by_one", None)
+    monkeypatch.setattr(unknown_fields, "without_times", None)
+    wide = [*NESTED["fields"], {"name": "t", "type": MICROS}, {"name": "id", "type": "int"}]
+    body = b"\4\0\2\2\2z\0" + b"\4\0\2\0\0\0\0\0\0\xf0\x3f\0\0" + b"\2\2\x85" + b"\0\2"
+    text = '"few":[null,{"x":1,"y":"z"}],"none":{},"lists":[[],[1.0]],"price":"-1.23"'
+
+    def found(wider: Any, current: Any, body: bytes) -> Any:
+        header = (decoder := AvroDecoder(json.dumps(current), (json.dumps(wider),), KEPT)).fingerprints[-1]
+        rows, _ = decoded(decoder, [body] * 3, header.encode())
+        assert rows[0] == rows[1] == rows[2]
+        return rows[0][KEPT]
+
+    record = {"type": "record", "name": "T", "fields": wide}
+    assert found(record, json.loads(CURRENT), body) == f'{{{text},"t":"1970-01-01T00:00:00.000000Z"}}'
+    whole = {
+        "type": "record",
+        "name": "T",
+        "fields": [{"name": "a", "type": {"type": "array", "items": NESTED}}],
+    }
+    (less,) = json.loads(json.dumps(whole["fields"]))
+    less["type"]["items"]["fields"] = less["type"]["items"]["fields"][-1:]
+    kept_text = text.removesuffix(',"price":"-1.23"')
+    inner = body[:-2]
+    assert found(whole, {**whole, "fields": [less]}, b"\2" + inner + b"\0") == f'{{"a":[{{{kept_text}}}]}}'
+    assert found(whole, {**whole, "fields": [less]}, b"\0") is None
 
 
 def test_usual_fields_are_not_left_to_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,17 +5,22 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sluice.core.decoding.json import decoder as decoders
 from sluice.core.decoding.json.decoder import JsonDecoder
+from sluice.core.decoding.json.unknown import unknown_text, unknown_texts
 from tests.support.decoding import Rejected, by_reference, comparable, decoded
 
 COLUMNS = {"id": "bigint", "name": "string"}
 KEPT = "_unknown_fields"
 NESTED = '{"a":{"id":[1,{"name":"},\\"]"}]}'
+DEEP = ["[" * depth + '1,{"id":2}' + "]" * depth for depth in (247, 248, 249, 250, 253, 254, 255, 256)]
+# More than are looked at.
+SPACES = " \n" * 20
 MANY_DIGITS = "123456789012345678901234567890123456789012"
 
 
@@ -53,6 +58,12 @@ def unknown(text: str) -> str | None:
         ('{"\\u0069x":7}', '{"\\u0069x":7}'),
         ('{"ID":1,"ü":"ü"}', '{"ID":1,"ü":"ü"}'),
         ('{"a":"\\\\","b":"\\\\\\"","id":1}', '{"a":"\\\\","b":"\\\\\\""}'),
+        # Deeper than a byte counts, and by as much as it counts.
+        *((f'{{"z":{nested},"id":1}}', f'{{"z":{nested}}}') for nested in DEEP),
+        (f'{{{SPACES}"z"{SPACES}:1,{SPACES}"id"{SPACES}:2}}', f'{{"z"{SPACES}:1}}'),
+        # As many bytes as a word and a name, and one more or less.
+        *((f'{{"{"n" * n}":1,"id":2}}', f'{{"{"n" * n}":1}}') for n in (7, 8, 9, 23, 24, 25, 300)),
+        ('{"name":"x","names":1,"nam":2}', '{"names":1,"nam":2}'),
     ],
 )  # fmt: skip
 def test_they_are_kept_exactly(sent: str, kept: str | None) -> None:
@@ -69,6 +80,43 @@ def test_they_are_kept_exactly(sent: str, kept: str | None) -> None:
 
 def test_a_key_of_a_column_that_is_there_twice_is_an_error_and_another_is_not() -> None:
     assert both('{"id":1,"x":1,"id":2}', '{"x":1,"x":1}')[0] == Rejected("id is there twice")
+
+
+def test_a_zero_behind_the_name_of_a_column_is_no_end_of_it() -> None:
+    raw, escaped = both('{"id\0":1}', '{"id\\u0000":1}')
+    assert isinstance(raw, Rejected)
+    assert escaped == {"id": None, "name": None, KEPT: '{"id\\u0000":1}'}
+
+
+def test_names_of_columns_are_told_from_longer_and_shorter_ones() -> None:
+    names = ["a" * n for n in range(1, 40)]
+    for length in (1, 7, 8, 9, 15, 16, 17, 24, 33):
+        columns = {"a" * length: "int"}
+        sent = json.dumps({name: len(name) for name in names})
+        (row,) = both(sent, columns=columns)
+        assert json.loads(row[KEPT]) == {name: len(name) for name in names if len(name) != length}
+        assert row["a" * length] == length
+
+
+def test_escapes_in_values_white_space_and_depth_are_not_for_the_reference() -> None:
+    texts = [
+        r'{"id":1,"z":"\\\"},{\\"}',
+        '{"id":1,"z":"\\"","y":["]"]}',
+        json.dumps({"id": 1, "z": {"y": [{"id": 2}]}}, indent=8),
+        f'{{"id":1,"z":{"[" * 240}{"]" * 240}}}',
+    ]
+    found, is_odd = unknown_texts(pa.array(texts), pa.array(["id"]))
+    assert not is_odd.any()
+    assert found.to_pylist() == [unknown_text(text, ["id"]) for text in texts]
+
+
+@pytest.mark.parametrize("wrong", ['{"z"1}', "[1]", '{"z":"1}', '"z":1'])
+def test_all_are_for_the_reference_if_one_is_no_object(wrong: str) -> None:
+    """Arrow has read them, so none should be."""
+    good = ['{"z":1}', '{"id":1,"y":[{"z":2}]}']
+    for texts in ([wrong, *good], [*good, wrong], [good[0], wrong, good[1]]):
+        _, is_odd = unknown_texts(pa.array(texts), pa.array(["id"]))
+        assert is_odd.all()
 
 
 def test_records_without_further_members_are_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:

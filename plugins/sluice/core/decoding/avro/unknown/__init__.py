@@ -7,5 +7,5 @@ years 1 to 9999 as its number of microseconds, a date as that of days since 1970
 texts. A record is an object, a map one too, an array an array, and a union what it has. Of a field that both
 schemas have, the object has only what the table's lacks of it, at the place where it was.
 
-Start with ``fields``, which finds them; ``json_values`` writes values. Pure.
+Start with ``fields``, which finds them; ``json_values`` writes values, ``columns`` many at once. Pure.
 """

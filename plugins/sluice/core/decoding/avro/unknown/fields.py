@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sluice.core.decoding.avro.reference.resolution import Unresolvable, branch_of, writers_field
 from sluice.core.decoding.avro.reference.values import arrow_value
 from sluice.core.decoding.avro.types import Type, without_times
-from sluice.core.decoding.avro.unknown.json_values import joined, text_of, texts_of
+from sluice.core.decoding.avro.unknown.columns import Texts, begin, in_lists, texts_of
+from sluice.core.decoding.avro.unknown.json_values import joined, text_of
 
 # From a value in the form of `arrow_value` to the JSON text of what is lacking of it; None if nothing is.
 Lacking = Callable[[Any], str | None]
@@ -27,17 +29,22 @@ class UnknownFields:
             for place, field in enumerate(writer.fields)
             if field.name not in _known(writer, reader)
         ]
-        self._parts = _parts(writer, reader)
+        self._parts = [(name, one, _column_of(*types)) for name, one, types in _parts(writer, reader)]
 
     def __bool__(self) -> bool:
         """Whether there are any."""
         return bool(self._fields or self._parts)
 
+    @property
+    def names(self) -> list[str]:
+        """The writer's fields that are lacking, and those of which a part is."""
+        return [*(name for _, name, _, _ in self._fields), *(name for name, _ in self._parts)]
+
     def text(self, record: Any) -> str | None:
         """The text of one record, in the form of ``reference.values``; None without a further field."""
         found: dict[str, Any] = arrow_value(self._writer, record)
         members = [(name, text(found[name])) for _, name, text, _ in self._fields]
-        members += [(name, text) for name, of in self._parts if (text := of(found[name])) is not None]
+        members += [(name, text) for name, of, _ in self._parts if (text := of(found[name])) is not None]
         return joined(members) if members else None
 
     def texts(self, records: pa.StructArray) -> pa.StringArray:
@@ -46,42 +53,69 @@ class UnknownFields:
             return pa.nulls(len(records), pa.utf8())
         # Each member with a comma before it, of which the first is cut off.
         members = [
-            pc.binary_join_element_wise(f",{_begin(name)}", texts(records.field(place)), "")
+            pc.binary_join_element_wise(f",{begin(name)}", texts(records.field(place)), "")
             for place, name, _, texts in self._fields
         ]
         # A record may lack nothing of a part.
-        members += [pc.fill_null(self._of_part(records, name, of), "") for name, of in self._parts]
+        members += [pc.fill_null(self._of_part(records, *part), "") for part in self._parts]
         inner = pc.binary_join_element_wise(*members, "")
         whole = pc.binary_join_element_wise("{", pc.utf8_slice_codeunits(inner, 1), "}", "")
         return whole if self._fields else pc.if_else(pc.equal(inner, ""), None, whole)
 
-    def _of_part(self, records: pa.StructArray, name: str, of: Lacking) -> pa.StringArray:
+    def _of_part(
+        self, records: pa.StructArray, name: str, one: Lacking, texts: Texts | None
+    ) -> pa.StringArray:
         column = records.field([field.name for field in self._writer.fields].index(name))
-        values = column.cast(without_times(column.type)).to_pylist()
-        prefix = f",{_begin(name)}"
-        found = [None if (text := of(value)) is None else prefix + text for value in values]
-        return pa.array(found, pa.utf8(), size=len(found))
-
-
-def _begin(name: str) -> str:
-    """A member without its value."""
-    return joined([(name, "")])[1:-1]
+        if texts is not None:
+            found = texts(column)
+        else:
+            values = column.cast(without_times(column.type)).to_pylist()
+            found = pa.array(map(one, values), pa.utf8(), size=len(values))
+        return pc.binary_join_element_wise(f",{begin(name)}", found, "")
 
 
 def _known(writer: Type, reader: Type) -> set[str]:
     """The writer's fields that a field of the reader is read from."""
-    return {source.name for field in reader.fields if (source := writers_field(field, writer)) is not None}
+    return {name for name, _, _ in _shared(writer, reader)}
 
 
-def _parts(writer: Type, reader: Type) -> list[tuple[str, Lacking]]:
-    """What the reader's fields lack of those that both have."""
-    found = []
+def _shared(writer: Type, reader: Type) -> Iterator[tuple[str, Type, Type]]:
+    """The writer's fields that a field of the reader is read from: name, type and the reader's type."""
     for field in reader.fields:
         source = writers_field(field, writer)
-        lacking = None if source is None else _lacking(source.type, field.type)
-        if source is not None and lacking is not None:
-            found.append((source.name, lacking))
-    return found
+        if source is not None:
+            yield source.name, source.type, field.type
+
+
+def _parts(writer: Type, reader: Type) -> list[tuple[str, Lacking, tuple[Type, Type]]]:
+    """What the reader's fields lack of those that both have, with both types."""
+    found = ((name, _lacking(*types), types) for name, *types in _shared(writer, reader))
+    return [(name, lacking, (types[0], types[1])) for name, lacking, types in found if lacking is not None]
+
+
+def _column_of(writer: Type, reader: Type) -> Texts | None:
+    """As :func:`_lacking`, of a column: a text for each value, null if nothing is lacking of it. None for
+    types of which it is told one by one."""
+    writer, reader = writer.optional, reader.optional
+    if writer.kind != reader.kind or writer.kind not in ("record", "array"):
+        return None
+    if writer.kind == "record":
+        fields = UnknownFields(writer, reader)
+        return lambda column: pc.if_else(column.is_valid(), fields.texts(column), None)
+    item = _column_of(writer.item, reader.item)
+    if item is None:
+        return None
+
+    def texts(column: pa.ListArray) -> pa.StringArray:
+        found = item(column.flatten())
+        lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
+        lists = np.repeat(np.arange(len(column)), lengths)
+        is_lacking = np.zeros(len(column), np.bool_)
+        is_lacking[lists[found.is_valid().to_numpy(zero_copy_only=False)]] = True
+        whole = in_lists(column, pc.fill_null(found, "null"))
+        return pc.if_else(pa.array(is_lacking), whole, None)
+
+    return texts
 
 
 def _lacking(writer: Type, reader: Type) -> Lacking | None:
@@ -116,7 +150,7 @@ def _of_record(writer: Type, reader: Type) -> Lacking | None:
         if value is None:
             return None
         members = [(name, text(value[name])) for name, text in whole]
-        members += [(name, text) for name, of in parts if (text := of(value[name])) is not None]
+        members += [(name, text) for name, of, _ in parts if (text := of(value[name])) is not None]
         return joined(members) if members else None
 
     return lacking

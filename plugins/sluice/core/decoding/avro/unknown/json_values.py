@@ -1,4 +1,4 @@
-"""Values of a type as JSON: one by one, in the form of :func:`arrow_value`, and those of a column."""
+"""Values of a type as JSON, one by one, in the form of :func:`arrow_value`."""
 
 from __future__ import annotations
 
@@ -10,17 +10,13 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from sluice.core.decoding.avro.types import Type, without_times
+from sluice.core.decoding.avro.types import Type
 
 Text = Callable[[Any], str]
 _EPOCH, _DAY = datetime(1970, 1, 1, tzinfo=UTC), date(1970, 1, 1)
-# Characters that JSON escapes in a text.
-_ESCAPED = '["\\\\\\x00-\\x1f]'
 # The first and the last that Python has, in days and microseconds since 1970.
-_READABLE = {
+READABLE = {
     "date": (-719_162, 2_932_896),
     "timestamp": (-62_135_596_800_000_000, 253_402_300_799_999_999),
 }
@@ -108,12 +104,12 @@ def _bytes(value: bytes) -> str:
 
 
 def _date(days: int) -> str:
-    first, last = _READABLE["date"]
+    first, last = READABLE["date"]
     return f'"{_DAY + timedelta(days=days)}"' if first <= days <= last else str(days)
 
 
 def _time(is_local: bool) -> Callable[[int], str]:
-    first, last = _READABLE["timestamp"]
+    first, last = READABLE["timestamp"]
     zone = "" if is_local else "Z"
 
     def text(micros: int) -> str:
@@ -136,62 +132,4 @@ _PLAIN: dict[str, Text] = {
     "fixed": _bytes,
     "string": _text,
     "enum": _text,
-}
-
-
-def texts_of(kind: Type) -> Callable[[pa.Array], pa.StringArray]:
-    """The function from a column of the type to its JSON texts, none of which is null."""
-    optional, one = kind.optional, text_of(kind)
-
-    def one_by_one(column: pa.Array) -> pa.StringArray:
-        values = column.cast(without_times(column.type)).to_pylist()
-        return pa.array(map(one, values), pa.utf8(), size=len(values))
-
-    if optional.logical in ("decimal", ""):
-        fast = _COLUMNS.get("" if optional.logical else optional.kind)
-    else:
-        fast = _times
-    if fast is None:
-        return one_by_one
-
-    def texts(column: pa.Array) -> pa.StringArray:
-        found = fast(column)
-        return one_by_one(column) if found is None else pc.fill_null(found, "null")
-
-    return texts
-
-
-def _numbers(column: pa.Array) -> pa.StringArray | None:
-    return column.cast(pa.utf8())
-
-
-def _texts(column: pa.Array) -> pa.StringArray | None:
-    escaped = pc.match_substring_regex(column, _ESCAPED)
-    found = pc.binary_join_element_wise('"', column, '"', "")
-    if not pc.any(escaped).as_py():
-        return found
-    mask = pc.fill_null(escaped, False)
-    values = column.filter(mask).to_pylist()
-    return pc.replace_with_mask(found, mask, pa.array(map(_text, values), pa.utf8(), size=len(values)))
-
-
-def _times(column: pa.Array) -> pa.StringArray | None:
-    is_date = pa.types.is_date(column.type)
-    first, last = _READABLE["date" if is_date else "timestamp"]
-    ends = pc.min_max(column.view(pa.int32() if is_date else pa.int64()))
-    if ends["min"].is_valid and (ends["min"].as_py() < first or ends["max"].as_py() > last):
-        return None
-    texts = column.cast(pa.utf8())
-    if not is_date:
-        texts = pc.replace_substring(texts, " ", "T")
-    return pc.binary_join_element_wise('"', texts, '"', "")
-
-
-# By kind: those of which all values are written at once; None of a column for which that does not do.
-_COLUMNS: dict[str, Callable[[pa.Array], pa.StringArray | None]] = {
-    "boolean": _numbers,
-    "int": _numbers,
-    "long": _numbers,
-    "string": _texts,
-    "enum": _texts,
 }
