@@ -239,10 +239,9 @@ def test_of_compacted_transactions_each_surviving_record_is_a_row(compacted: Com
 
 def test_compaction_between_plan_and_consumption_leaves_holes_and_no_gaps(compacted: Compacted) -> None:
     compacted.fill(0)
-    compacted.run(compacted.writer())
+    compacted.run(compacted.writer()).query.stop()
     for wave in (1, 2):
         compacted.fill(wave)
-    compacted.stop()
     first = compacted.rows().keys()
     # No consumer runs meanwhile.
     compacted.plan("one")
@@ -308,7 +307,7 @@ def test_what_compaction_took_is_not_read_again_and_stays(
 ) -> None:
     for wave in range(3):
         compacted.fill(wave)
-    compacted.run(compacted.writer()).stop()
+    compacted.run(compacted.writer()).query.stop()
     rows, read_first = compacted.rows(), compacted.all_offsets()
     compacted.compact()
     kept = offsets(compacted.plain().keys() & rows.keys())

@@ -37,7 +37,8 @@ _TIMES = {
     "timestamp-millis": (-62_135_596_800_000, 253_402_300_799_999),
     "timestamp-micros": (-62_135_596_800_000_000, 253_402_300_799_999_999),
 }
-_PROMOTED = {"int": ["long", "double"], "long": ["double"], "float": ["double"], "string": ["bytes"]}
+# To types that have each number: a long that no double has is rejected.
+_PROMOTED = {"int": ["long", "double"], "float": ["double"], "string": ["bytes"]}
 
 
 class Chance:

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import io
 import json
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import fastavro
+import pyarrow as pa
 
+from sluice.core.decoding.avro.types import without_times
+from sluice.core.decoding.decoder import Decoder, Malformed
+from sluice.core.record_batches.records import SCHEMA
 from sluice.core.registry.errors import UnknownSchema
 from sluice.core.registry.schemas import AVRO, RegisteredSchema
 
@@ -41,3 +47,45 @@ def encoded(schemas: FakeSchemas, schema_id: int, value: Any) -> bytes:
     out = io.BytesIO()
     fastavro.schemaless_writer(out, fastavro.parse_schema(json.loads(found[1])), value)
     return framed(schema_id, out.getvalue())
+
+
+def by_both(
+    decoder: Decoder, values: Sequence[bytes | None], then: Callable[[], object] | None = None
+) -> list[Any]:
+    """The row or the reason of each, without headers; the reference must agree, even if ``then`` is called
+    before it is asked."""
+    headers = pa.array([[]] * len(values), SCHEMA.field("headers").type)
+    found = decoder.decode(pa.array(values, pa.binary()), headers)
+    found.columns.validate(full=True)
+    kind = pa.struct(list(decoder.schema))
+    said = list[Any]()
+    for row, reason in enumerate(found.reasons.to_pylist()):
+        one = pa.StructArray.from_arrays(found.columns.slice(row, 1).columns, fields=list(kind))
+        said.append(_row(one, kind) if reason is None else reason)
+    if then is not None:
+        then()
+    for value, answer in zip(values, said, strict=True):
+        try:
+            expected: Any = decoder.reference(value, [])
+        except Malformed as error:
+            expected = str(error)
+        assert is_same(answer, expected), (answer, expected)
+    return said
+
+
+def _row(one: pa.StructArray, kind: pa.StructType) -> Any:
+    try:
+        return one.to_pylist()[0]
+    # A time beyond Python's.
+    except (ValueError, OverflowError):
+        return one.cast(without_times(kind)).to_pylist()[0]
+
+
+def is_same(one: Any, other: Any) -> bool:
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(is_same(one[name], other[name]) for name in one)
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(is_same, one, other))
+    if isinstance(one, float) and isinstance(other, float):
+        return one == other or (math.isnan(one) and math.isnan(other))
+    return bool(one == other)

@@ -11,6 +11,7 @@ from typing import Any
 from sluice.config.reading.names import check_column
 from sluice.config.reading.toml import IDENTIFIER, IDENTIFIER_FIX, ConfigError
 from sluice.config.reading.values import shown
+from sluice.core.decoding.avro.names import full_name
 
 # Iceberg's documentation, "Spark type to Iceberg type".
 _SPARK_TO_ICEBERG = {
@@ -30,8 +31,9 @@ TYPES = tuple(_SPARK_TO_ICEBERG)
 _DECIMAL = re.compile(r"decimal\((\d{1,2}),\s*(\d{1,2})\)")
 
 
-def parse_ddl(text: str, where: str = "schema.ddl") -> dict[str, str]:
-    """Column -> Spark type in lower case, in the declared order.
+def parse_ddl(text: str, where: str = "schema.ddl", is_of_others: bool = False) -> dict[str, str]:
+    """Column -> Spark type in lower case, in the declared order. ``is_of_others``: names are those of other
+    people's records, in which capitals count.
 
     One column per line, ``name TYPE``, with a comma or not; ``--`` begins a comment. Types: TYPES, and
     ``decimal(p, s)``. Raises ConfigError naming the line.
@@ -43,11 +45,13 @@ def parse_ddl(text: str, where: str = "schema.ddl") -> dict[str, str]:
             continue
         name, kind = (*declared.split(None, 1), "")[:2]
         place = f"{where} line {number}"
-        if name != name.lower():
+        if name != name.lower() and not is_of_others:
             raise ConfigError(f"{place}: column {shown(name)}. Fix: use lower-case letters, digits and _")
         check_column(name, place)
         if name in found:
             raise ConfigError(f"{place}: column {name!r} is there twice. Fix: remove one")
+        if name.lower() in map(str.lower, found):
+            raise ConfigError(f"{place}: column {name!r} and one above differ in case only. Fix: remove one")
         found[name] = _type(kind.strip().lower(), f"{place}: column {name!r}")
     if not found:
         raise ConfigError(f"{where}: no column. Fix: write one per line, as name TYPE")
@@ -148,31 +152,10 @@ _NESTED = {"map": "map<", "array": "list<", "record": "struct<"}
 Named = Mapping[str, Mapping[str, Any]]
 
 
-def named_types(avro: Any, namespace: str = "") -> dict[str, Mapping[str, Any]]:
-    """Full name -> definition of each type in a schema that has a name, however deep."""
-    if isinstance(avro, list):
-        return {name: found for one in avro for name, found in named_types(one, namespace).items()}
-    if not isinstance(avro, Mapping):
-        return {}
-    found: dict[str, Mapping[str, Any]] = {}
-    if avro.get("type") in ("record", "error", "enum", "fixed") and isinstance(avro.get("name"), str):
-        name, _, plain = avro["name"].rpartition(".")
-        namespace = name or str(avro.get("namespace", namespace))
-        found[full_name(plain, namespace)] = avro
-    inner = [avro.get(key) for key in ("type", "items", "values")]
-    for one in (*inner, *(avro.get("fields") or ())):
-        found |= named_types(one, namespace)
-    return found
-
-
-def full_name(name: str, namespace: str) -> str:
-    return name if "." in name or not namespace else f"{namespace}.{name}"
-
-
 def avro_iceberg_type(avro: Any, named: Named = MappingProxyType({}), namespace: str = "") -> str:
     """The Iceberg type; of a nested type its beginning (``map<``), of a union with null the other branch's.
-    ``named``: of :func:`named_types`, for a type that is used by its name in ``namespace``. Raises ValueError
-    for another type."""
+    ``named``: full name -> definition, for a type that is used by its name in ``namespace``. Raises
+    ValueError for another type."""
     if isinstance(avro, list):
         branches = [branch for branch in avro if branch != "null"]
         if len(branches) == 1:
@@ -188,7 +171,9 @@ def avro_iceberg_type(avro: Any, named: Named = MappingProxyType({}), namespace:
         return avro_iceberg_type(avro["type"], named, namespace)
     elif isinstance(avro, str) and avro in _TYPES:
         return _TYPES[avro]
-    elif isinstance(avro, str) and (found := named.get(full_name(avro, namespace)) or named.get(avro)):
+    elif isinstance(avro, str) and (
+        found := named.get(full_name({"name": avro}, namespace)) or named.get(avro)
+    ):
         return avro_iceberg_type(found)
     raise ValueError(
         f"Avro type {shown(avro)} has no Iceberg type here. Fix: use a primitive, a map, an array or a record"

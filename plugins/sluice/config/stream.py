@@ -179,7 +179,8 @@ class StreamSpec:
         ConfigError."""
         if self.records and not self.records.has_schema:
             return self.records.value_columns
-        return parse_ddl(declared_text(self.schema_file), f"{self.name}/{self.schema}")
+        where = f"{self.name}/{self.schema}"
+        return parse_ddl(declared_text(self.schema_file), where, is_of_others=self.records is not None)
 
     def result_types(self, query: str) -> dict[str, str]:
         """Column of a query's result -> type in Spark's DDL. Raises ConfigError for an unknown column."""

@@ -12,11 +12,12 @@ from sluice.config.reading.files import declared_text
 from sluice.config.reading.names import check_avro
 from sluice.config.reading.toml import ConfigError
 from sluice.config.reading.values import shown
-from sluice.config.schema import Named, avro_iceberg_type, ddl_iceberg_type, named_types, parse_ddl
+from sluice.config.schema import Named, avro_iceberg_type, ddl_iceberg_type, parse_ddl
 from sluice.config.sections.query import result_types
 from sluice.config.sections.records.checks import check_added
 from sluice.config.sections.records.declaration import HEADERS_TYPE
 from sluice.config.stream import SourceType, StreamSpec
+from sluice.core.decoding.avro.names import definitions, full_name, namespace_of
 
 OFFSET_COLUMNS = {
     "_kafka_partition": "int",
@@ -67,15 +68,15 @@ def _added_type(kind: str) -> str:
 
 def _value_types(spec: StreamSpec, text: str, file: Path, where: str) -> dict[str, str]:
     if spec.is_ddl:
-        return {name: ddl_iceberg_type(kind) for name, kind in parse_ddl(text, where).items()}
+        columns = parse_ddl(text, where, is_of_others=spec.records is not None)
+        return {name: ddl_iceberg_type(kind) for name, kind in columns.items()}
     if spec.is_protobuf:
         return protobuf_messages.declared_types(spec, file, where)
     try:
         schema = json.loads(text)
         check_avro(schema, where)
-        outer, _, _ = str(schema.get("name", "")).rpartition(".")
-        named, namespace = named_types(schema), outer or str(schema.get("namespace", ""))
-        return {field["name"]: _column_type(field, (named, namespace), where) for field in schema["fields"]}
+        names = dict(definitions(schema)), namespace_of(full_name(schema, ""))
+        return {field["name"]: _column_type(field, names, where) for field in schema["fields"]}
     except ConfigError:
         raise
     # RecursionError: nested too deeply.
@@ -129,7 +130,8 @@ def check(spec: StreamSpec, file: Path) -> None:
 def _query_columns(spec: StreamSpec, text: str) -> dict[str, str]:
     if not spec.records:
         return parse_ddl(text, f"{spec.name}/{spec.schema}")
-    own = parse_ddl(text, f"{spec.name}/{spec.schema}") if text else spec.records.value_columns
+    where = f"{spec.name}/{spec.schema}"
+    own = parse_ddl(text, where, is_of_others=True) if text else spec.records.value_columns
     return own | spec.records.query_columns
 
 

@@ -173,6 +173,7 @@ def found(guess: Guess) -> FoundTopic:
         (Guess("json", "text", {"id": "BIGINT", "note": "STRING"}), ("json", "text", "schema.ddl")),
         (Guess("text", "", doubts=["no record has a key"]), ("text", "", "")),
         (Guess("bytes", "bytes"), ("bytes", "bytes", "")),
+        (Guess("json", "text", {"Key": "BIGINT", "record_key": "STRING"}), ("json", "text", "schema.ddl")),
         (
             Guess("avro", "avro", {"id": "int64"}, [], ORDER, is_registered=True, subjects="record"),
             ("avro", "avro", "schema.avsc"),

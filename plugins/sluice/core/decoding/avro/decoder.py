@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sluice.core.decoding.avro.accepted import Accepted, bodies, texts
-from sluice.core.decoding.avro.types import Schema, arrow_type, parsed, without_times
+from sluice.core.decoding.avro.types import Schema, arrow_type, parsed, without_times, written
 from sluice.core.decoding.avro.writers import Writer
 from sluice.core.decoding.decoder import TOMBSTONE, Decoded, Malformed, RawHeaders
 from sluice.core.decoding.texts import quoted
@@ -34,7 +34,7 @@ class AvroDecoder:
         for an earlier one whose records cannot be read as the current one's."""
         self._given = current, earlier, unknown
         schema = parsed(current)
-        writers = {known.fingerprint: Writer(known, schema, unknown) for known in map(parsed, earlier)}
+        writers = {known.fingerprint: Writer(known, schema, unknown) for known in map(written, earlier)}
         # The current one is the first.
         own = {schema.fingerprint: Writer(schema, schema, unknown)}
         self._writers = [*own.values(), *(w for name, w in writers.items() if name not in own)]

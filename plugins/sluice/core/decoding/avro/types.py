@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 from fastavro.schema import SchemaParseException, UnknownType, fingerprint, to_parsing_canonical_form
 
+from sluice.core.decoding.avro import trees
 from sluice.core.error_codes import ErrorCode
 
 PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _NO_DEFAULT: Any = object()
-# Spark's and Iceberg's most digits of a decimal.
-_MAX_PRECISION = 38
+# Spark's and Iceberg's most digits of a decimal; and those of one that records have and no column.
+MAX_PRECISION, MAX_WRITTEN_PRECISION = 38, 76
 # Logical types by their underlying type; others are read as that, as Avro's specification says.
 _TIMES = {
     ("int", "date"): pa.date32(),
@@ -50,7 +51,9 @@ class Type:
     record, enum or fixed. ``logical``: a logical type that is valid and has its own type in Arrow.
     ``digits``: precision and scale of a decimal. ``size``: bytes of a fixed. ``symbols``, ``default``: of an
     enum. ``fields``: of a record. ``items``: of an array, values of a map. ``branches``: of a union.
-    ``aliases``: full names that a writer's type may have instead.
+    ``aliases``: full names that a writer's type may have instead. ``note``: what the schema says of a type's
+    meaning that is no logical type here, for messages. ``most``: the largest absolute value of a number that
+    is read at once, 0 for all.
     """
 
     kind: str
@@ -64,6 +67,8 @@ class Type:
     items: Type | None = None
     branches: tuple[Type, ...] = ()
     aliases: tuple[str, ...] = ()
+    note: str = field(default="", compare=False)
+    most: int = 0
 
     @property
     def values(self) -> tuple[Type, ...]:
@@ -118,13 +123,24 @@ class Schema:
 
 
 def parsed(text: str) -> Schema:
-    """Parse a schema. Raises UnsupportedSchema if it is none, is no record, is recursive, has an array whose
-    items take no bytes, or a decimal of more than 38 digits."""
+    """Parse a table's schema. Raises UnsupportedSchema if it is none, is no record, is recursive, has a union
+    or enum of nothing, an array whose items take no bytes, or a decimal of more than 38 digits."""
+    return _parsed(text, _Parser())
+
+
+def written(text: str) -> Schema:
+    """Parse a schema that records are written with: as :func:`parsed`, but what no reader uses of it may be
+    wrong, as defaults, and a decimal that no column can have is one, or bytes with a note."""
+    return _parsed(text, _Parser(is_writers=True))
+
+
+def _parsed(text: str, parser: _Parser) -> Schema:
     try:
-        tree = json.loads(text)
-        crc = fingerprint(to_parsing_canonical_form(tree), "CRC-64-AVRO")
-        record = _Parser().type_of(tree, "")
-    except (SchemaParseException, UnknownType, ValueError, KeyError, TypeError) as error:
+        tree = trees.used(json.loads(text)) if parser.is_writers else json.loads(text)
+        checked = trees.without_meaning(tree) if parser.is_writers else tree
+        crc = fingerprint(to_parsing_canonical_form(checked), "CRC-64-AVRO")
+        record = parser.type_of(tree, "")
+    except (SchemaParseException, UnknownType, ValueError, KeyError, TypeError, AttributeError) as error:
         if isinstance(error, UnsupportedSchema):
             raise
         raise UnsupportedSchema(f"not an Avro schema: {type(error).__name__}: {error}") from error
@@ -136,7 +152,8 @@ def parsed(text: str) -> Schema:
 def arrow_type(kind: Type) -> pa.DataType:
     """The type of its column, of which every part may be null."""
     if kind.logical == "decimal":
-        return pa.decimal128(*kind.digits)
+        # Numbers of more digits are for the reference.
+        return pa.decimal128(*(min(each, MAX_PRECISION) for each in kind.digits))
     if kind.logical:
         return _TIMES[kind.kind, kind.logical]
     if kind.kind == "record":
@@ -187,17 +204,25 @@ def min_bytes(kind: Type) -> int:
 
 
 class _Parser:
-    """Resolves the names of one schema."""
+    """Resolves the names of one schema. ``is_writers``: it is one that records are written with."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_writers: bool = False) -> None:
+        self.is_writers = is_writers
         # None: not defined to its end, so that a use of the name is recursive.
         self._named: dict[str, Type | None] = {}
 
     def type_of(self, tree: Any, namespace: str) -> Type:
         if isinstance(tree, list):
             found = Type("union", branches=tuple(self.type_of(branch, namespace) for branch in tree))
+            names = {branch.name or branch.kind for branch in found.branches}
+            if not tree or len(names) < len(tree) or "union" in names:
+                raise UnsupportedSchema(
+                    "the Avro schema has a union of nothing, of a union, or of a type twice"
+                )
             # Spark reads these numbers as such.
-            plain = tuple(replace(branch, logical="") for branch in found.branches)
+            plain = tuple(
+                replace(branch, logical="", note=branch.logical or branch.note) for branch in found.branches
+            )
             return replace(found, branches=plain) if found.is_widened else found
         if isinstance(tree, str):
             return Type(tree) if tree in PRIMITIVES else self._lookup(tree, namespace)
@@ -209,7 +234,7 @@ class _Parser:
             return Type(kind, items=items)
         if kind in ("record", "error", "enum", "fixed"):
             return self._definition(tree, kind, namespace)
-        return Type(kind, **_logical(tree, kind))
+        return Type(kind, **self._logical(tree, kind))
 
     def _lookup(self, name: str, namespace: str) -> Type:
         full = _full_name(name, namespace)
@@ -230,12 +255,14 @@ class _Parser:
         self._named[name] = None
         if kind == "enum":
             symbols = tuple(tree["symbols"])
+            if not symbols:
+                raise UnsupportedSchema(f"the Avro schema has an enum without symbols: {name}")
             found = Type(kind, name, symbols=symbols, default=tree.get("default"), aliases=aliases)
         elif kind == "fixed":
             size = int(tree["size"])
             if size < 0:
                 raise UnsupportedSchema(f"the Avro schema has a fixed type of {size} bytes")
-            found = Type(kind, name, size=size, aliases=aliases, **_logical(tree, kind))
+            found = Type(kind, name, size=size, aliases=aliases, **self._logical(tree, kind))
         else:
             fields = tuple(
                 Field(
@@ -246,28 +273,27 @@ class _Parser:
                 )
                 for field in tree["fields"]
             )
+            names = {one.name for one in fields if isinstance(one.name, str) and one.name}
+            if len(names) < len(fields):
+                raise UnsupportedSchema(
+                    f"the Avro schema has a record with a field twice, or without a name: {name}"
+                )
             found = Type("record", name, fields=fields, aliases=aliases)
         self._named[name] = found
         return found
 
+    def _logical(self, tree: Mapping[str, Any], kind: str) -> dict[str, Any]:
+        """What a Type has of a logical type. One that is not valid is none, as Avro's specification says."""
+        logical, digits = tree.get("logicalType"), trees.digits(tree, kind)
+        if isinstance(logical, str) and (kind, logical) in _TIMES:
+            return {"logical": logical}
+        if digits[0] > MAX_PRECISION and not self.is_writers:
+            raise UnsupportedSchema(
+                f"the Avro schema has a decimal of {digits[0]} digits, more than a table's {MAX_PRECISION}"
+            )
+        is_decimal = 0 < digits[0] <= MAX_WRITTEN_PRECISION
+        return {"logical": logical, "digits": digits} if is_decimal else {"note": trees.note(tree)}
+
 
 def _full_name(name: str, namespace: str) -> str:
     return name if "." in name or not namespace else f"{namespace}.{name}"
-
-
-def _logical(tree: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """What a Type has of a logical type. One that is not valid is none, as Avro's specification says."""
-    logical = tree.get("logicalType")
-    if (kind, logical) in _TIMES:
-        return {"logical": logical}
-    if logical != "decimal" or kind not in ("bytes", "fixed"):
-        return {}
-    precision, scale = tree.get("precision"), tree.get("scale", 0)
-    # fastavro refuses other digits that are none.
-    if not precision:
-        return {}
-    if precision > _MAX_PRECISION:
-        raise UnsupportedSchema(
-            f"the Avro schema has a decimal of {precision} digits, more than the {_MAX_PRECISION} of a table"
-        )
-    return {"logical": logical, "digits": (precision, scale)}

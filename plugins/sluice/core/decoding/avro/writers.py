@@ -12,6 +12,7 @@ import pyarrow as pa
 from sluice.core.decoding.avro.columnar import evolution, readers
 from sluice.core.decoding.avro.columnar.arrays import Arrays
 from sluice.core.decoding.avro.columnar.bodies import SPARE, Bodies, portions
+from sluice.core.decoding.avro.columnar.narrowing import narrowed
 from sluice.core.decoding.avro.reference import resolution
 from sluice.core.decoding.avro.reference.layout import BEYOND, Layout
 from sluice.core.decoding.avro.reference.values import ValueReader, arrow_value
@@ -30,9 +31,11 @@ class Writer:
     def __init__(self, schema: Schema, current: Schema, unknown: str = "") -> None:
         """``unknown``: the column of fields that ``current`` lacks, empty if they are not kept. Raises
         UnsupportedSchema if no record of ``schema`` can be one of ``current``."""
-        self.schema, self._record, self._current = schema, schema.record, current.record
+        self.schema, self._current = schema, current.record
         self._layout, self._values = Layout(schema), ValueReader(schema.record)
-        self._reader = readers.reader(schema.record)
+        # As arrays have it.
+        self._record = narrowed(schema.record, current.record)
+        self._reader = readers.reader(self._record)
         self.margin = self._reader.margin + SPARE
         try:
             self._resolve = resolution.resolver(schema.record, current.record)
@@ -45,7 +48,7 @@ class Writer:
         self._unknown = UnknownFields(schema.record, current.record)
         self._convert: evolution.Convert | None = None
         with suppress(evolution.Unusual):
-            self._convert = evolution.converter(schema.record, current.record)
+            self._convert = evolution.converter(self._record, current.record)
 
     def arrays(self, data: Bytes, starts: Ints, ends: Ints) -> tuple[list[pa.StructArray], Flags]:
         """The records that are not odd, in their order, in arrays of some of them; and which records are odd.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 from sluice.core.decoding.avro.accepted import Accepted, bodies, texts
 from sluice.core.decoding.avro.decoder import as_column, row_type
 from sluice.core.decoding.avro.reference.resolution import Unresolvable
-from sluice.core.decoding.avro.types import UnsupportedSchema, parsed
+from sluice.core.decoding.avro.trees import form
+from sluice.core.decoding.avro.types import UnsupportedSchema, parsed, written
 from sluice.core.decoding.avro.writers import Writer
 from sluice.core.decoding.decoder import TOMBSTONE, Decoded, Malformed, RawHeaders
 from sluice.core.registry.errors import RefusedSchema, UnknownSchema
@@ -22,12 +23,15 @@ from sluice.core.registry.lookups import in_turn
 from sluice.core.registry.schemas import AVRO, RegisteredSchema, Schemas
 from sluice.core.registry.subjects import Part
 
-# Schemas that are ready for use; a topic has few, unless a producer registers one for each record.
-_MAX_WRITERS = 1_000
+# A topic has few schemas, unless a producer registers one for each record, as with a number in its doc: so
+# what is ready for use is kept by what readers use of a schema, and by ids beside it.
+_MAX_WRITERS, _MAX_IDS = 1_000, 100_000
 _NO_FIELDS = '{"type": "record", "name": "key", "fields": []}'
 # A key that is no record, as the only field of one: its bytes are the same.
 _WRAPPED = "key"
 _BEGIN, _END = len(f'{{"{_WRAPPED}":'), 1
+
+K = TypeVar("K")
 
 
 class RegisteredAvro:
@@ -41,6 +45,9 @@ class RegisteredAvro:
         self._current = parsed(current)
         self._type = row_type(self._current, unknown)
         self._writers: dict[int, Writer | str] = {}
+        self._by_form: dict[str, Writer | str] = {}
+        # Why ids of the last piece had no schema: one may be registered before its sample is read.
+        self._failures: dict[int, str] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._given
@@ -57,16 +64,25 @@ class RegisteredAvro:
         if values.null_count:
             nulls = np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))
             accepted.reasons.update(dict.fromkeys(nulls.tolist(), TOMBSTONE))
+        self._failures.clear()
         asked = in_turn(found.schema_ids, self._writer)
-        # In rising order, as rows are sorted.
-        writers = {schema_id: asked[schema_id] for schema_id in sorted(asked)}
-        margin = max((one.margin for one in writers.values() if isinstance(one, Writer)), default=0)
+        # Many ids may have one writer; those without an id are before all.
+        rising = sorted(asked)
+        each = [asked[schema_id] for schema_id in rising]
+        for schema_id, writer in asked.items():
+            if isinstance(writer, str):
+                self._failures[schema_id] = writer
+        writers = dict.fromkeys(each)
+        margin = max((one.margin for one in writers if isinstance(one, Writer)), default=0)
         data, starts, ends = bodies(values, margin)
         starts = starts + PREFIX_BYTES
+        places = {writer: place for place, writer in enumerate(writers)}
+        of_ids = np.array([-1, *(places[writer] for writer in each)], np.int64)
+        of_rows = of_ids[np.searchsorted(rising, found.ids, "right")]
         # One after the other, each with its rows: some topics have a schema for each few records.
-        order = np.argsort(found.ids, kind="stable")
-        bounds = np.searchsorted(found.ids[order], [*writers, np.iinfo(np.int64).max])
-        for place, writer in enumerate(writers.values()):
+        order = np.argsort(of_rows, kind="stable")
+        bounds = np.searchsorted(of_rows[order], np.arange(len(writers) + 1))
+        for place, writer in enumerate(writers):
             rows = order[bounds[place] : bounds[place + 1]]
             if isinstance(writer, str):
                 accepted.reasons.update(dict.fromkeys(rows.tolist(), writer))
@@ -80,7 +96,7 @@ class RegisteredAvro:
         if value is None:
             raise Malformed(TOMBSTONE)
         schema_id, body = unframed(value, headers, self._part)
-        writer = self._writer(schema_id)
+        writer = self._failures.get(schema_id) or self._writer(schema_id)
         if isinstance(writer, str):
             raise Malformed(writer)
         return as_column(writer.value(body), self._type)
@@ -95,26 +111,51 @@ class RegisteredAvro:
         # What the registry does not have now, it may have later.
         except (UnknownSchema, RefusedSchema) as error:
             return str(error)
-        if len(self._writers) >= _MAX_WRITERS:
-            self._writers.clear()
-        found = self._writers[schema_id] = self._new_writer(schema)
-        return found
+        return _kept(self._writers, schema_id, self._of(schema), _MAX_IDS)
 
-    def _new_writer(self, schema: RegisteredSchema) -> Writer | str:
+    def _of(self, schema: RegisteredSchema) -> Writer | str:
         what = f"schema id {schema.id}"
         if schema.type != AVRO:
             return f"{what} is of type {schema.type}, and the stream's format is avro"
         try:
-            writer = Writer(parsed(self._text(schema)), self._current, self._unknown)
+            text = form(self._text(schema))
+        except ValueError as error:
+            return f"{what} cannot be read with the table's columns: not an Avro schema: {error}"
+        found = self._by_form.get(text)
+        if found is None:
+            found = _kept(self._by_form, text, self._new_writer(text), _MAX_WRITERS)
+        return f"{what} cannot be read{found}" if isinstance(found, str) else found
+
+    def _new_writer(self, text: str) -> Writer | str:
+        """Or why not, as the end of a sentence. Others make the schemas: none of them stops the stream."""
+        try:
+            return Writer(written(text), self._current, self._unknown)
         except UnsupportedSchema as error:
             why = error.__cause__ if isinstance(error.__cause__, Unresolvable) else error
-            return f"{what} cannot be read with the table's columns: {why}"
+            return f" with the table's columns: {why}"
         except RecursionError:
-            return f"{what} cannot be read: its types are nested too deeply"
-        return writer
+            return ": its types are nested too deeply"
+        except (
+            ValueError,
+            TypeError,
+            LookupError,
+            AttributeError,
+            ArithmeticError,
+            pa.ArrowException,
+        ) as error:
+            return f": {type(error).__name__}: {error}"
 
     def _text(self, schema: RegisteredSchema) -> str:
+        """The schema of a record. Raises ValueError."""
         return schema.text
+
+
+def _kept(known: dict[K, Writer | str], key: K, found: Writer | str, most: int) -> Writer | str:
+    """``found``, which is known from now on, in the place of the oldest one."""
+    if len(known) >= most:
+        del known[next(iter(known))]
+    known[key] = found
+    return found
 
 
 class RegisteredAvroKeys(RegisteredAvro):
@@ -130,27 +171,31 @@ class RegisteredAvroKeys(RegisteredAvro):
 
     def decode(self, values: pa.BinaryArray, headers: pa.ListArray) -> Decoded:
         found = super().decode(values, headers)
+        # A record without fields has none that are unknown.
+        whole = pc.if_else(
+            found.reasons.is_null(), pc.fill_null(found.columns.column(0), "{}"), found.columns.column(0)
+        )
         ids = framed(values, headers, self._part).ids
         is_wrapped = np.isin(ids, [*self._wrapped])
-        if not is_wrapped.any():
-            return found
-        whole = found.columns.column(0)
-        inner = pc.utf8_slice_codeunits(whole, _BEGIN, -_END)
-        column = pc.if_else(pa.array(is_wrapped), inner, whole)
+        column = whole
+        if is_wrapped.any():
+            column = pc.if_else(pa.array(is_wrapped), pc.utf8_slice_codeunits(whole, _BEGIN, -_END), whole)
         return Decoded(pa.RecordBatch.from_arrays([column], schema=self.schema), found.reasons)
 
     def reference(self, value: bytes | None, headers: RawHeaders) -> Mapping[str, Any]:
         row = super().reference(value, headers)
         assert value is not None  # noqa: S101  (narrows the type)
         schema_id, _ = unframed(value, headers, self._part)
-        return {self._column: row[self._column][_BEGIN:-_END]} if schema_id in self._wrapped else row
+        text = row[self._column] or "{}"
+        return {self._column: text[_BEGIN:-_END] if schema_id in self._wrapped else text}
 
     def _text(self, schema: RegisteredSchema) -> str:
-        try:
-            tree = json.loads(schema.text)
-        except ValueError as error:
-            raise UnsupportedSchema(f"not an Avro schema: {error}") from error
+        tree = json.loads(schema.text)
         if isinstance(tree, dict) and tree.get("type") in ("record", "error"):
             return schema.text
         self._wrapped.add(schema.id)
-        return json.dumps({"type": "record", "name": "key", "fields": [{"name": _WRAPPED, "type": tree}]})
+        name = _WRAPPED
+        # None that the schema has.
+        while name in schema.text:
+            name += "_"
+        return json.dumps({"type": "record", "name": name, "fields": [{"name": _WRAPPED, "type": tree}]})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,8 @@ class RegisteredJson:
     schemas: Schemas
     part: Part = Part.VALUE
     is_optional: bool = False
+    # Why ids of the last piece are rejected: a schema may be registered before its sample is read.
+    _wrong: dict[int, str] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def schema(self) -> pa.Schema:
@@ -47,6 +49,8 @@ class RegisteredJson:
             reasons = {row: why for row, why in reasons.items() if not is_plain[row]}
         asked = in_turn(found.schema_ids, self._why_rejected)
         wrong = {schema_id: why for schema_id, why in asked.items() if why}
+        self._wrong.clear()
+        self._wrong.update(wrong)
         if wrong:
             rows = np.flatnonzero(np.isin(found.ids, [*wrong]))
             reasons |= {
@@ -65,7 +69,7 @@ class RegisteredJson:
         if self.is_optional and self._is_plain(value):
             return self.texts.reference(value, headers)
         schema_id, body = unframed(value, headers, self.part)
-        if why := self._why_rejected(schema_id):
+        if why := self._wrong.get(schema_id) or self._why_rejected(schema_id):
             raise Malformed(why)
         return self.texts.reference(body, headers)
 

@@ -15,7 +15,7 @@ from sluice.core.decoding.decoder import Decoded, RawHeaders
 from sluice.core.decoding.registered.avro import RegisteredAvro
 from sluice.core.decoding.texts import printable
 from sluice.core.registry.framing import with_header
-from sluice.core.registry.schemas import RegisteredSchema, Schemas
+from sluice.core.registry.schemas import Schemas
 
 
 class OwnRegisteredAvro:
@@ -73,14 +73,13 @@ class _Whole(RegisteredAvro):
         super().__init__(current, schemas)
         self._declared = declared
 
-    def _new_writer(self, schema: RegisteredSchema) -> Writer | str:
-        found = super()._new_writer(schema)
+    def _new_writer(self, text: str) -> Writer | str:
+        found = super()._new_writer(text)
         if isinstance(found, str) or found.schema.fingerprint in self._declared:
             return found
         further = UnknownFields(found.schema.record, self._current.record).names
         if not further:
             return found
         return printable(
-            f"schema id {schema.id} has fields that the table lacks, and they would be lost: "
-            f"{', '.join(further)}"
+            f": it has fields that the table lacks, and they would be lost: {', '.join(further)}"
         )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -26,14 +28,25 @@ AB = {"type": "enum", "name": "E", "symbols": ["A", "B"]}
 CA = {"type": "enum", "name": "E", "symbols": ["C", "A"]}
 FIXED = {"type": "fixed", "name": "F", "size": 2}
 DIGITS = {"type": "bytes", "logicalType": "decimal", "precision": 4}
+
+
+def logical(name: str, kind: str = "long", **more: Any) -> dict[str, Any]:
+    return {"type": kind, "logicalType": name, **more}
+
+
+MILLIS, MICROS = logical("timestamp-millis"), logical("timestamp-micros")
+CONNECT = {"type": "long", "connect.name": "io.debezium.time.Timestamp"}
+# As Confluent's converter has one without digits.
+JDBC = {**DIGITS, "precision": 64, "scale": 2}
 # The earlier type, the current one, bodies and their values.
 USUAL: list[tuple[Any, Any, list[tuple[bytes, Any]]]] = [
     ("int", "long", [(zigzag(-(2**31)), -(2**31))]),
-    ("int", "float", [(zigzag(2**24 + 1), 16_777_216.0)]),
+    ("int", "float", [(zigzag(2**24), 16_777_216.0), (zigzag(-(2**24)), -16_777_216.0)]),
     ("int", "double", [(b"\x02", 1.0)]),
-    # A double of it would be halfway between two floats.
-    ("long", "float", [(zigzag(2**60 + 2**36 + 1), 2.0**60 + 2.0**37)]),
-    ("long", "double", [(zigzag(2**53 + 1), 2.0**53)]),
+    ("long", "float", [(zigzag(3), 3.0)]),
+    ("long", "double", [(zigzag(2**53), 2.0**53), (zigzag(-(2**53)), -(2.0**53))]),
+    ({"type": "array", "items": ["null", "long"]}, {"type": "array", "items": ["null", "double"]},
+     [(b"\x04\x00\x02\x04\x00", [None, 2.0])]),
     ("float", "double", [(b"\x00\x00\x80\x3f", 1.0)]),
     ("string", "bytes", [(b"\x02x", b"x")]),
     ("int", ["null", "int"], [(b"\x02", 1)]),
@@ -47,6 +60,18 @@ USUAL: list[tuple[Any, Any, list[tuple[bytes, Any]]]] = [
      [(b"\x02\x02k\x02\x00", [("k", 1.0)])]),
     (CA, {**AB, "symbols": ["A", "B", "C"]}, [(b"\x00", "C"), (b"\x02", "A")]),
     (FIXED, {**FIXED, "name": "G", "aliases": ["F"]}, [(b"xy", b"xy")]),
+    (AB, "string", [(b"\x00", "A"), (b"\x02", "B")]),
+    (["null", AB], ["null", "string"], [(b"\x00", None), (b"\x02\x02", "B")]),
+    (DIGITS, {**DIGITS, "precision": 9}, [(b"\x02\xff", -1)]),
+    ({**DIGITS, "precision": 9}, DIGITS, [(b"\x04\x27\x0f", 9_999), (b"\x04\xd8\xf1", -9_999)]),
+    (["null", JDBC], ["null", {**JDBC, "precision": 10}], [(b"\x02\x02\x05", Decimal("0.05"))]),
+    ({**FIXED, **logical("decimal", "fixed", precision=3)}, DIGITS, [(b"\x00\x05", 5)]),
+    (MILLIS, MICROS, [(b"\x02", datetime(1970, 1, 1, 0, 0, 0, 1_000, UTC))]),
+    # A column without a logical type has the number that was sent.
+    (MICROS, "long", [(b"\x02", 1)]),
+    (logical("date", "int"), "long", [(b"\x02", 1)]),
+    (logical("time-micros"), "long", [(b"\x02", 1)]),
+    (CONNECT, "long", [(b"\x02", 1)]),
 ]  # fmt: skip
 UNUSUAL: list[tuple[Any, Any, list[tuple[bytes, Any]]]] = [
     ("bytes", "string", [(b"\x02x", "x"), (b"\x02\xff", ValueError)]),
@@ -64,8 +89,15 @@ UNUSUAL: list[tuple[Any, Any, list[tuple[bytes, Any]]]] = [
     (["int", "long"], "long", [(b"\x00\x02", 1), (b"\x02\x02", 1)]),
     (["int", "string"], ["null", "string", "long"],
      [(b"\x00\x02", {"member0": None, "member1": 1}), (b"\x02\x02x", {"member0": "x", "member1": None})]),
-    ("bytes", DIGITS, [(b"\x02\x05", 5), (b"\x04\x7f\xff", OverflowError)]),
-    ("long", {"type": "long", "logicalType": "timestamp-millis"}, [(zigzag(2**60), OverflowError)]),
+    (MILLIS, MICROS, [(zigzag(2**60), OverflowError)]),
+    (MILLIS, "long", [(b"\x02", 1)]),
+    (DIGITS, "bytes", [(b"\x02\x05", b"\x05")]),
+    ({**DIGITS, "precision": 9}, DIGITS, [(b"\x04\x27\x10", ValueError), (b"\x04\x27\x0f", 9_999)]),
+    (JDBC, {**JDBC, "precision": 38}, [(b"\x22" + b"\x7f" * 17, ValueError)]),
+    ("int", "float", [(zigzag(2**24 + 1), ValueError), (zigzag(2**24 + 2), 2.0**24 + 2)]),
+    ("long", "float", [(zigzag(2**60 + 2**36 + 1), ValueError), (zigzag(-(2**63)), -(2.0**63))]),
+    ("long", "double", [(zigzag(2**53 + 1), ValueError), (zigzag(2**63 - 1), ValueError),
+                        (zigzag(-(2**63)), -(2.0**63))]),
 ]  # fmt: skip
 
 
@@ -173,8 +205,28 @@ def test_fields_move_go_and_have_other_names() -> None:
         (INNER, {**INNER, "fields": [{"name": "z", "type": "int"}]}, "a.z is new, and has no default"),
         (FIXED, {**FIXED, "size": 3}, "a has another size or name"),
         (AB, {**AB, "name": "Z"}, "a is the enum Z, and was E"),
-        (["string", "bytes"], "int", "a can have no value of its earlier type"),
-        ("string", ["null", "int"], "a has none of its earlier types"),
+        (["string", "bytes"], "int", "a is int, and was string; a is int, and was bytes"),
+        ("string", ["null", "int"], "a is int, and was string"),
+        (["null", "string"], "int", "a is int, and was string"),
+        ("int", ["null", "string", "bytes"], "a is one of null, string, bytes, and was int"),
+        ("string", ["null", AB], "a is the enum E, and was string"),
+        # The number would be another time, or another decimal.
+        ("long", MICROS, "a is timestamp-micros, and was long: declare it BIGINT"),
+        (CONNECT, ["null", MICROS], "and was long (io.debezium.time.Timestamp): declare it BIGINT"),
+        (logical("timestamp-nanos"), MICROS, "and was long (timestamp-nanos): declare it BIGINT"),
+        ({"type": "long", "connect.name": 'x"\n'}, MICROS, "and was long: declare it BIGINT"),
+        (logical("time-micros"), MICROS, "and was long (time-micros): declare it BIGINT"),
+        ("int", MICROS, "a is timestamp-micros, and was int: declare it INT"),
+        (logical("date", "int"), MICROS, "a is timestamp-micros, and was date: declare it DATE"),
+        (logical("time-millis", "int"), logical("date", "int"), "a is date, and was int (time-millis)"),
+        (MICROS, MILLIS, "a is timestamp-millis, and was timestamp-micros: declare it TIMESTAMP"),
+        (["int", MILLIS], MICROS, "and was long (timestamp-millis): declare it BIGINT"),
+        ("bytes", DIGITS, "a is decimal(4, 0), and was bytes: declare it BINARY"),
+        (logical("big-decimal", "bytes"), DIGITS, "and was bytes (big-decimal): declare it BINARY"),
+        (JDBC, DIGITS, "a is decimal(4, 0), and was decimal(64, 2): declare it DECIMAL(38, 2)"),
+        ({**JDBC, "scale": 127}, JDBC | {"precision": 9}, "and was bytes (decimal(64, 127))"),
+        (DIGITS, "string", "a is string, and was decimal(4, 0): declare it DECIMAL(4, 0)"),
+        (logical("big-decimal", "bytes"), "string", "a is string, and was bytes (big-decimal)"),
     ],
 )
 def test_an_earlier_schema_of_which_no_record_can_be_read_is_refused(

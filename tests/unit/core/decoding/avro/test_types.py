@@ -95,7 +95,7 @@ def test_a_name_is_looked_up_in_its_namespace() -> None:
         (fields({"type": "array", "items": {**RECORD, "fields": []}}), "items that take no bytes"),
         (fields(logical("bytes", "decimal", precision=2, scale=3)), "not an Avro schema: "),
         (fields(logical("fixed", "decimal", name="F", size=4, precision=10)), "not an Avro schema: "),
-        (fields(logical("bytes", "decimal", precision=39)), "39 digits, more than the 38 of a table"),
+        (fields(logical("bytes", "decimal", precision=39)), "39 digits, more than a table's 38"),
         ('{"type": "record", "name": "T"}', "not an Avro schema"),
     ],
 )

@@ -190,7 +190,10 @@ def test_times_of_another_unit_are_the_same_times_and_decimals_of_another_scale_
     assert "x is timestamp-micros, and was local-timestamp-micros" in second
     scaled = RegisteredAvro(json.dumps(of("decimal", precision=9, scale=2)), schemas)
     assert decoded(scaled, [framed(3, b"\2\1")]) == [
-        "schema id 3 cannot be read with the table's columns: x is decimal(9, 2), and was decimal(9, 0)"
+        (
+            "schema id 3 cannot be read with the table's columns: x is decimal(9, 2), and was decimal(9, 0): "
+            "declare it DECIMAL(9, 0)"
+        )
     ]
 
 

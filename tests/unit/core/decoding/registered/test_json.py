@@ -15,7 +15,7 @@ from sluice.core.decoding.registered.json import RegisteredJson
 from sluice.core.record_batches.records import SCHEMA
 from sluice.core.registry.errors import RegistryUnreachable
 from sluice.core.registry.subjects import Part
-from tests.support.registered import FakeSchemas, avro, framed
+from tests.support.registered import FakeSchemas, avro, by_both, framed
 
 SCHEMAS = FakeSchemas(
     {1: ("JSON", '{"type": "string"}'), 2: avro("int"), 3: RegistryUnreachable("no answer")}
@@ -66,6 +66,15 @@ def test_keys_may_have_no_frame() -> None:
     said = ["it is empty", "not JSON", "of type AVRO", "too short for a schema id", TOMBSTONE]
     for words, reason in zip(said, found[2:], strict=True):
         assert words in reason
+
+
+def test_a_schema_that_is_registered_between_decoding_and_the_sample_differs_in_nothing() -> None:
+    schemas = FakeSchemas({})
+    decoder = RegisteredJson(JsonDecoder({"id": "bigint"}, ""), schemas)
+    sent = [framed(1, b'{"id": 7}')]
+    said = by_both(decoder, sent, then=lambda: schemas.schemas.update({1: ("JSON", "{}")}))
+    assert said == ["schema id 1 is not in the registry"]
+    assert by_both(decoder, sent) == [{"id": 7}]
 
 
 def test_a_registry_that_cannot_be_asked_fails_the_batch() -> None:

@@ -34,7 +34,7 @@ SCHEMAS = FakeSchemas(
     {1: avro(NOW), 2: avro(BEFORE), 3: avro(GIVEN_UP), 4: avro(OF_OTHERS), 5: ("JSON", "{}")}
 )
 DECODER = OwnRegisteredAvro(json.dumps(NOW), (json.dumps(BEFORE), json.dumps(GIVEN_UP)), SCHEMAS)
-LOST = "schema id 4 has fields that the table lacks, and they would be lost: x"
+LOST = "schema id 4 cannot be read: it has fields that the table lacks, and they would be lost: x"
 
 
 def plain(schema: dict[str, Any], value: dict[str, Any]) -> tuple[bytes, list[tuple[bytes, bytes | None]]]:

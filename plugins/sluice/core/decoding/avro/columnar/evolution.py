@@ -8,9 +8,11 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
+from sluice.core.decoding.avro import meaning
 from sluice.core.decoding.avro.reference.resolution import (
     PROMOTIONS,
-    default_value,
+    Unresolvable,
+    default_of,
     is_same_name,
     writers_field,
 )
@@ -25,17 +27,21 @@ class Unusual(Exception):
 
 
 def converter(writer: Type, reader: Type) -> Convert:
-    """The function from arrays of ``writer`` to arrays of ``reader``. Raises Unusual if it may have no result
-    for a value, or a branch of a union must be chosen by the value."""
+    """The function from arrays of ``writer``, as ``narrowing`` has it, to those of ``reader``. Raises Unusual
+    if it may have no result for a value, or a branch of a union must be chosen by the value."""
     if writer == reader:
         return lambda array: array
     if writer.kind == "union" or reader.kind == "union":
         return _of_optional(writer, reader)
-    if (writer.logical, writer.digits) != (reader.logical, reader.digits):
-        # Columns of times have microseconds, whatever their records have.
-        is_time = writer.logical.endswith("millis")
-        if not is_time or reader.logical != writer.logical.replace("millis", "micros"):
-            raise Unusual
+    if not meaning.is_same(writer, reader) or meaning.exact(writer, reader) != writer.most:
+        raise Unusual
+    if (writer.logical and not reader.logical) or writer.digits > reader.digits:
+        raise Unusual
+    if meaning.is_decimal(writer, reader):
+        digits = arrow_type(reader)
+        return lambda array: array.cast(digits)
+    # Columns of times have microseconds, whatever their records have.
+    if meaning.is_millis(writer, reader):
         return lambda array: array
     if writer.kind != reader.kind:
         return _promoted(writer, reader)
@@ -61,6 +67,8 @@ def _of_optional(writer: Type, reader: Type) -> Convert:
 
 
 def _promoted(writer: Type, reader: Type) -> Convert:
+    if (writer.kind, reader.kind) == ("enum", "string"):
+        return lambda array: array
     # Bytes may be no text.
     usual = reader.kind in PROMOTIONS.get(writer.kind, ()) and reader.kind != "string"
     if not usual or writer.logical:
@@ -76,7 +84,11 @@ def _of_record(writer: Type, reader: Type) -> Convert:
     for field in reader.fields:
         source = writers_field(field, writer)
         if source is None:
-            default = arrow_value(field.type, default_value(field.type, field.default))
+            try:
+                default = arrow_value(field.type, default_of(field))
+            # Nothing is one of the reader's, unless an optional part is null.
+            except Unresolvable:
+                raise Unusual from None
             parts.append((-1, _repeated(pa.array([default], arrow_type(field.type)))))
         else:
             parts.append((names.index(source.name), converter(source.type, field.type)))

@@ -14,7 +14,7 @@ from sluice.core.decoding.avro.columnar import decimals
 from sluice.core.decoding.avro.columnar.bodies import Bodies, Rows, selected
 from sluice.core.decoding.avro.columnar.columns import Column, Nulls, Slices, Structs, Values, spread
 from sluice.core.decoding.avro.columnar.lists import ListReader
-from sluice.core.decoding.avro.types import Type, min_bytes
+from sluice.core.decoding.avro.types import MAX_PRECISION, Type, min_bytes
 from sluice.core.record_batches.cursor import Ints
 
 _MAX_VARINT = 10
@@ -88,9 +88,12 @@ class _Number:
 
     def __init__(self, kind: Type) -> None:
         self._is_int, self._is_millis = kind.kind == "int", kind.logical in _MILLIS
+        self._most = kind.most
 
     def read(self, bodies: Bodies, rows: Rows, at: Ints) -> tuple[Column, Ints]:
         values, at = bodies.varints(rows, at)
+        if self._most:
+            bodies.mark(rows, (values > self._most) | (values < -self._most))
         if self._is_int:
             bodies.mark(rows, (values > _MAX_INT) | (values < ~_MAX_INT))
             return Values(values.astype(np.int32)), at
@@ -139,7 +142,9 @@ class _Fixed:
 
 class _Decimal:
     def __init__(self, kind: Type) -> None:
-        self._digits = kind.digits[0]
+        self._digits = min(kind.digits[0], MAX_PRECISION)
+        # No column of 128 bits has it.
+        self._is_odd = kind.digits[1] > MAX_PRECISION
         self._bytes = _Fixed(kind.size) if kind.kind == "fixed" else _Bytes()
         self.margin = self._bytes.margin
 
@@ -147,7 +152,7 @@ class _Decimal:
         found, at = self._bytes.read(bodies, rows, at)
         assert isinstance(found, Slices)  # noqa: S101  (narrows the type)
         values, odd = decimals.numbers(bodies.data, found.starts, found.lengths, self._digits)
-        bodies.mark(rows, odd)
+        bodies.mark(rows, odd | self._is_odd)
         return Values(values), at
 
 

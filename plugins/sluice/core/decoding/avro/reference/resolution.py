@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from sluice.core.decoding.avro import meaning
 from sluice.core.decoding.avro.reference.values import arrow_value
 from sluice.core.decoding.avro.types import Field, Type, arrow_type
 
@@ -50,14 +51,14 @@ def resolver(writer: Type, reader: Type, path: str = "") -> Resolve:
         return _from_union(writer, reader, path)
     if reader.kind == "union":
         return _into_union(writer, reader, path)
+    if not meaning.is_same(writer, reader):
+        raise Unresolvable(f"{path} is {meaning.why_not(writer, reader)}")
+    if meaning.is_decimal(writer, reader):
+        return _decimal(reader, path)
+    if meaning.is_millis(writer, reader):
+        return lambda value: value * 1000
     if writer.kind != reader.kind:
-        return _promoted(writer.kind, reader.kind, path)
-    if (
-        writer.logical
-        and reader.logical
-        and (writer.logical, writer.digits) != (reader.logical, reader.digits)
-    ):
-        return _other_unit(writer, reader, path)
+        return _promoted(writer, reader, path)
     if writer.kind == "record":
         return _record(writer, reader, path)
     if writer.kind in ("array", "map"):
@@ -123,35 +124,43 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _promoted(writer: str, reader: str, path: str) -> Resolve:
-    if reader not in PROMOTIONS.get(writer, ()):
-        raise Unresolvable(f"{path} is {reader}, and was {writer}")
-    if reader == "bytes":
+def _promoted(writer: Type, reader: Type, path: str) -> Resolve:
+    # Not by Avro's rules; but a table's column of an enum is a text anyway.
+    if (writer.kind, reader.kind) == ("enum", "string"):
+        return _same
+    if reader.kind not in PROMOTIONS.get(writer.kind, ()):
+        raise Unresolvable(f"{path} is {meaning.why_not(writer, reader)}")
+    if reader.kind == "bytes":
         return str.encode
-    if reader == "string":
+    if reader.kind == "string":
         return _text
-    if reader == "float":
-        return _float
-    return _same if reader == "long" else float
+    if reader.kind == "long":
+        return _same
+    return float if writer.kind == "float" else _rounded(reader.kind, path)
 
 
-def _other_unit(writer: Type, reader: Type, path: str) -> Resolve:
-    """Between two logical types of one type. Avro's rules have none; Avro's libraries read the number as it
-    is, which is then another time, or another decimal."""
-    is_millis = writer.logical.endswith("millis")
-    if is_millis and reader.logical == writer.logical.replace("millis", "micros"):
-        return lambda value: value * 1000
-    raise Unresolvable(f"{path} is {_described(reader)}, and was {_described(writer)}")
+def _rounded(kind: str, path: str) -> Resolve:
+    """Whole numbers as floats or doubles, which Avro's rules round."""
+
+    def resolve(value: int) -> float:
+        # Rounded once: not to a double before.
+        found = float(np.int64(value).astype(np.float32)) if kind == "float" else float(value)
+        if int(found) != value:
+            raise Unresolvable(f"{path} is {kind}, and was a whole number that has more digits")
+        return found
+
+    return resolve
 
 
-def _described(kind: Type) -> str:
-    precision, scale = kind.digits
-    return f"decimal({precision}, {scale})" if precision else kind.logical
+def _decimal(reader: Type, path: str) -> Resolve:
+    most = 10 ** reader.digits[0]
 
+    def resolve(value: bytes) -> bytes:
+        if abs(int.from_bytes(value, "big", signed=True)) >= most:
+            raise Unresolvable(f"{path} is {meaning.described(reader)}, and was a number of more digits")
+        return value
 
-def _float(value: int) -> float:
-    # Rounded once: not to a double before.
-    return float(np.int64(value).astype(np.float32))
+    return resolve
 
 
 def _text(value: bytes) -> str:
@@ -169,10 +178,8 @@ def _record(writer: Type, reader: Type, path: str) -> Resolve:
         source = writers_field(field, writer)
         if source is not None:
             sources[field.name] = (source.name, resolver(source.type, field.type, inner))
-        elif field.has_default:
-            defaults[field.name] = _default(field, inner)
         else:
-            raise Unresolvable(f"{inner} is new, and has no default")
+            defaults[field.name] = default_of(field, inner)
 
     def resolve(value: Any) -> Any:
         return {name: of(value[source]) for name, (source, of) in sources.items()} | defaults
@@ -180,7 +187,11 @@ def _record(writer: Type, reader: Type, path: str) -> Resolve:
     return resolve
 
 
-def _default(field: Field, path: str) -> Any:
+def default_of(field: Field, path: str = "") -> Any:
+    """The default of a field that records do not have, in the form of :mod:`values`. Raises Unresolvable
+    without one, and for one that is none of its values."""
+    if not field.has_default:
+        raise Unresolvable(f"{path} is new, and has no default")
     try:
         found = default_value(field.type, field.default)
         pa.array([arrow_value(field.type, found)], arrow_type(field.type))
@@ -212,24 +223,25 @@ def _enum(writer: Type, reader: Type, path: str) -> Resolve:
 
 def _from_union(writer: Type, reader: Type, path: str) -> Resolve:
     branches: dict[str | None, Resolve] = {}
+    reasons: dict[str | None, str] = {}
+    # A union of one type and null has its value as it is.
+    names = iter([f"member{n}" for n in range(len(writer.values))] if len(writer.values) > 1 else [""])
     for branch in writer.branches:
-        # A union of one type and null has its value as it is.
-        is_several = len(writer.values) > 1
-        member = f"member{writer.values.index(branch)}" if branch.kind != "null" and is_several else None
-        key = None if branch.kind == "null" else member or ""
+        key = None if branch.kind == "null" else next(names)
         try:
             branches[key] = resolver(branch, reader, path)
-        except Unresolvable:
-            continue
+        except Unresolvable as error:
+            reasons[key] = str(error)
     if not branches:
-        raise Unresolvable(f"{path} can have no value of its earlier type")
+        of_values = [text for key, text in reasons.items() if key is not None]
+        raise Unresolvable("; ".join(of_values or reasons.values()))
 
     def resolve(value: Any) -> Any:
         key, one = None if value is None else "", value
         if value is not None and len(writer.values) > 1:
             ((key, one),) = value.items()
         if key not in branches:
-            raise Unresolvable(f"{path} has a value of a type that it had earlier")
+            raise Unresolvable(reasons[key])
         return branches[key](one)
 
     return resolve
@@ -246,14 +258,18 @@ def _into_union(writer: Type, reader: Type, path: str) -> Resolve:
 def branch_of(writer: Type, reader: Type, path: str = "") -> Type:
     """The branch of the union ``reader`` that values of ``writer``, which is none, are read as. Raises
     Unresolvable."""
+    why = Unresolvable(f"{path} is {meaning.why_not(writer, reader)}")
     # Stable: of equal ones the first.
     for branch in sorted(reader.branches, key=lambda branch: _distance(writer, branch)):
         try:
             resolver(writer, branch, path)
-        except Unresolvable:
+        except Unresolvable as error:
+            # A column that may be null is said to be what it is otherwise.
+            if branch is reader.optional:
+                why = error
             continue
         return branch
-    raise Unresolvable(f"{path} has none of its earlier types")
+    raise why
 
 
 def _distance(writer: Type, branch: Type) -> int:

@@ -38,7 +38,7 @@ class UnknownFields:
     @property
     def names(self) -> list[str]:
         """The writer's fields that are lacking, and those of which a part is."""
-        return [*(name for _, name, _, _ in self._fields), *(name for name, _ in self._parts)]
+        return [*(name for _, name, _, _ in self._fields), *(name for name, _, _ in self._parts)]
 
     def text(self, record: Any) -> str | None:
         """The text of one record, in the form of ``reference.values``; None without a further field."""
@@ -136,7 +136,15 @@ def _lacking(writer: Type, reader: Type) -> Lacking | None:
         return _of_record(writer, reader)
     if writer.kind in ("array", "map"):
         return _of_items(writer, reader)
+    if writer.kind == "enum" and not set(writer.symbols) <= set(reader.symbols):
+        return _of_enum(writer, reader)
     return None
+
+
+def _of_enum(writer: Type, reader: Type) -> Lacking:
+    """A symbol that is read as the default of the table's enum."""
+    text = text_of(writer)
+    return lambda value: None if value is None or value in reader.symbols else text(value)
 
 
 def _of_record(writer: Type, reader: Type) -> Lacking | None:

@@ -1,0 +1,59 @@
+"""A schema as its JSON has it: what readers use of it, and what it says of a type's meaning."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+# What of a writer's schema its readers use; and what fastavro needs of that, which refuses some of the rest.
+_USED = frozenset({"type", "name", "namespace", "fields", "symbols", "items", "values", "size"})
+_MEANING = frozenset({"logicalType", "precision", "scale", "connect.name"})
+# A name that others gave, and digits of a decimal, as a message may have them.
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+_DIGITS = re.compile(r"-?[0-9]{1,9}|None")
+
+
+def form(text: str) -> str:
+    """What readers use of a writer's schema, as JSON: the same for schemas that differ in docs, aliases and
+    defaults. Raises ValueError for what is not JSON."""
+    return json.dumps(used(json.loads(text)), sort_keys=True, ensure_ascii=False)
+
+
+def used(tree: Any) -> Any:
+    """What readers use of a writer's schema."""
+    return _only(tree, _USED | _MEANING)
+
+
+def without_meaning(tree: Any) -> Any:
+    """What a schema's canonical form is made of, and nothing that is refused though that has none of it."""
+    return _only(tree, _USED)
+
+
+def _only(tree: Any, keys: frozenset[str]) -> Any:
+    if isinstance(tree, list):
+        return [_only(one, keys) for one in tree]
+    return {key: _only(tree[key], keys) for key in keys & tree.keys()} if isinstance(tree, dict) else tree
+
+
+def digits(tree: Mapping[str, Any], kind: str) -> tuple[int, int]:
+    """Precision and scale of a decimal; zeros for a type that is none. One with other digits than Avro's
+    specification allows is none."""
+    precision, scale = tree.get("precision"), tree.get("scale", 0)
+    if tree.get("logicalType") != "decimal" or type(precision) is not int or type(scale) is not int:
+        return 0, 0
+    is_one = kind == "bytes" or (kind == "fixed" and precision <= (8 * int(tree["size"]) - 1) * math.log10(2))
+    return (precision, scale) if is_one and precision > 0 and 0 <= scale <= precision else (0, 0)
+
+
+def note(tree: Mapping[str, Any]) -> str:
+    """What a schema says of a type beside what it is, for messages: Connect's name for it, as of
+    ``io.debezium.time.Timestamp``, or a logical type."""
+    logical, name = tree.get("logicalType"), tree.get("connect.name")
+    if logical == "decimal":
+        parts = str(tree.get("precision")), str(tree.get("scale", 0))
+        return f"decimal({', '.join(parts)})" if all(map(_DIGITS.fullmatch, parts)) else logical
+    found = name if isinstance(name, str) else logical
+    return found if isinstance(found, str) and _NAME.fullmatch(found) else ""
