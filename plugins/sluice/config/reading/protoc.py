@@ -21,7 +21,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from google.protobuf.message import DecodeError
 
 from sluice.config.reading.known_protos import CONFLUENT
-from sluice.config.reading.protoc_process import MAX_SECONDS, REFUSED
+from sluice.config.reading.protoc_process import MAX_SECONDS, MAX_WRITTEN, REFUSED
 from sluice.core.decoding.protobuf.schema import MAX_FILES, NotCompiled, descriptor_of
 from sluice.core.errors import Unreachable
 from sluice.core.messages import quoted
@@ -30,6 +30,8 @@ from sluice.core.messages import quoted
 _WAIT_SECONDS = 120
 # The most of the compiler's words in a reason, in characters.
 _MAX_SAID = 300
+# The most of them that is read, in bytes: warnings may come first.
+_MAX_READ = 1 << 20
 # As protoc takes names of imports.
 _NAME = re.compile(r"(?!.*//)(?!(.*/)?\.\.?(/|\Z))[A-Za-z0-9_.+-][A-Za-z0-9_.+/-]{0,199}")
 # Warnings, and lines of its log.
@@ -80,7 +82,7 @@ def _compiled(files: tuple[tuple[str, str], ...], root: str) -> bytes | str:
 
 def _run(folder: Path, described: FileDescriptorSet, texts: Mapping[str, str], root: str) -> bytes | str:
     package = _folder("grpc_tools")
-    sources, out = folder / "sources", folder / "out"
+    sources, out, log = folder / "sources", folder / "out", folder / "log"
     sources.mkdir()
     for name, text in texts.items():
         file = sources / name
@@ -99,20 +101,26 @@ def _run(folder: Path, described: FileDescriptorSet, texts: Mapping[str, str], r
         arguments.append(f"--descriptor_set_in={given}")
     command = [sys.executable, "-I", "-S", str(_PROCESS), str(package.parent)]
     try:
-        ended = subprocess.run(
-            [*command, *arguments, f"--descriptor_set_out={out}", root],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            cwd=folder,
-            env={},
-            timeout=_WAIT_SECONDS,
-            check=False,
-        )
+        # A file has the process's bound: each error may name what is as long as the text.
+        with log.open("wb") as errors:
+            ended = subprocess.run(
+                [*command, *arguments, f"--descriptor_set_out={out}", root],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                cwd=folder,
+                env={},
+                timeout=_WAIT_SECONDS,
+                check=False,
+            )
     except subprocess.TimeoutExpired as error:
         raise CompilerFailed(f"the compiler of .proto files did not end in {_WAIT_SECONDS} s") from error
     if ended.returncode == -signal.SIGXCPU:
         return f"its compilation takes more than {MAX_SECONDS} seconds of a processor"
-    said = ended.stderr.decode(errors="replace").replace(f"{sources}/", "")
+    with log.open("rb") as errors:
+        said = errors.read(_MAX_READ).decode(errors="replace").replace(f"{sources}/", "")
+    if ended.returncode == -signal.SIGXFSZ:
+        return f"its compilation writes more than {MAX_WRITTEN >> 20} MiB: {_words(said)}"
     if ended.returncode == REFUSED:
         return _words(said)
     # Its own errors: of its stack, and of its memory.

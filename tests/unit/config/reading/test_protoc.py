@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -81,6 +82,16 @@ def test_what_is_no_schema_has_a_reason(files: dict[str, str], words: str) -> No
     with raising(NotCompiled, words) as found:
         compiled(files, "s.proto")
     assert "sources" not in str(found.value)
+
+
+def test_the_compilers_words_are_bounded() -> None:
+    """A long name in each of its errors: gigabytes, by a text of a megabyte."""
+    fields = "".join(f"int32 b{number} = 1;" for number in range(30_000))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with raising(NotCompiled) as found:
+        compiled({"s.proto": f"{HEAD} message A {{ int32 {'x' * 60_000} = 1; {fields} }}"}, "s.proto")
+    assert len(str(found.value)) < 1_000
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 256 << 10
 
 
 @pytest.mark.parametrize("number", [50, 5_000, 200_000])

@@ -20,6 +20,8 @@ def message_indexes(body: bytes) -> tuple[tuple[int, ...], int]:
     if body[:1] == b"\0":
         return _FIRST, 1
     count, at = _number(body, 0)
+    if not count:
+        return _FIRST, at
     if not 0 < count <= _MAX_INDEXES:
         raise Malformed(f"{count} message indexes behind its schema id: those are 1 to {_MAX_INDEXES}")
     found = []

@@ -39,7 +39,7 @@ from sluice.core.decoding.protobuf.types import (
     WRAPPERS,
     is_map,
 )
-from sluice.core.decoding.protobuf.well_known import length_of, time_of, time_text
+from sluice.core.decoding.protobuf.well_known import length_of, only_its_own, time_of, time_text
 
 _WIRE_NAMES = {VARINT: "varint", FIXED64: "fixed64", FIXED32: "fixed32", BYTES: "bytes", GROUP: "group"}
 
@@ -48,6 +48,7 @@ def message_text(descriptor: Descriptor, message: AnyMessage) -> str:
     """Raises Malformed for a text that is no UTF-8, and a time that is none."""
     special = _SPECIAL.get(descriptor.full_name)
     if special is not None:
+        only_its_own(message, descriptor.full_name, f"a {descriptor.name}")
         return special(message, descriptor)
     return joined([*members_of(descriptor.fields, message), *unknown_members(message)])
 
@@ -66,7 +67,7 @@ def members_of(fields: Iterable[FieldDescriptor], message: AnyMessage) -> list[t
 
 def unknown_members(message: AnyMessage) -> list[tuple[str, str]]:
     """The fields that the schema of a message does not have, by their numbers: ``{"17":{"varint":5}}``, and
-    a list of several."""
+    a list of several. Raises WrittenAgain."""
     found: dict[int, list[str]] = {}
     for one in unknown_of(message):
         found.setdefault(one.number, []).append(_unknown_text(one))

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
@@ -15,11 +16,17 @@ VARINT, FIXED64, BYTES, GROUP, END_GROUP, FIXED32 = range(6)
 
 @dataclass(frozen=True)
 class UnknownField:
-    """A field that the schema does not have. ``data``: a number, bytes, or of a group what is in it."""
+    """A field that the schema does not have, or the entry of a map that the map cannot have. ``data``: a
+    number, bytes, or of a group what is in it."""
 
     number: int
     wire_type: int
     data: int | bytes | tuple[UnknownField, ...]
+
+
+class WrittenAgain(Exception):
+    """Google's library kept an entry of a map as an unknown field, which it wrote again by itself: with its
+    fields in another order, or without those that came twice."""
 
 
 @dataclass
@@ -48,9 +55,19 @@ def sorted_keys(values: Mapping[Any, Any]) -> list[Any]:
 
 
 def unknown_of(message: AnyMessage) -> list[UnknownField]:
+    """Raises WrittenAgain for a message of Google's library."""
     if isinstance(message, ReadMessage):
         return message.unknown
-    return list(_unknown(UnknownFieldSet(message)))
+    found = list(_unknown(UnknownFieldSet(message)))
+    if found:
+        fields = message.DESCRIPTOR.fields_by_number
+        if any(one.wire_type == BYTES and _is_map(fields.get(one.number)) for one in found):
+            raise WrittenAgain
+    return found
+
+
+def _is_map(field: FieldDescriptor | None) -> bool:
+    return field is not None and field.message_type is not None and field.message_type.GetOptions().map_entry
 
 
 def _unknown(found: UnknownFieldSet) -> Iterator[UnknownField]:

@@ -11,7 +11,8 @@ from google.protobuf.message_factory import GetMessageClass
 
 from sluice.core.decoding.decoder import Malformed
 from sluice.core.decoding.protobuf.lacking import lacking
-from sluice.core.decoding.protobuf.messages import AnyMessage, fields_of, sorted_keys
+from sluice.core.decoding.protobuf.messages import AnyMessage, WrittenAgain, fields_of, sorted_keys
+from sluice.core.decoding.protobuf.schema import UnsupportedMessage
 from sluice.core.decoding.protobuf.types import Type
 from sluice.core.decoding.protobuf.values import row_of
 from sluice.core.decoding.protobuf.wire import WireReader
@@ -24,10 +25,15 @@ class MessageReader:
         """``unknown``: the column of what the table lacks, empty if it is not kept. Raises UnsupportedMessage
         if no message of ``writer`` can be read so."""
         self._writer, self._unknown = writer, unknown
-        self._class: Any = GetMessageClass(writer)
+        try:
+            self._class: Any = GetMessageClass(writer)
+        # Its own: it makes classes of messages inside of each other, hundreds of them.
+        except RecursionError:
+            words = "more messages inside of each other than Google's library takes"
+            raise UnsupportedMessage(f"{writer.full_name} has {words}") from None
         self._row, self._lacking = row_of(writer, reader), lacking(writer, reader)
         self._wire = WireReader(writer)
-        self._has_required = _has_required(writer, set())
+        self._has_required = _has_required(writer)
 
     def value(self, body: bytes) -> dict[str, Any]:
         """A value for each column. Raises Malformed."""
@@ -37,7 +43,11 @@ class MessageReader:
             # Says why it is none.
             self._wire.read(body)
             raise Malformed(f"not a message {self._writer.full_name}: {error}") from error
-        return self._values(message)
+        try:
+            return self._values(message)
+        except WrittenAgain:
+            # Its bytes as they were sent.
+            return self.reference(body)
 
     def reference(self, body: bytes) -> dict[str, Any]:
         """As :meth:`value`, read by other code."""
@@ -52,15 +62,18 @@ class MessageReader:
         return found
 
 
-def _has_required(message: Descriptor, seen: set[str]) -> bool:
-    """Whether a message, or one inside of it, has a field that must be set."""
-    if message.full_name in seen:
-        return False
-    seen.add(message.full_name)
-    return any(
-        field.is_required or (field.message_type is not None and _has_required(field.message_type, seen))
-        for field in message.fields
-    )
+def _has_required(message: Descriptor) -> bool:
+    """Whether a message, or one inside of it, however deep, has a field that must be set."""
+    seen, left = {message.full_name}, [message]
+    while left:
+        for field in left.pop().fields:
+            if field.is_required:
+                return True
+            inner = field.message_type
+            if inner is not None and inner.full_name not in seen:
+                seen.add(inner.full_name)
+                left.append(inner)
+    return False
 
 
 def _unset(descriptor: Descriptor, message: AnyMessage, path: str = "") -> Iterator[str]:

@@ -14,6 +14,7 @@ from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto,
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 
+from sluice.core.decoding.protobuf.well_known import OtherMessage, check_googles
 from sluice.core.error_codes import ErrorCode
 
 # Files of one schema, with those that it imports, but for Google's well-known types.
@@ -21,7 +22,7 @@ MAX_FILES = 101
 # How deep messages are declared inside of each other.
 MAX_NESTED = 30
 # A text of .proto has a semicolon, or quotes.
-_BASE64 = re.compile(r"[A-Za-z0-9+/\s]+={0,2}\s*")
+_BASE64 = re.compile(r"[A-Za-z0-9+/\s]+={0,2}")
 
 # Files by the name under which they are imported -> the serialized FileDescriptorSet of one of them, and of
 # all that it imports. Raises NotCompiled; another error says nothing of the schema.
@@ -42,7 +43,7 @@ class UnsupportedMessage(ValueError):
 
 def descriptor_of(text: str) -> FileDescriptorProto | None:
     """A schema that was registered as a descriptor in base64; None for any other text."""
-    if not _BASE64.fullmatch(text):
+    if not _BASE64.fullmatch(text.rstrip()):
         return None
     try:
         found = FileDescriptorProto.FromString(base64.b64decode(text, validate=False))
@@ -56,16 +57,19 @@ class ProtobufSchema:
     """The file ``root`` of a serialized FileDescriptorSet, with what it imports. Can be pickled."""
 
     def __init__(self, content: bytes, root: str) -> None:
-        """Raises NotCompiled if Google's library does not take the descriptors, and for what it reads in
-        ways of its own: a message set."""
+        """Raises NotCompiled if Google's library does not take the descriptors, and for what is read in ways
+        of its own: a message set, and a message with the name of one of Google's that is another one."""
         self._content, self._root_name = content, root
         files = FileDescriptorSet.FromString(content).file
         self._pool = DescriptorPool()
         try:
             for file in files:
                 _take_out_extensions(file)
+                check_googles(file)
                 self._pool.Add(file)
             self._file = self._pool.FindFileByName(root)
+        except OtherMessage as error:
+            raise NotCompiled(str(error)) from error
         except (TypeError, KeyError, ValueError) as error:
             raise NotCompiled(f"its descriptors do not fit together: {error}") from error
         self._root = next(file for file in files if file.name == root)

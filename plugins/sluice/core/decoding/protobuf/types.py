@@ -12,6 +12,8 @@ from sluice.core.decoding.protobuf.schema import UnsupportedMessage
 
 # Columns of a table, with the fields of its nested columns: a few messages can stand for billions.
 MAX_FIELDS = 10_000
+# Messages inside of each other, the outermost one counted.
+MAX_LEVELS = 50
 TIME = pa.timestamp("us", tz="UTC")
 # Seconds with nine digits behind the point: a Duration has at most 10,000 years.
 DURATION = pa.decimal128(21, 9)
@@ -120,7 +122,8 @@ def is_map(field: FieldDescriptor) -> bool:
 def type_of(message: Descriptor, as_text: Collection[str] = ()) -> Type:
     """The type of a message as a row. ``as_text``: paths of fields, with points between the names, which are
     kept as the text of JSON, whatever they have. Raises UnsupportedMessage naming the path: for a message
-    without fields, one that contains itself, more than MAX_FIELDS fields, and a path that there is not."""
+    without fields, one that contains itself, more than MAX_FIELDS fields or MAX_LEVELS levels, and a path
+    that there is not."""
     found = _Types(frozenset(as_text))
     row = found.struct(message, "", ())
     if not row.fields:
@@ -162,6 +165,11 @@ class _Types:
         if kind != "struct":
             return Type(kind, ARROW[kind])
         message = field.message_type
+        if len(outer) == MAX_LEVELS:
+            raise UnsupportedMessage(
+                f"{path} is inside of {MAX_LEVELS} messages: no table has so many levels. Fix: name a field "
+                "that it is in, in json_fields of [records]"
+            )
         if message.full_name in outer:
             raise UnsupportedMessage(
                 f"{path} is a {message.full_name} inside of another one: no table has such columns. Fix: "

@@ -14,7 +14,7 @@ from sluice.core.decoding.protobuf.json_text import field_text, single_text
 from sluice.core.decoding.protobuf.messages import fields_of, sorted_keys
 from sluice.core.decoding.protobuf.schema import UnsupportedMessage
 from sluice.core.decoding.protobuf.types import WRAPPERS, Type, is_map, scalar_kind
-from sluice.core.decoding.protobuf.well_known import length_of, time_of
+from sluice.core.decoding.protobuf.well_known import length_of, only_its_own, time_of
 
 # From a value of a field, as `fields_of` has it, to one as PyArrow takes it.
 Convert = Callable[[Any], Any]
@@ -111,7 +111,12 @@ def _single(source: FieldDescriptor, reader: Type, path: str) -> Convert:
     scalar = _scalar(source, kind, reader.kind, path)
     if source.message_type is not None and source.message_type.full_name in WRAPPERS:
         zero = source.message_type.fields_by_number[1].default_value
-        return lambda message: scalar(fields_of(message).get(1, zero))
+
+        def wrapped(message: Any) -> Any:
+            only_its_own(message, source.message_type.full_name, path)
+            return scalar(fields_of(message).get(1, zero))
+
+        return wrapped
     return scalar
 
 

@@ -203,7 +203,8 @@ class WireReader:
     def _put_entry(self, field: _Field, entry: ReadMessage, content: bytes, into: ReadMessage) -> None:
         assert field.message is not None  # noqa: S101  (narrows the type)
         key, item = (self._fields_of(field.message)[number] for number in (1, 2))
-        if item.known is not None and any(one.number == item.number for one in entry.unknown):
+        # A closed enum's other value, or a field that no entry has.
+        if entry.unknown:
             into.unknown.append(UnknownField(field.number, BYTES, content))
             return
         value = entry.fields.get(item.number, ReadMessage() if item.message is not None else item.default)

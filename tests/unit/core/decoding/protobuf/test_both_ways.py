@@ -114,6 +114,43 @@ def test_bytes_that_are_no_message(place: int, body: str, reason: str) -> None:
     assert check(READERS[place], bytes.fromhex(body)) == reason
 
 
+# Behind the key "a" or 1: a field that no entry has, values of other wire types, and what comes twice.
+ENTRIES = [
+    "0a01611007b80105",
+    "b80105",
+    "1007b801050a0161",
+    "0a016110071200",
+    "0a01611500000000",
+    "0a01610a01621007",
+    "0a016112020805b80105",
+    "0a01611203b80105",
+    "0801100510000a00",
+    "08011005",
+    "080110051000",
+]
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+@pytest.mark.parametrize("field", [4, 6, 8, 9, 28, 30])
+@pytest.mark.parametrize("place", [0, 1])
+def test_entries_of_maps_are_read_alike(place: int, field: int, entry: str) -> None:
+    content = bytes.fromhex(entry)
+    tag = field << 3 | 2
+    of_field = bytes([tag]) if tag < 128 else bytes([tag & 127 | 128, tag >> 7])
+    body = of_field + bytes([len(content)]) + content
+    check(READERS[place], body if place == 0 else b"\x08\x01" + body)
+    if place == 0:
+        # In a message, in a list of messages.
+        inner = b"\x22" + bytes([len(content)]) + content
+        check(READERS[place], b"\x42" + bytes([len(inner)]) + inner)
+
+
+def test_an_entry_with_other_fields_is_kept_with_all_of_its_bytes() -> None:
+    found = check(READERS[0], bytes.fromhex("4a09080112021007b80105"))
+    assert found["by_number"] == []
+    assert found["_unknown_fields"] == '{"9":{"bytes":"CAESAhAHuAEF"}}'
+
+
 @pytest.mark.parametrize("group", [False, True])
 def test_messages_inside_of_each_other(group: bool) -> None:
     """A closed number of them is read, by both."""
