@@ -39,7 +39,7 @@ def declared_types(spec: StreamSpec, file: Path, where: str) -> dict[str, str]:
     """Column -> Iceberg's type, as ``ddl_iceberg_type`` has them. Raises ConfigError, also for a name that no
     column can have."""
     row = of_table(spec, file).type
-    _check_names(row, where)
+    check_names(row, where)
     return {field.name: _ICEBERG[field.type.kind] for field in row.fields}
 
 
@@ -66,12 +66,12 @@ def of_table(spec: StreamSpec, file: Path | None = None) -> TableMessage:
         raise ConfigError(f"{spec.name}/{spec.schema}: {error}{fix}") from error
 
 
-def _check_names(kind: Type, where: str) -> None:
-    """Every message that the columns have, at any depth."""
+def check_names(kind: Type, where: str) -> None:
+    """Every message that the columns have, at any depth. Raises ConfigError."""
     check_columns([field.name for field in kind.fields], where)
     for field in kind.fields:
         inner = field.type
         while inner.item is not None:
             inner = inner.item
         if inner.fields:
-            _check_names(inner, f"{where}: {field.name}")
+            check_names(inner, f"{where}: {field.name}")

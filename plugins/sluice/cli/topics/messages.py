@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from sluice.config import protobuf_messages
 from sluice.config.reading.protoc import compiled
+from sluice.config.reading.toml import ConfigError
 from sluice.core.decoding.decoder import Malformed
 from sluice.core.decoding.protobuf.decoder import TableMessage
 from sluice.core.decoding.protobuf.frames import message_indexes
@@ -66,8 +68,10 @@ def of_messages(
         )
     try:
         table = TableMessage(schema_of(schema, compiled), message)
-    except (NotCompiled, UnsupportedMessage) as error:
-        return by, None, [f"schema id {schema.id} can be no table's: {error}: {kept}"]
+        protobuf_messages.check_names(table.type, message)
+    except (NotCompiled, UnsupportedMessage, ConfigError) as error:
+        why = str(error).split(". Fix:")[0]
+        return by, None, [f"schema id {schema.id} can be no table's: {why}: {kept}"]
     doubts = []
     if any(descriptor_of(text) for text in (schema.text, *dict(schema.imports).values())):
         doubts.append(

@@ -155,6 +155,13 @@ def test_messages_of_protobuf(server: RegistryServer) -> None:
     [
         ("syntax = 'x'", "a.proto", "cannot be used"),
         (ORDER.replace("Item item", "Order item"), "shop/item.proto", "shop.Order inside of another one"),
+        (
+            ORDER.replace("Item item", "Item ID"),
+            "shop/item.proto",
+            "shop.Order: column 'ID' and 'id' differ in case",
+        ),
+        (ORDER.replace("int64 id", "Item _kafka_offset"), "shop/item.proto", "_kafka_offset"),
+        (ORDER.replace("shop/item.proto", "../a.proto"), "../a.proto", "cannot be the name of a file"),
         (ORDER.replace("shop/item.proto", "stream.py"), "stream.py", "imports 'stream.py'"),
         (ORDER.replace("shop/item.proto", "schema.proto"), "schema.proto", "imports 'schema.proto'"),
     ],

@@ -123,6 +123,23 @@ def compiling(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str]
     return do
 
 
+def test_a_process_compiles_the_same_texts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each check of a declaration asks for them: of Airflow's parser, and of every task."""
+    files = {"once.proto": ONE, "other.proto": ONE.replace("One", "Other")}
+    run, ran = subprocess.run, list[Any]()
+
+    def counted(*given: Any, **more: Any) -> Any:
+        ran.append(given)
+        return run(*given, **more)
+
+    monkeypatch.setattr(subprocess, "run", counted)
+    for _ in range(3):
+        compiled(files, "once.proto")
+    assert len(ran) == 1
+    compiled(files | {"other.proto": f"{ONE} // changed"}, "once.proto")
+    assert len(ran) == 2
+
+
 def test_what_keeps_the_compiler_busy_or_crashes_it_is_no_schema(compiling: Callable[[str], None]) -> None:
     compiling("while True: pass")
     with raising(NotCompiled, "its compilation takes more than 10 seconds of a processor"):

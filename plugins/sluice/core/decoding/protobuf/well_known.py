@@ -51,7 +51,7 @@ def _shape(message: DescriptorProto) -> tuple[Any, ...]:
 
 
 def _googles(modules: Iterable[Any]) -> dict[str, tuple[Any, ...]]:
-    found = {}
+    found: dict[str, tuple[Any, ...]] = {}
     for module in modules:
         file = FileDescriptorProto()
         module.DESCRIPTOR.CopyToProto(file)
