@@ -165,10 +165,11 @@ class WireReader:
         return wire_type == field.wire_type or (wire_type == BYTES and field.is_packable)
 
     def _put(self, field: _Field, value: Any, into: ReadMessage) -> None:
-        if field.known is not None and value not in field.known:
-            # As it would be sent: a number of 64 bits.
-            into.unknown.append(UnknownField(field.number, VARINT, value % 2**64))
-            return
+        if field.known is not None:
+            sent, value = value, _whole(field.type, value)
+            if value not in field.known:
+                into.unknown.append(UnknownField(field.number, VARINT, sent))
+                return
         if field.is_repeated:
             into.fields.setdefault(field.number, []).append(value)
             return
@@ -219,7 +220,8 @@ class WireReader:
             content = self._data[at:end]
             return (self._text(field, content, at, place), end) if field.type == _TEXTS[0] else (content, end)
         number, at = self._number(at, place)
-        return _whole(field.type, number), at
+        # Of a closed enum as it was sent, for a number that the enum lacks.
+        return (number if field.known is not None else _whole(field.type, number)), at
 
     def _text(self, field: _Field, content: bytes, at: int, place: _Place) -> str | bytes:
         try:
