@@ -26,7 +26,8 @@ class UnknownField:
 
 class WrittenAgain(Exception):
     """Google's library kept an entry of a map as an unknown field, which it wrote again by itself: with its
-    fields in another order, or without those that came twice."""
+    fields in another order, or without those that came twice. Or it kept a field of the number 0, which is
+    none."""
 
 
 @dataclass
@@ -61,7 +62,10 @@ def unknown_of(message: AnyMessage) -> list[UnknownField]:
     found = list(_unknown(UnknownFieldSet(message)))
     if found:
         fields = message.DESCRIPTOR.fields_by_number
-        if any(one.wire_type == BYTES and _is_map(fields.get(one.number)) for one in found):
+        # The library takes the number 0 in a message without fields, and there only.
+        if any(
+            not one.number or (one.wire_type == BYTES and _is_map(fields.get(one.number))) for one in found
+        ):
             raise WrittenAgain
     return found
 

@@ -86,6 +86,7 @@ def test_any_bytes_are_read_alike(place: int, body: bytes) -> None:
         (0, "0a056162", "not a message shop.Order: 2 of 5 bytes in id, at byte 3"),
         (0, "0a02c328", "not a message shop.Order: not UTF-8 in id, at byte 3"),
         (0, "0001", "not a message shop.Order: the field number 0, at byte 1"),
+        (0, "a201020069", "not a message shop.Order: the field number 0 in ping, at byte 4"),
         (0, "0e01", "not a message shop.Order: the wire type 6, which is none, at byte 1"),
         (0, "3a020aff", "not a message shop.Order: the bytes end in a number in main.sku, at byte 4"),
         (
