@@ -220,7 +220,7 @@ class WireReader:
             content = self._data[at:end]
             return (self._text(field, content, at, place), end) if field.type == _TEXTS[0] else (content, end)
         number, at = self._number(at, place)
-        # Of a closed enum as it was sent, for a number that the enum lacks.
+        # A closed enum keeps what was sent, for a number that the enum lacks.
         return (number if field.known is not None else _whole(field.type, number)), at
 
     def _text(self, field: _Field, content: bytes, at: int, place: _Place) -> str | bytes:

@@ -149,7 +149,7 @@ def test_entries_of_maps_are_read_alike(place: int, field: int, entry: str) -> N
 @pytest.mark.parametrize("number", ["05", "8080808008", "8980808010", "8180808010", "ffffffffffffffffff01"])
 @pytest.mark.parametrize("field", ["18", "20", "22"])
 def test_numbers_that_a_closed_enum_lacks_are_kept_as_they_were_sent(field: str, number: str) -> None:
-    """Of 64 bits, of which an enum has 32."""
+    """They have 64 bits, of which an enum has 32."""
     length = f"{len(number) // 2:02x}" if field == "22" else ""
     check(READERS[1], bytes.fromhex(f"0801{field}{length}{number}"))
 
