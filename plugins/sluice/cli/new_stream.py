@@ -30,9 +30,10 @@ KINDS = ("csv", "generator", "feed", "topic")
 # Columns of a CSV stream of no file.
 EXAMPLE = {"id": "STRING", "happened_at": "TIMESTAMP_NTZ", "amount": "DOUBLE"}
 SAMPLE_READ = 64 * 1024
+_PROTOBUF = "protobuf"
 # Templates of modules have it, so that they are no modules.
 _SUFFIX = ".txt"
-CORRECT = "A type never changes once the stream has loaded: correct schema.ddl and stream.toml before."
+CORRECT = "A type never changes once the stream has loaded: correct its schema and stream.toml before."
 # What a stream has beside its load and its changes.
 PAUSED = ("stream", "maintenance", "reconciliation")
 NEXT = {
@@ -179,14 +180,14 @@ def _with(root: Path, environ: Mapping[str, str]) -> dict[str, str]:
 
 def _write(folder: Path, name: str, kind: str, inferred: Inferred | None, found: FoundTopic | None) -> None:
     columns = inferred.columns if inferred else found.guess.columns if found else EXAMPLE
-    avro = found.guess.schema if found else ""
+    schema = found.guess.schema if found else ""
     declared = inferred.declared if inferred else {}
     values = {
         "columns": "".join(f"{column} {ddl}\n" for column, ddl in columns.items()),
         "csv": dump(declared).replace("\n\n", "\n") if declared else "",
         "name": name,
         "topic": found.name if found else name.replace("_", "-"),
-        "schema": _schema_line(columns, avro),
+        "schema": _schema_line(columns, found.guess if found else None),
         "registry": _registry_lines(found.guess) if found and found.guess.is_registered else "",
         "format": found.guess.format if found else "json",
         "key": _key_lines(found.guess) if found and found.guess.key else "",
@@ -196,14 +197,24 @@ def _write(folder: Path, name: str, kind: str, inferred: Inferred | None, found:
         "uuid": str(uuid4()),
     }
     for template in (TEMPLATES / kind).iterdir():
-        if template.name == "schema.ddl" and (avro or not columns):
+        if template.name == "schema.ddl" and (schema or not columns):
             continue
         text = Template(_without_defaults(template.read_text(), declared)).substitute(values)
         (folder / template.name.removesuffix(_SUFFIX)).write_text(text)
-    if avro:
-        (folder / "schema.avsc").write_text(json.dumps(json.loads(avro), indent=2) + "\n")
+    if found and schema:
+        _write_schema(folder, found.guess)
     if any(path.suffix == ".py" for path in folder.iterdir()):
         (folder / "__init__.py").touch()
+
+
+def _write_schema(folder: Path, guess: Guess) -> None:
+    """The schema of a registry, with what it imports: each a file below the folder."""
+    if guess.format != _PROTOBUF:
+        (folder / "schema.avsc").write_text(json.dumps(json.loads(guess.schema), indent=2) + "\n")
+        return
+    for name, text in {**guess.imports, "schema.proto": guess.schema}.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
 
 
 def _without_defaults(template: str, declared: Mapping[str, object]) -> str:
@@ -212,11 +223,13 @@ def _without_defaults(template: str, declared: Mapping[str, object]) -> str:
     return "".join(line for line in lines if not any(line.startswith(f"# {key} = ") for key in declared))
 
 
-def _schema_line(columns: Mapping[str, str], avro: str) -> str:
+def _schema_line(columns: Mapping[str, str], guess: Guess | None) -> str:
     """Empty for values that are one column without a schema."""
     if not columns:
         return ""
-    return f'schema = "schema.{"avsc" if avro else "ddl"}"            # the columns of its values\n'
+    of_registry = "proto" if guess and guess.format == _PROTOBUF else "avsc"
+    ending = of_registry if guess and guess.schema else "ddl"
+    return f'schema = "schema.{ending}"            # the columns of its values\n'
 
 
 def _key_lines(guess: Guess) -> str:
@@ -234,4 +247,7 @@ def _headers_line(guess: Guess | None) -> str:
 
 def _registry_lines(guess: Guess) -> str:
     subjects = f'subjects = "{guess.subjects}"\n' if guess.subjects != "topic" else ""
-    return f"registry = true                   # values begin with the id of their schema\n{subjects}"
+    message = f'message = "{guess.message}"\n' if guess.message else ""
+    return (
+        f"registry = true                   # values begin with the id of their schema\n{subjects}{message}"
+    )

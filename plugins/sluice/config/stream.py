@@ -70,7 +70,7 @@ class StreamSpec:
     schema: Annotated[
         str,
         "the schema's file in the folder: `schema.avsc`, or `schema.ddl`, whose columns may all be null; "
-        "none with `[records]` of `text` or `bytes`",
+        "`schema.proto` with `[records]` of `protobuf`; none with `[records]` of `text` or `bytes`",
     ] = field(default="", kw_only=True)
     table: Annotated[
         str,
@@ -166,7 +166,12 @@ class StreamSpec:
     @property
     def is_ddl(self) -> bool:
         """Whether ``schema`` lists the table's columns in Spark's DDL."""
-        return not self.schema.endswith(".avsc")
+        return not self.schema.endswith((".avsc", ".proto"))
+
+    @property
+    def is_protobuf(self) -> bool:
+        """Whether ``schema`` is a Protobuf schema, whose message the topic's records are."""
+        return self.schema.endswith(".proto")
 
     @property
     def ddl_columns(self) -> dict[str, str]:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 # A function in a module of a stream's folder.
 FUNCTION = r"[a-z_][a-z0-9_]*:[a-z_][a-z0-9_]*"
 # A schema's file.
-SCHEMA = r"[A-Za-z0-9][A-Za-z0-9._-]*\.(avsc|ddl)"
+SCHEMA = r"[A-Za-z0-9][A-Za-z0-9._-]*\.(avsc|ddl|proto)"
 # Folders in the source bucket, none of them "." or "..".
 PREFIX = r"((?!\.{1,2}/)[A-Za-z0-9_.=-]+/)*"
 # Without scheme, port and path.
@@ -62,7 +62,7 @@ def check(spec: StreamSpec, where: str) -> None:
     if not re.fullmatch(SCHEMA, spec.schema) and (spec.schema or not spec.records):
         raise ConfigError(
             f"{where}: schema {shown(spec.schema)}. Fix: name a file of the stream's folder, an Avro schema "
-            "(.avsc) or columns (.ddl)"
+            "(.avsc), columns (.ddl) or a Protobuf schema (.proto)"
         )
     names.check_table(spec.table, where)
     names.check_topic(spec.topic.name, where)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sluice.config import csv_reading
+from sluice.config import csv_reading, protobuf_messages
 from sluice.config.reading.files import declared_text
 from sluice.config.reading.names import check_avro
 from sluice.config.reading.toml import ConfigError
@@ -42,7 +42,7 @@ def schema_problems(spec: StreamSpec, present: Mapping[str, str]) -> list[str]:
 def declared_types(spec: StreamSpec) -> dict[str, str]:
     """Column -> Iceberg type, as the schema file declares. Raises ConfigError, also for a name that a later
     step cannot carry."""
-    return _declared_types(spec, _text(spec, spec.schema_file))
+    return _declared_types(spec, _text(spec, spec.schema_file), spec.schema_file)
 
 
 def _text(spec: StreamSpec, file: Path) -> str:
@@ -50,14 +50,14 @@ def _text(spec: StreamSpec, file: Path) -> str:
     return declared_text(file) if spec.schema else ""
 
 
-def _declared_types(spec: StreamSpec, text: str) -> dict[str, str]:
+def _declared_types(spec: StreamSpec, text: str, file: Path) -> dict[str, str]:
     where = f"{spec.name}/{spec.schema}"
     if not spec.records:
-        return _value_types(spec, text, where)
+        return _value_types(spec, text, file, where)
     if not spec.records.has_schema:
         found = {name: ddl_iceberg_type(kind) for name, kind in spec.records.value_columns.items()}
     else:
-        found = _value_types(spec, text, where)
+        found = _value_types(spec, text, file, where)
         check_added(spec.records, found, spec.schema, f"{spec.name}/stream.toml")
     return found | {name: _added_type(kind) for name, kind in spec.records.added_columns.items()}
 
@@ -66,10 +66,12 @@ def _added_type(kind: str) -> str:
     return "list<" if kind == HEADERS_TYPE else ddl_iceberg_type(kind)
 
 
-def _value_types(spec: StreamSpec, text: str, where: str) -> dict[str, str]:
+def _value_types(spec: StreamSpec, text: str, file: Path, where: str) -> dict[str, str]:
     if spec.is_ddl:
         columns = parse_ddl(text, where, is_of_others=spec.records is not None)
         return {name: ddl_iceberg_type(kind) for name, kind in columns.items()}
+    if spec.is_protobuf:
+        return protobuf_messages.declared_types(spec, file, where)
     try:
         schema = json.loads(text)
         check_avro(schema, where)
@@ -92,7 +94,7 @@ def _column_type(field: Mapping[str, Any], names: tuple[Named, str], where: str)
 def check(spec: StreamSpec, file: Path) -> None:
     """The schema ``file``, and what the declaration says of its columns. Raises ConfigError."""
     text, where = _text(spec, file), f"{spec.name}/stream.toml"
-    types = _declared_types(spec, text)
+    types = _declared_types(spec, text, file)
     named = {
         **{f"partition_by {str(one)!r}": one.column for one in spec.partitions},
         **({"feed event_id": spec.feed.event_id} if spec.feed else {}),

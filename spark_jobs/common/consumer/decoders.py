@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import cast
 
+from sluice.config import protobuf_messages
+from sluice.config.reading.protoc import compiled
 from sluice.config.sections.records.declaration import Format, Records
 from sluice.config.stream import StreamSpec
 from sluice.core.decoding.avro.decoder import AvroDecoder
@@ -14,9 +16,11 @@ from sluice.core.decoding.json.decoder import JsonDecoder
 from sluice.core.decoding.others.json_texts import JsonTextDecoder
 from sluice.core.decoding.others.plain import BytesDecoder, TextDecoder
 from sluice.core.decoding.others.records import OthersRecords, Tombstones
+from sluice.core.decoding.protobuf.decoder import ProtobufDecoder
 from sluice.core.decoding.registered.avro import RegisteredAvro, RegisteredAvroKeys
 from sluice.core.decoding.registered.json import RegisteredJson
 from sluice.core.decoding.registered.own import OwnRegisteredAvro
+from sluice.core.decoding.registered.protobuf import RegisteredProtobuf
 from sluice.core.registry.schemas import Schemas
 from sluice.core.registry.subjects import Part
 from spark_jobs.common.kafka.avro import Schemas as OwnSchemas
@@ -56,8 +60,11 @@ def _of_values(spec: StreamSpec, unknown: str = "") -> Decoder:
 
 
 def _of_others(spec: StreamSpec, records: Records, registry: Schemas | None) -> RecordDecoder:
+    values: Decoder
     if not records.has_schema:
         values = _PLAIN[records.format](records.value_column)
+    elif records.format == Format.PROTOBUF:
+        values = _of_protobuf(spec, records, registry)
     elif not records.registry:
         values = _of_values(spec, records.unknown_column)
     elif spec.is_avro:
@@ -67,6 +74,13 @@ def _of_others(spec: StreamSpec, records: Records, registry: Schemas | None) -> 
         values = RegisteredJson(_of_values(spec, records.unknown_column), _needed(registry))
     keys = _of_keys(records, registry) if records.key else None
     return OthersRecords(values, keys, records.headers, cast("Tombstones", records.tombstones))
+
+
+def _of_protobuf(spec: StreamSpec, records: Records, registry: Schemas | None) -> Decoder:
+    table = protobuf_messages.of_table(spec)
+    if not records.registry:
+        return ProtobufDecoder(table, records.unknown_column)
+    return RegisteredProtobuf(table, _needed(registry), compiled, records.unknown_column)
 
 
 def _of_keys(records: Records, registry: Schemas | None) -> Decoder:

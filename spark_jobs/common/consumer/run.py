@@ -7,14 +7,16 @@ import logging
 import threading
 from functools import partial
 from time import monotonic
+from typing import cast
 
 from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructType
 
 from sluice.clients.kafka.consumers import topic_offsets
 from sluice.clients.registry.schemas import RegistrySchemas
 from sluice.config import platform as platforms
-from sluice.config import streams
+from sluice.config import protobuf_messages, streams
 from sluice.config.stream import StreamSpec
 from sluice.core.decoding.decoder import RecordDecoder
 from sluice.core.processes import java
@@ -83,7 +85,12 @@ def run(name: str) -> int:
 
 def record_type(spark: SparkSession, spec: StreamSpec) -> StructType:
     """The type of a record, as Spark has it: all columns of the table that are made of it."""
-    values = OwnSchemas.load(spec).current.struct(spark) if spec.is_avro else tables.declared(spec)
+    if spec.is_avro:
+        values = OwnSchemas.load(spec).current.struct(spark)
+    elif spec.is_protobuf:
+        values = cast("StructType", from_arrow_type(protobuf_messages.of_table(spec).type.arrow))
+    else:
+        values = tables.declared(spec)
     if not spec.records or not spec.records.added_columns:
         return values
     return StructType([*values.fields, *tables.struct(spec.records.added_columns).fields])

@@ -78,12 +78,15 @@ def test_streams_may_read_one_topic_of_others(tmp_path: Path) -> None:
 
 def test_the_example_of_the_documentation_is_valid() -> None:
     page = Path(__file__).resolve().parents[3] / "docs" / "topics-of-others.md"
-    example, records, intervals, own = re.findall(r"```toml\n(.*?)```", page.read_text(), re.S)
+    example, records, messages, intervals, own = re.findall(r"```toml\n(.*?)```", page.read_text(), re.S)
     spec = streams.parse(example, "topics-of-others.md")
     assert (spec.source, spec.name, spec.topic.name) == (SourceType.TOPIC, "orders", "shop.orders")
     assert streams.parse(example + intervals, "topics-of-others.md").intervals is not None
     text = example.replace('"schema.ddl" ', '"schema.avsc"') + records
     assert streams.parse(text, "topics-of-others.md").records is not None
+    schema, of_messages = messages.split("\n\n", 1)
+    text = re.sub(r"^schema = .*$", schema, example, count=1, flags=re.M) + of_messages
+    assert streams.parse(text, "topics-of-others.md").is_protobuf
     starts = re.findall(r"^\| `([^`]+)` \| (?:at|behind|in) ", page.read_text(), re.M)
     assert [Start.parse(text).kind for text in starts] == list(StartKind)
     taxi = (folders.STREAMS / "nyc_taxi" / "stream.toml").read_text()

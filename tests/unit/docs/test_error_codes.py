@@ -31,6 +31,8 @@ INTERNAL = {
     "sluice.core.decoding.avro.reference.layout._Cut",
     "sluice.core.decoding.avro.reference.layout._Other",
     "sluice.core.decoding.avro.reference.resolution.Unresolvable",
+    "sluice.core.decoding.protobuf.messages.WrittenAgain",  # read by the reference
+    "sluice.core.decoding.protobuf.well_known.OtherMessage",  # a NotCompiled
     "sluice.core.decoding.decoder.Malformed",  # its text is the reason of a rejected record
     "sluice.core.tables.file_removal.ClockChanged",  # the reason why remove_files deletes nothing
     "sluice.cli.airflow_api.AirflowError",

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from sluice.cli.topics import messages
 from sluice.cli.topics.columns import UNKNOWN_FIELDS, of_avro
 from sluice.core.decoding.avro.types import UnsupportedSchema
+from sluice.core.decoding.decoder import Decoder
 from sluice.core.decoding.registered.avro import RegisteredAvro
 from sluice.core.decoding.sample import AVRO_FORMAT, JSON, Guess, Sampled, guess
 from sluice.core.record_batches.records import SCHEMA
@@ -59,6 +61,15 @@ def look(client: RegistryClient, topic: str, records: Sequence[Sampled], by: Gue
         seen.append(said)
         found, more = _of_avro(found, newest, naming, asked, having)
         doubts += more
+    elif types == {schemas.PROTOBUF}:
+        message = messages.message_of(frames, known)
+        newest, naming, said = _newest(client, topic, known, message.name)
+        seen.append(said)
+        found, decoder, more = messages.of_messages(found, newest, message.name, asked, UNKNOWN_FIELDS)
+        doubts += [*message.doubts, *more]
+        if decoder is not None:
+            found = replace(found, subjects=str(naming))
+            doubts += _doubts(decoder, having)
     elif known:
         doubts.append(f"its schemas are {' and '.join(sorted(types))}, which are not read: kept as bytes")
     seen.append(f"schema ids {', '.join(map(str, frames.schema_ids[:_MOST_SCHEMAS]))}")
@@ -115,13 +126,14 @@ def _format_of_keys(asked: _Asked, records: Sequence[Sampled]) -> str | None:
 
 
 def _newest(
-    client: RegistryClient, topic: str, known: Sequence[RegisteredSchema]
+    client: RegistryClient, topic: str, known: Sequence[RegisteredSchema], message: str = ""
 ) -> tuple[RegisteredSchema, Naming, str]:
-    """The schema for the table, by which naming strategy it was found, and a line that says so."""
+    """The schema for the table, by which naming strategy it was found, and a line that says so. ``message``:
+    the name of a Protobuf message, of which a schema may have several."""
     for naming in Naming:
         for schema in reversed(known):
             try:
-                name = subject(naming, topic, Part.VALUE, record_name(schema))
+                name = subject(naming, topic, Part.VALUE, message or record_name(schema))
                 version = client.latest(name)
             except (UnknownSchema, RefusedSchema):
                 continue
@@ -153,11 +165,16 @@ def _of_avro(
     found = replace(
         by, format=AVRO_FORMAT, columns=columns, schema=text, is_registered=True, subjects=str(naming)
     )
+    return found, [*left_out, *_doubts(decoder, records)]
+
+
+def _doubts(decoder: Decoder, records: Sequence[Sampled]) -> list[str]:
+    """What the sample's records do not fit."""
     values = pa.array([one.value for one in records], pa.binary())
     decoded = decoder.decode(values, _headers(records))
     reasons = zip(records, decoded.reasons.to_pylist(), strict=True)
     wrong = [f"{one.place}: {reason}" for one, reason in reasons if reason]
-    doubts = left_out
+    doubts = list[str]()
     if wrong:
         doubts.append(f"{len(wrong)} of {len(values)} values would be rejected, the first in {wrong[0]}")
     extra = decoded.columns.column(UNKNOWN_FIELDS)
@@ -165,4 +182,4 @@ def _of_avro(
         doubts.append(
             f"{kept} of {len(values)} values have fields that the schema lacks: in {UNKNOWN_FIELDS}"
         )
-    return found, doubts
+    return doubts

@@ -230,12 +230,12 @@ class KeptSchemas:
         with self._lock:
             self._failed.pop(schema.id, None)
             if schema.id not in self._schemas:
-                self._bytes += len(schema.text)
+                self._bytes += _size(schema)
             self._schemas[schema.id] = schema, self._clock() + seconds
             self._schemas.move_to_end(schema.id)
             while self._bytes > MAX_BYTES and len(self._schemas) > 1:
                 _, (oldest, _) = self._schemas.popitem(last=False)
-                self._bytes -= len(oldest.text)
+                self._bytes -= _size(oldest)
 
     def _remember_failure(self, schema_id: int, error: UnknownSchema | RefusedSchema) -> None:
         # Without the traceback, which would hold the frames that raised it.
@@ -245,3 +245,7 @@ class KeptSchemas:
             self._failed.move_to_end(schema_id)
             while len(self._failed) > MAX_FAILED:
                 self._failed.popitem(last=False)
+
+
+def _size(schema: RegisteredSchema) -> int:
+    return len(schema.text) + sum(len(text) for _, text in schema.imports)

@@ -14,7 +14,7 @@ from sluice.core.decoding.wire_formats import wire_format
 
 JSON, TEXT, BYTES = "json", "text", "bytes"
 # Only a registry says so: no byte of a record does.
-AVRO_FORMAT = "avro"
+AVRO_FORMAT, PROTOBUF_FORMAT = "avro", "protobuf"
 _CONFLUENT = re.compile(r"schema id \((\d+)\)")
 # As many bytes as a decimal of 38 digits has, at most.
 _BASE64 = re.compile(r"(?=.{4,24}\Z)(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
@@ -46,18 +46,22 @@ class Guess:
     """What records seem to be."""
 
     format: str
-    """The values' format: JSON, TEXT or BYTES, or AVRO_FORMAT."""
+    """The values' format: JSON, TEXT or BYTES, or AVRO_FORMAT, PROTOBUF_FORMAT."""
     key: str
     """The keys' format, one of the same; "" if no record has one."""
     columns: dict[str, str] = field(default_factory=dict)
-    """Field of JSON values -> type in Spark's DDL, also if no column can be named so; of Avro, Arrow's; empty
-    for other formats."""
+    """Field of JSON values -> type in Spark's DDL, also if no column can be named so; of Avro and Protobuf,
+    Arrow's; empty for other formats."""
     doubts: list[str] = field(default_factory=list)
     """What a person should look at."""
     frames: list[str] = field(default_factory=list)
     """Those doubts that say how values seem to be framed: what a registry says takes their place."""
     schema: str = ""
-    """The Avro schema of the values, as JSON; empty for other formats."""
+    """The Avro schema of the values, as JSON, or their Protobuf schema; empty for other formats."""
+    imports: dict[str, str] = field(default_factory=dict)
+    """The name by which a Protobuf schema imports another one -> its text."""
+    message: str = ""
+    """The full name of the Protobuf message that values are."""
     is_registered: bool = False
     """Whether values name their schemas in a registry."""
     has_headers: bool = False

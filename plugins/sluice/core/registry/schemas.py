@@ -61,13 +61,18 @@ class Bundle:
 
 @dataclass(frozen=True)
 class RegisteredSchema:
-    """What a schema id stands for. ``type``: one of TYPES; ``text``: of AVRO with all types that it uses,
-    else as it was registered; ``references``: its own."""
+    """What a schema id stands for."""
 
     id: int
+    """As records name it."""
     type: str
+    """One of TYPES."""
     text: str
+    """With all types that it uses, of AVRO; else as it was registered."""
     references: tuple[Reference, ...] = ()
+    """Its own."""
+    imports: tuple[tuple[str, str], ...] = ()
+    """The names by which a schema of PROTOBUF, and what it imports, import others, and their texts."""
 
 
 class Schemas(Protocol):
@@ -86,7 +91,17 @@ def registered(bundle: Bundle) -> RegisteredSchema:
     text = own.text
     if own.type == AVRO:
         text = avro_references.self_contained(text, [one.text for one in bundle.referenced.values()], what)
-    return RegisteredSchema(bundle.id, own.type, text, own.references)
+    imports = tuple(sorted(_by_name(bundle, what).items())) if own.type == PROTOBUF else ()
+    return RegisteredSchema(bundle.id, own.type, text, own.references, imports)
+
+
+def _by_name(bundle: Bundle, what: str) -> dict[str, str]:
+    places: dict[str, tuple[str, int]] = {}
+    for one in (bundle.definition, *bundle.referenced.values()):
+        for reference in one.references:
+            if places.setdefault(reference.name, reference.place) != reference.place:
+                raise RefusedSchema(f"{what} has two references of the name {quoted(reference.name)}")
+    return {name: bundle.referenced[place].text for name, place in places.items()}
 
 
 def check_total(what: str, definitions: Iterable[Definition]) -> None:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sluice.cli import new_stream
 from sluice.cli.topics import registered
+from sluice.cli.topics.look import FoundTopic
 from sluice.cli.topics.registered import FoundSchemas
 from sluice.clients.registry.client import RegistryClient
+from sluice.config import streams
 from sluice.config.platform_sections.registry import Registry
 from sluice.config.sections.records.declaration import Subjects
 from sluice.core.decoding.sample import Sampled, guess
@@ -109,11 +113,83 @@ def test_json_behind_the_id_of_a_schema(server: RegistryServer) -> None:
     assert (found.format, found.is_registered, found.columns) == ("json", True, {"id": "BIGINT"})
 
 
-def test_another_type_of_schema_stays_bytes(server: RegistryServer) -> None:
-    server.answers["/schemas/ids/5"] = Answer({"schema": "syntax = 'x'", "schemaType": "PROTOBUF"})
-    found = look(server, [framed(5, b"\x00\x01\xff")]).guess
+HEAD = 'syntax = "proto3"; package shop;'
+ITEM = f"{HEAD} message Item {{ string sku = 1; }}"
+ORDER = (
+    f'{HEAD} import "shop/item.proto"; message Other {{}} message Order {{ int64 id = 1; Item item = 2; }}'
+)
+
+
+def of_protobuf(server: RegistryServer, text: str = ORDER, name: str = "shop/item.proto") -> None:
+    """The newest version lacks nothing; records name schema id 5."""
+    references = [{"name": name, "subject": "item", "version": 1}]
+    server.answers["/subjects/item/versions/1?deleted=true"] = Answer(
+        {"schema": ITEM, "schemaType": "PROTOBUF"}
+    )
+    found = {"schema": text, "schemaType": "PROTOBUF", "references": references}
+    server.answers["/schemas/ids/5"] = Answer(found)
+    versions(server, "shop.Order", 5)
+    newest = server.answers["/subjects/shop.Order/versions/latest"].body | found
+    server.answers["/subjects/shop.Order/versions/latest"] = Answer(newest)
+    missing(server, "orders-value")
+
+
+def test_messages_of_protobuf(server: RegistryServer) -> None:
+    of_protobuf(server)
+    values = [framed(5, b"\2\2\x08\7"), framed(5, b"\2\2\x38\7"), framed(5, b"\0"), framed(5, b"\2\2\x08")]
+    found = look(server, values)
+    guessed = found.guess
+    assert (guessed.format, guessed.is_registered, guessed.subjects) == ("protobuf", True, "record")
+    assert (guessed.message, guessed.schema, guessed.imports) == (
+        "shop.Order",
+        ORDER,
+        {"shop/item.proto": ITEM},
+    )
+    assert guessed.columns == {"id": "int64", "item": "struct<sku: string>"}
+    assert [doubt.partition(": ")[0] for doubt in guessed.doubts] == [
+        "its records are several messages",
+        "2 of 4 values would be rejected, the first in partition 0, offset 2",
+        "1 of 4 values have fields that the schema lacks",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "said"),
+    [
+        ("syntax = 'x'", "a.proto", "cannot be used"),
+        (ORDER.replace("Item item", "Order item"), "shop/item.proto", "shop.Order inside of another one"),
+        (
+            ORDER.replace("Item item", "Item ID"),
+            "shop/item.proto",
+            "shop.Order: column 'ID' and 'id' differ in case",
+        ),
+        (ORDER.replace("int64 id", "Item _kafka_offset"), "shop/item.proto", "_kafka_offset"),
+        (ORDER.replace("shop/item.proto", "../a.proto"), "../a.proto", "cannot be the name of a file"),
+        (ORDER.replace("shop/item.proto", "stream.py"), "stream.py", "imports 'stream.py'"),
+        (ORDER.replace("shop/item.proto", "schema.proto"), "schema.proto", "imports 'schema.proto'"),
+    ],
+)
+def test_messages_that_can_be_no_table_stay_bytes(
+    server: RegistryServer, text: str, name: str, said: str
+) -> None:
+    of_protobuf(server, text, name)
+    missing(server, "orders-shop.Order")
+    found = look(server, [framed(5, b"\2\2\x08\7")]).guess
     assert (found.format, found.is_registered) == ("bytes", False)
-    assert any("PROTOBUF" in doubt for doubt in found.doubts)
+    assert any(said in doubt for doubt in found.doubts), found.doubts
+
+
+def test_the_written_folder_is_a_stream_of_the_message(server: RegistryServer, tmp_path: Path) -> None:
+    of_protobuf(server)
+    found = look(server, [framed(5, b"\2\2\x08\7")])
+    topic = FoundTopic("orders", 1, found.guess, found.seen, [])
+    environ = {"SLUICE_STREAMS": str(tmp_path)}
+    new_stream.main("orders", "topic", tmp_path, environ, found=topic)
+    spec = streams.load("orders", environ)
+    assert (spec.schema, spec.is_protobuf) == ("schema.proto", True)
+    assert spec.records is not None
+    assert (spec.records.message, spec.records.registry) == ("shop.Order", True)
+    assert (tmp_path / "orders" / "shop" / "item.proto").read_text() == ITEM
 
 
 def test_records_without_a_schema_ask_nothing(server: RegistryServer) -> None:

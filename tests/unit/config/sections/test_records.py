@@ -27,7 +27,7 @@ def types(spec: StreamSpec, folder: Path, text: str = DDL) -> dict[str, str]:
     if spec.schema:
         file.write_text(text)
     stream_columns.check(spec, file)
-    return stream_columns._declared_types(spec, stream_columns._text(spec, file))
+    return stream_columns._declared_types(spec, stream_columns._text(spec, file), file)
 
 
 def test_text_and_bytes_need_no_schema(tmp_path: Path) -> None:
@@ -125,3 +125,70 @@ def test_a_key_may_partition_a_table_and_be_queried(tmp_path: Path) -> None:
     types(partitioned('format = "text"\nkey = "text"'), tmp_path)
     with raising(ConfigError, "partition_by 'key': 'key' is no column of the table"):
         types(partitioned('format = "text"'), tmp_path)
+
+
+PROTO = 'syntax = "proto3"; package shop; import "parts/item.proto"; message A { int32 a = 1; }\n'
+ORDER = "message Order { uint64 id = 1; repeated Item items = 2; map<string, int32> by = 3; Item one = 4; }"
+ITEM = 'syntax = "proto3"; package shop; message Item { string sku = 1; Item inner = 2; }'
+
+
+def test_protobuf_has_the_columns_of_its_message(tmp_path: Path) -> None:
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "item.proto").write_text(ITEM)
+    spec = parsed(
+        'format = "protobuf"\nregistry = true\nkey = "text"\nmessage = "shop.Order"\n'
+        'json_fields = ["items", "one.inner"]',
+        "schema.proto",
+    )
+    assert types(spec, tmp_path, PROTO + ORDER) == {
+        "id": "decimal(20, 0)",
+        "items": "string",
+        "by": "map<",
+        "one": "struct<",
+        "key": "string",
+        "_unknown_fields": "string",
+    }
+    assert (spec.is_protobuf, spec.is_avro, spec.is_ddl) == (True, False, False)
+    first = parsed('format = "protobuf"', "schema.proto")
+    assert types(first, tmp_path, PROTO + ORDER) == {"a": "int", "_unknown_fields": "string"}
+
+
+@pytest.mark.parametrize(
+    ("records", "text", "said"),
+    [
+        ("", "message A { B b = 1; }", '"B" is not defined'),
+        ('message = "B"', "message A { int32 a = 1; }", "the schema has no message 'B'; it has A"),
+        ("", "message A { A a = 1; int32 b = 2; }", "a is a A inside of another one"),
+        ('json_fields = ["c"]', "message A { int32 a = 1; }", "A has no field 'c', which is to be a text"),
+        ("", "message A { int32 _pos = 1; }", "column '_pos': the name is Iceberg's own"),
+        (
+            "",
+            "message A { repeated B b = 1; } message B { int32 x = 1; int32 X = 2; }",
+            "differ in case only",
+        ),
+        ("", "message A { string _unknown_fields = 1; }", "schema.proto has the column '_unknown_fields'"),
+    ],
+)
+def test_a_message_that_can_be_no_table_is_a_wrong_declaration(
+    tmp_path: Path, records: str, text: str, said: str
+) -> None:
+    spec = parsed(f'format = "protobuf"\n{records}', "schema.proto")
+    with raising(ConfigError, "orders/", said, "Fix: ") as found:
+        types(spec, tmp_path, f'syntax = "proto3"; {text}')
+    assert str(found.value).count("Fix: ") == 1
+
+
+@pytest.mark.parametrize(
+    ("records", "schema", "said"),
+    [
+        ('format = "protobuf"', "schema.avsc", "[records] format 'protobuf' with schema 'schema.avsc'"),
+        ('format = "avro"', "schema.proto", "[records] format 'avro' with schema 'schema.proto'"),
+        ('format = "protobuf"', "", "without schema"),
+        ('format = "protobuf"\nkey = "protobuf"', "schema.proto", "[records] key 'protobuf'"),
+        ('format = "avro"\nmessage = "A"', "schema.avsc", "[records] message with format 'avro'"),
+        ('format = "avro"\njson_fields = ["a"]', "schema.avsc", "[records] json_fields with format 'avro'"),
+    ],
+)
+def test_what_does_not_go_with_protobuf(records: str, schema: str, said: str) -> None:
+    with raising(ConfigError, said, "Fix: "):
+        parsed(records, schema)

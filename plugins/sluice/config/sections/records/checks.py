@@ -12,7 +12,8 @@ from sluice.config.sections.records.declaration import Format, Records, Subjects
 _CHOICES: Mapping[str, Iterable[str]] = {
     "format": [*Format],
     "subjects": [*Subjects],
-    "key": ["", *Format],
+    # No keys of protobuf yet: their message would be one more declaration.
+    "key": ["", *(one for one in Format if one != Format.PROTOBUF)],
     "tombstones": [*Tombstones],
 }
 
@@ -26,18 +27,29 @@ def check(records: Records, schema: str, where: str) -> None:
     if records.has_schema and not schema:
         raise ConfigError(
             f"{where}: [records] format {records.format!r} without schema: its columns are not known. Fix: "
-            'add schema = "schema.avsc" or "schema.ddl", a file of the stream\'s folder'
+            'add schema = "schema.avsc", "schema.ddl" or "schema.proto", a file of the stream\'s folder'
         )
     if schema and not records.has_schema:
         raise ConfigError(
             f"{where}: schema {shown(schema)} with [records] format {records.format!r}, whose only column is "
-            f"{records.value_column!r}. Fix: remove schema, or use format avro or json"
+            f"{records.value_column!r}. Fix: remove schema, or use format avro, json or protobuf"
         )
     if records.format == Format.JSON and schema.endswith(".avsc"):
         raise ConfigError(
             f"{where}: [records] format 'json' with schema {shown(schema)}. Fix: declare the columns in a "
             "schema.ddl"
         )
+    if (records.format == Format.PROTOBUF) != schema.endswith(".proto"):
+        raise ConfigError(
+            f"{where}: [records] format {records.format!r} with schema {shown(schema)}. Fix: declare the "
+            "columns of protobuf in a schema.proto, and those of other formats in none"
+        )
+    for key, is_set in {"message": bool(records.message), "json_fields": bool(records.json_fields)}.items():
+        if is_set and records.format != Format.PROTOBUF:
+            raise ConfigError(
+                f"{where}: [records] {key} with format {records.format!r}, which has no messages. Fix: "
+                "remove it"
+            )
     if records.registry and records.key != Format.AVRO and not records.has_schema:
         raise ConfigError(
             f"{where}: [records] registry with format {records.format!r}: its values have no schema. Fix: "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated
 
@@ -12,6 +12,7 @@ class Format(StrEnum):
 
     AVRO = "avro"
     JSON = "json"
+    PROTOBUF = "protobuf"
     TEXT = "text"
     BYTES = "bytes"
 
@@ -52,13 +53,13 @@ class Records:
 
     format: Annotated[
         str,
-        "[of values](topics-of-others.md#formats), of a topic that others fill: `avro` or `json`, with the "
-        "columns of `schema`; `text` (UTF-8) or `bytes`, each value in `value_column`",
+        "[of values](topics-of-others.md#formats), of a topic that others fill: `avro`, `json` or "
+        "`protobuf`, with the columns of `schema`; `text` (UTF-8) or `bytes`, each value in `value_column`",
     ]
     registry: Annotated[
         bool,
-        "values of `avro` and `json` begin with Confluent's wire format: a schema id of the platform file's "
-        "registry",
+        "values of `avro`, `json` and `protobuf` begin with Confluent's wire format: a schema id of the "
+        "platform file's registry",
     ] = False
     subjects: Annotated[
         str,
@@ -84,10 +85,20 @@ class Records:
         "records without a value: `row` (with null columns), `skip` (no row; the batch's account has their "
         "offsets) or `reject`",
     ] = "row"
+    message: Annotated[
+        str,
+        "of `protobuf`: the full name of the message that values are, as `shop.Order`; empty: the first "
+        "one of `schema`",
+    ] = ""
+    json_fields: Annotated[
+        list[str],
+        "of `protobuf`: paths of fields, as `item.tree`, that are kept as the text of JSON, whatever they "
+        "have; messages that contain themselves must be",
+    ] = field(default_factory=list)
     unknown_fields: Annotated[
         str,
         "the column of fields that `schema` does not have, as the text of a JSON object, null without any; "
-        "of `avro` and `json`. Empty: they are not kept",
+        "of `avro`, `json` and `protobuf`. Empty: they are not kept",
     ] = "_unknown_fields"
 
     @property

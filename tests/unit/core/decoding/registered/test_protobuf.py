@@ -1,0 +1,196 @@
+"""Protobuf records that name their schema by its id, and their message by its place in it."""
+
+from __future__ import annotations
+
+import base64
+import pickle
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
+from sluice.config.reading.protoc import compiled
+from sluice.core.decoding.decoder import TOMBSTONE, Malformed
+from sluice.core.decoding.protobuf.decoder import TableMessage
+from sluice.core.decoding.protobuf.schema import ProtobufSchema
+from sluice.core.decoding.registered.protobuf import RegisteredProtobuf
+from sluice.core.record_batches.records import SCHEMA
+from sluice.core.registry.errors import RefusedSchema, RegistryUnreachable, UnknownSchema
+from sluice.core.registry.schemas import RegisteredSchema
+from tests.support.protobuf import message_class
+from tests.support.raising import raising
+from tests.support.registered import framed
+
+HEAD = 'syntax = "proto3"; package shop; '
+ITEM = f"{HEAD} message Item {{ string sku = 1; int32 count = 2; }}"
+V1 = f'{HEAD} import "item.proto"; message Order {{ int64 id = 1; Item item = 2; repeated Item items = 3; }}'
+# Narrower, further fields at each level, another place, and another number of a field.
+NEW_ITEM = ITEM.replace(
+    "int32 count = 2;", "int32 count = 2; bool is_gift = 3; map<string, uint64> more = 4;"
+)
+V2 = f"""{HEAD} import "item.proto"; message First {{ map<string, string> tags = 1; message In {{}} }}
+    message Order {{ int32 id = 7; Item item = 2; repeated Item items = 3; double price = 4; }}"""
+TEXT_ID = f"{HEAD} message Order {{ string id = 1; }}"
+NESTED = f"""{HEAD} message Outer {{
+    map<string, string> tags = 1; message A {{}} message Order {{ int64 id = 1; }} }}"""
+
+
+class Schemas:
+    """``schemas``: id -> the text with the texts that it imports, or an error."""
+
+    def __init__(self, schemas: Mapping[int, tuple[str, dict[str, str]] | Exception]) -> None:
+        self.schemas, self.types = schemas, {8: "AVRO"}
+
+    def get(self, schema_id: int) -> RegisteredSchema:
+        found = self.schemas.get(schema_id, UnknownSchema(f"schema id {schema_id} is not in the registry"))
+        if isinstance(found, Exception):
+            raise found
+        text, imports = found
+        kind = self.types.get(schema_id, "PROTOBUF")
+        return RegisteredSchema(schema_id, kind, text, imports=tuple(imports.items()))
+
+
+def in_base64(text: str, imports: dict[str, str]) -> str:
+    """As Confluent's serializer of Python registers it."""
+    content = FileDescriptorSet.FromString(compiled(imports | {"any.proto": text}, "any.proto"))
+    (found,) = (file for file in content.file if file.name == "any.proto")
+    return base64.b64encode(found.SerializeToString()).decode()
+
+
+SCHEMAS = Schemas(
+    {
+        1: (V1, {"item.proto": ITEM}),
+        2: (V2, {"item.proto": NEW_ITEM}),
+        3: (TEXT_ID, {}),
+        4: (in_base64(V1, {"item.proto": ITEM}), {"item.proto": in_base64(ITEM, {})}),
+        5: (V1, {}),
+        6: ("no schema", {}),
+        7: RefusedSchema("schema id 7 is too large"),
+        8: ("{}", {}),
+        11: RegistryUnreachable("no answer"),
+    }
+)
+
+
+def class_of(schema_id: int, name: str) -> Any:
+    found = SCHEMAS.get(schema_id)
+    content = compiled(dict(found.imports) | {"r.proto": found.text}, "r.proto")
+    return message_class(ProtobufSchema(content, "r.proto").message(name))
+
+
+def decoder(text: str = V1, name: str = "shop.Order", unknown: str = "_unknown_fields") -> RegisteredProtobuf:
+    schema = ProtobufSchema(
+        compiled({"schema.proto": text, "item.proto": ITEM}, "schema.proto"), "schema.proto"
+    )
+    made = RegisteredProtobuf(TableMessage(schema, name), SCHEMAS, compiled, unknown)
+    found = pickle.loads(pickle.dumps(made))  # noqa: S301  (its own)
+    assert isinstance(found, RegisteredProtobuf)
+    return found
+
+
+def decoded(reader: RegisteredProtobuf, values: Sequence[bytes | None]) -> list[Any]:
+    headers = pa.array([[]] * len(values), SCHEMA.field("headers").type)
+    found = reader.decode(pa.array([b"x", *values], pa.binary())[1:], headers)
+    found.columns.validate(full=True)
+    assert found.columns.schema == reader.schema
+    rows = zip(found.columns.to_pylist(), found.reasons.to_pylist(), strict=True)
+    said = [row if reason is None else reason for row, reason in rows]
+    assert said == [by_reference(reader, value) for value in values]
+    return said
+
+
+def by_reference(reader: RegisteredProtobuf, value: bytes | None) -> Any:
+    try:
+        return dict(reader.reference(value, ()))
+    except Malformed as error:
+        return str(error)
+
+
+def test_records_of_several_schemas_are_rows_in_their_order() -> None:
+    order, newer = class_of(1, "shop.Order"), class_of(2, "shop.Order")
+    sent = order(id=2**40, item={"sku": "a"}, items=[{"count": 3}, {}])
+    more = newer(id=5, price=0.5, item={"sku": "b", "is_gift": True}, items=[{"more": {"z": 1, "a": 2}}, {}])
+    body = sent.SerializeToString()
+    bodies = [
+        framed(1, b"\0" + body),
+        framed(2, b"\2\2" + more.SerializeToString()),
+        framed(4, b"\2\0" + body),
+    ]
+    empty = {"sku": "", "count": 0}
+    row = {"id": 2**40, "item": empty | {"sku": "a"}, "items": [empty | {"count": 3}, empty]}
+    item = {"sku": "b", "count": 0}
+    lacked = (
+        '{"price":0.5,"item":{"is_gift":true,"more":{}},"items":[{"is_gift":false,"more":{"a":2,"z":1}},'
+        '{"is_gift":false,"more":{}}]}'
+    )
+    older = row | {"_unknown_fields": None}
+    assert decoded(decoder(), bodies) == [
+        older,
+        {"id": 5, "item": item, "items": [empty, empty], "_unknown_fields": lacked},
+        older,
+    ]
+    assert decoded(decoder(unknown=""), bodies[:1]) == [row]
+
+
+def test_a_field_that_a_writer_lacks_is_null_and_one_that_it_does_not_set_is_not() -> None:
+    text = f"{HEAD} message Order {{ int64 id = 1; string new = 2; repeated string news = 3; }}"
+    found = decoded(decoder(text), [framed(1, b"\0")])
+    assert found == [
+        {"id": 0, "new": None, "news": None, "_unknown_fields": '{"items":[]}'},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (None, TOMBSTONE),
+        (framed(9, b"\0"), "schema id 9 is not in the registry"),
+        (framed(7, b"\0"), "schema id 7 is too large"),
+        (framed(8, b"\0"), "schema id 8 is of type AVRO, and the stream's format is protobuf"),
+        (
+            framed(3, b"\0"),
+            "schema id 3 cannot be read with the table's columns: id is string, and the table has int64",
+        ),
+        (framed(1, b""), "its bytes end in the message indexes behind its schema id"),
+        (framed(1, b"\2"), "its bytes end in the message indexes behind its schema id"),
+        (framed(1, b"\1\0"), "-1 message indexes behind its schema id: those are 1 to 32"),
+        (framed(1, b"\2\1"), "the message index -1 behind its schema id, which is none"),
+        (framed(1, b"\xff\xff\xff\xff\xff"), "its message indexes behind its schema id are too large"),
+        (
+            framed(1, b"\2\4"),
+            "its message is none of schema id 1: message indexes 2, and the stream's is shop.Order",
+        ),
+        (framed(2, b"\0"), "its message is a shop.First, and the stream's is shop.Order"),
+        (framed(1, b"\0\x08"), "not a message shop.Order: the bytes end in a number in id, at byte 2"),
+        (framed(1, b"\0\x12\x02\x0a\x05"), "not a message shop.Order: 0 of 5 bytes in item.sku, at byte 5"),
+        (b"\0\0\0\0", "starts with 00, and has 4 bytes: too short for a schema id"),
+    ],
+)
+def test_records_that_are_rejected(value: bytes | None, reason: str) -> None:
+    assert decoded(decoder(), [value]) == [reason]
+
+
+def test_a_text_that_is_no_schema_is_a_reason_with_the_compilers_words() -> None:
+    no_schema, no_import = decoded(decoder(), [framed(6, b"\0"), framed(5, b"\0")])
+    words = "schema id 6 cannot be used: _registered.proto:1:1: Expected top-level statement"
+    assert no_schema.startswith(words)
+    assert no_import.startswith("schema id 5 cannot be used: item.proto: File not found.; _registered.proto:")
+
+
+def test_a_registry_that_does_not_answer_is_no_reason() -> None:
+    with raising(RegistryUnreachable, "no answer"):
+        decoded(decoder(), [framed(1, b"\0"), framed(11, b"\0")])
+
+
+@pytest.mark.parametrize("indexes", [b"\4\0\2", b"\4\0\4"])
+def test_a_message_behind_a_map_is_found_by_both_ways_of_counting(indexes: bytes) -> None:
+    """Java's serializer does not count the map's entries, and Python's does."""
+    schemas = Schemas({1: (NESTED, {})})
+    schema = ProtobufSchema(compiled({"schema.proto": NESTED}, "schema.proto"), "schema.proto")
+    reader = RegisteredProtobuf(TableMessage(schema, "shop.Outer.Order"), schemas, compiled)
+    assert decoded(reader, [framed(1, indexes + b"\x08\x05")]) == [{"id": 5}]
+    # One of these places is another message's, too.
+    assert schema.names_at((0, 1)) == ["shop.Outer.Order", "shop.Outer.A"]
+    assert schema.names_at((0, 0)) == ["shop.Outer.A"]
