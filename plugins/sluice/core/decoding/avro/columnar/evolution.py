@@ -12,6 +12,7 @@ from sluice.core.decoding.avro.reference.resolution import (
     PROMOTIONS,
     default_value,
     is_same_name,
+    is_wider_decimal,
     writers_field,
 )
 from sluice.core.decoding.avro.reference.values import arrow_value
@@ -31,6 +32,9 @@ def converter(writer: Type, reader: Type) -> Convert:
         return lambda array: array
     if writer.kind == "union" or reader.kind == "union":
         return _of_optional(writer, reader)
+    if is_wider_decimal(writer, reader):
+        digits = arrow_type(reader)
+        return lambda array: array.cast(digits)
     if (writer.logical, writer.digits) != (reader.logical, reader.digits):
         # Columns of times have microseconds, whatever their records have.
         is_time = writer.logical.endswith("millis")

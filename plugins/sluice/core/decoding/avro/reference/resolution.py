@@ -50,6 +50,8 @@ def resolver(writer: Type, reader: Type, path: str = "") -> Resolve:
         return _from_union(writer, reader, path)
     if reader.kind == "union":
         return _into_union(writer, reader, path)
+    if is_wider_decimal(writer, reader):
+        return _same
     if writer.kind != reader.kind:
         return _promoted(writer.kind, reader.kind, path)
     if (
@@ -69,10 +71,16 @@ def resolver(writer: Type, reader: Type, path: str = "") -> Resolve:
     return _same
 
 
+def is_wider_decimal(writer: Type, reader: Type) -> bool:
+    """Whether both are decimals of one scale, and the reader's has as many digits, or more: the same numbers,
+    in bytes or in a fixed size. Avro's rules have only equal ones."""
+    is_decimal = writer.logical == reader.logical == "decimal"
+    return is_decimal and writer.digits[1] == reader.digits[1] and writer.digits[0] <= reader.digits[0]
+
+
 def is_same_name(writer: Type, reader: Type) -> bool:
-    """Whether a type has the name of another one, without its namespace, or one of its aliases."""
-    own = _last(reader.name) == _last(writer.name)
-    return own or any(alias in (writer.name, _last(writer.name)) for alias in reader.aliases)
+    """Whether a type has the name of another one, or one of its aliases has; without namespaces."""
+    return _last(writer.name) in map(_last, (reader.name, *reader.aliases))
 
 
 def writers_field(reader: Field, writer: Type) -> Field | None:
