@@ -16,6 +16,7 @@ from sluice.core.decoding.avro.reference.resolution import Unresolvable
 from sluice.core.decoding.avro.types import UnsupportedSchema, parsed
 from sluice.core.decoding.avro.writers import Writer
 from sluice.core.decoding.decoder import TOMBSTONE, Decoded, Malformed, RawHeaders
+from sluice.core.decoding.registered.unfollowed import Following, Unfollowed
 from sluice.core.registry.errors import RefusedSchema, UnknownSchema
 from sluice.core.registry.framing import PREFIX_BYTES, framed, unframed
 from sluice.core.registry.schemas import AVRO, RegisteredSchema, Schemas
@@ -32,12 +33,21 @@ _BEGIN, _END = len(f'{{"{_WRAPPED}":'), 1
 class RegisteredAvro:
     """A :class:`Decoder` of records of the schema ``current``, and of all that can be resolved to it."""
 
-    def __init__(self, current: str, schemas: Schemas, unknown: str = "", part: Part = Part.VALUE) -> None:
+    def __init__(
+        self,
+        current: str,
+        schemas: Schemas,
+        unknown: str = "",
+        part: Part = Part.VALUE,
+        following: Following | None = None,
+    ) -> None:
         """``current``: as JSON text; ``unknown``: the column of fields that it lacks, empty if they are not
-        kept. Raises UnsupportedSchema for a schema that no table can have."""
-        self._given = current, schemas, unknown, part
+        kept; ``following``: how it follows other schemas, None if they are none of its versions. Raises
+        UnsupportedSchema for a schema that no table can have."""
+        self._given = current, schemas, unknown, part, following
         self._schemas, self._unknown, self._part = schemas, unknown, part
         self._current = parsed(current)
+        self._unfollowed = Unfollowed(self._current, following) if following else None
         self._type = row_type(self._current, unknown)
         self._writers: dict[int, Writer | str] = {}
 
@@ -63,14 +73,19 @@ class RegisteredAvro:
         # One after the other, each with its rows: some topics have a schema for each few records.
         order = np.argsort(found.ids, kind="stable")
         bounds = np.searchsorted(found.ids[order], [*writers, np.iinfo(np.int64).max])
-        for place, writer in enumerate(writers.values()):
+        unfollowed = set[int]()
+        for place, (schema_id, writer) in enumerate(writers.items()):
             rows = order[bounds[place] : bounds[place + 1]]
+            if self._unfollowed and schema_id in self._unfollowed:
+                those = (data[starts[row] : ends[row]].tobytes() for row in rows.tolist())
+                if self._unfollowed.has_record(schema_id, those):
+                    unfollowed.add(schema_id)
             if isinstance(writer, str):
                 accepted.reasons.update(dict.fromkeys(rows.tolist(), writer))
             else:
                 accepted.decode(writer, data, rows, starts[rows], ends[rows])
         columns = pa.RecordBatch.from_arrays(accepted.array().flatten(), schema=self.schema)
-        return Decoded(columns, texts(accepted.reasons, len(values)))
+        return Decoded(columns, texts(accepted.reasons, len(values)), unfollowed=frozenset(unfollowed))
 
     def reference(self, value: bytes | None, headers: RawHeaders) -> Mapping[str, Any]:
         """As the protocol says, and as :meth:`AvroDecoder.reference`."""
@@ -102,7 +117,10 @@ class RegisteredAvro:
         if schema.type != AVRO:
             return f"{what} is of type {schema.type}, and the stream's format is avro"
         try:
-            writer = Writer(parsed(self._text(schema)), self._current, self._unknown)
+            own = parsed(self._text(schema))
+            if self._unfollowed and (refusal := self._unfollowed.look_at(schema.id, own)):
+                return f"{what} cannot be followed: {refusal}"
+            writer = Writer(own, self._current, self._unknown)
         except UnsupportedSchema as error:
             why = error.__cause__ if isinstance(error.__cause__, Unresolvable) else error
             return f"{what} cannot be read with the table's columns: {why}"

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from sluice.core.decoding.decoder import TOMBSTONE, Decoder, Malformed
 from sluice.core.decoding.registered.avro import RegisteredAvro, RegisteredAvroKeys
+from sluice.core.decoding.registered.unfollowed import Following
 from sluice.core.record_batches.records import SCHEMA
 from sluice.core.registry.errors import RefusedSchema, RegistryUnreachable
 from tests.support.avro_bodies import Chance
@@ -251,3 +252,47 @@ def test_keys_of_any_schema_are_json() -> None:
     assert "not an Avro body" in found[6]
     assert "not Confluent's wire format" in found[7]
     assert found[8] == TOMBSTONE
+
+
+def unfollowed(decoder: RegisteredAvro, *values: bytes | None) -> set[int]:
+    found = decoder.decode(pa.array(values, pa.binary()), pa.array([[]] * len(values), HEADERS))
+    return set(found.unfollowed)
+
+
+def test_a_schema_that_is_more_than_the_tables_is_named_once_one_of_its_records_is_there() -> None:
+    """Any bytes can name any schema: those that are no record of it are to change no table."""
+    following = RegisteredAvro(json.dumps(V1), make(), KEPT, following=Following())
+    good = encoded(make(), 2, {"id": 1, "price": 2.5, "note": "x"})
+    assert unfollowed(following, framed(1, b"\2\0"), None, framed(99, b"")) == set()
+    assert unfollowed(following, framed(2, b"\2"), good[:-1], b"") == set()
+    assert unfollowed(following, framed(2, b"\2"), good) == {2}
+    assert unfollowed(following, framed(1, b"\2\0")) == set(), "one of these records"
+    assert unfollowed(pickle.loads(pickle.dumps(following)), good) == {2}  # noqa: S301  (its own)
+    assert unfollowed(RegisteredAvro(json.dumps(V1), make(), KEPT), good) == set()
+    followed = RegisteredAvro(json.dumps(V2), make(), KEPT, following=Following())
+    assert unfollowed(followed, good) == set()
+
+
+def test_a_schema_that_cannot_be_followed_rejects_its_records_and_is_named() -> None:
+    following = RegisteredAvro(json.dumps(V1), make(), KEPT, following=Following())
+    reason = "schema id 4 cannot be followed: id: the table has long, the schema string"
+    assert decoded(following, [framed(4, b"\2x")]) == [reason]
+    assert unfollowed(following, framed(4, b"\2x")) == {4}
+    # Without a conflict its further field would be kept elsewhere, and another case of a name is one.
+    schemas = FakeSchemas({1: avro(record(("id", "long"), ("ID", "int")))})
+    (said,) = decoded(
+        RegisteredAvro(json.dumps(V1), schemas, KEPT, following=Following()), [framed(1, b"\2\2")]
+    )
+    assert (
+        said
+        == "schema id 1 cannot be followed: ID: the table has id, the schema ID, which differs in case only"
+    )
+
+
+def test_a_table_whose_columns_stay_names_only_schemas_that_cannot_be_read() -> None:
+    staying = RegisteredAvro(json.dumps(V1), make(), KEPT, following=Following(adds_columns=False))
+    more = encoded(make(), 2, {"id": 1, "price": 2.5, "note": None})
+    assert decoded(staying, [more]) == [{"id": 1, "note": None, KEPT: '{"price":2.5}'}]
+    assert unfollowed(staying, more) == set()
+    assert unfollowed(staying, framed(4, b"\2x")) == {4}
+    assert "cannot be read with the table's columns" in str(decoded(staying, [framed(4, b"\2x")]))
