@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import count
 from random import Random
 from typing import Any
@@ -67,17 +68,18 @@ def lineage(name: str) -> str:
     return name.partition("r")[0]
 
 
-def has_all(row: Any, value: Any) -> bool:
-    """Whether a row has all that a value has, and nulls otherwise; both as plain values."""
+def has_all(row: Any, value: Any, known: Callable[[str], str] = lineage) -> bool:
+    """Whether a row has all that a value has, and nulls otherwise; both as plain values. ``known``: what is
+    the same of a field's names."""
     if isinstance(row, dict) and isinstance(value, dict):
-        mine = {lineage(name): one for name, one in row.items()}
-        own = {lineage(name): one for name, one in value.items()}
-        known = len(mine) == len(row) and own.keys() <= mine.keys()
-        return known and all(
-            has_all(one, own[name]) if name in own else one is None for name, one in mine.items()
+        mine = {known(name): one for name, one in row.items()}
+        own = {known(name): one for name, one in value.items()}
+        is_there = len(mine) == len(row) and own.keys() <= mine.keys()
+        return is_there and all(
+            has_all(one, own[name], known) if name in own else one is None for name, one in mine.items()
         )
     if isinstance(row, list) and isinstance(value, list):
-        return len(row) == len(value) and all(map(has_all, row, value))
+        return len(row) == len(value) and all(has_all(*two, known) for two in zip(row, value, strict=True))
     if isinstance(row, float) and isinstance(value, float):
         return row == value or (row != row and value != value)
     return bool(row == value)

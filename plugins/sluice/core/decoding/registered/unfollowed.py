@@ -52,8 +52,8 @@ class Unfollowed:
         return found.reason if self._following.adds_columns else ""
 
     def has_record(self, schema_id: int, bodies: Iterable[bytes]) -> bool:
-        """Whether a body was ever seen that is one of the schema. Any bytes can name any schema of a registry,
-        and these are to change no table."""
+        """Whether a body was ever seen that is one of the schema. Any bytes can name any schema of a
+        registry, and these are to change no table."""
         layout = self._layouts[schema_id]
         if layout is not None and any(not layout.why_malformed(body) for body in bodies):
             self._layouts[schema_id] = layout = None
