@@ -34,12 +34,13 @@ from sluice.config.platform_sections.registry import Registry
 from sluice.config.sections.topic import Topic
 from spark_jobs.common.consumer.decoded_rows import Decode
 from spark_jobs.common.consumer.direct.direct_rows import DirectSource
-from spark_jobs.common.consumer.direct.follower import Follower
+from spark_jobs.common.consumer.direct.follower import Follower, SchemaNotFollowed
 from spark_jobs.common.consumer.followed import followed_by
 from spark_jobs.common.consumer.run import decoding, record_type, registry_of
 from spark_jobs.common.lake.iceberg import IcebergTable
 from tests.support.lakehouse import PARTITIONS, Stream
 from tests.support.orders_versions import REFUSED, V1, VERSIONS, column, schema, value
+from tests.support.raising import raising
 from tests.support.schema_versions import has_all
 from tests.support.services import Services
 from tests.unit.core.decoding.avro.test_both_ways import fastavros, simple
@@ -184,14 +185,37 @@ def made(spark: SparkSession, services: Services, root: Path, on_incompatible: s
     return Orders(spark, services, root, on_incompatible)
 
 
-@pytest.fixture
+@pytest.fixture(params=["quarantine"])
 def orders(
-    spark: SparkSession, services: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession,
+    services: Services,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> Iterator[Orders]:
     monkeypatch.setenv(VARIABLE, str(tmp_path / "streams"))
-    found = made(spark, services, tmp_path, "quarantine")
+    found = made(spark, services, tmp_path, request.param)
     yield found
     found.stop()
+
+
+@pytest.mark.parametrize("orders", ["stop"], indirect=True)
+def test_a_stream_that_stops_publishes_nothing_of_a_batch_with_a_version_that_it_cannot_follow(
+    orders: Orders,
+) -> None:
+    orders.send_version(2)
+    orders.run(orders.writer()).query.stop()
+    assert len(orders.rows()) == len(orders.sent)
+    columns = orders.columns()
+    # The first of them alone could be followed: nothing is.
+    orders.send_version(8)
+    orders.send_version(7)
+    writer = orders.writer()
+    running = orders.consume(writer, writer.acquire())
+    with raising(SchemaNotFollowed, orders.spec.table, REFUSED[7], "Fix: "):
+        orders.await_end(running)
+    assert len(orders.rows()) == PARTITIONS * EACH
+    assert (orders.quarantined(), orders.columns()) == ({}, columns)
 
 
 def test_ten_versions_come_while_the_stream_runs(orders: Orders) -> None:

@@ -42,7 +42,7 @@ def keep(client: S3Client, location: str, text: str) -> str:
     try:
         client.put_object(Bucket=bucket, Key=key, Body=body, ContentType="application/json", IfNoneMatch="*")
     except ClientError as error:
-        # Of an attempt before: the name says that it is the same.
+        # An earlier attempt has written it: the name says that it is the same.
         if error.response["Error"]["Code"] != "PreconditionFailed":
             raise
     return digest

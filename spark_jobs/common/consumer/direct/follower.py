@@ -15,17 +15,25 @@ from sluice.core.decoding.avro.following.written import schema_text
 from sluice.core.decoding.avro.types import Schema, arrow_type, parsed
 from sluice.core.decoding.decoder import RecordDecoder
 from sluice.core.decoding.registered.unfollowed import Following
+from sluice.core.error_codes import ErrorCode
 from sluice.core.registry.schemas import Schemas
 from spark_jobs.common.consumer.decoders import decoder_of
 from spark_jobs.common.consumer.followed import table_schema
 from spark_jobs.common.lake import followed_schema
 from spark_jobs.common.lake.data_files.schema import arrow_schema
 from spark_jobs.common.lake.tables import METRICS
+from spark_jobs.common.spark.failures import Unrecoverable
 
 if TYPE_CHECKING:
     from spark_jobs.common.consumer.writer import StreamWriter
 
 log = logging.getLogger(__name__)
+
+
+class SchemaNotFollowed(Unrecoverable):
+    """A record has a schema that the table cannot follow, and the stream declares that it stops there."""
+
+    code = ErrorCode.SCHEMA_NOT_FOLLOWED
 
 
 class Follower:
@@ -40,7 +48,7 @@ class Follower:
         self._refused: set[int] = set()
 
     def digest(self, writer: StreamWriter) -> str:
-        """Of the schema that the table follows; empty for the declared one."""
+        """The digest of the schema that the table follows; empty for the declared one."""
         return followed_schema.digest_of(writer.table.properties())
 
     def decoder(self, writer: StreamWriter) -> RecordDecoder:
@@ -69,12 +77,18 @@ class Follower:
 
     def follow(self, writer: StreamWriter, schema_ids: frozenset[int]) -> bool:
         """Make the table follow the schemas with these ids, as far as it can: a commit to its columns.
-        Returns whether there was anything to follow. Raises what the registry's client does, and as
-        ``WriterLease.change_schema``."""
+        Returns whether there was anything to follow. Raises SchemaNotFollowed if the stream stops at one of
+        them, what the registry's client does, and as ``WriterLease.change_schema``."""
         assert self._schema is not None
         schema, followed = self._schema, list[int]()
         for schema_id in sorted(schema_ids - self._refused):
             found = self._merged(schema, schema_id)
+            if found.conflicts and self._records.stops:
+                raise SchemaNotFollowed(
+                    f"{self._spec.table}: schema id {schema_id} cannot be followed: {found.reason}; nothing "
+                    'of the batch is published. Fix: set [records] on_incompatible = "quarantine" and '
+                    "restart the consumer, or name a new table"
+                )
             if found.conflicts:
                 self._refused.add(schema_id)
             elif found.is_new:

@@ -116,7 +116,7 @@ def records(kind: Type, path: str = "") -> Iterator[tuple[str, Type]]:
 
 
 def beyond_bounds(kind: Type) -> Conflict | None:
-    """Of a table's whole schema."""
+    """What is too much of a table's whole schema; None if nothing is."""
     columns = sum(len(record.fields) for _, record in records(kind))
     if columns > MAX_COLUMNS:
         return Conflict("the whole schema", f"at most {MAX_COLUMNS:,} columns", f"{columns:,} with its own")

@@ -68,7 +68,7 @@ def merge(table: Schema, other: Schema, names: Names | None = None) -> Merged:
 
 
 class _Merging:
-    """Of two schemas; ``conflicts``: what was found so far."""
+    """Merges two schemas; ``conflicts``: what was found so far."""
 
     def __init__(self, names: Names) -> None:
         self.conflicts: list[Conflict] = []
@@ -100,7 +100,7 @@ class _Merging:
         return replace(table, branches=tuple(merged if one == own else one for one in table.branches))
 
     def _union(self, table: Type, own: Type, other: Type, path: str) -> Type:
-        """Of several types: a column of a member for each branch, so branches stay where they are."""
+        """Merge unions of several types: their columns have a member for each branch, which stays there."""
         branches, others = own.values, other.values
         is_same = len(branches) == len(others) and all(
             (one.kind, one.logical, one.name) == (two.kind, two.logical, two.name)
@@ -117,7 +117,7 @@ class _Merging:
         )
 
     def _one(self, table: Type, other: Type, path: str) -> Type:
-        """Of two types that are no unions."""
+        """Merge two types that are no unions."""
         if table.logical == other.logical == "decimal" and table.digits[1] == other.digits[1]:
             # More digits may not fit into a fixed size.
             return (
