@@ -78,6 +78,8 @@ class WriterLease:
         # When the newest write to the branch began, in ms since 1970.
         self._began = 0
         self._until_expiry = EXPIRY_INTERVAL
+        # The digest of the schema that what is written has the columns of.
+        self._schema = ""
 
     def _acquire(
         self,
@@ -160,6 +162,12 @@ class WriterLease:
                 staged = self._stage_again()
         self.head, self._staged = staged.id, None
 
+    def written_schema(self) -> str:
+        """The digest of the schema that the table follows, which what is staged from now on has the columns
+        of; empty for the declared one."""
+        self._schema = digest_of(self.table.properties())
+        return self._schema
+
     def change_schema(self, before: str, columns: pa.Schema, properties: Mapping[str, str]) -> None:
         """Commit columns and properties, as ``IcebergTable.change_schema`` has them, unless another writer
         has the lease. What was written before and is not published is dropped. Raises Fenced or
@@ -190,8 +198,18 @@ class WriterLease:
         staged = self._stage()
         if staged.parent != self.published:
             self._raise_moved(None)
+        self._check_schema()
         self._staged = staged
         return staged
+
+    def _check_schema(self) -> None:
+        """Raise ConcurrentCommit if the table has other columns than what was written: readers would not see
+        those that it lacks."""
+        if (found := digest_of(self.table.properties())) != self._schema:
+            raise ConcurrentCommit(
+                f"{self.table.name}: follows schema {found!r}, and what was written has {self._schema!r}: "
+                "the catalog was restored"
+            )
 
     def _check_not_moved(self, expected: Mapping[str, int], attempt: int, refusal: CommitRefused) -> None:
         """After a refused commit: raise Fenced or ConcurrentCommit unless it may be tried again."""

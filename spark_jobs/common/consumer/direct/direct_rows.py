@@ -79,7 +79,7 @@ class DirectSource:
         known = (
             writer.state.topic_id,
             *(str((one.schema(), one.location(), one.partitions())) for one in (table, quarantine)),
-            self._follower.digest(writer) if self._follower else "",
+            writer.written_schema(),
         )
         if self._batches is None or known != self._known:
             if self._follower:

@@ -43,18 +43,17 @@ class Follower:
         assert spec.records is not None
         self._spec, self._records, self._registry = spec, spec.records, registry
         self._schema: Schema | None = None
+        # The table's, when the decoder was made; empty for the declared schema.
+        self._digest = ""
         self._following = Following(self._records.follows)
         # Those of which nothing is followed, as long as the table follows this schema.
         self._refused: set[int] = set()
 
-    def digest(self, writer: StreamWriter) -> str:
-        """The digest of the schema that the table follows; empty for the declared one."""
-        return followed_schema.digest_of(writer.table.properties())
-
     def decoder(self, writer: StreamWriter) -> RecordDecoder:
         """The decoder for the table as it is. Raises LakeFileMissing, ConfigError."""
-        digest, table = self.digest(writer), writer.table
+        digest, table = writer.written_schema(), writer.table
         followed = followed_schema.read(writer.client, table.location(), digest) if digest else ""
+        self._digest = digest
         self._schema, self._refused = parsed(table_schema(self._spec, followed)), set()
         names = self._names(arrow_schema(table.schema()), self._schema)
         self._following = Following(self._records.follows, names)
@@ -95,23 +94,22 @@ class Follower:
                 schema, followed = found.schema, [*followed, schema_id]
         if not followed:
             return False
-        self._commit(writer, schema)
-        log.info(
-            "schema followed table=%s ids=%s schema=%s",
-            self._spec.table, ",".join(map(str, followed)), self.digest(writer),
-        )  # fmt: skip
+        digest = self._commit(writer, schema)
+        ids = ",".join(map(str, followed))
+        log.info("schema followed table=%s ids=%s schema=%s", self._spec.table, ids, digest)
         return True
 
     def _merged(self, schema: Schema, schema_id: int) -> Merged:
         other = parsed(self._registry.get(schema_id).text)
         return self._following.merged(schema, other)
 
-    def _commit(self, writer: StreamWriter, schema: Schema) -> None:
+    def _commit(self, writer: StreamWriter, schema: Schema) -> str:
         table = writer.table
         columns = pa.schema(list(arrow_type(schema.record)))
         digest = followed_schema.keep(writer.client, table.location(), schema_text(schema.record))
         properties = {followed_schema.SCHEMA: digest, **self._metrics(table.schema(), columns)}
-        writer.change_schema(self.digest(writer), columns, properties)
+        writer.change_schema(self._digest, columns, properties)
+        return digest
 
     def _metrics(self, table: Any, columns: pa.Schema) -> dict[str, str]:
         """As ``tables.ensure`` sets them for columns of a partitioned table."""
