@@ -27,17 +27,21 @@ from local.runtime.registry_access import registry_section
 from local.services import streams as stream_programs
 from local.stack.stack import wait_until
 from sluice.clients.lake.catalog import Lake
+from sluice.clients.lake.snapshots import change_files
 from sluice.config import streams
 from sluice.config.folders import VARIABLE
 from sluice.config.platform_sections.lake import CATALOG
 from sluice.config.platform_sections.registry import Registry
 from sluice.config.sections.topic import Topic
+from sluice.core.changes.plan import Action, ChangePlan
+from sluice.core.offsets.ranges import OffsetRanges
 from spark_jobs.common.consumer.decoded_rows import Decode
 from spark_jobs.common.consumer.direct.direct_rows import DirectSource
 from spark_jobs.common.consumer.direct.follower import Follower, SchemaNotFollowed
 from spark_jobs.common.consumer.followed import followed_by
 from spark_jobs.common.consumer.run import decoding, record_type, registry_of
 from spark_jobs.common.lake.iceberg import IcebergTable
+from spark_jobs.common.maintenance.change import Change
 from tests.support.lakehouse import PARTITIONS, Stream
 from tests.support.orders_versions import REFUSED, V1, VERSIONS, column, schema, value
 from tests.support.raising import raising
@@ -48,6 +52,7 @@ from tests.unit.core.decoding.avro.test_both_ways import fastavros, simple
 EACH = 3
 DECLARED = """
 name = "{name}"
+partition_by = {by}
 schema = "schema.avsc"
 table = "raw.{name}"
 [topic]
@@ -87,15 +92,17 @@ _numbers = count()
 class Orders(Stream):
     """A stream over a topic whose records a program with Confluent's serializer sends."""
 
-    def __init__(self, spark: SparkSession, services: Services, root: Path, on_incompatible: str) -> None:
+    def __init__(
+        self, spark: SparkSession, services: Services, root: Path, on_incompatible: str, by: tuple[str, ...]
+    ) -> None:
         name = f"moving_{next(_numbers)}"
         folder = root / "streams" / name
         folder.mkdir(parents=True)
         (folder / "schema.avsc").write_text(schema(**V1))
-        text = DECLARED.format(name=name, on_incompatible=on_incompatible)
+        text = DECLARED.format(name=name, on_incompatible=on_incompatible, by=[*by])
         (folder / "stream.toml").write_text(text)
         self.declared = streams.load(name)
-        super().__init__(spark, services, name, str(root / "checkpoints"))
+        super().__init__(spark, services, name, str(root / "checkpoints"), by)
         topic = Topic(name, managed=False, start="earliest")
         consumer = replace(self.declared.consumer, trigger_seconds=0)
         self.spec = replace(self.declared, topic=topic, consumer=consumer)
@@ -180,12 +187,7 @@ def assert_row(row: dict[str, Any], record: Record) -> None:
     assert has_all(simple(own), fastavros(record.value), column), (row, record.value)
 
 
-def made(spark: SparkSession, services: Services, root: Path, on_incompatible: str) -> Orders:
-    services.minio, services.postgres, services.registry  # noqa: B018
-    return Orders(spark, services, root, on_incompatible)
-
-
-@pytest.fixture(params=["quarantine"])
+@pytest.fixture(params=[("quarantine", ())])
 def orders(
     spark: SparkSession,
     services: Services,
@@ -194,12 +196,13 @@ def orders(
     request: pytest.FixtureRequest,
 ) -> Iterator[Orders]:
     monkeypatch.setenv(VARIABLE, str(tmp_path / "streams"))
-    found = made(spark, services, tmp_path, request.param)
+    services.minio, services.postgres, services.registry  # noqa: B018
+    found = Orders(spark, services, tmp_path, *request.param)
     yield found
     found.stop()
 
 
-@pytest.mark.parametrize("orders", ["stop"], indirect=True)
+@pytest.mark.parametrize("orders", [("stop", ())], indirect=True)
 def test_a_stream_that_stops_publishes_nothing_of_a_batch_with_a_version_that_it_cannot_follow(
     orders: Orders,
 ) -> None:
@@ -279,6 +282,64 @@ def _avro(text: str) -> Any:
     from confluent_kafka.schema_registry import Schema
 
     return Schema(text, "AVRO")
+
+
+def change_of(orders: Orders, action: Action, **ranges: OffsetRanges) -> None:
+    """A change with these offsets, by the job's own decoder."""
+    registry = registry_of(orders.spec, orders.platform)
+    decoder = decoding(orders.spec, registry, followed_by(orders.spark, orders.platform, orders.spec))
+    plan = ChangePlan("r1", action, orders.spec.topic.name, **ranges, changes=0)
+    Change(orders.spark, orders.platform, orders.spec, decoder, plan).run()
+
+
+def test_a_replay_reads_every_version_and_rows_that_stay_are_the_same(orders: Orders) -> None:
+    for version in (1, 8, 3):
+        orders.send_version(version)
+    orders.run(orders.writer()).query.stop()
+    before = orders.rows()
+    # One of each version, out of the middle of files; the others are written again.
+    those = OffsetRanges.of({0: [(1, 2), (4, 5), (7, 8)]})
+    change_of(orders, Action.REPLAY, rows_out=those, rows_in=those)
+    assert orders.rows() == before
+    orders.assert_complete()
+    with closing(Lake.open(orders.platform)) as lake:
+        table = lake.table(orders.spec.table)
+        found = change_files.find(table, "r1")
+        assert found is not None
+        old, new = (change_files.digest_without(table, one, those) for one in (found.removed, found.added))
+    assert (old.records, old.digest) == (new.records, new.digest)
+    assert old.records > 0
+
+
+def test_records_that_were_refused_come_back_once_the_table_follows(orders: Orders) -> None:
+    following = orders.spec
+    assert following.records is not None
+    orders.spec = replace(following, records=replace(following.records, new_fields="unknown_fields"))
+    orders.send_version(1)
+    orders.send_version(3)
+    orders.run(orders.writer()).query.stop()
+    refused = orders.quarantined()
+    assert {reason.partition(": ")[2] for reason in refused.values()} == {"number is int, and was long"}
+    assert len(refused) == PARTITIONS * EACH
+    # A change follows no schema: the stream does, with its next record of one that is as wide.
+    orders.spec = following
+    orders.send_version(4)
+    orders.run(orders.writer()).query.stop()
+    offsets = {p: [offset for other, offset in refused if other == p] for p in range(PARTITIONS)}
+    change_of(orders, Action.RETRY, rows_in=OffsetRanges.of_values(offsets))
+    assert orders.quarantined() == {}
+    orders.assert_complete()
+
+
+@pytest.mark.parametrize("orders", [("quarantine", ("number",))], indirect=True)
+def test_the_column_of_a_partition_becomes_wider(orders: Orders) -> None:
+    for version in (1, 3, 8):
+        orders.send_version(version)
+        orders.run(orders.writer()).query.stop()
+    orders.assert_complete()
+    assert orders.columns()["number"] == "long"
+    numbers = orders.spark.table(f"{CATALOG}.{orders.spec.table}").where("number = 1").count()
+    assert numbers == 1
 
 
 @pytest.fixture
