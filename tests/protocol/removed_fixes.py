@@ -165,7 +165,7 @@ def staged_again_whatever_the_columns_are(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(WriterLease, "_check_schema", lambda self: None)
 
 
-def columns_by_whoever_has_read_a_version(patch: pytest.MonkeyPatch) -> None:
+def columns_without_the_lease(patch: pytest.MonkeyPatch) -> None:
     """As Iceberg's own commit, which it repeats on top of whatever the table has become."""
 
     def change_schema(self: WriterLease, _: str, *more: Any) -> None:
@@ -178,7 +178,7 @@ def columns_by_whoever_has_read_a_version(patch: pytest.MonkeyPatch) -> None:
 
 REMOVED = {
     "columns committed without the lease": RemovedFix(
-        columns_by_whoever_has_read_a_version, frozenset({"start_another"}), seed=10
+        columns_without_the_lease, frozenset({"start_another"}), seed=10
     ),
     "columns not compared with what was written": RemovedFix(
         staged_again_whatever_the_columns_are, frozenset({"restore"}), seed=4

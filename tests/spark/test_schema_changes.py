@@ -35,6 +35,7 @@ from sluice.config.platform_sections.registry import Registry
 from sluice.config.sections.topic import Topic
 from sluice.core.changes.plan import Action, ChangePlan
 from sluice.core.offsets.ranges import OffsetRanges
+from spark_jobs.common.consumer import writer
 from spark_jobs.common.consumer.decoded_rows import Decode
 from spark_jobs.common.consumer.direct.direct_rows import DirectSource
 from spark_jobs.common.consumer.direct.follower import Follower, SchemaNotFollowed
@@ -213,8 +214,8 @@ def test_a_stream_that_stops_publishes_nothing_of_a_batch_with_a_version_that_it
     # The first of them alone could be followed: nothing is.
     orders.send_version(8)
     orders.send_version(7)
-    writer = orders.writer()
-    running = orders.consume(writer, writer.acquire())
+    starting = orders.writer()
+    running = orders.consume(starting, starting.acquire())
     with raising(SchemaNotFollowed, orders.spec.table, REFUSED[7], "Fix: "):
         orders.await_end(running)
     assert len(orders.rows()) == PARTITIONS * EACH
@@ -254,8 +255,8 @@ def test_versions_that_come_in_one_batch_and_in_another_order(orders: Orders) ->
 def test_a_catalog_that_is_restored_follows_again(orders: Orders) -> None:
     """To before the columns came: the running writer's decoder is then the table's again."""
     orders.send_version(1)
-    writer = orders.writer()
-    running = orders.run(writer)
+    starting = orders.writer()
+    running = orders.run(starting)
     location = orders.metadata_location()
     orders.send_version(8)
     running.query.processAllAvailable()
@@ -263,7 +264,7 @@ def test_a_catalog_that_is_restored_follows_again(orders: Orders) -> None:
     running.query.stop()
     orders.restore_catalog(location)
     assert "payment" not in orders.columns()
-    orders.run(writer)
+    orders.run(starting)
     orders.assert_complete()
 
 
@@ -332,7 +333,10 @@ def test_records_that_were_refused_come_back_once_the_table_follows(orders: Orde
 
 
 @pytest.mark.parametrize("orders", [("quarantine", ("number",))], indirect=True)
-def test_the_column_of_a_partition_becomes_wider(orders: Orders) -> None:
+def test_the_column_of_a_partition_becomes_wider_in_batches_of_many_tasks(
+    orders: Orders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "SMALL_BATCH", 0)
     for version in (1, 3, 8):
         orders.send_version(version)
         orders.run(orders.writer()).query.stop()

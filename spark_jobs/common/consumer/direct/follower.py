@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from sluice.config.reading.names import COLUMN, ICEBERG, OURS
 from sluice.config.stream import StreamSpec
-from sluice.core.decoding.avro.following.conflicts import Names
+from sluice.core.decoding.avro.following.conflicts import MAX_DEPTH, Conflict, Names
 from sluice.core.decoding.avro.following.merging import Merged
 from sluice.core.decoding.avro.following.written import schema_text
 from sluice.core.decoding.avro.types import Schema, arrow_type, parsed
@@ -100,8 +100,12 @@ class Follower:
         return True
 
     def _merged(self, schema: Schema, schema_id: int) -> Merged:
-        other = parsed(self._registry.get(schema_id).text)
-        return self._following.merged(schema, other)
+        try:
+            return self._following.merged(schema, parsed(self._registry.get(schema_id).text))
+        # A task has more of its stack left than this.
+        except RecursionError:
+            too_deep = Conflict("the whole schema", f"at most {MAX_DEPTH} levels", "more")
+            return Merged(schema, conflicts=(too_deep,))
 
     def _commit(self, writer: StreamWriter, schema: Schema) -> str:
         table = writer.table

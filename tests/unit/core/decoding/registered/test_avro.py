@@ -15,7 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sluice.core.decoding.by_reference import ByReference
 from sluice.core.decoding.decoder import TOMBSTONE, Decoder, Malformed
+from sluice.core.decoding.others.records import OthersRecords
 from sluice.core.decoding.registered.avro import RegisteredAvro, RegisteredAvroKeys
 from sluice.core.decoding.registered.unfollowed import Following
 from sluice.core.record_batches.records import SCHEMA
@@ -271,6 +273,15 @@ def test_a_schema_that_is_more_than_the_tables_is_named_once_one_of_its_records_
     assert unfollowed(RegisteredAvro(json.dumps(V1), make(), KEPT), good) == set()
     followed = RegisteredAvro(json.dumps(V2), make(), KEPT, following=Following())
     assert unfollowed(followed, good) == set()
+
+
+def test_what_is_around_a_decoder_of_values_passes_on_which_schemas_it_names() -> None:
+    values = RegisteredAvro(json.dumps(V1), make(), KEPT, following=Following())
+    good = pa.array([encoded(make(), 2, {"id": 1, "price": 2.5, "note": "x"})], pa.binary())
+    keys, headers = pa.nulls(1, pa.binary()), pa.array([[]], HEADERS)
+    whole = OthersRecords(values)
+    assert whole.decode(keys, good, headers).unfollowed == {2}
+    assert ByReference(whole).decode(keys, good, headers).unfollowed == {2}
 
 
 def test_a_schema_that_cannot_be_followed_rejects_its_records_and_is_named() -> None:

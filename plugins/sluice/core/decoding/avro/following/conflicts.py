@@ -120,10 +120,17 @@ def beyond_bounds(kind: Type) -> Conflict | None:
     columns = sum(len(record.fields) for _, record in records(kind))
     if columns > MAX_COLUMNS:
         return Conflict("the whole schema", f"at most {MAX_COLUMNS:,} columns", f"{columns:,} with its own")
+    return too_deep(kind)
+
+
+def too_deep(kind: Type) -> Conflict | None:
+    """As :func:`beyond_bounds`, of its levels alone."""
     deepest = _depth(kind)
-    if deepest > MAX_DEPTH:
-        return Conflict("the whole schema", f"at most {MAX_DEPTH} levels", f"{deepest}")
-    return None
+    return (
+        Conflict("the whole schema", f"at most {MAX_DEPTH} levels", f"{deepest}")
+        if deepest > MAX_DEPTH
+        else None
+    )
 
 
 def _depth(kind: Type) -> int:

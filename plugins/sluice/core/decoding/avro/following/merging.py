@@ -11,6 +11,7 @@ from sluice.core.decoding.avro.following.conflicts import (
     beyond_bounds,
     described,
     records,
+    too_deep,
     without_column,
 )
 from sluice.core.decoding.avro.following.written import schema_text
@@ -50,6 +51,8 @@ class Merged:
 def merge(table: Schema, other: Schema, names: Names | None = None) -> Merged:
     """The schema ``table`` with what records of ``other`` have beside and beyond it. ``names``: those that
     columns may not have."""
+    if found := too_deep(other.record):
+        return Merged(table, conflicts=(found,))
     merging = _Merging(names or Names())
     record = merging.record(table.record, other.record, "")
     if not merging.conflicts and record == table.record:
