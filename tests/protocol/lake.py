@@ -18,7 +18,7 @@ from sluice.core.changes.published import Changes
 from sluice.core.offsets.deduplication import LoadedRows
 from sluice.core.offsets.verify import FileStats
 from sluice.core.tables.batches import Batch, Snapshot
-from spark_jobs.common.lake.followed_schema import SCHEMA
+from spark_jobs.common.lake.followed.followed_schema import SCHEMA
 from spark_jobs.common.lake.iceberg import MAIN, CommitRefused
 from spark_jobs.common.lake.loaded_rows import BatchRows
 from spark_jobs.common.lake.written.added_file import AddedFile

@@ -10,7 +10,7 @@ import pytest
 
 from sluice.core.tables.writers import next_epoch, writer_name
 from spark_jobs.common.consumer.writer import StreamWriter
-from spark_jobs.common.lake.followed_schema import digest_of
+from spark_jobs.common.lake.followed.followed_schema import digest_of
 from spark_jobs.common.lake.iceberg import MAIN
 from spark_jobs.common.lake.quarantine import BatchQuarantine
 from spark_jobs.common.lake.source_quarantine import SourceQuarantine

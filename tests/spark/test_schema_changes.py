@@ -285,7 +285,7 @@ def _avro(text: str) -> Any:
     return Schema(text, "AVRO")
 
 
-def change_of(orders: Orders, action: Action, **ranges: OffsetRanges) -> None:
+def change_of(orders: Orders, action: Action, **ranges: Any) -> None:
     """A change with these offsets, by the job's own decoder."""
     registry = registry_of(orders.spec, orders.platform)
     decoder = decoding(orders.spec, registry, followed_by(orders.spark, orders.platform, orders.spec))

@@ -10,7 +10,8 @@ from sluice.config.stream import StreamSpec
 from sluice.core.decoding.avro.following.merging import merge
 from sluice.core.decoding.avro.types import parsed
 from spark_jobs.common.kafka.avro import Schemas as OwnSchemas
-from spark_jobs.common.lake import followed_schema, tables
+from spark_jobs.common.lake import tables
+from spark_jobs.common.lake.followed import followed_schema
 
 
 def followed_by(spark: SparkSession, platform: Platform, spec: StreamSpec) -> str:

@@ -25,8 +25,8 @@ from sluice.core.tables.storage import KEEP_REWRITES, REWRITE_ID
 from spark_jobs.common.lake.clock import committing, now_ms
 from spark_jobs.common.lake.data_files.append import data_files
 from spark_jobs.common.lake.data_files.parquet_file import DataFile
-from spark_jobs.common.lake.followed_schema import SCHEMA, digest_of
-from spark_jobs.common.lake.schema_change import with_columns
+from spark_jobs.common.lake.followed.followed_schema import SCHEMA, digest_of
+from spark_jobs.common.lake.followed.schema_change import with_columns
 from spark_jobs.common.lake.written.added_file import BOUNDED, AddedFile, read
 
 MAIN = "main"

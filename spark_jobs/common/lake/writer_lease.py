@@ -24,7 +24,7 @@ from sluice.core.tables.summary import EPOCH, WRITER
 from sluice.core.tables.writers import epoch_of, next_epoch, writer_name
 from spark_jobs.common.lake.clock import now_ms, outdated_by
 from spark_jobs.common.lake.data_files.parquet_file import DataFile
-from spark_jobs.common.lake.followed_schema import digest_of
+from spark_jobs.common.lake.followed.followed_schema import digest_of
 from spark_jobs.common.lake.iceberg import MAIN, CommitRefused, IcebergTable, StagedSnapshot
 from spark_jobs.common.lake.write import Write, write_rows
 from spark_jobs.common.lake.written.added_file import AddedFile

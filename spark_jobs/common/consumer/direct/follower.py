@@ -19,8 +19,8 @@ from sluice.core.error_codes import ErrorCode
 from sluice.core.registry.schemas import Schemas
 from spark_jobs.common.consumer.decoders import decoder_of
 from spark_jobs.common.consumer.followed import table_schema
-from spark_jobs.common.lake import followed_schema
 from spark_jobs.common.lake.data_files.schema import arrow_schema
+from spark_jobs.common.lake.followed import followed_schema
 from spark_jobs.common.lake.tables import METRICS
 from spark_jobs.common.spark.failures import Unrecoverable
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_jobs.common.lake import followed_schema
+from spark_jobs.common.lake.followed import followed_schema
 from spark_jobs.common.spark.failures import LakeFileMissing
 from tests.support.memory_s3 import MemoryS3
 from tests.support.raising import raising
