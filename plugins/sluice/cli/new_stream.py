@@ -227,4 +227,9 @@ def _key_lines(guess: Guess) -> str:
 
 def _registry_lines(guess: Guess) -> str:
     subjects = f'subjects = "{guess.subjects}"\n' if guess.subjects != "topic" else ""
-    return f"registry = true                   # values begin with the id of their schema\n{subjects}"
+    # Subjects of records are several schemas, which are no versions of one.
+    follows = guess.format == "avro" and guess.subjects == "topic"
+    columns = 'new_fields = "column"             # the table follows further versions\n' if follows else ""
+    return (
+        f"registry = true                   # values begin with the id of their schema\n{subjects}{columns}"
+    )

@@ -22,7 +22,10 @@ from sluice.core.registry.schemas import Schemas
 from spark_jobs.common.consumer.decoded_rows import Decode
 from spark_jobs.common.consumer.decoders import decoder_of
 from spark_jobs.common.consumer.direct.direct_rows import DirectSource
+from spark_jobs.common.consumer.direct.follower import Follower
+from spark_jobs.common.consumer.followed import followed_by, table_schema
 from spark_jobs.common.consumer.writer import StreamWriter
+from spark_jobs.common.kafka.avro import AvroSchema
 from spark_jobs.common.kafka.avro import Schemas as OwnSchemas
 from spark_jobs.common.kafka.offsets import Topic
 from spark_jobs.common.lake import known_tables, tables
@@ -63,10 +66,12 @@ def run(name: str) -> int:
         # A topic of others has as many as it has.
         partitions = spec.topic.partitions or len(topic_offsets(platform.kafka, spec.topic.name))
         spark = session.start(f"sluice {name} consumer", platform, partitions, settings)
-        record = record_type(spark, spec)
-        rows_of = DirectSource(spark, platform, spec, decoding(spec, registry_of(spec, platform)))
+        registry = registry_of(spec, platform)
         known_tables.check(spark, platform, name, spec.table, spec.quarantine_table)
-        tables.ensure(spark, spec, record)
+        followed = followed_by(spark, platform, spec)
+        tables.ensure(spark, spec, record_type(spark, spec, followed))
+        follower = Follower(spec, registry) if registry and spec.is_avro else None
+        rows_of = DirectSource(spark, platform, spec, decoding(spec, registry, followed), follower)
         topic = Topic(platform.kafka, spec.topic.name)
         writer = StreamWriter(spark, platform, spec, rows_of, topic)
         with progress_listener.attach(spark, platform, name):
@@ -81,18 +86,22 @@ def run(name: str) -> int:
     return run_process(f"the consumer of {name}", consume)
 
 
-def record_type(spark: SparkSession, spec: StreamSpec) -> StructType:
-    """The type of a record, as Spark has it: all columns of the table that are made of it."""
-    values = OwnSchemas.load(spec).current.struct(spark) if spec.is_avro else tables.declared(spec)
+def record_type(spark: SparkSession, spec: StreamSpec, followed: str = "") -> StructType:
+    """The type of a record, as Spark has it: all columns of the table that are made of it. ``followed``: as
+    ``decoders.decoder_of`` has it."""
+    if followed:
+        values = AvroSchema(table_schema(spec, followed)).struct(spark)
+    else:
+        values = OwnSchemas.load(spec).current.struct(spark) if spec.is_avro else tables.declared(spec)
     if not spec.records or not spec.records.added_columns:
         return values
     return StructType([*values.fields, *tables.struct(spec.records.added_columns).fields])
 
 
-def decoding(spec: StreamSpec, registry: Schemas | None = None) -> Decode | RecordDecoder:
+def decoding(spec: StreamSpec, registry: Schemas | None = None, followed: str = "") -> Decode | RecordDecoder:
     """How a stream's records are decoded: by its own function, or by its decoder. ``registry``: as
-    :func:`registry_of` has it. Raises ConfigError."""
-    return decoder_of(spec, registry) or own_decode_of(spec)
+    :func:`registry_of` has it; ``followed``: as :func:`followed_by`. Raises ConfigError."""
+    return decoder_of(spec, registry, followed) or own_decode_of(spec)
 
 
 def registry_of(spec: StreamSpec, platform: platforms.Platform) -> Schemas | None:

@@ -36,6 +36,7 @@ from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.tables.batches import Snapshot
 from sluice.core.tables.summary import KIND
 from spark_jobs.common.consumer.decoded_rows import Decode
+from spark_jobs.common.consumer.followed import followed_by
 from spark_jobs.common.consumer.run import decoding, registry_of
 from spark_jobs.common.lake import known_tables
 from spark_jobs.common.lake.iceberg import MAIN
@@ -71,7 +72,8 @@ def main(name: str, options: Sequence[str]) -> int:
     plan = ChangePlan.from_document(read_json(connect(platform.s3), args.plan))
     spark = session.start(f"sluice {name} change", platform, SHUFFLE_PARTITIONS)
     known_tables.check(spark, platform, name, spec.table, spec.quarantine_table)
-    Change(spark, platform, spec, decoding(spec, registry_of(spec, platform)), plan).run()
+    followed = followed_by(spark, platform, spec)
+    Change(spark, platform, spec, decoding(spec, registry_of(spec, platform), followed), plan).run()
     return 0
 
 
