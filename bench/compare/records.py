@@ -14,14 +14,10 @@ from sluice.config import folders
 
 PARTITIONS = 10
 
-_STREAM = """\
+_HEAD = """\
 name = "{name}"
 schema = "{schema}"
 table = "bench.{name}"
-
-[topic]
-name = "{topic}"
-partitions = {partitions}
 
 [consumer]
 trigger_seconds = {trigger_seconds}
@@ -31,30 +27,20 @@ max_offsets_per_trigger = {max_offsets_per_trigger}
 s3_calls_per_batch = 25
 versions_per_batch = 20
 
-{source}
-"""
-_OTHERS = """\
-name = "{name}"
-schema = "{schema}"
-table = "bench.{name}"
-
 [topic]
 name = "{topic}"
-managed = false
+"""
+_STREAM = f"""{_HEAD}partitions = {{partitions}}
+
+{{source}}
+"""
+_OTHERS = f"""{_HEAD}managed = false
 start = "earliest"
 
 [records]
-format = "{format}"
-registry = {registry}
+format = "{{format}}"
+registry = {{registry}}
 key = "text"
-
-[consumer]
-trigger_seconds = {trigger_seconds}
-max_offsets_per_trigger = {max_offsets_per_trigger}
-
-[budget]
-s3_calls_per_batch = 25
-versions_per_batch = 20
 """
 _CSV = """\
 [csv]

@@ -23,7 +23,13 @@ def add(app: typer.Typer) -> Host:
         return Host("docker compose run --rm tools", containers.ContainerStack, elsewhere=ELSEWHERE)
     _add(app, *stack.COMMANDS)
     developers.add(app)
-    return Host("local/run", stack.opened, REPO / "spark_jobs", add_streams=lambda: stack.opened().up())
+    return Host(
+        "local/run",
+        stack.opened,
+        REPO / "spark_jobs",
+        add_streams=lambda: stack.opened().up(),
+        allow_reading=lambda topic: stack.opened().allow_reading(topic),
+    )
 
 
 def _add(app: typer.Typer, *commands: Callable[..., None]) -> None:

@@ -165,6 +165,11 @@ def probe(context: Context) -> str:
     return f"{len(metadata.brokers)} broker, {len(metadata.topics)} topics"
 
 
+def topics(context: Context) -> set[str]:
+    """The names of all topics. Raises KafkaException if the broker does not answer in 10 s."""
+    return set(_admin(context).list_topics(timeout=10).topics)
+
+
 def provision(
     context: Context,
     topics: Iterable[str],

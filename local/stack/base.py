@@ -4,24 +4,30 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from local.base import UsageError
 from local.progress import ProgressDisplay
 from local.runtime import roles
 from local.runtime.context import Context
 from local.runtime.home import StackDir
 from local.services import airflow, kafka, minio, postgres, replay, streams
 from sluice.cli.airflow_api import TIMEOUT_SECONDS, Airflow
+from sluice.clients.polling import wait_for
 from sluice.config import platform
 from sluice.config import streams as stream_files
 from sluice.config.platform import ROLES
+from sluice.core.errors import Refused
 from sluice.systems import Systems
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
     from sluice.clients.lake.catalog import Lake
+
+_RIGHTS_SECONDS = 20.0
 
 
 class BaseStack(ABC):
@@ -61,6 +67,23 @@ class BaseStack(ABC):
             made["kafka"] = lambda: kafka.provision(self.context, topics, results, others)
             made["minio"] = lambda: minio.provision(self.context, users, self.has_checkpoint_bucket)
         return made
+
+    def allow_reading(self, topic: str) -> bool:
+        """Give the roles the least rights on a topic that others fill, as of a stream's; False if Kafka is
+        not the stack's own. Raises UsageError without such a topic, and KafkaException."""
+        if self.context.external is not None:
+            return False
+        if topic not in kafka.topics(self.context):
+            raise UsageError(f"topic {topic!r} does not exist on the stack's Kafka. Fix: correct its name")
+        kafka.provision(self.context, [], others={topic: ""})
+
+        def applied() -> bool:
+            with suppress(Refused):
+                return self.systems("airflow").kafka.find(topic) is not None
+            return False
+
+        # A broker applies a right a moment after it is kept.
+        return wait_for(applied, _RIGHTS_SECONDS)
 
     def airflow(self, timeout: float = TIMEOUT_SECONDS) -> Airflow:
         """Airflow's REST API as the operator; `timeout`: seconds, of each try."""

@@ -29,12 +29,15 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
+from pyiceberg.expressions import AlwaysTrue
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from local.services import kafka as broker
 from local.stack.stack import wait_until
 from sluice.clients.kafka.admin import KafkaAdmin
 from sluice.clients.lake.catalog import Lake
+from sluice.clients.lake.reading.files import read
 from sluice.clients.s3.requests import connect
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.config.reading.toml import ConfigError
@@ -48,6 +51,7 @@ from sluice.ledger.documents import Ledger
 from sluice.loads.planning import topic_check
 from sluice.loads.planning.topic import TopicPlanner
 from sluice.maintenance.reconciliation.table_contents import TableContents
+from sluice.trace.find import StreamTrace
 from sluice.trace.rows import Absence, absent_offset
 from spark_jobs.common.consumer.decoders import decoder_of
 from spark_jobs.common.consumer.direct.direct_rows import DirectSource
@@ -320,6 +324,43 @@ class Skipping(Others):
         for value in values:
             producer.produce(self.name, value, b"key", partition)
         assert producer.flush(30) == 0
+
+
+class Keeping(Skipping):
+    """One that keeps keys and headers."""
+
+    def begin_at(self, start: str) -> None:
+        super().begin_at(start)
+        self.spec = replace(self.spec, records=Records("text", key="text", headers="sent_headers"))
+
+    def record(self) -> StructType:
+        # Before its declaration is known.
+        columns = "value STRING, key STRING, sent_headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
+        return StructType.fromDDL(columns)
+
+
+@pytest.mark.parametrize("others_kind", [Keeping])
+def test_keys_and_headers_are_kept_and_a_trace_shows_them(
+    others: Others, systems: Any, ledger: Ledger
+) -> None:
+    assert isinstance(others, Keeping)
+    producer = Producer({**others.services.kafka, "log_level": 0})
+    sent: list[Any] = [(b"a", [("trace", b"1"), ("trace", None)]), (b"b", None), (b"\xff", [("trace", b"2")])]
+    for value, headers in sent:
+        producer.produce(others.name, value, b"key", 0, timestamp=FIRST, headers=headers)
+    assert producer.flush(30) == 0
+    others.run(others.writer())
+    load(others, systems, ledger, "r")
+    rows = read(systems.lake.table(others.spec.table), AlwaysTrue(), ("value", "sent_headers")).read_all()
+    kept = {row["value"]: row["sent_headers"] for row in rows.to_pylist()}
+    pairs = [{"key": "trace", "value": b"1"}, {"key": "trace", "value": None}]
+    assert kept == {"a": pairs, "b": None}
+    batches = systems.batch_log(others.spec.table)
+    trace = StreamTrace(others.spec, systems.lake, ledger, batches, systems.kafka)
+    time = "2026-06-01T00:00:00.000+00:00"
+    for offset, shown in enumerate(("trace=1, trace=(none)", "(none)", "trace=2")):
+        (place,) = trace.offset(0, offset).places
+        assert place.record == {"time": time, "key": "key", "headers": shown}
 
 
 @pytest.mark.parametrize("others_kind", [Skipping])

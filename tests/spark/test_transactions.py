@@ -4,9 +4,7 @@ offsets that have no record."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,20 +12,16 @@ import pytest
 from sluice.changes import stream as changed_stream
 from sluice.changes.plan import plan_action
 from sluice.changes.stream import PlannedStream
-from sluice.clients.kafka.admin import KafkaAdmin
 from sluice.clients.kafka.reader import delivered_among
-from sluice.clients.lake.catalog import Lake
-from sluice.clients.s3.objects import Bucket
-from sluice.clients.s3.requests import connect
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.tables import without_record
-from sluice.ledger.batches import BatchLog
 from sluice.ledger.documents import Ledger
 from sluice.loads.verification.checks import LoadFiles, OffsetCheck, check_offsets
 from sluice.loads.verification.without_record import of_gaps
 from sluice.maintenance.reconciliation.table_contents import TableContents
 from spark_jobs.common.maintenance.change import Change
 from tests.support.lakehouse import Stream, accepting
+from tests.support.task_systems import task_systems
 
 # Each transaction has three records and a marker; then there are two records without one.
 SENT = OffsetRanges.of({0: [(0, 14)], 1: [(0, 2)]})
@@ -38,17 +32,8 @@ RECORDS = SENT.minus(MARKERS).minus(ABORTED)
 @pytest.fixture
 def systems(stream: Stream) -> Iterator[Any]:
     """A task's, with the consumer's rights."""
-    platform = stream.platform
-    with closing(Lake.open(platform)) as lake:
-        s3 = connect(platform.s3)
-        yield SimpleNamespace(
-            platform=platform,
-            lake=lake,
-            s3=s3,
-            kafka=KafkaAdmin(platform.kafka),
-            source=SimpleNamespace(within=lambda *_: Bucket(s3, "source")),
-            batch_log=lambda table: BatchLog.open(s3, lake.table(table)),
-        )
+    with task_systems(stream.platform) as found:
+        yield found
 
 
 def validated(stream: Stream, systems: Any, offsets: OffsetRanges) -> OffsetCheck:

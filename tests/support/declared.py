@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,10 +16,6 @@ from pyspark.sql.types import StructType
 
 from local.runtime.registry_access import registry_section
 from local.services import kafka as broker
-from sluice.clients.kafka.admin import KafkaAdmin
-from sluice.clients.lake.catalog import Lake
-from sluice.clients.s3.objects import Bucket
-from sluice.clients.s3.requests import connect
 from sluice.config import streams
 from sluice.config.platform_sections.lake import CATALOG
 from sluice.config.platform_sections.registry import Registry
@@ -27,7 +23,6 @@ from sluice.config.stream import StreamSpec
 from sluice.core.json_record import Document
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.tables.without_record import WithoutRecord
-from sluice.ledger.batches import BatchLog
 from sluice.ledger.documents import Ledger
 from sluice.loads.planning import topic_check
 from sluice.loads.planning.topic import TopicPlanner
@@ -40,6 +35,7 @@ from spark_jobs.common.consumer.run import decoding, record_type, registry_of
 from tests.support.lakehouse import Stream
 from tests.support.memory_s3 import MemoryS3
 from tests.support.services import Services
+from tests.support.task_systems import task_systems
 
 Place = tuple[int, int]
 # Until the next record, or the end of a partition.
@@ -125,17 +121,8 @@ class DeclaredStream(Stream):
     def systems(self) -> Iterator[Any]:
         """A task's, with the rights of role ``airflow`` in Kafka and the consumer's in the lake."""
         platform = replace(self.platform, kafka=self.services.stack.platform("airflow").kafka)
-        with closing(Lake.open(platform)) as lake:
-            s3 = connect(platform.s3)
-            yield SimpleNamespace(
-                platform=platform,
-                lake=lake,
-                s3=s3,
-                kafka=KafkaAdmin(platform.kafka),
-                # It has no files, and is asked for none.
-                source=SimpleNamespace(within=lambda *_: Bucket(s3, "source")),
-                batch_log=lambda table: BatchLog.open(s3, lake.table(table)),
-            )
+        with task_systems(platform) as found:
+            yield found
 
     def plan(self, run: str) -> None:
         """Check the topic, and pin a load's offsets."""

@@ -236,14 +236,19 @@ def new_stream(
     if topic:
         from sluice.cli.topics import look as topic_look
 
-        found = topic_look.look(host.installation().systems(topic_look.ROLE), topic)
+        systems = host.installation().systems(topic_look.ROLE)
+        found = topic_look.look(systems, topic, host.allow_reading)
         command.main(name, "topic", root, file=from_, found=found)
     else:
         doubts = command.main(name, kind, root, file=from_)
     stack = host.installation() if host.add_streams is not None else None
     steps = command.steps_to_know(root)
     airflow = "" if "airflow" in host.elsewhere else f"{host.program} airflow"
-    if topic or from_ is None:
+    if topic:
+        steps += ["make up"] if host.add_streams else []
+        print("Next: " + "; ".join([*steps, f"{host.program} load {name} --unpause"]))
+        command.print_paused(name, airflow)
+    elif from_ is None:
         if steps:
             print(f"First: {steps[0]}")
     elif doubts or steps or not load or host.add_streams is None or stack is None or not stack.is_running():

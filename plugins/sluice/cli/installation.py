@@ -74,7 +74,8 @@ class Host:
 
     `program`: how a person calls it. `installation`: opens it. `streams`: the usual folder of new streams, if
     there is one. `elsewhere`: commands that are not for here → what to do instead. `add_streams`: gives
-    streams that are new in that folder their rights and processes; None if a person does.
+    streams that are new in that folder their rights and processes; None if a person does. `allow_reading`:
+    gives the roles the least rights on a topic of others; False, or None: a person does.
     """
 
     program: str = "sluice"
@@ -82,6 +83,7 @@ class Host:
     streams: Path | None = None
     elsewhere: Mapping[str, str] = field(default_factory=dict)
     add_streams: Callable[[], None] | None = None
+    allow_reading: Callable[[str], bool] | None = None
 
 
 def check_running(installation: Installation) -> None:

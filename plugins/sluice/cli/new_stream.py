@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from sluice.cli.base import UsageError
-from sluice.cli.topics.columns import key_column
+from sluice.cli.topics.columns import column_beside
 from sluice.config import folders, streams
 from sluice.config.reading.toml import IDENTIFIER, IDENTIFIER_FIX, ConfigError, dump
 from sluice.core.csv.form import is_csv
@@ -190,6 +190,7 @@ def _write(folder: Path, name: str, kind: str, inferred: Inferred | None, found:
         "registry": _registry_lines(found.guess) if found and found.guess.is_registered else "",
         "format": found.guess.format if found else "json",
         "key": _key_lines(found.guess) if found and found.guess.key else "",
+        "headers": _headers_line(found.guess if found else None),
         "versions": str(found.versions_per_batch if found else 20),
         "record": "".join(part.capitalize() for part in name.split("_")),
         "uuid": str(uuid4()),
@@ -220,9 +221,15 @@ def _schema_line(columns: Mapping[str, str], avro: str) -> str:
 
 def _key_lines(guess: Guess) -> str:
     # Beside the columns of values.
-    column = key_column(guess.columns)
+    column = column_beside(guess.columns, "key")
     named = f'key_column = "{column}"\n' if column != "key" else ""
     return f'key = "{guess.key}"                      # the column {column}\n{named}'
+
+
+def _headers_line(guess: Guess | None) -> str:
+    if guess is None or not guess.has_headers:
+        return '# headers = ""                    # a column for headers\n'
+    return f'headers = "{column_beside(guess.columns, "headers")}"              # a column for them\n'
 
 
 def _registry_lines(guess: Guess) -> str:

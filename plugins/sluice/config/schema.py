@@ -11,6 +11,7 @@ from typing import Any
 from sluice.config.reading.names import check_column
 from sluice.config.reading.toml import IDENTIFIER, IDENTIFIER_FIX, ConfigError
 from sluice.config.reading.values import shown
+from sluice.core.decoding.avro.names import full_name
 
 # Iceberg's documentation, "Spark type to Iceberg type".
 _SPARK_TO_ICEBERG = {
@@ -151,31 +152,10 @@ _NESTED = {"map": "map<", "array": "list<", "record": "struct<"}
 Named = Mapping[str, Mapping[str, Any]]
 
 
-def named_types(avro: Any, namespace: str = "") -> dict[str, Mapping[str, Any]]:
-    """Full name -> definition of each type in a schema that has a name, however deep."""
-    if isinstance(avro, list):
-        return {name: found for one in avro for name, found in named_types(one, namespace).items()}
-    if not isinstance(avro, Mapping):
-        return {}
-    found: dict[str, Mapping[str, Any]] = {}
-    if avro.get("type") in ("record", "error", "enum", "fixed") and isinstance(avro.get("name"), str):
-        name, _, plain = avro["name"].rpartition(".")
-        namespace = name or str(avro.get("namespace", namespace))
-        found[full_name(plain, namespace)] = avro
-    inner = [avro.get(key) for key in ("type", "items", "values")]
-    for one in (*inner, *(avro.get("fields") or ())):
-        found |= named_types(one, namespace)
-    return found
-
-
-def full_name(name: str, namespace: str) -> str:
-    return name if "." in name or not namespace else f"{namespace}.{name}"
-
-
 def avro_iceberg_type(avro: Any, named: Named = MappingProxyType({}), namespace: str = "") -> str:
     """The Iceberg type; of a nested type its beginning (``map<``), of a union with null the other branch's.
-    ``named``: of :func:`named_types`, for a type that is used by its name in ``namespace``. Raises ValueError
-    for another type."""
+    ``named``: full name -> definition, for a type that is used by its name in ``namespace``. Raises
+    ValueError for another type."""
     if isinstance(avro, list):
         branches = [branch for branch in avro if branch != "null"]
         if len(branches) == 1:
@@ -191,7 +171,9 @@ def avro_iceberg_type(avro: Any, named: Named = MappingProxyType({}), namespace:
         return avro_iceberg_type(avro["type"], named, namespace)
     elif isinstance(avro, str) and avro in _TYPES:
         return _TYPES[avro]
-    elif isinstance(avro, str) and (found := named.get(full_name(avro, namespace)) or named.get(avro)):
+    elif isinstance(avro, str) and (
+        found := named.get(full_name({"name": avro}, namespace)) or named.get(avro)
+    ):
         return avro_iceberg_type(found)
     raise ValueError(
         f"Avro type {shown(avro)} has no Iceberg type here. Fix: use a primitive, a map, an array or a record"

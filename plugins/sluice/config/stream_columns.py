@@ -13,11 +13,12 @@ from sluice.config.reading.files import declared_text
 from sluice.config.reading.names import check_avro
 from sluice.config.reading.toml import ConfigError
 from sluice.config.reading.values import shown
-from sluice.config.schema import Named, avro_iceberg_type, ddl_iceberg_type, named_types, parse_ddl
+from sluice.config.schema import Named, avro_iceberg_type, ddl_iceberg_type, parse_ddl
 from sluice.config.sections.query import result_types
 from sluice.config.sections.records.checks import check_added
 from sluice.config.sections.records.declaration import HEADERS_TYPE
 from sluice.config.stream import SourceType, StreamSpec
+from sluice.core.decoding.avro.names import definitions, full_name, namespace_of
 
 OFFSET_COLUMNS = {
     "_kafka_partition": "int",
@@ -74,9 +75,8 @@ def _value_types(spec: StreamSpec, text: str, where: str) -> dict[str, str]:
     try:
         schema = json.loads(text)
         check_avro(schema, where)
-        outer, _, _ = str(schema.get("name", "")).rpartition(".")
-        named, namespace = named_types(schema), outer or str(schema.get("namespace", ""))
-        return {field["name"]: _column_type(field, (named, namespace), where) for field in schema["fields"]}
+        names = dict(definitions(schema)), namespace_of(full_name(schema, ""))
+        return {field["name"]: _column_type(field, names, where) for field in schema["fields"]}
     except ConfigError:
         raise
     # RecursionError: nested too deeply.

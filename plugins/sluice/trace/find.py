@@ -45,6 +45,7 @@ from sluice.trace.rows import (
     SourceTrace,
     absent_offset,
     absent_row,
+    shown,
 )
 
 
@@ -126,9 +127,10 @@ class StreamTrace:
     ) -> Iterator[tuple[Place, dict[str, Any]]]:
         """Each place of the rows, and the row's columns; brief: without its batch."""
         columns = held.ORIGIN if where == TABLE else held.REJECTED
+        beside = {} if is_brief else self._beside(where)
         if where == QUARANTINE and self.lake.location(self.spec.quarantine_table) is None:
             return
-        for row in held.find(self._table(where), rows, columns, since):
+        for row in held.find(self._table(where), rows, (*columns, *beside.values()), since):
             values = row.values
             partition, offset = values[held.PARTITION], values[held.OFFSET]
             batch = (
@@ -137,7 +139,18 @@ class StreamTrace:
                 else self.batches.holding(partition, offset, values.get(held.TIME))
             )
             reason = values.get("reason", "")
-            yield Place(where, row.file, row.snapshot_id, partition, offset, reason, batch), values
+            record = {name: shown(values.get(column)) for name, column in beside.items()}
+            yield Place(where, row.file, row.snapshot_id, partition, offset, reason, batch, record), values
+
+    def _beside(self, where: str) -> dict[str, str]:
+        """What records of others have beside their values -> its column."""
+        declared = self.spec.records
+        if declared is None:
+            return {}
+        if where == QUARANTINE:
+            return {"time": held.TIME, "key": "key", "headers": "headers"}
+        columns = {"key": declared.key_column if declared.key else "", "headers": declared.headers}
+        return {"time": held.TIME} | {name: column for name, column in columns.items() if column}
 
     def _since(self, where: str, planned: Document) -> int:
         """No file with the source's rows is older than this sequence number."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
@@ -68,7 +69,9 @@ class Place:
     """A copy of a row, ``where`` (TABLE or QUARANTINE), in ``file``, which ``snapshot_id`` added.
 
     ``partition`` and ``offset`` are None for a row that was rejected before the topic. ``reason``: of a
-    quarantined row, else empty. ``batch``: that published it, None if that is not recorded.
+    quarantined row, else empty. ``batch``: that published it, None if that is not recorded. ``record``: what
+    the record has beside its value, of a topic that others fill: ``time``, and ``key`` and ``headers`` if
+    they are kept.
     """
 
     where: str
@@ -78,11 +81,13 @@ class Place:
     offset: int | None
     reason: str = ""
     batch: Batch | None = None
+    record: Mapping[str, str] = field(default_factory=dict)
 
     def fields(self) -> list[tuple[str, str]]:
         found = [("in", f"quarantine: {self.reason}" if self.where == QUARANTINE else self.where)]
         if self.offset is not None:
             found += [("partition", str(self.partition)), ("offset", str(self.offset))]
+            found += [(f"record's {name}", text) for name, text in self.record.items()]
             found.append(("batch", _batch(self.batch)))
         return [*found, ("data file", self.file), ("snapshot", str(self.snapshot_id))]
 
@@ -246,3 +251,20 @@ def absent_row(
 
 def _list(partitions: Mapping[int, Any]) -> str:
     return ", ".join(map(str, sorted(partitions))) or "(none)"
+
+
+def shown(value: Any) -> str:
+    """A column's value for a person: bytes as the text that they are, else in hex; headers as name=value."""
+    match value:
+        case None | []:
+            return "(none)"
+        case bytes():
+            try:
+                return value.decode()
+            except UnicodeDecodeError:
+                return f"0x{value.hex()}"
+        case list():
+            return ", ".join(f"{one['key']}={shown(one['value'])}" for one in value)
+        case datetime():
+            return value.isoformat(timespec="milliseconds")
+    return str(value)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from local.services import kafka as broker
 from local.stack.stack import wait_until
@@ -87,9 +88,21 @@ def test_a_topic_is_looked_at(services: Services) -> None:
     assert any("CreateTime" in doubt for doubt in found.doubts)
     assert_waited_for(services, name)
     producer.abort_transaction(30)
-    # Without a right on it a broker does not say whether there is such a topic.
-    with raising(Refused, "'shop.nothing'", "TOPIC_AUTHORIZATION_FAILED"):
-        topic_look.look(systems, "shop.nothing")
-    broker.provision(services.stack.context, [], others={"shop.nothing": ""})
+
+
+def test_a_role_without_rights_gets_them_of_the_stack_that_it_runs_on(services: Services) -> None:
+    """Without a right on it a broker does not say whether there is such a topic."""
+    name = "shop.returns"
+    admin = AdminClient({**services.kafka, "log_level": 0})
+    admin.create_topics([NewTopic(name, 1, 1)])[name].result(20)
+    stack, platform = services.stack, services.stack.platform("airflow")
+    systems: Any = SimpleNamespace(platform=platform, kafka=KafkaAdmin(platform.kafka))
+    for allow in (None, lambda _: False):
+        with raising(UsageError, "sluice-airflow (role airflow)", repr(name), "Describe, DescribeConfigs"):
+            topic_look.look(systems, name, allow)
+    assert topic_look.look(systems, name, stack.allow_reading).partitions == 1
+    with raising(UsageError, "'shop.nothing'"):
+        topic_look.look(systems, "shop.nothing", stack.allow_reading)
+    broker.provision(stack.context, [], others={"shop.nothing": ""})
     with raising(UsageError, "'shop.nothing'", platform.kafka.bootstrap_servers):
         topic_look.look(systems, "shop.nothing")

@@ -12,7 +12,11 @@ import typer
 
 from sluice.cli import app, loads, put
 from sluice.cli.installation import Host, Installation
+from sluice.cli.topics import look
+from sluice.cli.topics.look import FoundTopic
+from sluice.config import streams
 from sluice.config.folders import VARIABLE
+from sluice.core.decoding.sample import Guess
 
 CLEAR, DOUBTFUL = "id,x\n1,2.50\n", "id,x\n1,NA\n2,3\n"
 
@@ -23,8 +27,15 @@ class Checkout(ModuleType):
     def __init__(self, usual: Path, is_running: bool = True) -> None:
         super().__init__("fake_checkout")
         self.asked = list[Any]()
-        stack = cast("Installation", SimpleNamespace(is_running=lambda: is_running))
-        self.host = Host("local/run", lambda: stack, usual, add_streams=lambda: self.asked.append("add"))
+        fake = SimpleNamespace(is_running=lambda: is_running, systems=lambda role: f"as {role}")
+        stack = cast("Installation", fake)
+        self.host = Host(
+            "local/run",
+            lambda: stack,
+            usual,
+            add_streams=lambda: self.asked.append("add"),
+            allow_reading=lambda _: True,
+        )
 
     def add(self, _: typer.Typer) -> Host:
         return self.host
@@ -105,6 +116,24 @@ def test_nothing_is_loaded_while_the_stack_is_down(tmp_path: Path, monkeypatch: 
     stopped = made(tmp_path, monkeypatch, is_running=False)
     assert new(tmp_path, CLEAR) == 0
     assert stopped.asked == []
+
+
+def test_a_topic_that_was_looked_at_is_loaded_by_a_person(
+    checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def looked_at(systems: str, topic: str, allow_reading: Any) -> FoundTopic:
+        checkout.asked += [systems, topic, allow_reading]
+        guess = Guess("json", "text", {"headers": "STRING", "id": "BIGINT"}, has_headers=True)
+        return FoundTopic(topic, 2, guess, [], [])
+
+    monkeypatch.setattr(look, "look", looked_at)
+    assert app.run(["new-stream", "orders", "--topic", "shop.orders"]) == 0
+    assert checkout.asked == ["as airflow", "shop.orders", checkout.host.allow_reading]
+    said = capsys.readouterr().out
+    assert "Next: make up; local/run load orders --unpause\nStill paused: orders_stream" in said
+    spec = streams.load("orders", {VARIABLE: str(tmp_path / "mine")})
+    assert spec.records is not None
+    assert (spec.records.key_column, spec.records.headers) == ("key", "record_headers")
 
 
 def test_the_usual_folder_is_that_of_a_checkout(

@@ -10,8 +10,9 @@ import pytest
 
 from sluice.config import streams
 from sluice.config.reading.toml import ConfigError
-from sluice.config.schema import avro_iceberg_type, named_types
+from sluice.config.schema import avro_iceberg_type
 from sluice.config.stream_columns import OFFSET_COLUMNS, check, differences
+from sluice.core.decoding.avro.names import definitions
 from tests.support.raising import raising
 
 SCHEMA: dict[str, Any] = {
@@ -79,7 +80,7 @@ def test_a_type_that_is_used_again_by_its_name(tmp_path: Path) -> None:
     file.write_text(json.dumps(schema))
     with raising(ConfigError, "column 'kind'", "other.Kind"):
         check(spec, file)
-    named = named_types(schema)
+    named = dict(definitions(schema))
     assert {*named} == {"shop.orders.Envelope", "shop.orders.Value", "shop.Kind"}
     assert avro_iceberg_type("Value", named, "shop.orders") == "struct<"
 

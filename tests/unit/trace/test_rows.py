@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from datetime import UTC, datetime
+
 import pytest
 
 from sluice.core.offsets.ranges import OffsetRanges
@@ -17,6 +20,7 @@ from sluice.trace.rows import (
     SourceTrace,
     absent_offset,
     absent_row,
+    shown,
 )
 from tests.support.batches import batch
 
@@ -95,3 +99,15 @@ def test_the_answer_for_a_source_counts_each_copy_and_names_reasons() -> None:
     assert ("offsets", "0=[0,9) 1=[0,2)") in fields
     assert ("data file", "a (7 rows)") in fields
     assert ("quarantined 12", "bad (rows 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, and 2 more)") in fields
+
+
+def test_what_a_record_has_beside_its_value_is_shown() -> None:
+    record = {"time": shown(datetime(2026, 6, 1, tzinfo=UTC)), "key": shown(b"k"), "headers": shown([])}
+    place = Place(TABLE, "s3://lake/1.parquet", 5, 0, 12, record=record)
+    fields = RowTrace("orders", SOURCE, None, None, [place]).fields()
+    assert [text for name, text in fields if name.startswith("record's ")] == [
+        "2026-06-01T00:00:00.000+00:00", "k", "(none)",
+    ]  # fmt: skip
+    headers = [{"key": "a", "value": b"1"}, {"key": "b", "value": b"\xff"}, {"key": "c", "value": None}]
+    assert shown(headers) == "a=1, b=0xff, c=(none)"
+    assert json.dumps(place.to_json())

@@ -10,7 +10,8 @@ from typing import Any
 
 from sluice.config.reading.names import check_avro, check_columns
 from sluice.config.reading.toml import ConfigError
-from sluice.config.schema import avro_iceberg_type, named_types
+from sluice.config.schema import avro_iceberg_type
+from sluice.core.decoding.avro.names import definitions, full_name, namespace_of
 from sluice.core.registry.avro_references import self_contained
 
 
@@ -34,9 +35,7 @@ def of_avro(text: str) -> tuple[str, list[str]]:
     schema = json.loads(text)
     if not isinstance(schema, dict) or schema.get("type") not in ("record", "error"):
         return text, []
-    named = named_types(schema)
-    outer, _, _ = str(schema["name"]).rpartition(".")
-    namespace = outer or str(schema.get("namespace", ""))
+    named, namespace = dict(definitions(schema)), namespace_of(full_name(schema, ""))
     kept: list[Any] = []
     doubts: list[str] = []
     for field in schema["fields"]:
@@ -53,7 +52,7 @@ def of_avro(text: str) -> tuple[str, list[str]]:
         return text, []
     trimmed = {**schema, "fields": kept}
     # Types that a field which is left out defined are defined where they are used first.
-    lost = named.keys() - named_types(trimmed).keys()
+    lost = named.keys() - dict(definitions(trimmed)).keys()
     others = [json.dumps({**named[name], "name": name}) for name in sorted(lost)]
     return self_contained(json.dumps(trimmed), _outermost(others), "the schema"), doubts
 
@@ -61,15 +60,16 @@ def of_avro(text: str) -> tuple[str, list[str]]:
 def _outermost(texts: Iterable[str]) -> list[str]:
     """Without definitions that are inside of another one."""
     trees = [json.loads(text) for text in texts]
-    inside = {name for tree in trees for name in named_types(tree) if name != tree["name"]}
+    inside = {name for tree in trees for name, _ in definitions(tree) if name != tree["name"]}
     return [json.dumps(tree) for tree in trees if tree["name"] not in inside]
 
 
-def key_column(columns: Iterable[str]) -> str:
-    """The name of the column of keys: the usual one, unless a value has it."""
-    taken = {name.lower() for name in columns}
-    names = chain(("key", "record_key"), (f"record_key_{number}" for number in count(2)))
-    return next(name for name in names if name not in taken)
+def column_beside(columns: Iterable[str], name: str) -> str:
+    """The name of a column for what a record has beside its value, as ``key``: this one, unless a value has
+    it."""
+    taken = {column.lower() for column in columns}
+    names = chain((name, f"record_{name}"), (f"record_{name}_{number}" for number in count(2)))
+    return next(one for one in names if one not in taken)
 
 
 def _doubt(name: Any, error: ValueError) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sluice.cli.base import UsageError
 from sluice.cli.topics.columns import of_ddl
 from sluice.config.sections.supervision import Supervision
+from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
 from sluice.core.offsets.topic_facts import TopicFacts
 from sluice.core.registry.errors import RegistryRefused, RegistryUnreachable
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 ROLE = "airflow"
 # Objects of a batch beside a file for each partition.
 MORE_VERSIONS = 10
+# Names of headers in a line.
+_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -43,9 +47,28 @@ class FoundTopic:
         return self.partitions + MORE_VERSIONS
 
 
-def look(systems: Systems, topic: str) -> FoundTopic:
-    """Look at a topic, and read a few of its records; nothing of it is changed. Raises UsageError without
-    it, and clients' errors."""
+def look(systems: Systems, topic: str, allow_reading: Callable[[str], bool] | None = None) -> FoundTopic:
+    """Look at a topic, and read a few of its records; nothing of it is changed.
+
+    ``allow_reading``: gives the role the rights on a topic that it lacks, and says whether. Raises UsageError
+    without the topic or without rights, and clients' errors.
+    """
+    try:
+        return _look(systems, topic)
+    except Refused as error:
+        if error.code is not ErrorCode.KAFKA_PERMISSION:
+            raise
+        if allow_reading is None or not allow_reading(topic):
+            user = systems.platform.kafka.username or "without a login"
+            raise UsageError(
+                f"user {user} (role {ROLE}) may not read topic {topic!r}, or there is none: {error}. Fix: "
+                "let the administrator of that Kafka grant Describe, DescribeConfigs and Read on it; the "
+                "other roles' rights are in docs/topics-of-others.md, Rights"
+            ) from error
+    return _look(systems, topic)
+
+
+def _look(systems: Systems, topic: str) -> FoundTopic:
     # With NumPy and Arrow.
     from sluice.clients.kafka.log.brokers import Brokers
     from sluice.clients.kafka.log.sample import sample
@@ -80,7 +103,7 @@ def look(systems: Systems, topic: str) -> FoundTopic:
     if records.sizes:
         sizes = sorted(records.sizes)
         seen.append(
-            f"{len(records.values)} records read; values of {sizes[0]} to {sizes[-1]} bytes, "
+            f"{len(records.records)} records read; values of {sizes[0]} to {sizes[-1]} bytes, "
             f"{sizes[len(sizes) // 2]} in the middle"
         )
     if records.control or records.aborted:
@@ -89,7 +112,8 @@ def look(systems: Systems, topic: str) -> FoundTopic:
         seen.append(f"{records.absent} offsets were compacted away")
     if records.open:
         doubts.append(f"partitions {records.open} wait for an open transaction")
-    found = guess(records.values, records.keys)
+    found = guess(records.records)
+    seen += _headers(records)
     if systems.platform.registry is not None:
         found = _by_registry(systems, topic, records, found, seen)
     if not found.schema:
@@ -103,11 +127,18 @@ def _by_registry(systems: Systems, topic: str, records: TopicSample, by: Guess, 
     from sluice.cli.topics import registered
 
     try:
-        found = registered.look(systems.registry, topic, records.values, records.keys, by)
+        found = registered.look(systems.registry, topic, records.records, by)
     except (RegistryUnreachable, RegistryRefused) as error:
         return replace(by, doubts=[*by.doubts, f"the schema registry was not asked: {error}"])
     seen += found.seen
     return found.guess
+
+
+def _headers(records: TopicSample) -> list[str]:
+    having = [one.headers for one in records.records if one.headers]
+    names = sorted({repr(key.decode(errors="replace")) for headers in having for key, _ in headers})
+    named = ", ".join(names[:_NAMED]) + (", …" if len(names) > _NAMED else "")
+    return [f"{len(having)} of {len(records.records)} records have headers: {named}"] if having else []
 
 
 def _records(begins: dict[int, int], ends: dict[int, int]) -> int:

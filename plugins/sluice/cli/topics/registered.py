@@ -11,7 +11,7 @@ import pyarrow as pa
 from sluice.cli.topics.columns import of_avro
 from sluice.core.decoding.avro.types import UnsupportedSchema
 from sluice.core.decoding.registered.avro import RegisteredAvro
-from sluice.core.decoding.sample import AVRO_FORMAT, JSON, Guess, guess
+from sluice.core.decoding.sample import AVRO_FORMAT, JSON, Guess, Sampled, guess
 from sluice.core.record_batches.records import SCHEMA
 from sluice.core.registry import schemas
 from sluice.core.registry.errors import RefusedSchema, UnknownSchema
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 _MOST_SCHEMAS = 20
 _UNKNOWN = "_unknown_fields"
 
-# The values or keys of records; null for a tombstone.
-Values = Sequence[bytes | None]
-
 
 @dataclass(frozen=True)
 class FoundSchemas:
@@ -38,13 +35,14 @@ class FoundSchemas:
     seen: list[str]
 
 
-def look(client: RegistryClient, topic: str, values: Values, keys: Values, by: Guess) -> FoundSchemas:
+def look(client: RegistryClient, topic: str, records: Sequence[Sampled], by: Guess) -> FoundSchemas:
     """Look up the schemas that a sample of records names. ``by``: the guess by their bytes alone, which
     stands where they name none. Raises RegistryUnreachable, RegistryRefused."""
     asked = _Asked(client)
-    key = _format_of_keys(asked, [one for one in keys if one is not None])
+    key = _format_of_keys(asked, [one.key for one in records if one.key is not None])
     found, seen = by if key is None else replace(by, key=key), list[str]()
-    sent = [one for one in values if one is not None]
+    having = [one for one in records if one.value is not None]
+    sent = [one.value or b"" for one in having]
     frames = _framed(sent, Part.VALUE)
     if frames is None:
         return FoundSchemas(found, seen)
@@ -52,14 +50,14 @@ def look(client: RegistryClient, topic: str, values: Values, keys: Values, by: G
     doubts = [*(one for one in by.doubts if "wire format" not in one), *doubts]
     types = {schema.type for schema in known}
     if types == {schemas.JSON}:
-        bodies = [one.as_py() for one in frames.bodies() if one.is_valid]
-        of_bodies = guess(bodies, ())
+        bodies = zip(having, frames.bodies().to_pylist(), strict=True)
+        of_bodies = guess([replace(one, value=body) for one, body in bodies if body is not None])
         found = replace(found, format=JSON, columns=of_bodies.columns, is_registered=True)
         doubts += of_bodies.doubts
     elif types == {schemas.AVRO}:
         newest, naming, said = _newest(client, topic, known)
         seen.append(said)
-        found, more = _of_avro(found, newest, naming, asked, sent)
+        found, more = _of_avro(found, newest, naming, asked, having)
         doubts += more
     elif known:
         doubts.append(f"its schemas are {' and '.join(sorted(types))}, which are not read: kept as bytes")
@@ -142,7 +140,7 @@ def _described(client: RegistryClient, version: Version) -> str:
 
 
 def _of_avro(
-    by: Guess, schema: RegisteredSchema, naming: Naming, asked: _Asked, values: Sequence[bytes]
+    by: Guess, schema: RegisteredSchema, naming: Naming, asked: _Asked, records: Sequence[Sampled]
 ) -> tuple[Guess, list[str]]:
     """The guess with the columns of a schema, and what the sample's records do not fit."""
     text, left_out = of_avro(schema.text)
@@ -154,11 +152,13 @@ def _of_avro(
     found = replace(
         by, format=AVRO_FORMAT, columns=columns, schema=text, is_registered=True, subjects=str(naming)
     )
-    decoded = decoder.decode(pa.array(values, pa.binary()), _no_headers(len(values)))
-    wrong = [one for one in decoded.reasons.to_pylist() if one]
+    values = pa.array([one.value for one in records], pa.binary())
+    decoded = decoder.decode(values, _no_headers(len(values)))
+    reasons = zip(records, decoded.reasons.to_pylist(), strict=True)
+    wrong = [f"{one.place}: {reason}" for one, reason in reasons if reason]
     doubts = left_out
     if wrong:
-        doubts.append(f"{len(wrong)} of {len(values)} values would be rejected: {wrong[0]}")
+        doubts.append(f"{len(wrong)} of {len(values)} values would be rejected, the first in {wrong[0]}")
     extra = decoded.columns.column(_UNKNOWN)
     if kept := len(extra) - extra.null_count:
         doubts.append(f"{kept} of {len(values)} values have fields that the schema lacks: in {_UNKNOWN}")

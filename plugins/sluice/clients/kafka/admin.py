@@ -9,7 +9,14 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import (
+    OFFSET_INVALID,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import (
     AdminClient,
     ConfigResource,
@@ -43,6 +50,20 @@ class TopicDescription:
     id: str
     partitions: int
     replication_factor: int = 1
+
+
+@dataclass(frozen=True)
+class _Listed:
+    """The answer for a partition's offset. Of one whose leader is gone librdkafka 2.11 may have no error, and
+    an offset that is none: then it is asked again, as if the error were there."""
+
+    future: Future[ListOffsetsResultInfo]
+
+    def result(self, timeout: float) -> ListOffsetsResultInfo:
+        found = self.future.result(timeout=timeout)
+        if found.offset <= OFFSET_INVALID:
+            raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
+        return found
 
 
 class KafkaAdmin:
@@ -205,10 +226,12 @@ class KafkaAdmin:
         isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     ) -> dict[TopicPartition, ListOffsetsResultInfo]:
         request = {TopicPartition(topic, partition): spec for partition, spec in which.items()}
-        return self.results(
-            f"offsets of topic {topic!r}",
-            lambda: self.admin.list_offsets(request, isolation_level=isolation, request_timeout=self.timeout),
-        )
+
+        def ask() -> dict[TopicPartition, _Listed]:
+            found = self.admin.list_offsets(request, isolation_level=isolation, request_timeout=self.timeout)
+            return {place: _Listed(future) for place, future in found.items()}
+
+        return self.results(f"offsets of topic {topic!r}", ask)
 
     def config(self, topic: str) -> dict[str, str | None]:
         """The topic's configs, the broker's defaults among them."""
@@ -235,7 +258,7 @@ class KafkaAdmin:
         return found
 
     def results(
-        self, what: str, request: Callable[[], Mapping[Any, Future[Any]]], unless: int | None = None
+        self, what: str, request: Callable[[], Mapping[Any, Future[Any] | _Listed]], unless: int | None = None
     ) -> dict[Any, Any]:
         def ask() -> dict[Any, Any]:
             return {key: future.result(timeout=self.timeout) for key, future in request().items()}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+from sluice.core.decoding.decoder import Malformed
+from sluice.core.decoding.json.document import Members, Number, members
+from sluice.core.decoding.sampled_types import Value, type_of
 from sluice.core.decoding.wire_formats import wire_format
 
 JSON, TEXT, BYTES = "json", "text", "bytes"
@@ -17,11 +18,24 @@ AVRO_FORMAT = "avro"
 # What a column of a table may be named; other fields stay among the unknown ones.
 _COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _CONFLUENT = re.compile(r"schema id \((\d+)\)")
-_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?")
 # As many bytes as a decimal of 38 digits has, at most.
 _BASE64 = re.compile(r"(?=.{4,24}\Z)(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
-_LONGEST = 2**63
 _NAMED = 5
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """A record of a sample. ``headers``: in their order; None if they are too many to be read."""
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: Sequence[tuple[bytes, bytes | None]] | None = ()
+    partition: int = 0
+    offset: int = 0
+
+    @property
+    def place(self) -> str:
+        return f"partition {self.partition}, offset {self.offset}"
 
 
 @dataclass(frozen=True)
@@ -40,35 +54,55 @@ class Guess:
     """The Avro schema of the values, as JSON; empty for other formats."""
     is_registered: bool = False
     """Whether values name their schemas in a registry."""
+    has_headers: bool = False
+    """Whether records have headers, and all of them can be kept."""
     subjects: str = "topic"
     """By which naming strategy its subjects were found."""
 
 
-def guess(values: Sequence[bytes | None], keys: Sequence[bytes | None]) -> Guess:
-    """Guess from records, in any order; ``keys`` are of the same records."""
-    sent, doubts = [value for value in values if value is not None], list[str]()
-    if nulls := len(values) - len(sent):
+def guess(records: Sequence[Sampled]) -> Guess:
+    """Guess from records, in any order."""
+    sent, doubts = [one for one in records if one.value is not None], list[str]()
+    if nulls := len(records) - len(sent):
         doubts.append(
-            f"{nulls} of {len(values)} records have no value: [records] tombstones says what becomes of them"
+            f"{nulls} of {len(records)} records have no value: [records] tombstones says what becomes of them"
         )
-    found = [key for key in keys if key is not None]
+    found = [one.key for one in records if one.key is not None]
     key = "" if not found else TEXT if all(map(_is_text, found)) else BYTES
-    if 0 < len(found) < len(keys):
-        doubts.append(f"{len(keys) - len(found)} of {len(keys)} records have no key")
-    documents = [_document(value) for value in sent]
-    objects = [one for one in documents if one is not None]
+    if 0 < len(found) < len(records):
+        doubts.append(f"{len(records) - len(found)} of {len(records)} records have no key")
+    has_headers = _has_headers(records, doubts)
+    read = [(one.place, _document(one)) for one in sent]
+    objects = [(place, document) for place, document in read if document is not None]
     if sent and 2 * len(objects) > len(sent):
         if others := len(sent) - len(objects):
-            doubts.append(f"{others} of {len(sent)} values are no JSON object, and would be rejected")
+            first = next(place for place, document in read if document is None)
+            doubts.append(
+                f"{others} of {len(sent)} values are no JSON object, the first in {first}: they would be "
+                "rejected"
+            )
         columns = _columns(objects, doubts)
-        doubts += _of_connect(objects)
+        doubts += _of_connect([document for _, document in objects], columns)
         if columns:
-            return Guess(JSON, key, columns, doubts)
+            return Guess(JSON, key, columns, doubts, has_headers=has_headers)
+    values = [one.value or b"" for one in sent]
     if not sent:
         doubts.append("no record with a value was found: correct the format")
-        return Guess(BYTES, key, {}, doubts)
-    doubts += _framing(sent)
-    return Guess(TEXT if all(map(_is_text, sent)) else BYTES, key, {}, doubts)
+        return Guess(BYTES, key, {}, doubts, has_headers=has_headers)
+    doubts += _framing(values)
+    is_text = all(map(_is_text, values))
+    return Guess(TEXT if is_text else BYTES, key, {}, doubts, has_headers=has_headers)
+
+
+def _has_headers(records: Sequence[Sampled], doubts: list[str]) -> bool:
+    """Whether records have headers that a column takes."""
+    having = [one for one in records if one.headers is None or one.headers]
+    for one in having:
+        if one.headers is None or not all(_is_utf8(key) for key, _ in one.headers):
+            why = "too many headers" if one.headers is None else "a header whose key is not UTF-8"
+            doubts.append(f"{one.place} has {why}: headers are not kept, for this would reject the record")
+            return False
+    return bool(having)
 
 
 def _framing(values: Iterable[bytes]) -> list[str]:
@@ -93,75 +127,51 @@ def _is_text(value: bytes) -> bool:
     return all(character.isprintable() or character in "\n\r\t" for character in text)
 
 
-def _document(value: bytes) -> dict[str, Any] | None:
+def _is_utf8(key: bytes) -> bool:
     try:
-        found = json.loads(value)
-    # RecursionError: nested too deeply.
-    except (ValueError, RecursionError):
+        key.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _document(record: Sampled) -> Members | None:
+    try:
+        return members(record.value)[1]
+    except Malformed:
         return None
-    return found if isinstance(found, dict) else None
 
 
-def _columns(objects: Sequence[dict[str, Any]], doubts: list[str]) -> dict[str, str]:
-    kinds: dict[str, set[str]] = {}
-    for one in objects:
-        for name, value in one.items():
-            if value is not None:
-                kinds.setdefault(name, set()).add(_kind(value))
-            else:
-                kinds.setdefault(name, set())
+def _columns(objects: Sequence[tuple[str, Members]], doubts: list[str]) -> dict[str, str]:
+    values: dict[str, list[Value]] = {}
+    for place, one in objects:
+        for name, found in one:
+            values.setdefault(name, [])
+            if found is not None:
+                values[name].append(Value(found, place))
     columns: dict[str, str] = {}
-    for name, found in kinds.items():
+    for name, found in values.items():
         if not _COLUMN.fullmatch(name) or name.lower() in map(str.lower, columns):
             doubts.append(f"field {name!r} can be no column of its own: it stays in _unknown_fields")
             continue
-        if kind := _type(name, found, doubts):
+        kind, doubt = type_of(name, found)
+        doubts += [doubt] if doubt else []
+        if kind:
             columns[name] = kind
     return columns
 
 
-def _of_connect(objects: Sequence[dict[str, Any]]) -> list[str]:
+def _of_connect(objects: Iterable[Members], columns: Mapping[str, str]) -> list[str]:
     """Fields whose texts may be decimals of Connect's converter, of which some are numbers, too: "1234"."""
     texts: dict[str, list[str]] = {}
     for one in objects:
-        for name, value in one.items():
-            if isinstance(value, str):
+        for name, value in one:
+            if isinstance(value, str) and not isinstance(value, Number):
                 texts.setdefault(name, []).append(value)
     return [
         f"{name!r} has texts in base64, as decimals of Kafka Connect's JsonConverter: declare it STRING, not "
         "DECIMAL, or set decimal.format=NUMERIC there"
         for name, found in texts.items()
+        if columns.get(name) == "STRING"
         if all(map(_BASE64.fullmatch, found)) and any(text.endswith("=") for text in found)
     ]
-
-
-def _type(name: str, kinds: set[str], doubts: list[str]) -> str:
-    """Empty for a field that no column could take in each record."""
-    if kinds == {"BIGINT", "DOUBLE"}:
-        return "DOUBLE"
-    if len(kinds) == 1 and (kind := next(iter(kinds))) in ("BIGINT", "DOUBLE", "BOOLEAN", "STRING"):
-        return kind
-    if kinds == {"time"}:
-        doubts.append(f"{name} looks like a time, and is kept as a text: TIMESTAMP may fit")
-    elif not kinds:
-        doubts.append(f"{name} is null in each record of the sample")
-    elif kinds != {"time", "STRING"}:
-        doubts.append(f"{name} is {' or '.join(sorted(kinds))}: it stays in _unknown_fields")
-        return ""
-    return "STRING"
-
-
-def _kind(value: Any) -> str:
-    match value:
-        case bool():
-            return "BOOLEAN"
-        case int():
-            return "BIGINT" if -_LONGEST <= value < _LONGEST else "a number of more than 64 bits"
-        case float():
-            return "DOUBLE"
-        case str():
-            return "time" if _TIME.match(value) else "STRING"
-        case list():
-            return "an array"
-        case _:
-            return "an object"

@@ -7,9 +7,10 @@ https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-d
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from typing import Any
 
+from sluice.core.decoding.avro.names import NAMED, RECORDS, definitions, full_name, namespace_of
 from sluice.core.decoding.avro.types import PRIMITIVES
 from sluice.core.messages import quoted
 from sluice.core.registry.errors import RefusedSchema
@@ -17,8 +18,6 @@ from sluice.core.registry.json_text import MAX_NESTING, read
 
 # Most types of a schema, with those that each use of a name stands for: a few lines can stand for billions.
 MAX_TYPES = 10_000
-_NAMED = frozenset({"record", "error", "enum", "fixed"})
-_RECORDS = frozenset({"record", "error"})
 
 
 def self_contained(text: str, referenced: Iterable[str], what: str) -> str:
@@ -41,35 +40,6 @@ def self_contained(text: str, referenced: Iterable[str], what: str) -> str:
     return json.dumps(resolved, ensure_ascii=False) if others else text
 
 
-def _full_name(tree: Mapping[str, Any], namespace: str) -> str:
-    """The name of a definition, with its namespace."""
-    name: str = tree["name"]
-    inner = tree.get("namespace", namespace)
-    return name if "." in name or not inner else f"{inner}.{name}"
-
-
-def _namespace(full: str) -> str:
-    return full.rpartition(".")[0]
-
-
-def _definitions(tree: Any, namespace: str) -> Iterator[tuple[str, Any]]:
-    """(full name, definition) of all types that a schema defines."""
-    if isinstance(tree, list):
-        for branch in tree:
-            yield from _definitions(branch, namespace)
-    elif isinstance(tree, dict):
-        kind = tree["type"]
-        if not isinstance(kind, str):
-            yield from _definitions(kind, namespace)
-        elif kind in _NAMED:
-            full = _full_name(tree, namespace)
-            yield full, tree
-            for field in tree["fields"] if kind in _RECORDS else ():
-                yield from _definitions(field["type"], _namespace(full))
-        elif kind in ("array", "map"):
-            yield from _definitions(tree["items" if kind == "array" else "values"], namespace)
-
-
 class _Resolver:
     """Puts definitions of ``others`` where a schema uses their names first."""
 
@@ -78,10 +48,10 @@ class _Resolver:
         self._others: dict[str, Any] = {}
         self._defined: set[str] = set()
         for other in others:
-            for full, definition in _definitions(other, ""):
+            for full, definition in definitions(other, ""):
                 if self._others.setdefault(full, definition) != definition:
                     raise RefusedSchema(f"schemas to which {what} refers define {quoted(full)} differently")
-        for full, _ in _definitions(own, ""):
+        for full, _ in definitions(own, ""):
             if full in self._others:
                 raise RefusedSchema(f"{what} defines {quoted(full)}, and so does a schema to which it refers")
 
@@ -96,15 +66,15 @@ class _Resolver:
         if isinstance(tree, str):
             return tree if tree in PRIMITIVES else self._use(tree, namespace, depth)
         kind = tree["type"]
-        if isinstance(kind, dict | list) or (kind not in PRIMITIVES | _NAMED | {"array", "map"}):
+        if isinstance(kind, dict | list) or (kind not in PRIMITIVES | NAMED | {"array", "map"}):
             # A type in braces of its own.
             return self.resolved(kind, namespace, depth + 1, is_other=is_other)
         if kind in ("array", "map"):
             key = "items" if kind == "array" else "values"
             return {**tree, key: self.resolved(tree[key], namespace, depth + 1, is_other=is_other)}
-        if kind not in _NAMED:
+        if kind not in NAMED:
             return tree
-        return self._define(_full_name(tree, namespace), tree, depth, is_other=is_other)
+        return self._define(full_name(tree, namespace), tree, depth, is_other=is_other)
 
     def _use(self, name: str, namespace: str, depth: int) -> Any:
         """What stands for a name: the name itself if it is defined before."""
@@ -127,10 +97,10 @@ class _Resolver:
         self._defined.add(full)
         # Its full name stands for itself wherever it is put.
         found = {key: value for key, value in tree.items() if key != "namespace"} | {"name": full}
-        if not _namespace(full):
+        if not namespace_of(full):
             found["namespace"] = ""
-        if tree["type"] in _RECORDS:
-            inner = _namespace(full)
+        if tree["type"] in RECORDS:
+            inner = namespace_of(full)
             found["fields"] = [
                 {**field, "type": self.resolved(field["type"], inner, depth + 2, is_other=is_other)}
                 for field in tree["fields"]
@@ -153,7 +123,7 @@ class _Counter:
         kind = tree["type"]
         if kind in ("array", "map"):
             return 1 + self.count(tree["items" if kind == "array" else "values"])
-        if kind not in _RECORDS:
+        if kind not in RECORDS:
             return 1
         full = tree["name"]
         found = 1 + sum(self.count(field["type"]) for field in tree["fields"])

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from sluice.cli.topics.columns import key_column, of_avro, of_ddl
-from sluice.config.schema import named_types
+from sluice.cli.topics.columns import column_beside, of_avro, of_ddl
 from sluice.core.decoding.avro.decoder import AvroDecoder
+from sluice.core.decoding.avro.names import definitions
 
 ADDRESS = {"type": "record", "name": "Address", "fields": [{"name": "city", "type": "string"}]}
 
@@ -58,7 +58,7 @@ def test_a_type_that_a_field_left_out_defined_is_still_defined() -> None:
     )
     assert len(doubts) == 1
     assert names(text) == ["home", "both", "id"]
-    assert named_types(json.loads(text)).keys() == {"shop.Order", "shop.Address", "shop.Both"}
+    assert dict(definitions(json.loads(text))).keys() == {"shop.Order", "shop.Address", "shop.Both"}
     assert [field.name for field in AvroDecoder(text).schema] == ["home", "both", "id"]
 
 
@@ -69,6 +69,6 @@ def test_members_of_json() -> None:
 
 
 def test_keys_have_a_column_of_their_own() -> None:
-    assert key_column(["id"]) == "key"
-    assert key_column(["KEY"]) == "record_key"
-    assert key_column(["key", "record_key", "record_key_2"]) == "record_key_3"
+    assert column_beside(["id"], "key") == "key"
+    assert column_beside(["KEY"], "key") == "record_key"
+    assert column_beside(["key", "record_key", "record_key_2"], "key") == "record_key_3"

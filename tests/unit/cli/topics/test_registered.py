@@ -13,7 +13,7 @@ from sluice.cli.topics.registered import FoundSchemas
 from sluice.clients.registry.client import RegistryClient
 from sluice.config.platform_sections.registry import Registry
 from sluice.config.sections.records.declaration import Subjects
-from sluice.core.decoding.sample import guess
+from sluice.core.decoding.sample import Sampled, guess
 from sluice.core.registry.subjects import Naming
 from tests.support.registered import FakeSchemas, avro, encoded, framed
 from tests.support.registry_server import Answer, RegistryServer, serving
@@ -50,7 +50,8 @@ def missing(server: RegistryServer, *subjects: str) -> None:
 def look(server: RegistryServer, values: Sequence[bytes | None], keys: Any = ()) -> FoundSchemas:
     client = RegistryClient(Registry(server.url, name="tests"))
     keys = list(keys) or [None] * len(values)
-    return registered.look(client, "orders", values, keys, guess(values, keys))
+    records = [Sampled(*both, offset=at) for at, both in enumerate(zip(values, keys, strict=True))]
+    return registered.look(client, "orders", records, guess(records))
 
 
 def test_the_newest_version_of_the_topics_subject_is_the_tables(server: RegistryServer) -> None:
@@ -87,7 +88,10 @@ def test_what_does_not_fit_is_a_doubt(server: RegistryServer) -> None:
     good = encoded(SCHEMAS, 2, {"id": 8, "note": None})
     doubts = look(server, [good, good, framed(9, b"x"), framed(2, b"\xff")]).guess.doubts
     assert any("schema id 9" in doubt for doubt in doubts)
-    assert any(doubt.startswith("2 of 4 values would be rejected: ") for doubt in doubts)
+    assert any(
+        doubt.startswith("2 of 4 values would be rejected, the first in partition 0, offset 2: ")
+        for doubt in doubts
+    )
 
 
 def test_keys_of_the_registry(server: RegistryServer) -> None:

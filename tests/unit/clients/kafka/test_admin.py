@@ -10,7 +10,14 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import (
+    OFFSET_INVALID,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient
 
 from sluice.clients.kafka import admin as kafka_admin
@@ -137,6 +144,23 @@ def test_offsets_of_a_topic_that_was_created_just_now_wait_for_its_leaders() -> 
     broker.leaderless = 100
     with raising(Unreachable, "offsets of topic 't'", "Not leader"):
         admin(broker, timeout=0.5).ends("t", 1)
+
+
+def test_an_offset_that_is_none_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a broker that was killed leaves it: without an error."""
+    broker = Broker({0: [1, 2]})
+    offsets = iter([OFFSET_INVALID, OFFSET_INVALID])
+    usual = broker._offset
+    monkeypatch.setattr(broker, "_offset", lambda *asked: next(offsets, None) or usual(*asked))
+    assert admin(broker).ends("t", 1) == {0: 2}
+    assert broker.requested == ["list_offsets"] * 3
+    monkeypatch.setattr(broker, "_offset", lambda *_: OFFSET_INVALID)
+    for ask in (
+        lambda: admin(broker, timeout=0.5).begins("t", 1),
+        lambda: admin(broker, timeout=0.5).first_records("t", 1, [0]),
+    ):
+        with raising(Unreachable, "offsets of topic 't'"):
+            ask()
 
 
 def test_the_first_record_from_a_moment_on_or_the_end() -> None:

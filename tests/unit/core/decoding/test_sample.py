@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sluice.core.decoding.sample import BYTES, JSON, TEXT, guess
+from sluice.core.decoding.sample import BYTES, JSON, TEXT, Sampled, guess
 
 CONFLUENT = b"\0\0\0\0\x07\x02\x04ab"
 
@@ -16,7 +16,8 @@ def of(*values: Any, keys: Any = ()) -> Any:
     sent = [
         value if value is None or isinstance(value, bytes) else json.dumps(value).encode() for value in values
     ]
-    return guess(sent, keys or [None] * len(sent))
+    pairs = zip(sent, keys or [None] * len(sent), strict=True)
+    return guess([Sampled(*both, offset=at) for at, both in enumerate(pairs)])
 
 
 def test_the_columns_of_json_objects() -> None:
@@ -42,18 +43,22 @@ def test_the_columns_of_json_objects() -> None:
     )
     assert (found.format, found.key) == (JSON, "")
     assert found.columns == {
-        "id": "BIGINT", "price": "DOUBLE", "paid": "BOOLEAN", "note": "STRING", "at": "STRING",
+        "id": "BIGINT", "price": "DOUBLE", "paid": "BOOLEAN", "note": "STRING", "at": "TIMESTAMP",
         "gone": "STRING",
     }  # fmt: skip
-    assert [doubt.split()[0] for doubt in found.doubts] == ["at", "lines", "gone"]
+    assert [doubt.split()[0] for doubt in found.doubts] == ["lines", "gone"]
 
 
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("note", "x", "note is STRING or an array"),
-        ("note", 2**63, "note is a number of more than 64 bits or an array"),
-        ("note", {"a": 1}, "note is an array or an object"),
+        (
+            "note",
+            "x",
+            "note is STRING (1, first partition 0, offset 1) or an array (1, first partition 0, offset 0)",
+        ),
+        ("note", 10**400, "note is a number out of range (1"),
+        ("note", {"a": 1}, "note is an array (1, first partition 0, offset 0) or an object (1"),
         ("order id", 1, "'order id'"),
         ("ID", 1, "'ID'"),
     ],
@@ -68,7 +73,54 @@ def test_a_field_that_no_column_takes_stays_among_the_unknown_ones(name: str, va
 def test_a_few_values_that_are_no_objects_are_said() -> None:
     found = of({"id": 1}, {"id": 2}, b"{", [1], {"id": 3})
     assert (found.format, found.columns) == (JSON, {"id": "BIGINT"})
-    assert "2 of 5 values" in found.doubts[0]
+    assert found.doubts == [
+        "2 of 5 values are no JSON object, the first in partition 0, offset 2: they would be rejected"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("values", "ddl", "said"),
+    [
+        (["2026-05-15"] * 3, "DATE", ""),
+        (["2026-05-15T12:00:00.000001Z", "2026-05-15 12:00:00+02:00"], "TIMESTAMP", ""),
+        (["2026-05-15T12:00:00"], "TIMESTAMP_NTZ", ""),
+        (["2026-05-15T12:00:00Z", "2026-05-15T12:00:00"], "STRING", "field looks like a time"),
+        (["2026-05-15T12:00"], "STRING", "field looks like a time ('2026-05-15T12:00')"),
+        (
+            ["2026-05-15"] * 20 + ["gestern"],
+            "STRING",
+            'partition 0, offset 20 has "gestern": so it is a text',
+        ),
+        ([12, 1.5, 0.25], "DECIMAL(18, 2)", "at most 2 decimals"),
+        ([b"123456789012345678.25"], "DECIMAL(38, 2)", "more digits than a DOUBLE keeps"),
+        (["12.50", "0.25"], "DECIMAL(18, 2)", "texts of numbers of at most 2 decimals"),
+        (["12.50", "0.250"], "STRING", ""),
+        (["00.50", "01.25"], "STRING", ""),
+        ([1.5, 20.3], "DOUBLE", ""),
+        ([1e30, 0.25], "DOUBLE", ""),
+        ([2**63, 1], "DECIMAL(38, 0)", "more digits than a DOUBLE keeps"),
+        ([*range(20), "abc", "x"], "BIGINT", '2 are not, the first: partition 0, offset 20 has "abc"'),
+        ([*range(20), "abc", "x", "y"], "", "BIGINT (20, first partition 0, offset 0) or STRING (3"),
+        ([True, False, None], "BOOLEAN", ""),
+    ],
+)
+def test_the_types_of_fields(values: list[Any], ddl: str, said: str) -> None:
+    texts = [value if isinstance(value, bytes) else json.dumps(value).encode() for value in values]
+    found = of(*(b'{"id": 1, "field": %s}' % text for text in texts))
+    assert found.columns.get("field", "") == ddl
+    (doubt,) = found.doubts or [""]
+    assert bool(doubt) is bool(said)
+    assert said in doubt
+
+
+def test_headers_are_kept_if_each_can_be() -> None:
+    plain, named = Sampled(b"a"), Sampled(b"b", headers=[(b"trace-id", b"1")])
+    assert not guess([plain]).has_headers
+    assert guess([plain, named]).has_headers
+    for wrong in ([(b"\xff", None)], None):
+        found = guess([plain, named, Sampled(b"c", headers=wrong, offset=7)])
+        assert not found.has_headers
+        assert found.doubts[0].startswith("partition 0, offset 7 has ")
 
 
 @pytest.mark.parametrize(

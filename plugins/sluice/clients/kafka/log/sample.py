@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+
+import pyarrow as pa
 
 from sluice.clients.kafka.log.brokers import Brokers
 from sluice.clients.kafka.log.fetching import OffsetsDeleted, TransactionOpen
 from sluice.clients.kafka.log.range_reader import RangeReader
+from sluice.core.decoding.sample import Sampled
 from sluice.core.offsets.ranges import IntervalSet
 
 # Partitions that are looked at, offsets at each place, and how long one that does not answer is waited for.
@@ -16,12 +19,11 @@ PARTITIONS, OFFSETS, SECONDS = 8, 50, 15.0
 
 @dataclass
 class TopicSample:
-    """``values`` and ``keys``: of the same records; ``sizes``: bytes of values. Numbers of offsets:
-    ``control``, ``aborted``, ``absent``, as of an account; ``open``: partitions whose end waits for a
-    transaction."""
+    """``records``: in the order of their offsets, per partition; ``sizes``: bytes of their values. Numbers of
+    offsets: ``control``, ``aborted``, ``absent``, as of an account; ``open``: partitions whose end waits for
+    a transaction."""
 
-    values: list[bytes | None] = field(default_factory=list)
-    keys: list[bytes | None] = field(default_factory=list)
+    records: list[Sampled] = field(default_factory=list)
     control: int = 0
     aborted: int = 0
     absent: int = 0
@@ -29,7 +31,7 @@ class TopicSample:
 
     @property
     def sizes(self) -> list[int]:
-        return [len(value) for value in self.values if value is not None]
+        return [len(one.value) for one in self.records if one.value is not None]
 
 
 def sample(brokers: Brokers, topic: str, bounds: Mapping[int, tuple[int, int]]) -> TopicSample:
@@ -60,15 +62,15 @@ def places(first: int, after: int) -> list[IntervalSet]:
 
 def _read(reader: RangeReader, partition: int, place: IntervalSet, found: TopicSample) -> None:
     read = reader.read(partition, place)
-    values: list[bytes | None] = []
-    keys: list[bytes | None] = []
-    for piece in read:
-        values += piece.column("value").to_pylist()
-        keys += piece.column("key").to_pylist()
     # It counts only if all of it was read.
-    found.values += values
-    found.keys += keys
+    found.records += [one for piece in read for one in _records(partition, piece)]
     account = read.account
     found.control += account.control.count
     found.aborted += account.aborted.count
     found.absent += account.absent.count
+
+
+def _records(partition: int, piece: pa.RecordBatch) -> Iterator[Sampled]:
+    for row in piece.to_pylist():
+        headers = None if row["headers"] is None else [(one["key"], one["value"]) for one in row["headers"]]
+        yield Sampled(row["value"], row["key"], headers, partition, row["offset"])

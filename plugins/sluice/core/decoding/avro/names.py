@@ -1,0 +1,39 @@
+"""Names of the types that an Avro schema defines: https://avro.apache.org/docs/1.12.0/specification/#names"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+NAMED = frozenset({"record", "error", "enum", "fixed"})
+RECORDS = frozenset({"record", "error"})
+
+
+def full_name(tree: Mapping[str, Any], namespace: str) -> str:
+    """The name of a definition, or of a use (``name`` alone), with its namespace."""
+    name: str = tree["name"]
+    inner = tree.get("namespace", namespace)
+    return name if "." in name or not inner else f"{inner}.{name}"
+
+
+def namespace_of(full: str) -> str:
+    """The namespace of a full name, which the names inside of its definition have."""
+    return full.rpartition(".")[0]
+
+
+def definitions(tree: Any, namespace: str = "") -> Iterator[tuple[str, Any]]:
+    """(full name, definition) of all types that a schema defines. Raises KeyError for what is no schema."""
+    if isinstance(tree, list):
+        for branch in tree:
+            yield from definitions(branch, namespace)
+    elif isinstance(tree, dict):
+        kind = tree["type"]
+        if not isinstance(kind, str):
+            yield from definitions(kind, namespace)
+        elif kind in NAMED:
+            full = full_name(tree, namespace)
+            yield full, tree
+            for field in tree["fields"] if kind in RECORDS else ():
+                yield from definitions(field["type"], namespace_of(full))
+        elif kind in ("array", "map"):
+            yield from definitions(tree["items" if kind == "array" else "values"], namespace)
