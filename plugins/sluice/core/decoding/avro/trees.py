@@ -19,8 +19,8 @@ _DIGITS = re.compile(r"-?[0-9]{1,9}|None")
 
 def form(text: str, *, aliases: bool = False) -> str:
     """What readers use of a writer's schema, as JSON: the same for schemas that differ in docs, aliases and
-    defaults. ``aliases``: also by these, from which a table knows what was renamed. Raises ValueError for what
-    is not JSON."""
+    defaults. ``aliases``: not for those that differ in aliases, from which a table knows what was renamed.
+    Raises ValueError for what is not JSON."""
     tree = json.loads(text)
     found = used(tree) if aliases else _only(tree, _USED | _MEANING)
     return json.dumps(found, sort_keys=True, ensure_ascii=False)

@@ -285,7 +285,7 @@ def test_of_ids_of_one_form_one_is_named_whichever_of_them_comes() -> None:
     body = encoded(make(), 2, {"id": 1, "price": 2.5, "note": "x"})[5:]
     assert len(unfollowed(following, framed(2, body), framed(3, body))) == 1
     assert unfollowed(following, framed(4, body)) == {4}, "known by its form"
-    # Without conflicts of their own: a reason for each id.
+    # Also of a schema that the table cannot follow.
     schemas = FakeSchemas({n: avro({**record(("id", "string")), "doc": str(n)}) for n in (2, 3)})
     refusing = RegisteredAvro(json.dumps(V1), schemas, KEPT, following=Following())
     assert len(unfollowed(refusing, framed(2, b"\2x"), framed(3, b"\2x"))) == 1
