@@ -52,9 +52,7 @@ class RegisteredAvro:
         self._given = current, schemas, unknown, part, following
         self._schemas, self._unknown, self._part = schemas, unknown, part
         self._current = parsed(current)
-        self._unfollowed = (
-            Unfollowed(self._current, following, _MAX_WRITERS, _MAX_IDS) if following else None
-        )
+        self._unfollowed = Unfollowed(self._current, following, _MAX_WRITERS, _MAX_IDS) if following else None
         self._type = row_type(self._current, unknown)
         self._writers: dict[int, Writer | str] = {}
         self._by_form: dict[str, Writer | str] = {}
