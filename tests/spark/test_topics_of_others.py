@@ -31,7 +31,7 @@ from confluent_kafka.admin import (
 )
 from pyiceberg.expressions import AlwaysTrue
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, BinaryType, StringType, StructField, StructType
 
 from local.services import kafka as broker
 from local.stack.stack import wait_until
@@ -335,8 +335,9 @@ class Keeping(Skipping):
 
     def record(self) -> StructType:
         # Before its declaration is known.
-        columns = "value STRING, key STRING, sent_headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
-        return StructType.fromDDL(columns)
+        pair = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+        texts = [StructField(name, StringType()) for name in ("value", "key")]
+        return StructType([*texts, StructField("sent_headers", ArrayType(pair))])
 
 
 @pytest.mark.parametrize("others_kind", [Keeping])
@@ -350,7 +351,6 @@ def test_keys_and_headers_are_kept_and_a_trace_shows_them(
         producer.produce(others.name, value, b"key", 0, timestamp=FIRST, headers=headers)
     assert producer.flush(30) == 0
     others.run(others.writer())
-    load(others, systems, ledger, "r")
     rows = read(systems.lake.table(others.spec.table), AlwaysTrue(), ("value", "sent_headers")).read_all()
     kept = {row["value"]: row["sent_headers"] for row in rows.to_pylist()}
     pairs = [{"key": "trace", "value": b"1"}, {"key": "trace", "value": None}]

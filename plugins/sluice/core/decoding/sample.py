@@ -25,13 +25,18 @@ _NAMED = 5
 
 @dataclass(frozen=True)
 class Sampled:
-    """A record of a sample. ``headers``: in their order; None if they are too many to be read."""
+    """A record of a sample."""
 
     value: bytes | None
+    """None of a tombstone."""
     key: bytes | None = None
+    """None of a record without one."""
     headers: Sequence[tuple[bytes, bytes | None]] | None = ()
+    """Pairs of key and value in their order; None if they are too many to be read."""
     partition: int = 0
+    """From 0."""
     offset: int = 0
+    """From 0 in each partition."""
 
     @property
     def place(self) -> str:
