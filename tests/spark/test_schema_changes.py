@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,7 @@ from spark_jobs.common.consumer.followed import followed_by
 from spark_jobs.common.consumer.run import decoding, record_type, registry_of
 from spark_jobs.common.lake.iceberg import IcebergTable
 from spark_jobs.common.maintenance.change import Change
+from spark_jobs.common.maintenance.incoming import IncomingRecords, StagedRecords
 from tests.support.lakehouse import PARTITIONS, Stream
 from tests.support.orders_versions import REFUSED, V1, VERSIONS, column, schema, value
 from tests.support.raising import raising
@@ -287,8 +289,7 @@ def _avro(text: str) -> Any:
 
 def change_of(orders: Orders, action: Action, **ranges: Any) -> None:
     """A change with these offsets, by the job's own decoder."""
-    registry = registry_of(orders.spec, orders.platform)
-    decoder = decoding(orders.spec, registry, followed_by(orders.spark, orders.platform, orders.spec))
+    decoder = partial(decoding, orders.spec, registry_of(orders.spec, orders.platform))
     plan = ChangePlan("r1", action, orders.spec.topic.name, **ranges, changes=0)
     Change(orders.spark, orders.platform, orders.spec, decoder, plan).run()
 
@@ -330,6 +331,38 @@ def test_records_that_were_refused_come_back_once_the_table_follows(orders: Orde
     change_of(orders, Action.RETRY, rows_in=OffsetRanges.of_values(offsets))
     assert orders.quarantined() == {}
     orders.assert_complete()
+
+
+def test_a_change_fills_columns_that_came_after_its_records_and_while_it_was_made(
+    orders: Orders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stream follows a version between the change's decoding and its publish."""
+    following = orders.spec
+    assert following.records is not None
+    orders.spec = replace(following, records=replace(following.records, new_fields="unknown_fields"))
+    orders.send_version(1)
+    orders.send_version(2)
+    orders.run(orders.writer()).query.stop()
+    # As the declaration has it: fields without a column.
+    kept = [row["_unknown_fields"] for row in orders.rows().values()]
+    assert (kept.count(None), len(kept)) == (PARTITIONS * EACH, 2 * PARTITIONS * EACH)
+    offsets = OffsetRanges.of({p: [(0, 2 * EACH)] for p in range(PARTITIONS)})
+    orders.spec = following
+    loads = list[StagedRecords]()
+    load = IncomingRecords.load
+
+    def with_a_stream_beside(*arguments: Any) -> StagedRecords:
+        found = load(*arguments)
+        if not loads:
+            orders.send_version(2)
+            orders.run(orders.writer()).query.stop()
+        loads.append(found)
+        return found
+
+    monkeypatch.setattr(IncomingRecords, "load", with_a_stream_beside)
+    change_of(orders, Action.REPLAY, rows_out=offsets, rows_in=offsets)
+    orders.assert_complete()
+    assert len(loads) == 2
 
 
 @pytest.mark.parametrize("orders", [("quarantine", ("number",))], indirect=True)
