@@ -61,10 +61,15 @@ def iceberg_type(kind: pa.DataType, numbers: Iterable[int]) -> Any:
 
 def leaf_ids(schema: pa.Schema) -> list[int]:
     """The field ids of the columns of a Parquet file with this schema, in their order."""
-    return [number for field in schema for number in _leaves(field)]
+    return [number for field in schema for number, _ in _leaves(field)]
 
 
-def _leaves(field: pa.Field) -> Iterator[int]:
+def leaf_types(schema: pa.Schema) -> dict[int, pa.DataType]:
+    """Field id -> type of the columns of a Parquet file with this schema."""
+    return {number: kind for field in schema for number, kind in _leaves(field)}
+
+
+def _leaves(field: pa.Field) -> Iterator[tuple[int, pa.DataType]]:
     kind = field.type
     if pa.types.is_struct(kind):
         parts = list(kind)
@@ -73,7 +78,7 @@ def _leaves(field: pa.Field) -> Iterator[int]:
     elif pa.types.is_list(kind):
         parts = [kind.value_field]
     else:
-        yield int(field.metadata[b"PARQUET:field_id"])
+        yield int(field.metadata[b"PARQUET:field_id"]), kind
         return
     for part in parts:
         yield from _leaves(part)

@@ -30,7 +30,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from spark_jobs.common.lake.data_files.schema import arrow_schema, iceberg_type, leaf_ids
+from spark_jobs.common.lake.data_files.schema import arrow_schema, iceberg_type, leaf_ids, leaf_types
 from tests.support.raising import raising
 
 ID = b"PARQUET:field_id"
@@ -121,7 +121,8 @@ def test_ids_of_leaves_are_in_the_order_of_the_files_columns(kind: IcebergType) 
     columns = parquet.read_metadata(pa.BufferReader(file.getvalue())).schema
     # A leaf is what ends there: ``optional int64 field_id=30 first;``.
     expected = [int(found) for found in re.findall(r"field_id=(\d+) [^{};]*;", str(columns))]
-    assert leaf_ids(schema) == expected
+    assert leaf_ids(schema) == [*leaf_types(schema)] == expected
+    assert all(not pa.types.is_nested(kind) for kind in leaf_types(schema).values())
     assert len(expected) == len(columns)
 
 
