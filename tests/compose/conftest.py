@@ -12,7 +12,7 @@ from tests.compose.project import Project
 @pytest.fixture(scope="session")
 def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     """Images built, everything started with all profiles; removed afterwards."""
-    project = Project(tmp_path_factory.mktemp("compose"), ("cluster", "erasure", "spark"))
+    project = Project(tmp_path_factory.mktemp("compose"), ("cluster", "erasure", "spark", "registry"))
     try:
         project.build()
         project.up()

@@ -151,6 +151,28 @@ def test_checks_are_served_although_airflow_s_database_is_down(platform: Project
     wait_until("checks go on", lambda: platform.last_check() > began, SECONDS, 2)
 
 
+REGISTER = """
+from sluice.clients.registry.client import RegistryClient
+from sluice.config import platform
+client = RegistryClient(platform.load("airflow").registry)
+print(client.register("rides-value", '{"type": "record", "name": "Ride", "fields": []}'))
+"""
+READ = """
+import sys
+from sluice.clients.registry.client import RegistryClient
+from sluice.config import platform
+print(RegistryClient(platform.load("consumer").registry).bundle(int(sys.argv[1])).schema.text)
+"""
+
+
+def test_the_registry_keeps_its_schemas_when_it_crashes(platform: Project) -> None:
+    schema_id = platform.run_in("airflow-scheduler", "python", "-c", REGISTER).strip()
+    platform.crash("registry")
+    platform.wait_healthy("registry")
+    assert '"Ride"' in platform.run_in("streams", "python", "-c", READ, schema_id)
+    assert platform.run_in("airflow-scheduler", "python", "-c", REGISTER).strip() == schema_id
+
+
 def test_only_what_must_talk_can(platform: Project) -> None:
     def reaches(service: str, host: str, port: int) -> bool:
         script = f"timeout 5 bash -c '{REACHES}' {host} {port} && echo yes || echo no"
@@ -162,6 +184,8 @@ def test_only_what_must_talk_can(platform: Project) -> None:
         ("airflow-scheduler", "supervisor", 19001),
         ("streams", "postgres", 15432),
         ("airflow-triggerer", "checks", 18082),
+        ("streams", "registry", 18084),
+        ("spark-worker", "registry", 18084),
     ]
     assert all(reaches(*one) for one in allowed)
     refused = [
@@ -177,6 +201,10 @@ def test_only_what_must_talk_can(platform: Project) -> None:
         ("airflow-scheduler", "checks", 18082),
         ("checks", "postgres", 15432),
         ("checks", "minio", 19000),
+        ("checks", "registry", 18084),
+        ("airflow-dag-processor", "registry", 18084),
+        ("registry", "kafka-1", 19092),
+        ("registry", "minio-erasure", 19000),
     ]
     assert not [one for one in refused if reaches(*one)]
     published = {
@@ -192,7 +220,7 @@ def test_no_secret_is_in_an_image_or_shown_by_docker(platform: Project) -> None:
     services = platform.compose("ps", "--services", "--all").split()
     shown = [str(platform.container(service)) for service in services]
     images = platform.docker("image", "ls", "--format", "{{.Repository}}", f"{platform.name}/*").split()
-    assert len(images) == 5
+    assert len(images) == 6
     shown += [platform.docker("history", "--no-trunc", image) for image in images]
     shown += [platform.compose("logs", "--no-color")]
     passwords = [value for name, value in platform.secrets.items() if "_" in name and name != "kafka_cluster"]
@@ -204,7 +232,7 @@ def test_no_secret_is_in_an_image_or_shown_by_docker(platform: Project) -> None:
 
 
 @pytest.mark.parametrize(
-    "service", ["postgres", "kafka-1", "minio-erasure", "streams", "checks", "airflow-scheduler"]
+    "service", ["postgres", "kafka-1", "minio-erasure", "streams", "checks", "airflow-scheduler", "registry"]
 )
 def test_processes_are_confined(platform: Project, service: str) -> None:
     found = platform.container(service)

@@ -12,7 +12,6 @@ from local.progress import ProgressDisplay
 from tests.drills.faults import DRILLS
 from tests.drills.result import DrillRecord
 from tests.drills.runner import run
-from tests.support import airflow_calls
 from tests.support.stream import StreamUnderTest
 
 pytestmark = pytest.mark.exhaustive
@@ -64,5 +63,5 @@ def test_a_drill_as_a_dag_run_of_the_airflow_that_it_may_break(stream: StreamUnd
     log = "\n".join(stream.airflow.log("drill", run, "drill"))
     assert state == "success", log[-3000:]
     assert "passed" in log, "the drill's own lines are in the task's log"
-    row = airflow_calls.xcom(stream.airflow, "drill", run, "drill")
+    row = stream.airflow.returned("drill", run, "drill")
     assert (row["drill"], row["passed"], row["lost"], row["duplicated"]) == ("malformed_record", True, 0, 0)

@@ -43,7 +43,7 @@ class Run:
     tasks: dict[str, str] = field(default_factory=dict)
 
     def xcom(self, task: str) -> Any:
-        return airflow_calls.xcom(self.rig.airflow, DAG, self.run_id, task)
+        return self.rig.airflow.returned(DAG, self.run_id, task)
 
     def log(self, task: str, attempt: int = 1) -> str:
         return "\n".join(self.rig.airflow.log(DAG, self.run_id, task, attempt))

@@ -41,7 +41,7 @@ class Supervised:
 
     @property
     def health(self) -> str:
-        kept = airflow_calls.xcom(self.rig.airflow, self.rig.supervision, self.run_id, CONSUMER)
+        kept = self.rig.airflow.returned(self.rig.supervision, self.run_id, CONSUMER)
         # Text if a trigger ended the task: so Airflow 3.3 stores that task's XCom.
         found = json.loads(kept) if isinstance(kept, str) else kept
         return str(found["health"])

@@ -145,7 +145,7 @@ def finish(rig: Rig) -> dict[str, str]:
 
 
 def proof(rig: Rig, month: str) -> Any:
-    return airflow_calls.xcom(rig.airflow, DAG, run_ids(rig)[month], "validate")
+    return rig.airflow.returned(DAG, run_ids(rig)[month], "validate")
 
 
 def sources_of(rig: Rig, short: Any) -> list[dict[str, Any]]:

@@ -102,7 +102,7 @@ def finished(rig: Rig, run_id: str) -> Any:
     tasks = {task["task_id"]: task["state"] for task in rig.airflow.tasks(CHANGE, run_id)}
     airflow_calls.print_failed(rig.airflow, CHANGE, run_id)
     assert (state, tasks) == ("success", dict.fromkeys(STEPS, "success"))
-    return airflow_calls.xcom(rig.airflow, CHANGE, run_id, "verify_change")
+    return rig.airflow.returned(CHANGE, run_id, "verify_change")
 
 
 def approve(rig: Rig, run_id: str, subject: str) -> None:

@@ -62,7 +62,7 @@ def check_counts(course: Course, run: str) -> None:
     found = topic_offsets.compare_with_topic(course.stack, SPEC)
     assert found.is_ok, found.message()
     assert found.records == HITS
-    checked = airflow_calls.xcom(course.airflow, LOAD, run, "compare_sinks")
+    checked = course.airflow.returned(LOAD, run, "compare_sinks")
     for name, query in SPEC.queries.items():
         if not query.aggregates:
             continue

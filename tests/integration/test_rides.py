@@ -13,7 +13,7 @@ from local.base import REPO
 from local.runtime.processes import stack_processes
 from local.stack.stack import Stack
 from sluice.config import streams
-from tests.support import airflow_calls, rides
+from tests.support import rides
 
 LOAD = "rides_load"
 ROWS, MALFORMED = 100, 2
@@ -47,7 +47,7 @@ def test_a_folder_with_two_files_is_a_stream(stack: Stack, stream_folder: Path) 
         state = airflow.wait(LOAD, run, SECONDS)
         tasks = {task["task_id"]: task["state"] for task in airflow.tasks(LOAD, run)}
         assert state == "success", tasks
-        proof = airflow_calls.xcom(airflow, LOAD, run, "validate")
+        proof = airflow.returned(LOAD, run, "validate")
         assert proof["status"] == "passed"
         assert (proof["source_rows"], proof["published"]) == (ROWS, ROWS - MALFORMED)
         rows = stack.lake("reader").table(spec.table).scan().to_arrow().to_pylist()

@@ -83,7 +83,7 @@ def ended_well(airflow: Airflow, dag: str, **conf: Any) -> dict[str, Any]:
     state = airflow.wait(dag, run, SECONDS)
     airflow_calls.print_failed(airflow, dag, run)
     assert state == "success", f"{dag}: {run}"
-    found: dict[str, Any] = airflow_calls.xcom(airflow, dag, run, "validate") if dag == LOAD else {}
+    found: dict[str, Any] = airflow.returned(dag, run, "validate") if dag == LOAD else {}
     return found
 
 

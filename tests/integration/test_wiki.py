@@ -218,11 +218,11 @@ def check_a_bounded_load(wiki: Wiki) -> int:
     wait_until("a producer at work", lambda: wiki.replayed["open"] > 0, RUN_SECONDS)
     replay.burst(wiki.stack.context, EVENTS, 1000)
     check_load(wiki, run_id, EVENTS)
-    compared = airflow_calls.xcom(wiki.airflow, LOAD, run_id, "compare_sinks")
+    compared = wiki.airflow.returned(LOAD, run_id, "compare_sinks")
     ((sink, checked),) = compared["editors"]["sinks"].items()
     assert sink == f"iceberg {EDITORS.results_table}"
     assert checked["lake"] == checked["sink"] > 0
-    assert airflow_calls.xcom(wiki.airflow, LOAD, run_id, "emit_asset_event")["asset"] == "wiki_changes"
+    assert wiki.airflow.returned(LOAD, run_id, "emit_asset_event")["asset"] == "wiki_changes"
     assert wiki.states()["producer"] == "RUNNING", "it goes on when the load is over"
     wiki.stop("producer")
     wiki.wait_for_everything()
@@ -249,7 +249,7 @@ def is_waiting(wiki: Wiki, run_id: str) -> bool:
 def check_load(wiki: Wiki, run_id: str, events: int) -> OffsetRanges:
     """The offsets of a load that ended well, with so many events or more."""
     feeds.assert_success(wiki, LOAD, run_id, wiki.airflow.wait(LOAD, run_id, RUN_SECONDS))
-    made, proof = (airflow_calls.xcom(wiki.airflow, LOAD, run_id, task) for task in ("produce", "validate"))
+    made, proof = (wiki.airflow.returned(LOAD, run_id, task) for task in ("produce", "validate"))
     assert made["records"] >= events
     assert (proof["status"], proof["published"] + proof["quarantined"]) == ("passed", made["records"])
     return produced.offsets_of_all(airflow_calls.document(wiki.stack, made["produced"]))
@@ -327,7 +327,7 @@ def check_compaction(wiki: Wiki, day: str) -> None:
     assert len(before) == len(KILLED) * OLD_EVENTS
     assert files >= len(KILLED) * OLD_SERVERS
     run_id = wiki.run(COMPACT)
-    checked = airflow_calls.xcom(wiki.airflow, COMPACT, run_id, "verify_compaction")
+    checked = wiki.airflow.returned(COMPACT, run_id, "verify_compaction")
     rewritten = checked["tables"][SPEC.table]
     assert (rewritten["files_before"], rewritten["files_after"]) == (files, OLD_SERVERS)
     assert wiki.files(day) == OLD_SERVERS

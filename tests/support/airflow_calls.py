@@ -4,16 +4,9 @@ from __future__ import annotations
 
 import json
 from typing import Any
-from urllib.parse import quote
 
 from local.stack.stack import Stack, wait_until
 from sluice.cli.airflow_api import Airflow, AirflowError
-
-
-def xcom(airflow: Airflow, dag: str, run_id: str, task: str) -> Any:
-    """A task's return value. AirflowError with status 404 if there is none."""
-    path = f"/dags/{dag}/dagRuns/{quote(run_id, safe='')}/taskInstances/{task}/xcomEntries/return_value"
-    return airflow.request("GET", path, params={"deserialize": "false", "stringify": "false"})["value"]
 
 
 def document(stack: Stack, address: str) -> Any:

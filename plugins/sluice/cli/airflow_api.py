@@ -141,6 +141,11 @@ class Airflow:
         content = self.request("GET", path, params={"full_content": "true"})["content"]
         return [line if isinstance(line, str) else _event(line) for line in content]
 
+    def returned(self, dag: str, run_id: str, task: str) -> Any:
+        """What a task returned. AirflowError with status 404 if it returned nothing."""
+        path = f"/dags/{dag}/dagRuns/{_quoted(run_id)}/taskInstances/{task}/xcomEntries/return_value"
+        return self.request("GET", path, params={"deserialize": "false", "stringify": "false"})["value"]
+
 
 def _quoted(run_id: str) -> str:
     return quote(run_id, safe="")

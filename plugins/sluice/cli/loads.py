@@ -15,7 +15,7 @@ from rich.console import Console
 from sluice.cli.airflow_api import Airflow, AirflowError
 from sluice.cli.base import STILL_RUNS, UsageError
 from sluice.cli.installation import Installation, check_running
-from sluice.cli.runs import failures, seconds, watch_run
+from sluice.cli.runs import failures, proof, seconds, verified, watch_run
 from sluice.cli.terminal import new_console, print_json, print_line
 from sluice.core.addresses import answer_page, run_page
 
@@ -68,13 +68,27 @@ def main(installation: Installation, request: Request, dag_seconds: float = DAG_
     reasons = failures(api, request.dag, run_id, tasks)
     for text in reasons:
         print_line_block(console, text)
+    counts = None
+    try:
+        counts = proof(api, request.dag, run_id, tasks)
+    except AirflowError as error:
+        print_line(console, f"the figures of the proof are not shown: {error}")
+    if counts is not None:
+        print_line(console, verified(counts))
     print_line(console, f"run {run_id} of {request.dag}: {state}")
     now = datetime.now(UTC)
     listed = [
         {"task": task["task_id"], "state": task.get("state"), "seconds": round(seconds(task, now), 1)}
         for task in tasks
     ]
-    result = {"dag": request.dag, "run_id": run_id, "state": state, "url": url, "tasks": listed}
+    result = {
+        "dag": request.dag,
+        "run_id": run_id,
+        "state": state,
+        "url": url,
+        "tasks": listed,
+        "proof": counts,
+    }
     return _end(request, result | {"failures": reasons}, 0 if state == "success" else 1)
 
 

@@ -15,6 +15,7 @@ from rich.text import Text
 from sluice.cli.airflow_api import Airflow
 from sluice.cli.base import printable
 from sluice.core.error_codes import CODE
+from sluice.core.tables.without_record import NAMES
 
 COLOURS = {
     "success": "green",
@@ -23,6 +24,9 @@ COLOURS = {
     "running": "cyan",
     "deferred": "magenta",
 }
+
+# The task that verifies a load.
+VALIDATE = "validate"
 
 
 def seconds(task: dict[str, Any], now: datetime) -> float:
@@ -88,6 +92,33 @@ def failures(airflow: Airflow, dag: str, run_id: str, tasks: list[dict[str, Any]
         # Sluice's own words, which name the fix, and not the cause behind them.
         coded = [line for line in reasons if CODE.search(line)]
         reason = (coded or reasons or ["no error line in its log"])[-1]
-        tail = "\n".join(f"    {line}" for line in lines[-12:])
+        said = _words(reason)
+        # The log has them once more for each exception on the way.
+        tail = "\n".join(f"    {line}" for line in lines[-12:] if not said or said not in line)
         texts.append(f"task {task['task_id']} failed: {reason}\n{tail}")
     return texts
+
+
+def _words(reason: str) -> str:
+    """What Sluice says of an error, from its code on, without the exception's name; empty without a code."""
+    code = CODE.search(reason)
+    return reason[code.start() :] if code else ""
+
+
+def proof(airflow: Airflow, dag: str, run_id: str, tasks: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The counts of a load's proof, as its task returned them; None of a run that verified nothing."""
+    states = {task["task_id"]: task.get("state") for task in tasks}
+    return dict(airflow.returned(dag, run_id, VALIDATE)) if states.get(VALIDATE) == "success" else None
+
+
+def verified(counts: dict[str, Any]) -> str:
+    """A proof in a line."""
+    without = sum(counts["without_record"].get(name, 0) for name in NAMES)
+    parts = [
+        f"{counts['published']:,} rows published",
+        f"{counts['quarantined']:,} quarantined",
+        f"{counts['gaps']:,} gaps",
+        f"{counts['duplicates']:,} duplicates",
+        *([f"{without:,} offsets without a record"] if without else []),
+    ]
+    return f"verified: {', '.join(parts)} ({counts['proof']})"

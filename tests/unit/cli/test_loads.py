@@ -27,6 +27,11 @@ TASKS = [
     {"task_id": "approve_change", "state": "awaiting_input", "try_number": 1},
 ]
 
+PROOF = {
+    "published": 1519, "quarantined": 22, "gaps": 0, "duplicates": 0, "proof": "s3://w/proof.json",
+    "without_record": {"control": 2, "aborted": 3, "absent": 0, "evidence": "x", "deleted_since": 1},
+}  # fmt: skip
+
 
 class FakeAirflow(Airflow):
     """Answers with these states of the run, one after the other."""
@@ -35,6 +40,7 @@ class FakeAirflow(Airflow):
         super().__init__("http://airflow", "u", "p")
         self.states, self.paused = list(states), is_paused
         self.triggered: list[Any] = []
+        self.tasks_, self.proof = TASKS, PROOF
 
     def request(self, method: str, path: str, **options: Any) -> Any:
         if method == "PATCH":
@@ -46,9 +52,12 @@ class FakeAirflow(Airflow):
         if path.endswith("/details"):
             return {"params": FORM}
         if path.endswith("/taskInstances"):
-            return {"task_instances": TASKS}
+            return {"task_instances": self.tasks_}
         if "/logs/" in path:
-            return {"content": ["Error: SLU-401 2 rows \x1b[2J are missing", "KeyError: the cause"]}
+            said = "SLU-401 2 rows \x1b[2J are missing"
+            return {"content": [f"summary {said}", f"Error: {said}", "KeyError: the cause"]}
+        if path.endswith("/xcomEntries/return_value"):
+            return {"value": self.proof}
         if "/dagRuns/" in path:
             return {"state": self.states.pop(0) if len(self.states) > 1 else self.states[0]}
         return {"is_paused": self.paused}
@@ -85,6 +94,25 @@ def test_a_run_that_fails_is_1_with_the_reason(capsys: pytest.CaptureFixture[str
     out = capsys.readouterr().out
     assert r"task validate failed: Error: SLU-401 2 rows \x1b[2J are missing" in out
     assert "\x1b" not in out
+
+
+def test_what_the_last_error_says_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(FakeAirflow("failed")) == 1
+    out = capsys.readouterr().out
+    assert (out.count("2 rows"), "KeyError: the cause" in out) == (1, True)
+
+
+def test_the_figures_of_a_proof_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    airflow = FakeAirflow("success")
+    airflow.tasks_ = [{**task, "state": "success"} for task in TASKS]
+    assert run(airflow) == 0
+    line = (
+        "verified: 1,519 rows published, 22 quarantined, 0 gaps, 0 duplicates, 5 offsets without a record "
+        "(s3://w/proof.json)"
+    )
+    assert line in capsys.readouterr().out.replace("\n", " ")
+    assert run(airflow, as_json=True) == 0
+    assert json.loads(capsys.readouterr().out)["proof"] == PROOF
 
 
 def test_a_program_reads_one_document(capsys: pytest.CaptureFixture[str]) -> None:

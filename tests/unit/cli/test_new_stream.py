@@ -175,7 +175,7 @@ def found(guess: Guess) -> FoundTopic:
         (Guess("bytes", "bytes"), ("bytes", "bytes", "")),
         (Guess("json", "text", {"Key": "BIGINT", "record_key": "STRING"}), ("json", "text", "schema.ddl")),
         (
-            Guess("avro", "avro", {"id": "int64"}, [], ORDER, is_registered=True, subjects="record"),
+            Guess("avro", "avro", {"id": "int64"}, schema=ORDER, is_registered=True, subjects="record"),
             ("avro", "avro", "schema.avsc"),
         ),
         (

@@ -39,15 +39,16 @@ def look(client: RegistryClient, topic: str, records: Sequence[Sampled], by: Gue
     """Look up the schemas that a sample of records names. ``by``: the guess by their bytes alone, which
     stands where they name none. Raises RegistryUnreachable, RegistryRefused."""
     asked = _Asked(client)
-    key = _format_of_keys(asked, [one.key for one in records if one.key is not None])
+    key = _format_of_keys(asked, [one for one in records if one.key is not None])
     found, seen = by if key is None else replace(by, key=key), list[str]()
     having = [one for one in records if one.value is not None]
-    sent = [one.value or b"" for one in having]
-    frames = _framed(sent, Part.VALUE)
+    frames = _framed(having, Part.VALUE)
     if frames is None:
         return FoundSchemas(found, seen)
     known, doubts = asked.all(frames.schema_ids)
-    doubts = [*(one for one in by.doubts if "wire format" not in one), *doubts]
+    # A registry counts its ids, so the highest is the newest.
+    known.sort(key=lambda schema: schema.id)
+    doubts = [*(one for one in by.doubts if one not in by.frames), *doubts]
     types = {schema.type for schema in known}
     if types == {schemas.JSON}:
         bodies = zip(having, frames.bodies().to_pylist(), strict=True)
@@ -94,20 +95,21 @@ class _Asked:
         return found, doubts
 
 
-def _framed(values: Sequence[bytes], part: Part) -> Framed | None:
+def _framed(records: Sequence[Sampled], part: Part) -> Framed | None:
     """None if not even half of them name a schema."""
-    found = framed(pa.array(values, pa.binary()), _no_headers(len(values)), part)
-    return found if 2 * (found.ids != 0).sum() > len(values) else None
+    sent = pa.array([one.key if part is Part.KEY else one.value for one in records], pa.binary())
+    found = framed(sent, _headers(records), part)
+    return found if 2 * (found.ids != 0).sum() > len(records) else None
 
 
-def _no_headers(count: int) -> pa.ListArray:
-    """The sample keeps none."""
-    return pa.array([[]] * count, SCHEMA.field("headers").type)
+def _headers(records: Sequence[Sampled]) -> pa.ListArray:
+    lists = [[{"key": key, "value": value} for key, value in one.headers or ()] for one in records]
+    return pa.array(lists, SCHEMA.field("headers").type)
 
 
-def _format_of_keys(asked: _Asked, keys: Sequence[bytes]) -> str | None:
-    """None if the registry says nothing of the keys."""
-    frames = _framed(keys, Part.KEY)
+def _format_of_keys(asked: _Asked, records: Sequence[Sampled]) -> str | None:
+    """None if the registry says nothing of the keys. ``records``: those that have one."""
+    frames = _framed(records, Part.KEY)
     types = {schema.type for schema in asked.all(frames.schema_ids)[0]} if frames else set()
     formats = {schemas.AVRO: AVRO_FORMAT, schemas.JSON: JSON}
     return formats.get(types.pop()) if len(types) == 1 else None
@@ -153,7 +155,7 @@ def _of_avro(
         by, format=AVRO_FORMAT, columns=columns, schema=text, is_registered=True, subjects=str(naming)
     )
     values = pa.array([one.value for one in records], pa.binary())
-    decoded = decoder.decode(values, _no_headers(len(values)))
+    decoded = decoder.decode(values, _headers(records))
     reasons = zip(records, decoded.reasons.to_pylist(), strict=True)
     wrong = [f"{one.place}: {reason}" for one, reason in reasons if reason]
     doubts = left_out

@@ -25,7 +25,7 @@ WIDTH = re.compile(r"the row has (\d+) columns, the header names (\d+)(.*)", re.
 # A longer list is not written as a whole.
 _MAX_LINE = 160
 _NUMBERS = ("an int", "a long", "a number", "a decimal")
-NULLS = {"na", "n/a", "null", "none", "nan", "\\n", "-", "--", "?", "nil", "#n/a"}
+NULLS = {"na", "n/a", "n.a.", "null", "none", "nan", "\\n", "-", "--", "?", "nil", "#n/a"}
 _TIMES = [
     f"{day}{clock}"
     for day in (

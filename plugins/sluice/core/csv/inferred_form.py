@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from sluice.core.csv.form import ENCODINGS, ONLY_CR, ONLY_LF, Dialect
 from sluice.core.csv.inferred_types import has_numbers, typed_below
 from sluice.core.csv.records.cut import Records, cut
+from sluice.core.csv.records.encodings import which_utf16
 from sluice.core.csv.records.line_ends import LineEnds, MixedLineEnds
 from sluice.core.csv.records.quotes import cells_of
 
@@ -47,7 +48,7 @@ def encoding_of(raw: bytes, is_whole: bool, found: Inferred) -> str:
     zeros = [head[start::2].count(0) / max(len(head) // 2, 1) for start in (0, 1)]
     encoding = "utf-8"
     if max(zeros) > 0.4:
-        encoding = "utf-16-be" if zeros[0] > zeros[1] else "utf-16-le"
+        encoding = which_utf16(head)
     else:
         try:
             codecs.getincrementaldecoder("utf-8")().decode(raw, final=is_whole)

@@ -11,12 +11,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from sluice.core.csv.advice import NULLS
 from sluice.core.csv.columns.kinds import DECIMAL, DOUBLE, LONG, Kind
 from sluice.core.csv.form import Dialect, Rules
 from sluice.core.csv.inferred_texts import GROUPED, no_number, why_text
 from sluice.core.csv.inferred_times import ColumnOfTimes, are, formats, times_of
 
-_NULLS = ("NA", "N/A", "n/a", "n.a.", "NULL", "null", "None", "NaN", "nan", "\\N", "#N/A", "-", "--", "?")
 # A column has the words of one pair, for true and false: of several, they are codes.
 _USUAL_PAIRS = (("true", "false"), ("t", "f"), ("yes", "no"), ("y", "n"))
 _PAIRS = (
@@ -64,7 +64,7 @@ def infer_types(names: Sequence[str], sample: Sample, dialect: Dialect, found: I
     marks, times = dict[str, list[str]](), dict[str, ColumnOfTimes]()
     pairs = list[tuple[str, str]]()
     for name, cells in zip(names, sample.columns, strict=True):
-        marks[name] = sorted({cell.strip() for cell in cells} & set(_NULLS))
+        marks[name] = sorted({bare for cell in cells if (bare := cell.strip()).lower() in NULLS})
         rows = [row for row, cell in enumerate(cells) if cell.strip() and cell.strip() not in marks[name]]
         filled = [cells[row] for row in rows]
         found.columns[name] = _type(name, filled, rules, times, found)

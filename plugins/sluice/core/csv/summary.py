@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from sluice.core.csv.advice import CELL, KINDS, WIDTH, fix
 from sluice.core.csv.columns.kinds import ddl_title
 from sluice.core.csv.form import Declared
 from sluice.core.csv.layout import BETWEEN, MORE_COLUMNS
+from sluice.core.messages import counted
 
 MAX_REASONS = 3
 # Characters of a cell, of the texts of an enum, and of an object's address, in a summary.
 _MAX_CELL = 40
 _MAX_KIND = 60
 _MAX_PLACE = 100
+# Rows of one kind of reason of which each one's fix is looked for.
+_MOST_FIXES = 200
 # One of a row's wrong columns, as ``layout.Layout`` says it.
 _COLUMN = re.compile(
     rf"(column [^\s:]+(?:: '.*?' is not (?:{KINDS})| is empty))(?:{BETWEEN}|\Z)(?=column |{MORE_COLUMNS}|\Z)",
@@ -42,26 +45,40 @@ class Rejected:
         return f"{shown} row {self.row}, line {self.line}".lstrip()
 
 
-def summary(rejected: Iterable[Rejected], declared: Declared) -> list[str]:
-    """The most frequent reasons, a text each: how many rows have it, the first of them with its cell, and a
-    fix. Last, how many more reasons there are. A row counts for each of its columns that are wrong."""
-    kinds = defaultdict[str, list[tuple[Rejected, str]]](list)
+_Found = tuple[Rejected, str]
+
+
+def summary(rejected: Iterable[Rejected], declared: Declared, all_reasons: str = "") -> list[str]:
+    """The most frequent reasons, a text each: how many rows have it and its fix, the first of them with its
+    cell. Last, how many more reasons there are, and where a person sees them (``all_reasons``). A row counts
+    for each of its columns that are wrong."""
+    kinds = defaultdict[str, list[_Found]](list)
     for one in rejected:
         for reason in each_reason(one.reason):
             kinds[_kind(reason)].append((one, reason))
-    firsts = [(min(found, key=_order), len(found)) for found in kinds.values()]
-    firsts.sort(key=lambda found: (-found[1], _order(found[0])))
+    groups = [group for found in kinds.values() for group in _by_fix(found, declared)]
+    groups.sort(key=lambda group: (-group[2], _order(group[0])))
     texts = []
-    for (first, reason), count in firsts[:MAX_REASONS]:
+    for (first, reason), advised, count in groups[:MAX_REASONS]:
         rows = f"1 row ({first.place})" if count == 1 else f"{count} rows (first: {first.place})"
-        advised = fix(reason, declared)
         texts.append(f"{rows}: {_short(reason, declared.is_ddl)}{f'; fix: {advised}' if advised else ''}")
-    if more := len(firsts) - len(texts):
-        texts.append(f"and {more} more reasons")
+    if more := len(groups) - len(texts):
+        texts.append(f"and {counted(more, 'more reason')}{f': {all_reasons}' if all_reasons else ''}")
     return texts
 
 
-def _order(found: tuple[Rejected, str]) -> tuple[str, int]:
+def _by_fix(found: list[_Found], declared: Declared) -> Iterator[tuple[_Found, str, int]]:
+    """For each fix its first row and how many have it: cells of one column may need several. To find one
+    costs, so that of the first rows is taken for all that come behind _MOST_FIXES."""
+    found.sort(key=_order)
+    advised = [fix(reason, declared) for _, reason in found[:_MOST_FIXES]]
+    counts = Counter(advised)
+    counts[advised[0]] += len(found) - len(advised)
+    for text, count in counts.items():
+        yield found[advised.index(text)], text, count
+
+
+def _order(found: _Found) -> tuple[str, int]:
     return found[0].object, found[0].row
 
 

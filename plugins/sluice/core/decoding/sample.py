@@ -15,8 +15,6 @@ from sluice.core.decoding.wire_formats import wire_format
 JSON, TEXT, BYTES = "json", "text", "bytes"
 # Only a registry says so: no byte of a record does.
 AVRO_FORMAT = "avro"
-# What a column of a table may be named; other fields stay among the unknown ones.
-_COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _CONFLUENT = re.compile(r"schema id \((\d+)\)")
 # As many bytes as a decimal of 38 digits has, at most.
 _BASE64 = re.compile(r"(?=.{4,24}\Z)(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
@@ -52,9 +50,12 @@ class Guess:
     key: str
     """The keys' format, one of the same; "" if no record has one."""
     columns: dict[str, str] = field(default_factory=dict)
-    """Field of JSON values -> type in Spark's DDL; of Avro, Arrow's; empty for other formats."""
+    """Field of JSON values -> type in Spark's DDL, also if no column can be named so; of Avro, Arrow's; empty
+    for other formats."""
     doubts: list[str] = field(default_factory=list)
     """What a person should look at."""
+    frames: list[str] = field(default_factory=list)
+    """Those doubts that say how values seem to be framed: what a registry says takes their place."""
     schema: str = ""
     """The Avro schema of the values, as JSON; empty for other formats."""
     is_registered: bool = False
@@ -94,9 +95,9 @@ def guess(records: Sequence[Sampled]) -> Guess:
     if not sent:
         doubts.append("no record with a value was found: correct the format")
         return Guess(BYTES, key, {}, doubts, has_headers=has_headers)
-    doubts += _framing(values)
-    is_text = all(map(_is_text, values))
-    return Guess(TEXT if is_text else BYTES, key, {}, doubts, has_headers=has_headers)
+    frames, is_text = _framing(values), all(map(_is_text, values))
+    kind = TEXT if is_text else BYTES
+    return Guess(kind, key, {}, [*doubts, *frames], frames=frames, has_headers=has_headers)
 
 
 def _has_headers(records: Sequence[Sampled], doubts: list[str]) -> bool:
@@ -156,9 +157,6 @@ def _columns(objects: Sequence[tuple[str, Members]], doubts: list[str]) -> dict[
                 values[name].append(Value(found, place))
     columns: dict[str, str] = {}
     for name, found in values.items():
-        if not _COLUMN.fullmatch(name) or name.lower() in map(str.lower, columns):
-            doubts.append(f"field {name!r} can be no column of its own: it stays in _unknown_fields")
-            continue
         kind, doubt = type_of(name, found)
         doubts += [doubt] if doubt else []
         if kind:

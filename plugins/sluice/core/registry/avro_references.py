@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from sluice.core.decoding.avro.names import NAMED, RECORDS, definitions, full_name, namespace_of
+from sluice.core.decoding.avro.names import NAMED, RECORDS, definitions, full_name, namespace_of, qualified
 from sluice.core.decoding.avro.types import PRIMITIVES
 from sluice.core.messages import quoted
 from sluice.core.registry.errors import RefusedSchema
@@ -78,8 +78,7 @@ class _Resolver:
 
     def _use(self, name: str, namespace: str, depth: int) -> Any:
         """What stands for a name: the name itself if it is defined before."""
-        inner = f"{namespace}.{name}" if namespace and "." not in name else name
-        for full in dict.fromkeys((inner, name)):
+        for full in dict.fromkeys((qualified(name, namespace), name)):
             if full in self._defined:
                 return full
             if full in self._others:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any, NoReturn
 
+from sluice.core.decoding.json.document import deepest
 from sluice.core.registry.errors import RefusedSchema
 
 # Bytes of one schema's text, and how deep its objects and lists are nested: a record in a record takes four.
 MAX_TEXT_BYTES = 1 << 20
 MAX_NESTING = 128
-# A text without an end goes to the end of all, so that no position is looked at twice.
-_TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{}]', re.DOTALL)
 
 
 def read(text: str, what: str) -> Any:
@@ -35,18 +33,6 @@ def check_size(text: str, what: str) -> None:
     size = len(text) if len(text) > MAX_TEXT_BYTES else len(text.encode(errors="surrogatepass"))
     if size > MAX_TEXT_BYTES:
         raise RefusedSchema(f"{what} has {size} bytes, more than {MAX_TEXT_BYTES}")
-
-
-def deepest(text: str) -> int:
-    """How deep the brackets outside of strings are nested, valid or not."""
-    depth = most = 0
-    for token in _TOKEN.finditer(text):
-        if token[0] in ("[", "{"):
-            depth += 1
-            most = max(most, depth)
-        elif token[0] in ("]", "}"):
-            depth -= 1
-    return most
 
 
 def _no_constant(name: str) -> NoReturn:

@@ -21,6 +21,7 @@ from sluice.loads.known.topic_loads import TopicLoads, as_json, offsets_of
 from sluice.loads.known.verified import NewSources, VerifiedSources
 from sluice.loads.planning.bounds import first_offsets
 from sluice.loads.planning.plan import LoadPlanner
+from sluice.loads.planning.topic_check import check_same_topic
 from sluice.loads.sending import produced
 from sluice.loads.sources.topic import TopicSource
 
@@ -79,12 +80,7 @@ class TopicPlanner:
             )
         name = self.spec.topic.name
         topic_id = self.systems.kafka.describe(name).id
-        if topic_id != position.topic_id:
-            raise Refused(
-                f"topic {name!r} was recreated: its id is {topic_id}, {self.spec.table} has "
-                f"{position.topic_id}. Fix: give the stream a new table",
-                ErrorCode.SOURCE_TOPIC_CHANGED,
-            )
+        check_same_topic(self.spec, topic_id, position)
         loads = TopicLoads(self.ledger, verified.incarnation)
         began = loads.began(position.starts)
         before = {"count": 0}

@@ -30,12 +30,8 @@ def check(systems: Systems, spec: StreamSpec, log: Log) -> TopicFacts:
             ErrorCode.TOPIC_NOT_FOUND,
         )
     position = systems.lake.position(spec.table)
-    if position is not None and position.topic_id not in (None, described.id):
-        raise Refused(
-            f"topic {name!r} was recreated: its id is {described.id}, {spec.table} has {position.topic_id}. "
-            "Fix: give the stream a new table, or restore the topic",
-            ErrorCode.HEALTH_TOPIC_RECREATED,
-        )
+    if position is not None:
+        check_same_topic(spec, described.id, position)
     facts = TopicFacts.of(described.partitions, kafka.config(name))
     windowed = [query for query, declared in spec.queries.items() if declared.window]
     known = position.ends if position else {}
@@ -44,6 +40,16 @@ def check(systems: Systems, spec: StreamSpec, log: Log) -> TopicFacts:
     if position is not None:
         _check_retention(name, position, kafka.begins(name, described.partitions))
     return facts
+
+
+def check_same_topic(spec: StreamSpec, topic_id: str, position: Position) -> None:
+    """Raises Refused if the topic of this id is not the one that the table has records of."""
+    if position.topic_id not in (None, topic_id):
+        raise Refused(
+            f"topic {spec.topic.name!r} was recreated: its id is {topic_id}, {spec.table} has "
+            f"{position.topic_id}. Fix: give the stream a new table, or restore the topic",
+            ErrorCode.HEALTH_TOPIC_RECREATED,
+        )
 
 
 def _check_retention(name: str, position: Position, begins: dict[int, int]) -> None:

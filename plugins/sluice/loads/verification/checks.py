@@ -142,7 +142,9 @@ class LoadFiles:
         columns = (files.ROW, "reason", "line", "object")
         found = files.read(self.quarantine, rows, columns, tasks=self.quarantine_tasks).read_all()
         values = zip(*(found[name].to_pylist() for name in columns), strict=True)
-        return summary((Rejected(*one) for one in values), declared)
+        name = self.quarantine.name()[-1]
+        where = f"sluice sql shows all in the columns reason, object and line of {name}"
+        return summary((Rejected(*one) for one in values), declared, where)
 
     @cached_property
     def rejected_rows(self) -> dict[str, Any]:

@@ -76,8 +76,11 @@ def test_a_subject_by_the_records_name(server: RegistryServer) -> None:
 
 def test_without_a_subject_the_highest_id_of_the_sample_counts(server: RegistryServer) -> None:
     missing(server, "orders-value", "shop.Order", "orders-shop.Order")
-    values = [encoded(SCHEMAS, 1, {"id": 7}), encoded(SCHEMAS, 2, {"id": 8, "note": None})]
-    found = look(server, values)
+    # The newest is of the fewest records.
+    values = [encoded(SCHEMAS, 1, {"id": 7})] * 3 + [encoded(SCHEMAS, 2, {"id": 8, "note": None})]
+    found = look(server, values[::-1])
+    assert json.loads(found.guess.schema) == SECOND
+    found = look(server, [*values, *[values[-1]] * 5])
     assert json.loads(found.guess.schema) == SECOND
     assert "no usual subject" in found.seen[0]
 
@@ -120,3 +123,14 @@ def test_records_without_a_schema_ask_nothing(server: RegistryServer) -> None:
 
 def test_the_strategies_are_those_that_a_stream_declares() -> None:
     assert [*map(str, Naming)] == [*map(str, Subjects)]
+
+
+def test_a_header_that_names_the_schema_is_not_overlooked(server: RegistryServer) -> None:
+    versions(server, "orders-value", 1, 2)
+    value, headers = encoded(SCHEMAS, 2, {"id": 8, "note": None}), [(b"__value_schema_id", b"\1" + b"x" * 16)]
+    records = [Sampled(value), Sampled(value), Sampled(value, headers=headers, offset=7)]
+    found = registered.look(
+        RegistryClient(Registry(server.url, name="tests")), "orders", records, guess(records)
+    )
+    (doubt,) = [one for one in found.guess.doubts if "rejected" in one]
+    assert doubt.startswith("1 of 3 values would be rejected, the first in partition 0, offset 7: its header")

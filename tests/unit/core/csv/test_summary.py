@@ -26,7 +26,7 @@ def test_the_three_most_frequent_reasons_are_named_with_their_first_row() -> Non
     )
     assert found[1].startswith("2 rows (first: row 4, line 6): the row has 3 columns")
     assert found[2] == "1 row (row 0, line 2): column id: 'x' is not a long"
-    assert found[3] == "and 1 more reasons"
+    assert found[3] == "and 1 more reason"
 
 
 def test_the_first_row_is_that_of_the_first_object() -> None:
@@ -57,7 +57,7 @@ def test_reasons_that_differ_in_numbers_alone_are_one() -> None:
     assert found[0].startswith("3 rows (first: row 0, line 2): too large: the record's value has 10 bytes")
     assert found[1].startswith("2 rows (first: row 3, line 5): the row has 4 columns, the header names 2; ")
     assert found[2].startswith("2 rows (first: row 5, line 7): the row has 3 columns")
-    assert found[3] == "and 1 more reasons"
+    assert found[3] == "and 1 more reason"
 
 
 def test_a_row_counts_for_each_of_its_wrong_columns() -> None:
@@ -103,3 +103,31 @@ def test_long_cells_and_enums_are_cut() -> None:
     (found,) = of(f"column a: '{'x' * 79}' is not {kind}")
     assert f"'{'x' * 40}…' is not one of SYMBOL_0, " in found
     assert len(found) < 300
+
+
+def test_cells_of_one_column_that_need_several_fixes_are_told_apart() -> None:
+    rows = [
+        Rejected(row, f"column day: '{cell}' is not a date", row + 2)
+        for row, cell in enumerate(("31.6.2026", "5/31/2026", "31.6.2025", "6/30/2026", "5/31/2025"))
+    ]
+    found = summary(rows, DECLARED)
+    assert found[0].startswith(
+        "3 rows (first: row 1, line 3): column day: '5/31/2026' is not a date; fix: declare"
+    )
+    assert found[1].startswith(
+        "2 rows (first: row 0, line 2): column day: '31.6.2026' is not a date; fix: correct"
+    )
+
+
+def test_more_reasons_than_are_shown_are_found_by_a_query() -> None:
+    rows = [Rejected(row, f"column c{row} is empty", row + 2) for row in range(5)]
+    assert (
+        summary(rows, DECLARED, 'sluice sql "select reason"')[3]
+        == 'and 2 more reasons: sluice sql "select reason"'
+    )
+
+
+def test_behind_the_first_rows_no_fix_is_looked_for() -> None:
+    texts = ["5/31/2026"] * 200 + ["31.6.2026"] * 3
+    (found,) = of(*(f"column day: '{cell}' is not a date" for cell in texts))
+    assert found.startswith("203 rows (first: row 0")

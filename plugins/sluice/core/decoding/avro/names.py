@@ -11,9 +11,12 @@ RECORDS = frozenset({"record", "error"})
 
 def full_name(tree: Mapping[str, Any], namespace: str) -> str:
     """The name of a definition, or of a use (``name`` alone), with its namespace."""
-    name: str = tree["name"]
-    inner = tree.get("namespace", namespace)
-    return name if "." in name or not inner else f"{inner}.{name}"
+    return qualified(tree["name"], tree.get("namespace", namespace))
+
+
+def qualified(name: str, namespace: str) -> str:
+    """A name with a namespace, unless it has its own."""
+    return name if "." in name or not namespace else f"{namespace}.{name}"
 
 
 def namespace_of(full: str) -> str:

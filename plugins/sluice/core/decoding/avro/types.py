@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 from fastavro.schema import SchemaParseException, UnknownType, fingerprint, to_parsing_canonical_form
 
 from sluice.core.decoding.avro import trees
+from sluice.core.decoding.avro.names import NAMED, full_name, namespace_of, qualified
 from sluice.core.error_codes import ErrorCode
 
 PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
@@ -69,6 +71,11 @@ class Type:
     aliases: tuple[str, ...] = ()
     note: str = field(default="", compare=False)
     most: int = 0
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Field]:
+        """The fields of a record, by their names."""
+        return {one.name: one for one in self.fields}
 
     @property
     def values(self) -> tuple[Type, ...]:
@@ -232,12 +239,12 @@ class _Parser:
             if kind == "array" and not min_bytes(items):
                 raise UnsupportedSchema("an array in the Avro schema has items that take no bytes")
             return Type(kind, items=items)
-        if kind in ("record", "error", "enum", "fixed"):
+        if kind in NAMED:
             return self._definition(tree, kind, namespace)
         return Type(kind, **self._logical(tree, kind))
 
     def _lookup(self, name: str, namespace: str) -> Type:
-        full = _full_name(name, namespace)
+        full = qualified(name, namespace)
         full = full if full in self._named else name
         if full not in self._named:
             raise UnsupportedSchema(f"the Avro schema does not define its type {name}")
@@ -249,9 +256,9 @@ class _Parser:
         return found
 
     def _definition(self, tree: Mapping[str, Any], kind: str, namespace: str) -> Type:
-        name = _full_name(tree["name"], tree.get("namespace", namespace))
-        inner = name.rpartition(".")[0]
-        aliases = tuple(_full_name(alias, inner) for alias in tree.get("aliases", ()))
+        name = full_name(tree, namespace)
+        inner = namespace_of(name)
+        aliases = tuple(qualified(alias, inner) for alias in tree.get("aliases", ()))
         self._named[name] = None
         if kind == "enum":
             symbols = tuple(tree["symbols"])
@@ -293,7 +300,3 @@ class _Parser:
             )
         is_decimal = 0 < digits[0] <= MAX_WRITTEN_PRECISION
         return {"logical": logical, "digits": digits} if is_decimal else {"note": trees.note(tree)}
-
-
-def _full_name(name: str, namespace: str) -> str:
-    return name if "." in name or not namespace else f"{namespace}.{name}"

@@ -45,7 +45,7 @@ class Writer:
                 f"current schema: {error}"
             ) from error
         self._unknown_column = unknown
-        self._unknown = UnknownFields(schema.record, current.record)
+        self._unknown = UnknownFields(schema.record, current.record) if unknown else None
         self._convert: evolution.Convert | None = None
         with suppress(evolution.Unusual):
             self._convert = evolution.converter(self._record, current.record)
@@ -68,7 +68,7 @@ class Writer:
         return found, bodies.is_odd
 
     def _with_unknown(self, converted: pa.StructArray, records: pa.StructArray) -> pa.StructArray:
-        if not self._unknown_column:
+        if self._unknown is None:
             return converted
         columns = [converted.field(place) for place in range(converted.type.num_fields)]
         field = pa.field(self._unknown_column, pa.utf8())
@@ -87,8 +87,8 @@ class Writer:
             raise Malformed(f"written with an earlier Avro schema: {error}") from error
         try:
             found: dict[str, Any] = arrow_value(self._current, resolved)
-            if self._unknown_column:
-                found[self._unknown_column] = self._unknown.text(raw) if self._unknown else None
+            if self._unknown is not None:
+                found[self._unknown_column] = self._unknown.text(raw)
         except OverflowError as error:
             raise Malformed(f"not an Avro body of {self.schema.title}: {BEYOND}") from error
         return found

@@ -14,8 +14,9 @@ MAX_DEPTH = 500
 NESTED_TOO_DEEPLY = f"nested too deeply: more than {MAX_DEPTH} levels"
 WHITE_SPACE = " \t\r\n"
 _MAX_SHOWN = 100
-# A text, or a bracket outside of texts.
-_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*+"|[\[{]|[\]}]', re.DOTALL)
+# A text, or a bracket outside of texts. A text without an end goes to the end of all, so that no position is
+# looked at twice.
+_TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{}]', re.DOTALL)
 
 
 class Number(str):
@@ -52,7 +53,7 @@ def parsed(value: bytes) -> tuple[str, Any]:
         raise Malformed(f"not UTF-8: byte {error.object[error.start]:02X} at {error.start + 1}") from None
     if text.startswith("\ufeff"):
         raise Malformed("not JSON: it starts with a byte order mark")
-    if text.count("[") + text.count("{") > MAX_DEPTH and _depth(text) > MAX_DEPTH:
+    if text.count("[") + text.count("{") > MAX_DEPTH and deepest(text) > MAX_DEPTH:
         raise Malformed(NESTED_TOO_DEEPLY)
     found, end = _value(text, _after_space(text, 0))
     if end < len(text):
@@ -95,17 +96,16 @@ def _after_space(text: str, start: int) -> int:
     return len(text) - len(text[start:].lstrip(WHITE_SPACE))
 
 
-def _depth(text: str) -> int:
-    """The most brackets that are open at once; an upper bound for what is not JSON."""
-    depth = deepest = 0
-    for found in _BRACKET.finditer(text):
-        bracket = found[0]
-        if bracket in "[{":
+def deepest(text: str) -> int:
+    """How deep the brackets outside of texts are nested, valid or not."""
+    depth = most = 0
+    for token in _TOKEN.finditer(text):
+        if token[0] in ("[", "{"):
             depth += 1
-            deepest = max(deepest, depth)
-        elif bracket in "]}":
+            most = max(most, depth)
+        elif token[0] in ("]", "}"):
             depth -= 1
-    return deepest
+    return most
 
 
 def _constant(literal: str) -> NoReturn:

@@ -78,8 +78,7 @@ def is_same_name(writer: Type, reader: Type) -> bool:
 def writers_field(reader: Field, writer: Type) -> Field | None:
     """The field of the writer's record that a field is read from, None for none: then it has its default."""
     names = (reader.name, *reader.aliases)
-    by_name = {field.name: field for field in writer.fields}
-    return next((by_name[name] for name in names if name in by_name), None)
+    return next((writer.by_name[name] for name in names if name in writer.by_name), None)
 
 
 def default_value(kind: Type, default: Any) -> Any:

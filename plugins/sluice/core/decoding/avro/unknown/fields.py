@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -23,11 +23,11 @@ class UnknownFields:
     """The fields of records of ``writer`` that ``reader`` lacks."""
 
     def __init__(self, writer: Type, reader: Type) -> None:
-        self._writer = writer
+        self._writer, known = writer, _known(writer, reader)
         self._fields = [
             (place, field.name, text_of(field.type), texts_of(field.type))
             for place, field in enumerate(writer.fields)
-            if field.name not in _known(writer, reader)
+            if field.name not in known
         ]
         self._parts = [(name, one, _column_of(*types)) for name, one, types in _parts(writer, reader)]
 
@@ -42,7 +42,10 @@ class UnknownFields:
 
     def text(self, record: Any) -> str | None:
         """The text of one record, in the form of ``reference.values``; None without a further field."""
-        found: dict[str, Any] = arrow_value(self._writer, record)
+        return self.of_value(arrow_value(self._writer, record))
+
+    def of_value(self, found: Mapping[str, Any]) -> str | None:
+        """As :meth:`text`, of a record in the form of ``arrow_value``."""
         members = [(name, text(found[name])) for _, name, text, _ in self._fields]
         members += [(name, text) for name, of, _ in self._parts if (text := of(found[name])) is not None]
         return joined(members) if members else None
@@ -148,20 +151,8 @@ def _of_enum(writer: Type, reader: Type) -> Lacking:
 
 
 def _of_record(writer: Type, reader: Type) -> Lacking | None:
-    known = _known(writer, reader)
-    whole = [(field.name, text_of(field.type)) for field in writer.fields if field.name not in known]
-    parts = _parts(writer, reader)
-    if not whole and not parts:
-        return None
-
-    def lacking(value: Any) -> str | None:
-        if value is None:
-            return None
-        members = [(name, text(value[name])) for name, text in whole]
-        members += [(name, text) for name, of, _ in parts if (text := of(value[name])) is not None]
-        return joined(members) if members else None
-
-    return lacking
+    fields = UnknownFields(writer, reader)
+    return (lambda value: None if value is None else fields.of_value(value)) if fields else None
 
 
 def _of_items(writer: Type, reader: Type) -> Lacking | None:
