@@ -179,7 +179,7 @@ def found(guess: Guess) -> FoundTopic:
             ("avro", "avro", "schema.avsc"),
         ),
         (
-            Guess("avro", "", {"id": "int64"}, [], ORDER, is_registered=True),
+            Guess("avro", "", {"id": "int64"}, schema=ORDER, is_registered=True),
             ("avro", "", "schema.avsc"),
         ),
     ],
