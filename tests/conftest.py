@@ -35,6 +35,7 @@ GROUPS = {
     "tests/integration": "stack",
     "tests/drills": "drills",
     **{f"tests/spark/test_{name}.py": "queries" for name in QUERIES},
+    "tests/spark/test_schema_changes.py": "registry",
     "tests/spark": "spark",
     "tests/browser": "browser",
     "tests/services/kafka": "brokers",

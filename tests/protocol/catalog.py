@@ -21,7 +21,8 @@ class AnswerLost(PySparkException):
 
 
 class Record(NamedTuple):
-    """A record of the topic, and as it is in a table. ``kind``: see :mod:`tests.protocol.kafka`."""
+    """A record of the topic, and as it is in a table. ``kind``: see :mod:`tests.protocol.kafka`; ``columns``:
+    the version of the schema that it was decoded as."""
 
     topic_id: str
     partition: int
@@ -29,6 +30,7 @@ class Record(NamedTuple):
     kind: str
     reason: str | None = None
     stage: str = ""
+    columns: int = 0
 
     @property
     def place(self) -> tuple[int, int]:
@@ -54,10 +56,12 @@ class Commit:
 
 @dataclass(frozen=True, eq=False)
 class Metadata:
-    """A table's metadata file; two are equal only if they are the same file."""
+    """A table's metadata file; two are equal only if they are the same file. ``schema``: the version that its
+    columns follow, as text; empty for the declared one."""
 
     commits: Mapping[int, Commit] = field(default_factory=dict)
     refs: Mapping[str, int] = field(default_factory=dict)
+    schema: str = ""
 
     def latest(self, ref: str) -> Commit | None:
         """The head of ``ref``; without such a branch that of main (``SnapshotUtil.latestSnapshot``)."""
@@ -118,7 +122,7 @@ class Catalog:
         """A snapshot on top of ``branch`` as it is by now. ``kept``: which of the parent's files it keeps."""
         base = self.tables[name]
         made = self.snapshot(base, branch, summary, added, kept)
-        new = Metadata({**base.commits, made.id: made}, {**base.refs, branch: made.id})
+        new = replace(base, commits={**base.commits, made.id: made}, refs={**base.refs, branch: made.id})
         self.swap(name, base, new, f"{what} {made.id} on {branch}")
         return made.id
 

@@ -116,6 +116,14 @@ def produce(world: World, a: int, b: int) -> None:
     world.note(f"topic: {record.kind} record at {record.place}")
 
 
+def produce_version(world: World, a: int, b: int) -> None:
+    """A record of a version of the schema: a new one, or one that was there before."""
+    version = min(b % 4, world.topic.versions + 1)
+    world.topic.versions = max(world.topic.versions, version)
+    record = world.topic.produce(_partition(world, a), f"v{version}" if version else KINDS[0])
+    world.note(f"topic: record of version {version} at {record.place}")
+
+
 def restore(world: World, a: int, b: int) -> None:
     """Both tables as they were some commits ago."""
     moments = world.catalog.moments
@@ -175,6 +183,7 @@ STEPS: dict[Callable[[World, int, int], None], int] = {
     start: 3,
     start_another: 4,
     produce: 10,
+    produce_version: 3,
     kill: 2,
     lose_answer: 2,
     restore: 2,
@@ -187,7 +196,7 @@ STEPS: dict[Callable[[World, int, int], None], int] = {
     start_producer: 2,
 }
 BY_NAME = {step.__name__: step for step in STEPS}
-FAULTS = frozenset(BY_NAME) - {"go", "until_commit", "finish", "start", "produce"}
+FAULTS = frozenset(BY_NAME) - {"go", "until_commit", "finish", "start", "produce", "produce_version"}
 
 
 class History(NamedTuple):

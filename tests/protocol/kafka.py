@@ -1,6 +1,7 @@
 """The model's topic, with retention and re-creation, and the consumer group, which nothing reads.
 
-Kinds of records: ``good``; ``bad``, which every schema rejects; ``new``, which the newer one accepts.
+Kinds of records: ``good``; ``bad``, which every schema rejects; ``new``, which the newer one accepts; ``v1``,
+``v2`` and so on, of versions of the schema with further fields.
 """
 
 from __future__ import annotations
@@ -12,6 +13,11 @@ from typing import Any
 from tests.protocol.catalog import Record
 
 KINDS = ("good", "bad", "new")
+
+
+def version_of(kind: str) -> int:
+    """The version of the schema that a record has, 0 for the declared one."""
+    return int(kind[1:]) if kind.startswith("v") else 0
 
 
 @dataclass
@@ -27,6 +33,8 @@ class Topic:
 
     def __init__(self, partitions: int) -> None:
         self.generation = 0
+        # So many versions of the schema have records.
+        self.versions = 0
         self.partitions = [Partition() for _ in range(partitions)]
 
     @property

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pyarrow
@@ -17,6 +18,7 @@ from sluice.core.changes.published import Changes
 from sluice.core.offsets.deduplication import LoadedRows
 from sluice.core.offsets.verify import FileStats
 from sluice.core.tables.batches import Batch, Snapshot
+from spark_jobs.common.lake.followed.followed_schema import SCHEMA
 from spark_jobs.common.lake.iceberg import MAIN, CommitRefused
 from spark_jobs.common.lake.loaded_rows import BatchRows
 from spark_jobs.common.lake.written.added_file import AddedFile
@@ -84,6 +86,10 @@ class Table:
     def snapshots(self, ref: str) -> Iterator[Snapshot]:
         return self._current().ancestors(ref)
 
+    def properties(self) -> Mapping[str, str]:
+        schema = self._current().schema
+        return {SCHEMA: schema} if schema else {}
+
     def published_at(self) -> dict[int, int]:
         return {}
 
@@ -149,7 +155,26 @@ class Table:
             return  # Iceberg commits nothing.
         self._world.point(f"commit {self.name}")
         what = f"refs {_brief(targets)}" + (f", expire {sorted(gone)}" if gone else "")
-        self._catalog.swap(self.name, base, Metadata(commits, refs), what)
+        self._catalog.swap(self.name, base, replace(base, commits=commits, refs=refs), what)
+        self._is_stale = True
+        self._world.point(f"committed {self.name}")
+
+    def change_schema(
+        self,
+        expected: Mapping[str, int | None],
+        before: str,
+        columns: object,
+        properties: Mapping[str, str],
+    ) -> None:
+        self._world.point(f"check {self.name}")
+        base = self._known = self._catalog.tables[self.name]
+        self._is_stale = False
+        found = {name: base.refs.get(name) for name in expected}
+        if found != dict(expected) or base.schema != before:
+            raise CommitRefused(f"{self.name}: refs are {found} and schema {base.schema!r}")
+        self._world.point(f"commit {self.name}")
+        schema = properties[SCHEMA]
+        self._catalog.swap(self.name, base, replace(base, schema=schema), f"follow version {schema}")
         self._is_stale = True
         self._world.point(f"committed {self.name}")
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from sluice.core.offsets.quarantine import CONSUMER_STAGE
@@ -15,6 +16,7 @@ from spark_jobs.common.consumer import writer as consumer
 from spark_jobs.common.consumer.direct.direct_rows import DirectRows
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.lake import quarantine, source_quarantine, writer_lease
+from spark_jobs.common.lake.followed.followed_schema import SCHEMA
 from spark_jobs.common.lake.iceberg import MAIN
 from spark_jobs.common.lake.source_quarantine import SourceQuarantine
 from spark_jobs.common.lake.writer_lease import run_with_lease
@@ -68,9 +70,10 @@ def without_servers() -> Iterator[None]:
 class DirectBatches:
     """In place of :class:`spark_jobs.common.consumer.direct.batch.DirectBatches`, over the model's topic."""
 
-    def __init__(self, world: World, rejects: set[str]) -> None:
-        """``rejects``: kinds of records."""
-        self._world, self._rejects = world, rejects
+    def __init__(self, world: World, rejects: set[str], columns: int) -> None:
+        """``rejects``: kinds of records; ``columns``: the version of the schema that the others are read
+        as."""
+        self._world, self._rejects, self._columns = world, rejects, columns
 
     def run(self, ranges: OffsetRanges, *_: object, **__: object) -> list[Any]:
         """Read and decode once; a file for each partition, which no commit names yet."""
@@ -80,11 +83,25 @@ class DirectBatches:
             {partition: each[0][0] for partition, each in pairs.items()},
             {partition: each[-1][1] for partition, each in pairs.items()},
         )
-        good = [record for record in records if record.kind not in self._rejects]
+        good = [
+            record._replace(columns=min(self._columns, kafka.version_of(record.kind)))
+            for record in records
+            if record.kind not in self._rejects
+        ]
         bad = [record._replace(reason="rejected") for record in records if record.kind in self._rejects]
         files = tuple(map(lake.DataFile, self._world.spark.written(good)))
         rejected = SimpleNamespace(count=len(bad), malformed=len(bad), newest=None, records=bad)
-        return [SimpleNamespace(files=files, rejected=rejected, runs=(), accounts=(), skipped=OffsetRanges())]
+        versions = {kafka.version_of(record.kind) for record in good}
+        return [
+            SimpleNamespace(
+                files=files,
+                rejected=rejected,
+                runs=(),
+                accounts=(),
+                skipped=OffsetRanges(),
+                unfollowed=frozenset(version for version in versions if version > self._columns),
+            )
+        ]
 
     def quarantine_files(self, results: list[Any]) -> list[lake.DataFile]:
         staged = [r._replace(stage=CONSUMER_STAGE) for one in results for r in one.rejected.records]
@@ -97,9 +114,20 @@ def stream_writer(world: World, schema: int) -> StreamWriter:
     spark: Any = world.spark
     platform: Any = SimpleNamespace(kafka=world, s3=world, checkpoints=SimpleNamespace(root="checkpoints"))
 
+    known = [""]
+
+    def batches(writer: StreamWriter) -> Any:
+        known[:] = [writer.written_schema()]
+        return DirectBatches(world, REJECTS[schema], int(known[0] or 0))
+
+    def follow(writer: StreamWriter, versions: frozenset[int]) -> Any:
+        world.point("write schema")
+        properties = {SCHEMA: str(max(versions))}
+        writer.change_schema(known[0], pa.schema([]), properties)
+        return batches(writer)
+
     def directly(writer: StreamWriter) -> DirectRows:
-        batches: Any = DirectBatches(world, REJECTS[schema])
-        return DirectRows(batches, writer.state.leader_epochs)
+        return DirectRows(batches(writer), writer.state.leader_epochs, follow=follow)
 
     return StreamWriter(spark, platform, SPEC, directly, kafka.TopicClient(world))  # type: ignore[arg-type]
 

@@ -11,6 +11,7 @@ from sluice.core.offsets.quarantine import Rejections, held_in, rejected_by
 from sluice.core.offsets.ranges import offsets_from_json
 from spark_jobs.common.lake.iceberg import MAIN
 from tests.protocol.catalog import Metadata, Record
+from tests.protocol.kafka import version_of
 
 SPEC = streams.load("nyc_taxi")
 STREAM, QUARANTINE = SPEC.table, SPEC.quarantine_table
@@ -62,6 +63,7 @@ class Reader:
         require(len(of_sources) == len(set(of_sources)), f"rows of a source more than once: {of_sources}")
         newest = self.newest()
         rows = self.stream.records(MAIN)
+        self._check_columns(rows)
         if newest is None:
             require(not rows, "the table has rows, and no snapshot says which")
             return
@@ -91,6 +93,14 @@ class Reader:
             not early or self.may_be_early or (held != rejected and self._world.restored),
             f"quarantined, not published: {early}",
         )
+
+    def _check_columns(self, rows: list[Record]) -> None:
+        """Each row has the fields of its version, and the table has the columns."""
+        lacking = [row.place for row in rows if row.columns < version_of(row.kind)]
+        require(not lacking, f"rows without fields of their version: {lacking}")
+        columns = int(self.stream.schema or 0)
+        unseen = [row.place for row in rows if row.columns > columns]
+        require(not unseen, f"the table follows version {columns}, and rows have more: {unseen}")
 
     def _check_missing(self, missing: set[tuple[int, int]], rejected: Rejections, held: Rejections) -> None:
         """Only what the newest batch rejected may be, between its publish and the quarantine's."""

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
 
 from sluice.core.tables.writers import next_epoch, writer_name
 from spark_jobs.common.consumer.writer import StreamWriter
+from spark_jobs.common.lake.followed.followed_schema import digest_of
 from spark_jobs.common.lake.iceberg import MAIN
 from spark_jobs.common.lake.quarantine import BatchQuarantine
 from spark_jobs.common.lake.source_quarantine import SourceQuarantine
 from spark_jobs.common.lake.writer_lease import WriterLease
 from tests.protocol import lake
-from tests.protocol.catalog import Metadata
 from tests.protocol.dataframes import Rows
 from tests.protocol.reader import Reader, places
 
@@ -136,7 +137,7 @@ def staged_by_a_commit_of_its_own(patch: pytest.MonkeyPatch) -> None:
         added = [file.file for file in files] if files_of is None else base.commits[files_of].added
         made = catalog.snapshot(base, MAIN, properties, added)
         world.point(f"commit {self.name}")
-        new = Metadata({**base.commits, made.id: made}, base.refs)
+        new = replace(base, commits={**base.commits, made.id: made})
         catalog.swap(self.name, base, new, f"stage {made.id}")
         world.answer(f"committed {self.name}", self.name, MAIN, made.id)
         self.refresh()
@@ -159,7 +160,29 @@ def rows_of_a_source_appended_to_main(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SourceQuarantine, "add", add)
 
 
+def staged_again_whatever_the_columns_are(patch: pytest.MonkeyPatch) -> None:
+    """A batch that was written with columns is put on a table that was restored to before these."""
+    patch.setattr(WriterLease, "_check_schema", lambda self: None)
+
+
+def columns_without_the_lease(patch: pytest.MonkeyPatch) -> None:
+    """As Iceberg's own commit, which it repeats on top of whatever the table has become."""
+
+    def change_schema(self: WriterLease, _: str, *more: Any) -> None:
+        self.table.refresh()
+        self.table.change_schema({}, digest_of(self.table.properties()), *more)
+        self.table.refresh()
+
+    patch.setattr(WriterLease, "change_schema", change_schema)
+
+
 REMOVED = {
+    "columns committed without the lease": RemovedFix(
+        columns_without_the_lease, frozenset({"start_another"}), seed=10
+    ),
+    "columns not compared with what was written": RemovedFix(
+        staged_again_whatever_the_columns_are, frozenset({"restore"}), seed=4
+    ),
     "1 publish on top of a restored main": RemovedFix(
         on_top_of_whatever_main_is, frozenset({"restore"}), seed=0
     ),

@@ -104,10 +104,11 @@ class Changing(Stream):
         return ChangePlan(run, action, self.spec.topic.name, **parts, changes=found)
 
     def change(self, plan: ChangePlan, kind: type[Change] = Change) -> None:
-        kind(self.spark, self.platform, self.spec, self.decode, plan).run()
+        kind(self.spark, self.platform, self.spec, lambda _: self.decode, plan).run()
 
     def change_of(self, run: str) -> Change:
-        return Change(self.spark, self.platform, self.spec, self.decode, self.plan(run, Action.REVERT))
+        plan = self.plan(run, Action.REVERT)
+        return Change(self.spark, self.platform, self.spec, lambda _: self.decode, plan)
 
     def texts(self) -> dict[tuple[int, int], str]:
         rows = self.spark.table(f"{CATALOG}.{self.spec.table}").collect()

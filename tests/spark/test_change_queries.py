@@ -17,7 +17,7 @@ from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.lake.written.read_offsets import OffsetReader
 from spark_jobs.common.maintenance.staged_change import StagedChange
 from spark_jobs.common.queries.first_batch import PartialSnapshotRead
-from spark_jobs.common.queries.streaming_query import SourceChanged, StreamingQueryRun
+from spark_jobs.common.queries.streaming_query import ColumnsWidened, SourceChanged, StreamingQueryRun
 from tests.support.queried import Make, Queried, wait
 
 SINKS = [Sink("console"), Sink("memory")]
@@ -170,3 +170,22 @@ def test_rows_that_another_program_overwrote_end_the_query(make: Make) -> None:
     queried.spark.sql(f"UPDATE {queried.table} SET zipcode = '00003' WHERE zipcode = '00002'")
     queried.put([("00001", 100_000, "b", "x")])
     assert [type(error) for error in ended(running)] == [PartialSnapshotRead]
+
+
+def test_a_column_that_becomes_wider_ends_the_query_before_it_writes_and_it_goes_on_with_that(
+    make: Make,
+) -> None:
+    queried = make(zipcodes=ZIPCODES)
+    running = queried.own()
+    queried.put([("00001", 100_000, "a", "x"), ("00002", 100_000, "a", "x")])
+    queried.catch_up(running)
+    before = queried.states()["zipcodes"].batch
+    queried.spark.sql(f"ALTER TABLE {queried.table} ALTER COLUMN _kafka_partition TYPE BIGINT")
+    queried.put([("00001", 100_000, "b", "x")])
+    assert [type(error) for error in ended(running)] == [ColumnsWidened]
+    assert queried.states()["zipcodes"].batch == before
+    running = queried.own()
+    queried.catch_up(running)
+    state, sinks = queried.states()["zipcodes"], queried.sinks["zipcodes"]
+    expected = queried.counted("zipcodes", state.batch_offset)
+    assert {sink.name: sink.results for sink in sinks} == {sink.name: expected for sink in sinks}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -321,6 +322,7 @@ def test_what_compaction_took_is_not_read_again_and_stays(
         planned = PlannedStream(systems, compacted.spec, compacted.ledger, "partial")
         plan = plan_action(planned, {"action": "replay", "ranges": str(read_first), "partial": True})
     assert (plan.rows_out, plan.rows_in) == (kept, kept)
-    Change(compacted.spark, compacted.platform, compacted.spec, decoding(compacted.spec), plan).run()
+    decoder = partial(decoding, compacted.spec, None)
+    Change(compacted.spark, compacted.platform, compacted.spec, decoder, plan).run()
     assert compacted.rows() == rows
     compacted.reconcile()

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,13 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from pyspark.sql import SparkSession
 
 from local.stack.stack import wait_until
+from sluice.clients.lake.catalog import Lake
+from spark_jobs.common.consumer.run import ConsumerRun
 from tests.support.connect_worker import ConnectWorker, SourceDatabase, avro_converters
 from tests.support.declared import Declaration, DeclaredStream, Place, offsets, read
+from tests.support.schema_versions import has_all
 from tests.support.services import Services
+from tests.unit.core.decoding.avro.test_both_ways import fastavros
 
 # The envelope; all else is kept as unknown fields.
 ENVELOPE = {"schema.ddl": "op STRING\nts_ms BIGINT\n"}
@@ -142,13 +147,41 @@ class Captured(DeclaredStream):
     def assert_loaded(self, run: str) -> None:
         """The table has exactly the topic's records, each offset is accounted for, and a load is verified."""
         expected = self.plain()
-        assert len(expected) == self.sent
-        self.plan(run)
-        self.verify(run)
         columns = self.record().names
+        self.assert_verified(run, expected)
         assert {place: comparable(row) for place, row in self.rows().items()} == {
             place: self.expected_row(message, columns) for place, message in expected.items()
         }
+
+    def assert_followed(self, run: str) -> None:
+        """As :meth:`assert_loaded`, of a table that has a column for each field."""
+        expected, rows = self.plain(), self.rows()
+        self.assert_verified(run, expected)
+        assert rows.keys() == expected.keys()
+        for place, message in expected.items():
+            row, (key, value) = rows[place], self.decoded(message)
+            assert (row.pop("key"), row.pop("_unknown_fields")) == (key, None)
+            assert row.pop("headers") == as_rows(message)
+            assert has_all(row, fastavros(value or {}) or {}, str), (row, value)
+
+    def columns(self) -> str:
+        """The table's columns with their types, nested ones too, as Iceberg has them."""
+        with closing(Lake.open(self.platform)) as lake:
+            return str(lake.table(self.spec.table).schema())
+
+    def publish(self, running: ConsumerRun) -> None:
+        """Wait until all that was sent is published."""
+
+        def is_published() -> bool:
+            running.query.processAllAvailable()
+            return len(self.record_offsets()) == self.sent
+
+        wait_until("the records behind them", is_published, 60, 0.5)
+
+    def assert_verified(self, run: str, expected: Mapping[Place, Message]) -> None:
+        assert len(expected) == self.sent
+        self.plan(run)
+        self.verify(run)
         without = self.without_record()
         assert without.control.count > 0
         assert without.offsets == self.all_offsets().minus(offsets(expected))
@@ -158,10 +191,9 @@ class Captured(DeclaredStream):
     def expected_row(self, message: Message, columns: list[str]) -> dict[str, Any]:
         """The row that a record of the plain consumer is."""
         key, fields = self.decoded(message)
-        headers: Any = message.headers() or []
         row: dict[str, Any] = dict.fromkeys(columns) | {
             "key": key,
-            "headers": [{"key": name, "value": content} for name, content in headers] or None,
+            "headers": as_rows(message),
             "_unknown_fields": {},
         }
         for name, value in (fields or {}).items():
@@ -175,6 +207,12 @@ class Captured(DeclaredStream):
             else:
                 row[name] = as_json(value)
         return row
+
+
+def as_rows(message: Message) -> list[Record] | None:
+    """A record's headers as the table has them."""
+    headers: Any = message.headers() or []
+    return [{"key": name, "value": content} for name, content in headers] or None
 
 
 def as_json(value: Any) -> Any:
@@ -243,25 +281,19 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("name", KINDS)
-def test_each_change_of_a_table_is_a_row(
+def captured(
     spark: SparkSession,
     services: Services,
+    folder: Path,
     source: SourceDatabase,
     worker: ConnectWorker,
     name: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    services.minio, services.postgres  # noqa: B018
-    monkeypatch.setenv("SLUICE_STREAMS", str(tmp_path))
-    kind, table, prefix = KINDS[name], f"orders_{name}", f"shop-{name}"
+    kind: Kind,
+) -> Captured:
+    """The stream over a table's topic, once its connector has sent the rows that it found."""
+    table, prefix = f"orders_{name}", f"shop-{name}"
+    # Also starts the registry, which the connector needs.
     decoded = kind.decoded(services)
-    source.run(
-        CREATED.format(table=table),
-        f"insert into {table} select n, 'customer ' || n, n * 1.5, n % 2 = 0, '2026-06-01T00:00:00.000001Z', "
-        f"array['a', 'ä\"'] from generate_series(1, {FOUND}) n",
-    )
     worker.start(
         name,
         {
@@ -283,13 +315,34 @@ def test_each_change_of_a_table_is_a_row(
     topic = f"{prefix}.public.{table}"
     wait_until(f"topic {topic}", lambda: found_records(services, topic) >= FOUND, 60, 0.3)
     declaration = Declaration(topic, f'{kind.records}\nheaders = "headers"', kind.files)
-    stream = Captured(
-        *(spark, services, f"captured_{name}", tmp_path, declaration),
+    return Captured(
+        *(spark, services, f"captured_{name}", folder, declaration),
         source=source,
         worker=worker,
         name=name,
         decoded=decoded,
     )
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_each_change_of_a_table_is_a_row(
+    spark: SparkSession,
+    services: Services,
+    source: SourceDatabase,
+    worker: ConnectWorker,
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    services.minio, services.postgres  # noqa: B018
+    monkeypatch.setenv("SLUICE_STREAMS", str(tmp_path))
+    table = f"orders_{name}"
+    source.run(
+        CREATED.format(table=table),
+        f"insert into {table} select n, 'customer ' || n, n * 1.5, n % 2 = 0, '2026-06-01T00:00:00.000001Z', "
+        f"array['a', 'ä\"'] from generate_series(1, {FOUND}) n",
+    )
+    stream = captured(spark, services, tmp_path, source, worker, name, KINDS[name])
     try:
         stream.change(
             "update {table} set amount = amount + 1 where id < 5; "
@@ -307,13 +360,57 @@ def test_each_change_of_a_table_is_a_row(
             "update {table} set note = 'new' where id = 300; delete from {table} where id = 1",
             records=1 + 1 + 2,
         )
-
-        def is_published() -> bool:
-            running.query.processAllAvailable()
-            return len(stream.record_offsets()) == stream.sent
-
-        wait_until("the records behind them", is_published, 60, 0.5)
+        stream.publish(running)
         stream.assert_loaded("two")
+    finally:
+        stream.stop()
+
+
+def test_a_table_follows_the_one_that_is_altered(
+    spark: SparkSession,
+    services: Services,
+    source: SourceDatabase,
+    worker: ConnectWorker,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    services.minio, services.postgres  # noqa: B018
+    monkeypatch.setenv("SLUICE_STREAMS", str(tmp_path))
+    name = "altered"
+    kind = replace(KINDS["avro"], records=f'{KINDS["avro"].records}\nnew_fields = "column"')
+    source.run(
+        "create table orders_altered (id bigint primary key, customer text, amount numeric(10, 2), "
+        "paid boolean, quantity int, ratio real)",
+        f"insert into orders_altered select n, 'customer ' || n, n * 1.5, n % 2 = 0, n, n * 0.5 "
+        f"from generate_series(1, {FOUND}) n",
+    )
+    stream = captured(spark, services, tmp_path, source, worker, name, kind)
+    try:
+        running = stream.run(stream.writer())
+        stream.assert_followed("one")
+        columns = stream.columns()
+        declared = ("quantity: optional int", "amount: optional decimal(10, 2)")
+        assert all(one in columns for one in declared), columns
+        # The declaration has neither; both came with the first record.
+        assert columns.count("ratio: optional float") == 2
+        stream.change(
+            "insert into {table} values (100, 'before', 1.25, true, 7, 0.5)",
+            "alter table {table} add column note text; "
+            "insert into {table} values (101, 'x', 1, true, 1, 1, 'n')",
+            "alter table {table} alter column quantity type bigint, "
+            "alter column ratio type double precision, alter column amount type numeric(20, 2)",
+            f"insert into {{table}} values (102, 'y', 123456789012345.67, true, {2**40}, 0.1, 'wide')",
+            "update {table} set note = 'filled' where id = 1; delete from {table} where id = 2",
+            "alter table {table} drop column customer",
+            "insert into {table} values (103, 1, true, 1, 1, 'without')",
+            records=1 + 1 + 1 + 1 + 2 + 1,
+        )
+        stream.publish(running)
+        stream.assert_followed("two")
+        columns = stream.columns()
+        assert columns.count("note: optional string") == columns.count("customer: optional string") == 2
+        wider = ("quantity: optional long", "ratio: optional double", "amount: optional decimal(20, 2)")
+        assert all(one in columns for one in wider), columns
     finally:
         stream.stop()
 

@@ -106,7 +106,7 @@ def test_odd_names_are_carried_by_every_step(stream: OddStream) -> None:
     assert rows(stream) == before
     exchanged = OffsetRanges.of({0: [(1, 3)], 1: [(0, 1)]})
     plan = ChangePlan("r1", Action.REPLAY, spec.topic.name, rows_out=exchanged, rows_in=exchanged, changes=0)
-    Change(spark, stream.platform, spec, stream.decode, plan).run()
+    Change(spark, stream.platform, spec, lambda _: stream.decode, plan).run()
     assert rows(stream) == before
     with closing(Lake.open(stream.platform)) as lake:
         read = lake.table(spec.table).scan().to_arrow()

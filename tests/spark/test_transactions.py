@@ -72,6 +72,6 @@ def test_offsets_without_a_record_are_no_gaps(
     planned = PlannedStream(systems, stream.spec, ledger, "run")
     plan = plan_action(planned, {"action": "replay", "ranges": str(SENT)})
     assert (plan.rows_out, plan.rows_in) == (RECORDS, RECORDS)
-    Change(stream.spark, stream.platform, stream.spec, accepting, plan).run()
+    Change(stream.spark, stream.platform, stream.spec, lambda _: accepting, plan).run()
     assert validated(stream, systems, SENT).verification.is_ok
     assert_reconciled(stream, systems)

@@ -14,6 +14,7 @@ ALERTING = frozenset(
         Health.FENCED,
         Health.SOURCE_UNAVAILABLE,
         Health.WAITING_FOR_TRANSACTION,
+        Health.INCOMPATIBLE_SCHEMA,
         Health.IMAGE_MISSING,
         Health.QUOTA_EXCEEDED,
         Health.UNSCHEDULABLE,

@@ -31,6 +31,8 @@ from sluice.maintenance.reconciliation.table_contents import TableContents
 from sluice.maintenance.reconciliation.verified_table import Verified
 from spark_jobs.common.consumer.decoded_rows import Decode
 from spark_jobs.common.consumer.direct.direct_rows import DirectSource
+from spark_jobs.common.consumer.direct.follower import Follower
+from spark_jobs.common.consumer.followed import followed_by
 from spark_jobs.common.consumer.run import decoding, record_type, registry_of
 from tests.support.lakehouse import Stream
 from tests.support.memory_s3 import MemoryS3
@@ -89,11 +91,16 @@ class DeclaredStream(Stream):
         broker.provision(self.services.stack.context, [], [], {self.spec.topic.name: ""})
 
     def record(self) -> StructType:
-        return record_type(self.spark, self.spec)
+        return record_type(self.spark, self.spec, self._followed())
 
     def rows_of(self, decode: Decode | None = None) -> DirectSource:
-        decoder = decode or decoding(self.spec, registry_of(self.spec, self.platform))
-        return DirectSource(self.spark, self.platform, self.spec, decoder)
+        registry, followed = registry_of(self.spec, self.platform), self._followed()
+        decoder = decode or decoding(self.spec, registry, followed)
+        follower = Follower(self.spec, registry) if registry and self.spec.is_avro and not decode else None
+        return DirectSource(self.spark, self.platform, self.spec, decoder, follower)
+
+    def _followed(self) -> str:
+        return followed_by(self.spark, self.platform, self.spec)
 
     def rows(self) -> dict[Place, dict[str, Any]]:
         """The table's rows by their place, without what Sluice adds. Fails for two of one place."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,9 @@ OFFSET_COLUMNS = {
     "_source_row": "long",
     "_source_base_offset": "long",
 }
-# Iceberg's schema evolution may have widened a column without loss.
+# Iceberg's schema evolution may have widened a column without loss; so does a table that follows schemas.
 _WIDER = {"int": "long", "float": "double"}
+_DECIMAL = re.compile(r"decimal\((\d+), (\d+)\)")
 
 
 def schema_problems(spec: StreamSpec, present: Mapping[str, str]) -> list[str]:
@@ -150,6 +152,14 @@ def differences(table: str, expected: Mapping[str, str], present: Mapping[str, s
             problems.append(
                 f"schema: table {table} has no column {name} ({kind}); restart the stream's consumer"
             )
-        elif not (found in (kind, _WIDER.get(kind)) or (kind.endswith("<") and found.startswith(kind))):
+        elif not (_is_wider(found, kind) or (kind.endswith("<") and found.startswith(kind))):
             problems.append(f"schema: column {name} of table {table} is {found}, the stream declares {kind}")
     return problems
+
+
+def _is_wider(found: str, kind: str) -> bool:
+    """Whether a type has all values of another one, which it may be itself."""
+    mine, other = _DECIMAL.fullmatch(found), _DECIMAL.fullmatch(kind)
+    if mine and other:
+        return mine[2] == other[2] and int(mine[1]) >= int(other[1])
+    return found in (kind, _WIDER.get(kind))

@@ -102,6 +102,7 @@ class ErrorCode(StrEnum):
     WAIT_FAILED = "SLU-513", "Wait in the triggerer failed"
     DECODING_ENDS = "SLU-514", "Records end the process that decodes them"
     ACCOUNT_LOST = "SLU-515", "Account of offsets lost"
+    SCHEMA_NOT_FOLLOWED = "SLU-516", "Schema that the table cannot follow"
     # Supervision: one per health status that fails a task.
     HEALTH_LAGGING = "SLU-601", "Health: lagging"
     HEALTH_DATA_AT_RISK = "SLU-602", "Health: data at risk"
@@ -118,6 +119,7 @@ class ErrorCode(StrEnum):
     HEALTH_REJECTING = "SLU-613", "Health: rejecting"
     HEALTH_FLAPPING = "SLU-614", "Health: flapping"
     HEALTH_WAITING_FOR_TRANSACTION = "SLU-615", "Health: waiting for a transaction"
+    HEALTH_INCOMPATIBLE_SCHEMA = "SLU-616", "Health: incompatible schema"
     # Queries and sinks.
     SINK_WRITE_FAILED = "SLU-701", "Sink write failed"
     PARTIAL_SNAPSHOT_READ = "SLU-702", "Query read a part of a snapshot"
@@ -138,6 +140,7 @@ PERMANENT = frozenset(
         ErrorCode.LAKE_FILE_MISSING,
         ErrorCode.REGISTRY_CHANGED,
         ErrorCode.SCHEMA_INCOMPATIBLE,
+        ErrorCode.SCHEMA_NOT_FOLLOWED,
         ErrorCode.CORRUPT_OBJECT,
         ErrorCode.INVALID_HEADER,
         ErrorCode.OFFSETS_NOT_THERE,

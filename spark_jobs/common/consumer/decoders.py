@@ -21,8 +21,10 @@ from sluice.core.decoding.registered.avro import RegisteredAvro, RegisteredAvroK
 from sluice.core.decoding.registered.json import RegisteredJson
 from sluice.core.decoding.registered.own import OwnRegisteredAvro
 from sluice.core.decoding.registered.protobuf import RegisteredProtobuf
+from sluice.core.decoding.registered.unfollowed import Following
 from sluice.core.registry.schemas import Schemas
 from sluice.core.registry.subjects import Part
+from spark_jobs.common.consumer.followed import table_schema
 from spark_jobs.common.kafka.avro import Schemas as OwnSchemas
 
 _PLAIN: Mapping[str, Callable[[str], Decoder]] = {
@@ -32,13 +34,22 @@ _PLAIN: Mapping[str, Callable[[str], Decoder]] = {
 }
 
 
-def decoder_of(spec: StreamSpec, registry: Schemas | None = None) -> RecordDecoder | None:
+def decoder_of(
+    spec: StreamSpec,
+    registry: Schemas | None = None,
+    followed: str = "",
+    following: Following | None = None,
+) -> RecordDecoder | None:
     """The decoder of a stream's records, without Spark; None for a stream with its own function.
-    ``registry``: its schemas, of a stream that declares one. Raises ConfigError."""
+    ``registry``: its schemas, of a stream that declares one; ``followed``: the text of the schema that the
+    table follows, empty if that is the declared one; ``following``: how it follows others. Raises
+    ConfigError."""
     if spec.decode:
         return None
     decoder: RecordDecoder = (
-        _of_others(spec, spec.records, registry) if spec.records else OwnRecords(_of_own(spec, registry))
+        _of_others(spec, spec.records, registry, followed, following)
+        if spec.records
+        else OwnRecords(_of_own(spec, registry))
     )
     return ByReference(decoder) if spec.consumer.by_reference else decoder
 
@@ -59,7 +70,9 @@ def _of_values(spec: StreamSpec, unknown: str = "") -> Decoder:
     return JsonDecoder(spec.ddl_columns, unknown)
 
 
-def _of_others(spec: StreamSpec, records: Records, registry: Schemas | None) -> RecordDecoder:
+def _of_others(
+    spec: StreamSpec, records: Records, registry: Schemas | None, followed: str, following: Following | None
+) -> RecordDecoder:
     values: Decoder
     if not records.has_schema:
         values = _PLAIN[records.format](records.value_column)
@@ -68,8 +81,13 @@ def _of_others(spec: StreamSpec, records: Records, registry: Schemas | None) -> 
     elif not records.registry:
         values = _of_values(spec, records.unknown_column)
     elif spec.is_avro:
-        current = OwnSchemas.load(spec).current.text
-        values = RegisteredAvro(current, _needed(registry), records.unknown_column)
+        current = table_schema(spec, followed)
+        values = RegisteredAvro(
+            current,
+            _needed(registry),
+            records.unknown_column,
+            following=following or Following(records.follows),
+        )
     else:
         values = RegisteredJson(_of_values(spec, records.unknown_column), _needed(registry))
     keys = _of_keys(records, registry) if records.key else None

@@ -24,7 +24,10 @@ from sluice.core.registry.schemas import Schemas
 from spark_jobs.common.consumer.decoded_rows import Decode
 from spark_jobs.common.consumer.decoders import decoder_of
 from spark_jobs.common.consumer.direct.direct_rows import DirectSource
+from spark_jobs.common.consumer.direct.follower import Follower
+from spark_jobs.common.consumer.followed import followed_by, table_schema
 from spark_jobs.common.consumer.writer import StreamWriter
+from spark_jobs.common.kafka.avro import AvroSchema
 from spark_jobs.common.kafka.avro import Schemas as OwnSchemas
 from spark_jobs.common.kafka.offsets import Topic
 from spark_jobs.common.lake import known_tables, tables
@@ -65,10 +68,12 @@ def run(name: str) -> int:
         # A topic of others has as many as it has.
         partitions = spec.topic.partitions or len(topic_offsets(platform.kafka, spec.topic.name))
         spark = session.start(f"sluice {name} consumer", platform, partitions, settings)
-        record = record_type(spark, spec)
-        rows_of = DirectSource(spark, platform, spec, decoding(spec, registry_of(spec, platform)))
+        registry = registry_of(spec, platform)
         known_tables.check(spark, platform, name, spec.table, spec.quarantine_table)
-        tables.ensure(spark, spec, record)
+        followed = followed_by(spark, platform, spec)
+        tables.ensure(spark, spec, record_type(spark, spec, followed))
+        decoder, follower = decoding(spec, registry, followed), follower_of(spec, registry)
+        rows_of = DirectSource(spark, platform, spec, decoder, follower)
         topic = Topic(platform.kafka, spec.topic.name)
         writer = StreamWriter(spark, platform, spec, rows_of, topic)
         with progress_listener.attach(spark, platform, name):
@@ -83,9 +88,12 @@ def run(name: str) -> int:
     return run_process(f"the consumer of {name}", consume)
 
 
-def record_type(spark: SparkSession, spec: StreamSpec) -> StructType:
-    """The type of a record, as Spark has it: all columns of the table that are made of it."""
-    if spec.is_avro:
+def record_type(spark: SparkSession, spec: StreamSpec, followed: str = "") -> StructType:
+    """The type of a record, as Spark has it: all columns of the table that are made of it. ``followed``: as
+    ``decoders.decoder_of`` has it."""
+    if followed:
+        values = AvroSchema(table_schema(spec, followed)).struct(spark)
+    elif spec.is_avro:
         values = OwnSchemas.load(spec).current.struct(spark)
     elif spec.is_protobuf:
         values = cast("StructType", from_arrow_type(protobuf_messages.of_table(spec).type.arrow))
@@ -96,10 +104,17 @@ def record_type(spark: SparkSession, spec: StreamSpec) -> StructType:
     return StructType([*values.fields, *tables.struct(spec.records.added_columns).fields])
 
 
-def decoding(spec: StreamSpec, registry: Schemas | None = None) -> Decode | RecordDecoder:
+def decoding(spec: StreamSpec, registry: Schemas | None = None, followed: str = "") -> Decode | RecordDecoder:
     """How a stream's records are decoded: by its own function, or by its decoder. ``registry``: as
-    :func:`registry_of` has it. Raises ConfigError."""
-    return decoder_of(spec, registry) or own_decode_of(spec)
+    :func:`registry_of` has it; ``followed``: as :func:`followed_by`. Raises ConfigError."""
+    return decoder_of(spec, registry, followed) or own_decode_of(spec)
+
+
+def follower_of(spec: StreamSpec, registry: Schemas | None) -> Follower | None:
+    """Of a stream over Avro records of others that name their schemas; a stream's own have its own alone."""
+    if registry is None or spec.records is None or not spec.is_avro:
+        return None
+    return Follower(spec, registry)
 
 
 def registry_of(spec: StreamSpec, platform: platforms.Platform) -> Schemas | None:

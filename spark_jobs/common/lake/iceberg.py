@@ -13,6 +13,7 @@ from datetime import timedelta
 from itertools import dropwhile
 from typing import Any, cast
 
+import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
@@ -24,6 +25,8 @@ from sluice.core.tables.storage import KEEP_REWRITES, REWRITE_ID
 from spark_jobs.common.lake.clock import committing, now_ms
 from spark_jobs.common.lake.data_files.append import data_files
 from spark_jobs.common.lake.data_files.parquet_file import DataFile
+from spark_jobs.common.lake.followed.followed_schema import SCHEMA, digest_of
+from spark_jobs.common.lake.followed.schema_change import with_columns
 from spark_jobs.common.lake.written.added_file import BOUNDED, AddedFile, read
 
 MAIN = "main"
@@ -236,6 +239,30 @@ class IcebergTable:
             # After a lost answer, the catalog's client asks again, and is refused by what it has committed.
             wanted = {**expected, **targets}
             if _heads(operations.refresh(), wanted) != wanted:
+                raise
+
+    def change_schema(
+        self,
+        expected: Mapping[str, int | None],
+        before: str,
+        columns: pa.Schema,
+        properties: Mapping[str, str],
+    ) -> None:
+        """Add and widen columns, and set ``properties``, the new SCHEMA among them, in one commit. It is made
+        only if the refs of ``expected`` are there and the table follows the schema ``before`` (a digest;
+        empty: the declared one). As ``schema_change.with_columns`` says. Raises CommitRefused."""
+        operations = self._table.operations()
+        base = operations.refresh()
+        if (heads := _heads(base, expected)) != dict(expected):
+            raise CommitRefused(f"{self.name}: refs are {heads}, expected {dict(expected)}")
+        if (found := digest_of(base.properties())) != before:
+            raise CommitRefused(f"{self.name}: follows schema {found!r}, expected {before!r}")
+        metadata = with_columns(self._jvm, self._table, base, columns, properties)
+        try:
+            self._commit(lambda: operations.commit(base, metadata))
+        except CommitRefused:
+            # As in change_refs.
+            if digest_of(operations.refresh().properties()) != properties[SCHEMA]:
                 raise
 
     def stage(

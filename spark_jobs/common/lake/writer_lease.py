@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
+import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -23,6 +24,7 @@ from sluice.core.tables.summary import EPOCH, WRITER
 from sluice.core.tables.writers import epoch_of, next_epoch, writer_name
 from spark_jobs.common.lake.clock import now_ms, outdated_by
 from spark_jobs.common.lake.data_files.parquet_file import DataFile
+from spark_jobs.common.lake.followed.followed_schema import digest_of
 from spark_jobs.common.lake.iceberg import MAIN, CommitRefused, IcebergTable, StagedSnapshot
 from spark_jobs.common.lake.write import Write, write_rows
 from spark_jobs.common.lake.written.added_file import AddedFile
@@ -76,6 +78,8 @@ class WriterLease:
         # When the newest write to the branch began, in ms since 1970.
         self._began = 0
         self._until_expiry = EXPIRY_INTERVAL
+        # The digest of the schema that what is written has the columns of.
+        self._schema = ""
 
     def _acquire(
         self,
@@ -158,6 +162,31 @@ class WriterLease:
                 staged = self._stage_again()
         self.head, self._staged = staged.id, None
 
+    def written_schema(self) -> str:
+        """The digest of the schema that the table follows, which what is staged from now on has the columns
+        of; empty for the declared one."""
+        self._schema = digest_of(self.table.properties())
+        return self._schema
+
+    def change_schema(self, before: str, columns: pa.Schema, properties: Mapping[str, str]) -> None:
+        """Commit columns and properties, as ``IcebergTable.change_schema`` has them, unless another writer
+        has the lease. What was written before and is not published is dropped. Raises Fenced or
+        ConcurrentCommit, also if the table follows another schema than ``before``."""
+        self._drop_unpublished()
+        expected = {MAIN: self.published, self.branch: self.head}
+        for attempt in range(MAX_ATTEMPTS):
+            try:
+                self.table.change_schema(expected, before, columns, properties)
+                break
+            except CommitRefused as refusal:
+                self._check_not_moved(expected, attempt, refusal)
+                if (found := digest_of(self.table.properties())) != before:
+                    raise ConcurrentCommit(
+                        f"{self.table.name}: follows schema {found!r}, and this writer knew {before!r}: the "
+                        "catalog was restored"
+                    ) from refusal
+        self.table.refresh()
+
     def stage_summary(self, summary: Mapping[str, str]) -> None:
         """As :meth:`stage_files`, of none."""
         self.stage_files([], summary, now_ms())
@@ -169,8 +198,18 @@ class WriterLease:
         staged = self._stage()
         if staged.parent != self.published:
             self._raise_moved(None)
+        self._check_schema()
         self._staged = staged
         return staged
+
+    def _check_schema(self) -> None:
+        """Raise ConcurrentCommit if the table has other columns than what was written: readers would not see
+        those that it lacks."""
+        if (found := digest_of(self.table.properties())) != self._schema:
+            raise ConcurrentCommit(
+                f"{self.table.name}: follows schema {found!r}, and what was written has {self._schema!r}: "
+                "the catalog was restored"
+            )
 
     def _check_not_moved(self, expected: Mapping[str, int], attempt: int, refusal: CommitRefused) -> None:
         """After a refused commit: raise Fenced or ConcurrentCommit unless it may be tried again."""

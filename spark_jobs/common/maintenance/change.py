@@ -19,7 +19,8 @@ from __future__ import annotations
 import argparse
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -71,7 +72,7 @@ def main(name: str, options: Sequence[str]) -> int:
     plan = ChangePlan.from_document(read_json(connect(platform.s3), args.plan))
     spark = session.start(f"sluice {name} change", platform, SHUFFLE_PARTITIONS)
     known_tables.check(spark, platform, name, spec.table, spec.quarantine_table)
-    Change(spark, platform, spec, decoding(spec, registry_of(spec, platform)), plan).run()
+    Change(spark, platform, spec, partial(decoding, spec, registry_of(spec, platform)), plan).run()
     return 0
 
 
@@ -83,14 +84,16 @@ class Change:
         spark: SparkSession,
         platform: Platform,
         spec: StreamSpec,
-        decode: Decode | RecordDecoder,
+        decoding: Callable[[str], Decode | RecordDecoder],
         plan: ChangePlan,
     ) -> None:
-        self.spark, self.spec, self.plan = spark, spec, plan
+        """``decoding``: how records are decoded, by the text of the schema that the table follows, which is
+        empty for the declared one."""
+        self.spark, self.platform, self.spec, self.plan = spark, platform, spec, plan
+        self._decoding = decoding
         self.reader = OffsetReader(platform.s3)
         self.stream = ChangedStream(spark, platform, spec, plan, self.reader)
         self.quarantine = ChangeQuarantine(spark, spec, self.reader)
-        self.incoming = IncomingRecords(spark, platform, spec, decode, plan, self.stream, self.reader)
 
     def run(self) -> None:
         """Make the change, unless it is made. Raises ChangeRefused, RowsDiffer, CommitConflict, LookupError
@@ -117,7 +120,7 @@ class Change:
             )  # fmt: skip
             self._check_not_doubled(staged, touched)
             kept = self._keep(staged, touched)
-            coming = self.incoming.load(staged, touched)
+            coming = self._incoming(staged).load(staged, touched)
             result = ChangeResult(
                 id=self.plan.id,
                 action=self.plan.action,
@@ -132,6 +135,12 @@ class Change:
                 recovered=coming.recovered,
             )
             self._publish(staged, touched, [*kept, *coming.files], coming, result)
+
+    def _incoming(self, staged: StagedChange) -> IncomingRecords:
+        decode = self._decoding(self.stream.followed(staged.schema))
+        return IncomingRecords(
+            self.spark, self.platform, self.spec, decode, self.plan, self.stream, self.reader
+        )
 
     def _check_not_doubled(self, staged: StagedChange, touched: Touched) -> None:
         present = staged.touched(self.plan.rows_in).offsets.minus(touched.offsets)

@@ -18,6 +18,7 @@ from sluice.core.tables.rewrites import id_of_change
 from sluice.core.tables.storage import REWRITE_ID
 from sluice.core.tables.summary import CHANGE_ID
 from spark_jobs.common.lake.clock import committing
+from spark_jobs.common.lake.followed.followed_schema import digest_of
 from spark_jobs.common.lake.iceberg import RACE, not_removed, with_properties
 from spark_jobs.common.lake.written.added_file import BOUNDED, AddedFile, read
 from spark_jobs.common.lake.written.read_offsets import COLUMNS, OffsetReader, by_partition, is_in
@@ -178,7 +179,8 @@ class StagedChange(StagedFiles):
         begin. ``summary``: of the head of ``main``; None if it is not the expected one.
 
         Returns False, and nothing is published, if another commit came first. Raises CommitConflict if a
-        removed file is not in the table any more, and what ``summary`` raises.
+        removed file is not in the table any more, or if the table follows another schema than when it was
+        staged, and what ``summary`` raises.
         """
         self.check_age()
         rewrite = id_of_change(change_id, self._key)
@@ -186,6 +188,7 @@ class StagedChange(StagedFiles):
         try:
             with committing(self._spark, self._name):
                 transaction = self._table.newTransaction()
+                self._check_schema(digest_of(transaction.table().properties()))
                 head = transaction.table().currentSnapshot()
                 said = summary(int(head.snapshotId()))
                 if said is None:
@@ -200,6 +203,14 @@ class StagedChange(StagedFiles):
                 raise
             return False
         return True
+
+    def _check_schema(self, found: str) -> None:
+        # Rows that come would lack fields that the table has by now.
+        if found != self.schema:
+            raise CommitConflict(
+                f"{self._name}: follows schema {found!r}, and what was staged has {self.schema!r}; nothing "
+                "was published. Fix: run it again"
+            )
 
     def _exchange(
         self,

@@ -21,6 +21,7 @@ from sluice.config.platform_sections.lake import CATALOG
 from sluice.core.error_codes import ErrorCode
 from sluice.core.tables.rewrites import REWRITES, Rewrites
 from spark_jobs.common.lake.clock import committing, now_ms, outdated_by
+from spark_jobs.common.lake.followed.followed_schema import digest_of
 from spark_jobs.common.lake.iceberg import with_properties
 
 
@@ -33,7 +34,8 @@ class CommitConflict(RuntimeError):
 class StagedFiles:
     """Files of one table to exchange, for one thread. In its context rows can be read and staged.
 
-    ``base``: the snapshot of ``main`` that it began with, or None.
+    ``base``: the snapshot of ``main`` that it began with, or None. ``schema``: the digest of the schema that
+    the table followed then; empty for the declared one.
     """
 
     def __init__(self, spark: SparkSession, table: str) -> None:
@@ -50,6 +52,7 @@ class StagedFiles:
         self._cache = self._static_get("org.apache.iceberg.spark.SparkTableCache")
         self._task_sets = self._static_get("org.apache.iceberg.spark.ScanTaskSetManager")
         self.base = self._head()
+        self.schema = digest_of(self._stage.properties())
 
     def __enter__(self) -> Self:
         self._cache.add(self._key, self._stage)

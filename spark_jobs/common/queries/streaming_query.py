@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import dropwhile, takewhile
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from sluice.config.platform_sections.lake import CATALOG
@@ -19,6 +20,7 @@ from sluice.core.tables.batches import Snapshot
 from sluice.core.tables.summary import CHANGE_ID, END_OFFSETS
 from spark_jobs.common.consumer.state import changes_until
 from spark_jobs.common.kafka.heartbeat import CountingEvent
+from spark_jobs.common.lake.data_files.schema import arrow_schema, leaf_types
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit
 from spark_jobs.common.queries import aggregate
@@ -37,6 +39,11 @@ log = logging.getLogger(__name__)
 class SourceChanged(ConcurrentCommit):
     """The batch reads past a change of the stream's table. Recovery corrects the query, or says that it is
     not."""
+
+
+class ColumnsWidened(ConcurrentCommit):
+    """Columns of the stream's table have other types than the query began with. It starts again, with
+    these."""
 
 
 class StreamingQueryRun(GuardedQuery):
@@ -65,6 +72,8 @@ class StreamingQueryRun(GuardedQuery):
         self.doing = f"{name}: starting"
         self._steps = 0
         self._source = IcebergTable(spark, spec.table)
+        # As Spark reads them from its start on.
+        self._types: Mapping[int, pa.DataType] = {}
 
     @property
     def is_resting(self) -> bool:
@@ -82,6 +91,8 @@ class StreamingQueryRun(GuardedQuery):
 
     def start(self) -> None:
         uri = self._checkpoint.uri
+        self._source.refresh()
+        self._types = leaf_types(arrow_schema(self._source.schema()))
         self._start(aggregate.stream(self._spark, self._spec.table, self._query, self.label, uri))
 
     def _batch(self, rows: DataFrame, batch: int) -> None:
@@ -100,6 +111,7 @@ class StreamingQueryRun(GuardedQuery):
                 # Only the watermark moved: no group has changed.
                 return
             snapshot = self._read(plan)
+            self._check_types()
             self._check_reads_all(before, snapshot)
             after = self._after(state, batch, plan, snapshot)
             if is_committed(state, batch, plan, self._checkpoint.uri):
@@ -140,6 +152,16 @@ class StreamingQueryRun(GuardedQuery):
                 "a batch must read complete snapshots: remove limits of files or rows per batch"
             )
         return snapshot
+
+    def _check_types(self) -> None:
+        """Raises ColumnsWidened if the batch may have values that the columns are too narrow for: Iceberg's
+        source keeps those that it began with, and reads a decimal of more digits as null."""
+        found = leaf_types(arrow_schema(self._source.schema()))
+        if any(found.get(number, kind) != kind for number, kind in self._types.items()):
+            raise ColumnsWidened(
+                f"{self.name}: columns of {self._spec.table} became wider, and nothing of the batch is "
+                "written; the query starts again with these"
+            )
 
     def _check_reads_all(self, before: Plan, until: Snapshot) -> None:
         """Raises PartialSnapshotRead if another program than Sluice overwrote rows since ``before``: of what

@@ -178,6 +178,10 @@ def found(guess: Guess) -> FoundTopic:
             Guess("avro", "avro", {"id": "int64"}, schema=ORDER, is_registered=True, subjects="record"),
             ("avro", "avro", "schema.avsc"),
         ),
+        (
+            Guess("avro", "", {"id": "int64"}, schema=ORDER, is_registered=True),
+            ("avro", "", "schema.avsc"),
+        ),
     ],
 )
 def test_a_stream_of_a_topic_that_was_looked_at(
@@ -190,6 +194,8 @@ def test_a_stream_of_a_topic_that_was_looked_at(
     assert spec.records is not None
     assert (spec.records.format, spec.records.key, spec.schema) == records
     assert (spec.records.registry, spec.records.subjects) == (guess.is_registered, guess.subjects)
+    # Records of several subjects are no versions of one schema.
+    assert spec.records.follows == (guess.is_registered and guess.subjects == "topic")
     if guess.schema:
         assert json.loads((tmp_path / "orders" / "schema.avsc").read_text()) == json.loads(ORDER)
     assert spec.budget.versions_per_batch == 16

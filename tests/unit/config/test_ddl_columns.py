@@ -44,3 +44,13 @@ def test_avro_is_still_avro() -> None:
     problems = schema_problems(streams.load("nyc_taxi"), {})
     assert any("has no column" in problem for problem in problems)
     assert differences("t", {"a": "map<"}, {**OFFSET_COLUMNS, "a": "map<string, string>"}) == []
+
+
+def test_a_column_may_have_become_wider() -> None:
+    def of(declared: str, found: str) -> int:
+        return len(differences("t", {"a": declared}, {**OFFSET_COLUMNS, "a": found}))
+
+    wider = {"int": "long", "float": "double", "decimal(9, 2)": "decimal(20, 2)"}
+    assert [of(declared, found) for declared, found in wider.items()] == [0, 0, 0]
+    assert [of(declared, found) for found, declared in wider.items()] == [1, 1, 1]
+    assert of("decimal(9, 2)", "decimal(20, 3)") == 1

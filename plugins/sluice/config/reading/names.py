@@ -25,7 +25,7 @@ ICEBERG = frozenset(
 POSTGRES = frozenset({"ctid", "cmax", "cmin", "tableoid", "xmax", "xmin"})
 
 # Avro's names (Avro specification, "Names"), of which later steps quote none wrongly.
-_COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _COLUMN_FIX = "Fix: use at most 128 letters, digits and _, no digit first"
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 # A character of an object's key, for Python and a browser: no control character and none that ends a line, as
@@ -37,7 +37,7 @@ _KEY = re.compile(rf"((?![\ud800-\udfff]){KEY_CHARACTER})*")
 
 def check_column(name: Any, where: str) -> None:
     """Raises ConfigError for a name that no column of a table may have."""
-    if not isinstance(name, str) or not _COLUMN.fullmatch(name):
+    if not isinstance(name, str) or not COLUMN.fullmatch(name):
         raise ConfigError(f"{where}: column {shown(name)} cannot be a column. {_COLUMN_FIX}")
     if name.lower().startswith(OURS):
         raise ConfigError(

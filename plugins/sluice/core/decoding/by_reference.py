@@ -45,6 +45,8 @@ class ByReference:
             pa.RecordBatch.from_arrays(columns, schema=self.schema),
             pa.array(reasons, pa.string()),
             skipped if skipped.any() else None,
+            # Not of a record: the reference has none.
+            self.other.decode(keys, values, headers).unfollowed,
         )
 
     def reference(

@@ -23,11 +23,13 @@ class Malformed(ValueError):
 class Decoded:
     """The records of a piece, a row for each. ``columns``: of the decoder's schema; nulls of a record without
     a value, and of no use of another one that is rejected. ``reasons``: texts, why a record is rejected; null
-    for a good one. ``skipped``: the records that the stream's declaration leaves out, None for none."""
+    for a good one. ``skipped``: the records that the stream's declaration leaves out, None for none.
+    ``unfollowed``: ids of schemas that are more than the table's, or others, and have a record here."""
 
     columns: pa.RecordBatch
     reasons: pa.StringArray
     skipped: Flags | None = None
+    unfollowed: frozenset[int] = frozenset()
 
 
 class Decoder(Protocol):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from sluice.config.sections.supervision import Supervision
+from sluice.core.error_codes import ErrorCode, code_in
 from sluice.core.processes import exits
 from sluice.core.processes.restarts import RestartHistory
 from sluice.supervision.rules.base import Rules, unknown, unknown_reasons
@@ -93,6 +94,8 @@ class _Consumer(Rules):
             message = f"{ended}: writer epoch {timeline.epoch} is active; {self._waiting()}"
             return self.say(Health.FENCED, message, True)
         message = f"{ended}; {self._waiting()}"
+        if self.process.is_misconfigured and _stopped_by_schema(self.process.description):
+            return self.say(Health.INCOMPATIBLE_SCHEMA, message, True)
         if self.is_restarting:
             if self.timeline.risk:
                 return self.say(Health.DATA_AT_RISK, f"{self.timeline.risk}; {message}", True)
@@ -250,3 +253,8 @@ class _Consumer(Rules):
             details=timeline.details() | {"suspended": self.history.suspended},
             is_final=is_final,
         )
+
+
+def _stopped_by_schema(reason: str) -> bool:
+    """Whether a process's last words are of a schema that its table cannot follow."""
+    return code_in(reason) is ErrorCode.SCHEMA_NOT_FOLLOWED

@@ -86,6 +86,11 @@ GUIDES: Mapping[Health, Guide] = {
         "The next records are behind an open transaction of another program, for the stall timeout.",
         "Let the producer that the message names end its transaction, or abort it; no restart helps.",
     ),
+    Health.INCOMPATIBLE_SCHEMA: Guide(
+        "The consumer ended before a record whose schema its table cannot follow, as the stream declares.",
+        'Set on_incompatible = "quarantine" under [records], or give the stream a new table; then trigger '
+        "{stream}_stream with action restart.",
+    ),
     Health.NODE_LOST: Guide(
         "Its node in the cluster does not answer. Supervision starts it again, elsewhere.",
         "Repair the node, or delete it from the cluster.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from sluice.core.tables.summary import BATCH_ID, LEADER_EPOCHS
 from sluice.core.tables.without_record import WithoutRecord
 from spark_jobs.common.consumer.decoded_rows import Decode
 from spark_jobs.common.consumer.direct.batch import DirectBatches
+from spark_jobs.common.consumer.direct.follower import Follower
 from spark_jobs.common.consumer.direct.own_decode import OwnDecode
 from spark_jobs.common.consumer.direct.task import Duplicates, Job, Result
 from spark_jobs.common.lake.clock import now_ms
@@ -41,27 +42,50 @@ class DirectSource:
     """The batches of one stream, for its writer."""
 
     def __init__(
-        self, spark: SparkSession, platform: Platform, spec: StreamSpec, decoding: RecordDecoder | Decode
+        self,
+        spark: SparkSession,
+        platform: Platform,
+        spec: StreamSpec,
+        decoding: RecordDecoder | Decode,
+        follower: Follower | None = None,
     ) -> None:
-        """``decoding``: a decoder, or the stream's own function."""
+        """``decoding``: a decoder, or the stream's own function; ``follower``: has the decoder instead, of a
+        table that may follow its records' schemas."""
         self._spark, self._platform, self._spec = spark, platform, spec
         self._decoder: RecordDecoder | None = None if callable(decoding) else decoding
+        self._follower = follower
         self._own = OwnDecode(spark, decoding) if callable(decoding) else None
         self._known: tuple[str | None, ...] = ()
         self._batches: DirectBatches | None = None
 
     def __call__(self, writer: StreamWriter) -> DirectRows:
+        # If writers before it published nothing, what is in the batch may end its process: not the driver's.
+        is_safe = writer.has_published or not writer.follows_a_failure
+        return DirectRows(
+            self._current(writer),
+            writer.state.leader_epochs,
+            in_driver=is_safe,
+            follow=self._followed if self._follower else None,
+        )
+
+    def _followed(self, writer: StreamWriter, schema_ids: frozenset[int]) -> DirectBatches | None:
+        """The batches with what these schemas add; None if that is nothing."""
+        assert self._follower is not None
+        return self._current(writer) if self._follower.follow(writer, schema_ids) else None
+
+    def _current(self, writer: StreamWriter) -> DirectBatches:
         # At each batch: a catalog that is restored, or a table that is altered, has other columns and ids.
         table, quarantine = writer.table, writer.quarantine.table
         known = (
             writer.state.topic_id,
             *(str((one.schema(), one.location(), one.partitions())) for one in (table, quarantine)),
+            writer.written_schema(),
         )
         if self._batches is None or known != self._known:
+            if self._follower:
+                self._decoder = self._follower.decoder(writer)
             self._known, self._batches = known, DirectBatches(self._spark, self._job(writer), self._own)
-        # If writers before it published nothing, what is in the batch may end its process: not the driver's.
-        is_safe = writer.has_published or not writer.follows_a_failure
-        return DirectRows(self._batches, writer.state.leader_epochs, in_driver=is_safe)
+        return self._batches
 
     def _job(self, writer: StreamWriter) -> Job:
         """No I/O."""
@@ -83,9 +107,18 @@ class DirectRows:
     ``epochs``: partition -> the leader epoch of the newest record, as far as known; after :meth:`write`.
     """
 
-    def __init__(self, batches: DirectBatches, epochs: Mapping[int, int], *, in_driver: bool = True) -> None:
-        """``in_driver``: a small batch is decoded there."""
+    def __init__(
+        self,
+        batches: DirectBatches,
+        epochs: Mapping[int, int],
+        *,
+        in_driver: bool = True,
+        follow: Callable[[StreamWriter, frozenset[int]], DirectBatches | None] | None = None,
+    ) -> None:
+        """``in_driver``: a small batch is decoded there; ``follow``: makes the table follow schemas, and has
+        the batches then."""
         self._batches, self._before, self._in_driver = batches, dict(epochs), in_driver
+        self._follow = follow
         self.epochs: dict[int, int] = dict(epochs)
 
     def write(
@@ -100,10 +133,16 @@ class DirectRows:
         """Stage the good records of ``ranges`` in a snapshot with ``summary``, and the others in the
         quarantine; ``duplicates`` are rejected, as far as known. Raises what ``DirectBatches.run`` raises,
         and the writer's ``stage_files``."""
-        began = now_ms()
-        results = self._batches.run(
-            ranges, self._before, duplicates, is_small=is_small, in_driver=self._in_driver
-        )
+        while True:
+            began = now_ms()
+            results = self._batches.run(
+                ranges, self._before, duplicates, is_small=is_small, in_driver=self._in_driver
+            )
+            # Before anything of the batch is staged: its columns are on `main` first. Each round adds some.
+            followed = self._followed(writer, results)
+            if followed is None:
+                break
+            self._batches = followed
         without = without_record(results)
         self.epochs = last_epochs(self._before, [one for result in results for one in result.accounts])
         files = [file for result in results for file in result.files]
@@ -135,6 +174,10 @@ class DirectRows:
             joined(run for result in results for run in result.runs),
             {one.uri: one.offsets for one in (*files, *rejected_files) if one.offsets is not None},
         )
+
+    def _followed(self, writer: StreamWriter, results: Iterable[Result]) -> DirectBatches | None:
+        found = frozenset[int]().union(*(result.unfollowed for result in results))
+        return self._follow(writer, found) if found and self._follow else None
 
 
 def last_epochs(before: Mapping[int, int], accounts: Iterable[tuple[int, Account]]) -> dict[int, int]:

@@ -37,12 +37,13 @@ class DecodersDiffer(RuntimeError):
 class PieceRows:
     """``good``: columns of the table; ``bad``: columns of the quarantine, a ``reason`` among them, None
     without any; ``runs``: of all rows, since a rejected one would be a gap; ``skipped``: the offsets of the
-    records that are in neither, as the stream declares."""
+    records that are in neither, as the stream declares; ``unfollowed``: as ``Decoded`` has it."""
 
     good: pa.RecordBatch
     bad: pa.RecordBatch | None
     runs: list[Run]
     skipped: Ints = field(default_factory=lambda: _NO_OFFSETS)
+    unfollowed: frozenset[int] = frozenset()
 
 
 def rows_of(
@@ -73,7 +74,8 @@ def rows_of(
         skipped = piece.column("offset").to_numpy()[decoded.skipped]
         is_good &= ~decoded.skipped
     bad = _bad(piece, context, found.reasons) if found.reasons else None
-    return PieceRows(good if is_good.all() else good.filter(pa.array(is_good)), bad, runs, skipped)
+    good = good if is_good.all() else good.filter(pa.array(is_good))
+    return PieceRows(good, bad, runs, skipped, decoded.unfollowed)
 
 
 def own_keys(piece: pa.RecordBatch, decoder: RecordDecoder | None) -> pa.BinaryArray:

@@ -80,13 +80,15 @@ class Task:
 class Result:
     """What a task wrote and saw. ``files``: none without a row; ``rejected``: the rejected records; ``runs``:
     rows of sources, rejected ones too; ``accounts``: of the parts, in their order; ``skipped``: the offsets
-    of records that the stream's declaration leaves out."""
+    of records that the stream's declaration leaves out; ``unfollowed``: ids of schemas that are more than the
+    table's, or others, and have a record in the parts."""
 
     files: tuple[DataFile, ...]
     rejected: RejectedPart
     runs: tuple[Run, ...]
     accounts: tuple[tuple[int, Account], ...]
     skipped: OffsetRanges = field(default_factory=OffsetRanges)
+    unfollowed: frozenset[int] = frozenset()
 
 
 def run(job: Job, task: Task) -> Result:
@@ -122,6 +124,7 @@ class Reading:
         accounts: list[tuple[int, Account]] = []
         runs = Runs()
         skipped: dict[int, list[Pair]] = {}
+        unfollowed = set[int]()
         with RejectedRows(job.quarantine, client(job.s3), file_name()) as rejected:
             for part, pieces in self._reads():
                 duplicates = self._task.duplicates
@@ -135,13 +138,19 @@ class Reading:
                     if rows.bad is not None:
                         rejected.add(rows.bad)
                     runs.add(rows.runs)
+                    unfollowed |= rows.unfollowed
                     if len(rows.skipped):
                         pairs = IntervalSet.of_values(rows.skipped).pairs()
                         skipped.setdefault(part.partition, []).extend(pairs)
                     yield rows.good
                 accounts.append((part.partition, pieces.account))
             self._result = Result(
-                (), rejected.upload(), runs.joined(), tuple(accounts), OffsetRanges.of(skipped)
+                (),
+                rejected.upload(),
+                runs.joined(),
+                tuple(accounts),
+                OffsetRanges.of(skipped),
+                frozenset(unfollowed),
             )
 
     def _reads(self) -> list[tuple[Part, RangeRead]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -29,12 +29,47 @@ def arrow_schema(schema: Mapping[str, Any]) -> pa.Schema:
     return pa.schema([_field(field["name"], field) for field in schema["fields"]])
 
 
+def iceberg_type(kind: pa.DataType, numbers: Iterable[int]) -> Any:
+    """Iceberg's JSON of a type whose every part may be null; ``numbers``: of its fields. Raises ValueError
+    for a type that no table of Sluice has."""
+    ids = iter(numbers)
+    if pa.types.is_struct(kind):
+        fields = [
+            {"id": next(ids), "name": one.name, "required": False, "type": iceberg_type(one.type, ids)}
+            for one in kind
+        ]
+        return {"type": "struct", "fields": fields}
+    if pa.types.is_map(kind):
+        return {
+            "type": "map",
+            "key-id": next(ids),
+            "key": iceberg_type(kind.key_type, ids),
+            "value-id": next(ids),
+            "value": iceberg_type(kind.item_type, ids),
+            "value-required": False,
+        }
+    if pa.types.is_list(kind):
+        element = {"element-id": next(ids), "element": iceberg_type(kind.value_type, ids)}
+        return {"type": "list", **element, "element-required": False}
+    if pa.types.is_decimal128(kind):
+        return f"decimal({kind.precision}, {kind.scale})"
+    found = next((name for name, other in _PRIMITIVES.items() if other == kind), None)
+    if found is None:
+        raise ValueError(f"a column of Arrow's type {kind}, which no table of a stream has")
+    return found
+
+
 def leaf_ids(schema: pa.Schema) -> list[int]:
     """The field ids of the columns of a Parquet file with this schema, in their order."""
-    return [number for field in schema for number in _leaves(field)]
+    return [number for field in schema for number, _ in _leaves(field)]
 
 
-def _leaves(field: pa.Field) -> Iterator[int]:
+def leaf_types(schema: pa.Schema) -> dict[int, pa.DataType]:
+    """Field id -> type of the columns of a Parquet file with this schema."""
+    return {number: kind for field in schema for number, kind in _leaves(field)}
+
+
+def _leaves(field: pa.Field) -> Iterator[tuple[int, pa.DataType]]:
     kind = field.type
     if pa.types.is_struct(kind):
         parts = list(kind)
@@ -43,7 +78,7 @@ def _leaves(field: pa.Field) -> Iterator[int]:
     elif pa.types.is_list(kind):
         parts = [kind.value_field]
     else:
-        yield int(field.metadata[b"PARQUET:field_id"])
+        yield int(field.metadata[b"PARQUET:field_id"]), kind
         return
     for part in parts:
         yield from _leaves(part)

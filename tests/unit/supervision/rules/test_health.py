@@ -76,6 +76,13 @@ def dead(ago: float, published: Position, topic: int = 900, status: int = 1, **m
     return sample(ago, topic, published, process=process(X, exit_status=status, **more))
 
 
+def stopped_by_schema(status: int) -> Sample:
+    found = dead(0, old(), status=status)
+    assert found.process is not None
+    said = "SLU-516 SchemaNotFollowed: raw.x: schema id 7 cannot be followed"
+    return replace(found, process=replace(found.process, description=said))
+
+
 def growing(lags: Sequence[tuple[float, int, int]]) -> list[Sample]:
     """(ago, topic's end, published end): a stream that moves."""
     return [sample(ago, topic, main(end, at=NOW - ago - 3)) for ago, topic, end in lags]
@@ -89,6 +96,21 @@ V = Health
 HELD = {0: "producer 7, since offset 100"}
 # reason -> samples, history, health, words of the message, conclusive
 CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
+    # No restart helps.
+    "incompatible schema: the consumer ended before one of its records": (
+        [stopped_by_schema(78)],
+        EMPTY,
+        V.INCOMPATIBLE_SCHEMA,
+        "schema id 7.* 800 records wait",
+        True,
+    ),
+    "down: another end over its configuration, which names the code of a schema": (
+        [stopped_by_schema(1)],
+        EMPTY,
+        V.DOWN,
+        "800 records wait",
+        False,
+    ),
     # A transaction of others that does not end.
     "waiting for a transaction: nothing behind it is read": (
         [

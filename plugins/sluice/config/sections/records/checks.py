@@ -7,7 +7,14 @@ from collections.abc import Iterable, Mapping
 from sluice.config.reading.names import check_columns
 from sluice.config.reading.toml import ConfigError
 from sluice.config.reading.values import shown
-from sluice.config.sections.records.declaration import Format, Records, Subjects, Tombstones
+from sluice.config.sections.records.declaration import (
+    Format,
+    NewFields,
+    OnIncompatible,
+    Records,
+    Subjects,
+    Tombstones,
+)
 
 _CHOICES: Mapping[str, Iterable[str]] = {
     "format": [*Format],
@@ -15,6 +22,8 @@ _CHOICES: Mapping[str, Iterable[str]] = {
     # No keys of protobuf yet: their message would be one more declaration.
     "key": ["", *(one for one in Format if one != Format.PROTOBUF)],
     "tombstones": [*Tombstones],
+    "new_fields": [*NewFields],
+    "on_incompatible": [*OnIncompatible],
 }
 
 
@@ -60,6 +69,14 @@ def check(records: Records, schema: str, where: str) -> None:
             f"{where}: [records] key 'avro' without registry: a key's schema is one of the registry's. Fix: "
             'set registry = true, or use key = "bytes"'
         )
+    named = {"new_fields": records.follows, "on_incompatible": records.stops}
+    for key in (key for key, is_set in named.items() if is_set):
+        if records.format != Format.AVRO or not records.registry:
+            raise ConfigError(
+                f"{where}: [records] {key} {getattr(records, key)!r} with format {records.format!r} and "
+                f"registry {str(records.registry).lower()}: only Avro's records of a registry have schemas "
+                f"that move. Fix: remove {key}, or use format avro with registry = true"
+            )
     _check_names(records, where)
 
 

@@ -33,6 +33,20 @@ class Tombstones(StrEnum):
     REJECT = "reject"
 
 
+class NewFields(StrEnum):
+    """What a field becomes that the table does not have."""
+
+    COLUMN = "column"
+    UNKNOWN_FIELDS = "unknown_fields"
+
+
+class OnIncompatible(StrEnum):
+    """What a schema leads to whose records the table cannot have."""
+
+    QUARANTINE = "quarantine"
+    STOP = "stop"
+
+
 # As Spark has the column of headers; the quarantine's has the same type.
 HEADERS_TYPE = "array<struct<key: string, value: binary>>"
 # Formats of which each value is one column, without a schema.
@@ -49,7 +63,8 @@ _KEY_TYPES: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Records:
-    """``format``: a Format; ``key``: one, or empty; ``subjects``, ``tombstones``: of the enumerations."""
+    """``format``: a Format; ``key``: one, or empty; ``subjects``, ``tombstones``, ``new_fields``,
+    ``on_incompatible``: of the enumerations."""
 
     format: Annotated[
         str,
@@ -100,6 +115,27 @@ class Records:
         "the column of fields that `schema` does not have, as the text of a JSON object, null without any; "
         "of `avro`, `json` and `protobuf`. Empty: they are not kept",
     ] = "_unknown_fields"
+    new_fields: Annotated[
+        str,
+        "what a [further version of the schema](schema-changes.md) adds, of `avro` with `registry`: `column` "
+        "(the table follows it) or `unknown_fields` (its columns stay as `schema` declares them)",
+    ] = "unknown_fields"
+    on_incompatible: Annotated[
+        str,
+        "records of a schema that [the table cannot follow](schema-changes.md#what-a-table-cannot-follow), "
+        "of `avro` with `registry`: `quarantine`, or `stop`, which ends the consumer before their batch is "
+        "published",
+    ] = "quarantine"
+
+    @property
+    def follows(self) -> bool:
+        """Whether the table's columns follow the schemas of its records."""
+        return self.new_fields == NewFields.COLUMN
+
+    @property
+    def stops(self) -> bool:
+        """Whether a schema that the table cannot follow ends the consumer."""
+        return self.on_incompatible == OnIncompatible.STOP
 
     @property
     def has_schema(self) -> bool:

@@ -13,18 +13,22 @@ _USED = frozenset({"type", "name", "namespace", "fields", "symbols", "items", "v
 _MEANING = frozenset({"logicalType", "precision", "scale", "connect.name"})
 # A name that others gave, and digits of a decimal, as a message may have them.
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+_ALIASES = "aliases"
 _DIGITS = re.compile(r"-?[0-9]{1,9}|None")
 
 
-def form(text: str) -> str:
+def form(text: str, *, aliases: bool = False) -> str:
     """What readers use of a writer's schema, as JSON: the same for schemas that differ in docs, aliases and
-    defaults. Raises ValueError for what is not JSON."""
-    return json.dumps(used(json.loads(text)), sort_keys=True, ensure_ascii=False)
+    defaults. ``aliases``: not for those that differ in aliases, from which a table knows what was renamed.
+    Raises ValueError for what is not JSON."""
+    tree = json.loads(text)
+    found = used(tree) if aliases else _only(tree, _USED | _MEANING)
+    return json.dumps(found, sort_keys=True, ensure_ascii=False)
 
 
 def used(tree: Any) -> Any:
-    """What readers use of a writer's schema."""
-    return _only(tree, _USED | _MEANING)
+    """What readers, and tables that follow it, use of a writer's schema."""
+    return _with_names(_only(tree, _USED | _MEANING | {_ALIASES}))
 
 
 def without_meaning(tree: Any) -> Any:
@@ -36,6 +40,19 @@ def _only(tree: Any, keys: frozenset[str]) -> Any:
     if isinstance(tree, list):
         return [_only(one, keys) for one in tree]
     return {key: _only(tree[key], keys) for key in keys & tree.keys()} if isinstance(tree, dict) else tree
+
+
+def _with_names(tree: Any) -> Any:
+    """Without aliases that are none: others make the schemas, and no reader needs them."""
+    if isinstance(tree, list):
+        return [_with_names(one) for one in tree]
+    if not isinstance(tree, dict):
+        return tree
+    found = {key: _with_names(one) for key, one in tree.items() if key != _ALIASES}
+    given = tree.get(_ALIASES)
+    given = given if isinstance(given, list) else []
+    names = [one for one in given if isinstance(one, str) and _NAME.fullmatch(one)]
+    return {**found, _ALIASES: names} if names else found
 
 
 def digits(tree: Mapping[str, Any], kind: str) -> tuple[int, int]:

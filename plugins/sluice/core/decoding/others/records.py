@@ -62,7 +62,9 @@ class OthersRecords:
                 reasons = pc.coalesce(reasons, of_headers)
         if skipped is not None:
             reasons = pc.if_else(pa.array(skipped), None, reasons)
-        return Decoded(pa.RecordBatch.from_arrays(columns, schema=self.schema), reasons, skipped)
+        return Decoded(
+            pa.RecordBatch.from_arrays(columns, schema=self.schema), reasons, skipped, found.unfollowed
+        )
 
     def reference(
         self, key: bytes | None, value: bytes | None, headers: RawHeaders

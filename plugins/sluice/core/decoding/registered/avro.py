@@ -17,6 +17,7 @@ from sluice.core.decoding.avro.trees import form
 from sluice.core.decoding.avro.types import UnsupportedSchema, parsed, written
 from sluice.core.decoding.avro.writers import Writer
 from sluice.core.decoding.decoder import TOMBSTONE, Decoded, Malformed, RawHeaders
+from sluice.core.decoding.registered.unfollowed import Following, Unfollowed, Version
 from sluice.core.registry.errors import RefusedSchema, UnknownSchema
 from sluice.core.registry.framing import PREFIX_BYTES, framed, unframed
 from sluice.core.registry.lookups import in_turn
@@ -37,12 +38,21 @@ K = TypeVar("K")
 class RegisteredAvro:
     """A :class:`Decoder` of records of the schema ``current``, and of all that can be resolved to it."""
 
-    def __init__(self, current: str, schemas: Schemas, unknown: str = "", part: Part = Part.VALUE) -> None:
+    def __init__(
+        self,
+        current: str,
+        schemas: Schemas,
+        unknown: str = "",
+        part: Part = Part.VALUE,
+        following: Following | None = None,
+    ) -> None:
         """``current``: as JSON text; ``unknown``: the column of fields that it lacks, empty if they are not
-        kept. Raises UnsupportedSchema for a schema that no table can have."""
-        self._given = current, schemas, unknown, part
+        kept; ``following``: how it follows other schemas, None if they are none of its versions. Raises
+        UnsupportedSchema for a schema that no table can have."""
+        self._given = current, schemas, unknown, part, following
         self._schemas, self._unknown, self._part = schemas, unknown, part
         self._current = parsed(current)
+        self._unfollowed = Unfollowed(self._current, following, _MAX_WRITERS, _MAX_IDS) if following else None
         self._type = row_type(self._current, unknown)
         self._writers: dict[int, Writer | str] = {}
         self._by_form: dict[str, Writer | str] = {}
@@ -82,14 +92,21 @@ class RegisteredAvro:
         # One after the other, each with its rows: some topics have a schema for each few records.
         order = np.argsort(of_rows, kind="stable")
         bounds = np.searchsorted(of_rows[order], np.arange(len(writers) + 1))
+        named = {asked[schema_id]: schema_id for schema_id in reversed(rising)}
+        unfollowed: dict[Version, int] = {}
         for place, writer in enumerate(writers):
             rows = order[bounds[place] : bounds[place + 1]]
+            if self._unfollowed and (version := self._unfollowed.version(named[writer])):
+                those = (data[starts[row] : ends[row]].tobytes() for row in rows.tolist())
+                if version.has_record(those):
+                    unfollowed.setdefault(version, named[writer])
             if isinstance(writer, str):
                 accepted.reasons.update(dict.fromkeys(rows.tolist(), writer))
             else:
                 accepted.decode(writer, data, rows, starts[rows], ends[rows])
         columns = pa.RecordBatch.from_arrays(accepted.array().flatten(), schema=self.schema)
-        return Decoded(columns, texts(accepted.reasons, len(values)))
+        reasons = texts(accepted.reasons, len(values))
+        return Decoded(columns, reasons, unfollowed=frozenset(unfollowed.values()))
 
     def reference(self, value: bytes | None, headers: RawHeaders) -> Mapping[str, Any]:
         """As the protocol says, and as :meth:`AvroDecoder.reference`."""
@@ -118,23 +135,28 @@ class RegisteredAvro:
         if schema.type != AVRO:
             return f"{what} is of type {schema.type}, and the stream's format is avro"
         try:
-            text = form(self._text(schema))
+            text = form(self._text(schema), aliases=self._unfollowed is not None)
         except ValueError as error:
             return f"{what} cannot be read with the table's columns: not an Avro schema: {error}"
         found = self._by_form.get(text)
         if found is None:
             found = _kept(self._by_form, text, self._new_writer(text), _MAX_WRITERS)
-        return f"{what} cannot be read{found}" if isinstance(found, str) else found
+        if self._unfollowed:
+            self._unfollowed.name(schema.id, text)
+        return f"{what} cannot be {found}" if isinstance(found, str) else found
 
     def _new_writer(self, text: str) -> Writer | str:
         """Or why not, as the end of a sentence. Others make the schemas: none of them stops the stream."""
         try:
-            return Writer(written(text), self._current, self._unknown)
+            own = written(text)
+            if self._unfollowed and (refusal := self._unfollowed.look_at(text, own)):
+                return f"followed: {refusal}"
+            return Writer(own, self._current, self._unknown)
         except UnsupportedSchema as error:
             why = error.__cause__ if isinstance(error.__cause__, Unresolvable) else error
-            return f" with the table's columns: {why}"
+            return f"read with the table's columns: {why}"
         except RecursionError:
-            return ": its types are nested too deeply"
+            return "read: its types are nested too deeply"
         except (
             ValueError,
             TypeError,
@@ -143,7 +165,7 @@ class RegisteredAvro:
             ArithmeticError,
             pa.ArrowException,
         ) as error:
-            return f": {type(error).__name__}: {error}"
+            return f"read: {type(error).__name__}: {error}"
 
     def _text(self, schema: RegisteredSchema) -> str:
         """The schema of a record. Raises ValueError."""

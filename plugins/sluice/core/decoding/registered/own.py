@@ -81,5 +81,5 @@ class _Whole(RegisteredAvro):
         if not further:
             return found
         return printable(
-            f": it has fields that the table lacks, and they would be lost: {', '.join(further)}"
+            f"read: it has fields that the table lacks, and they would be lost: {', '.join(further)}"
         )

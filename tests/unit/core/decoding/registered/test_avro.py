@@ -15,8 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sluice.core.decoding.by_reference import ByReference
 from sluice.core.decoding.decoder import TOMBSTONE, Decoder, Malformed
+from sluice.core.decoding.others.records import OthersRecords
 from sluice.core.decoding.registered.avro import RegisteredAvro, RegisteredAvroKeys
+from sluice.core.decoding.registered.unfollowed import Following
 from sluice.core.record_batches.records import SCHEMA
 from sluice.core.registry.errors import RefusedSchema, RegistryUnreachable
 from tests.support.avro_bodies import Chance
@@ -254,3 +257,81 @@ def test_keys_of_any_schema_are_json() -> None:
     assert "not an Avro body" in found[6]
     assert "not Confluent's wire format" in found[7]
     assert found[8] == TOMBSTONE
+
+
+def unfollowed(decoder: RegisteredAvro, *values: bytes | None) -> set[int]:
+    found = decoder.decode(pa.array(values, pa.binary()), pa.array([[]] * len(values), HEADERS))
+    return set(found.unfollowed)
+
+
+def test_a_schema_that_is_more_than_the_tables_is_named_once_one_of_its_records_is_there() -> None:
+    """Any bytes can name any schema: those that are no record of it are to change no table."""
+    following = RegisteredAvro(json.dumps(V1), make(), KEPT, following=Following())
+    good = encoded(make(), 2, {"id": 1, "price": 2.5, "note": "x"})
+    assert unfollowed(following, framed(1, b"\2\0"), None, framed(99, b"")) == set()
+    assert unfollowed(following, framed(2, b"\2"), good[:-1], b"") == set()
+    assert unfollowed(following, framed(2, b"\2"), good) == {2}
+    assert unfollowed(following, framed(1, b"\2\0")) == set(), "one of these records"
+    assert unfollowed(pickle.loads(pickle.dumps(following)), good) == {2}  # noqa: S301  (its own)
+    assert unfollowed(RegisteredAvro(json.dumps(V1), make(), KEPT), good) == set()
+    followed = RegisteredAvro(json.dumps(V2), make(), KEPT, following=Following())
+    assert unfollowed(followed, good) == set()
+
+
+def test_of_ids_of_one_form_one_is_named_whichever_of_them_comes() -> None:
+    more = V2["fields"]
+    schemas = FakeSchemas({n: avro({**V2, "doc": str(n), "fields": more}) for n in (2, 3, 4)})
+    following = RegisteredAvro(json.dumps(V1), schemas, KEPT, following=Following())
+    body = encoded(make(), 2, {"id": 1, "price": 2.5, "note": "x"})[5:]
+    assert len(unfollowed(following, framed(2, body), framed(3, body))) == 1
+    assert unfollowed(following, framed(4, body)) == {4}, "known by its form"
+    # Also of a schema that the table cannot follow.
+    schemas = FakeSchemas({n: avro({**record(("id", "string")), "doc": str(n)}) for n in (2, 3)})
+    refusing = RegisteredAvro(json.dumps(V1), schemas, KEPT, following=Following())
+    assert len(unfollowed(refusing, framed(2, b"\2x"), framed(3, b"\2x"))) == 1
+
+
+def test_what_was_renamed_is_known_by_its_aliases_which_readers_do_not_use() -> None:
+    def renamed(*aliases: str) -> dict[str, Any]:
+        found = record(("key", "long"))
+        return {**found, "fields": [{**found["fields"][0], "aliases": [*aliases]}]}
+
+    schemas = FakeSchemas({1: avro(renamed()), 2: avro(renamed("id")), 3: avro(renamed("not a name"))})
+    table = json.dumps(record(("id", "long")))
+    following = RegisteredAvro(table, schemas, KEPT, following=Following())
+    assert unfollowed(following, framed(1, b"\2"), framed(2, b"\2")) == {1, 2}
+    assert unfollowed(following, framed(3, b"\2")) == {3}
+
+
+def test_what_is_around_a_decoder_of_values_passes_on_which_schemas_it_names() -> None:
+    values = RegisteredAvro(json.dumps(V1), make(), KEPT, following=Following())
+    good = pa.array([encoded(make(), 2, {"id": 1, "price": 2.5, "note": "x"})], pa.binary())
+    keys, headers = pa.nulls(1, pa.binary()), pa.array([[]], HEADERS)
+    whole = OthersRecords(values)
+    assert whole.decode(keys, good, headers).unfollowed == {2}
+    assert ByReference(whole).decode(keys, good, headers).unfollowed == {2}
+
+
+def test_a_schema_that_cannot_be_followed_rejects_its_records_and_is_named() -> None:
+    following = RegisteredAvro(json.dumps(V1), make(), KEPT, following=Following())
+    reason = "schema id 4 cannot be followed: id: the table has long, the schema string"
+    assert decoded(following, [framed(4, b"\2x")]) == [reason]
+    assert unfollowed(following, framed(4, b"\2x")) == {4}
+    # Without a conflict its further field would be kept elsewhere, and another case of a name is one.
+    schemas = FakeSchemas({1: avro(record(("id", "long"), ("ID", "int")))})
+    (said,) = decoded(
+        RegisteredAvro(json.dumps(V1), schemas, KEPT, following=Following()), [framed(1, b"\2\2")]
+    )
+    assert (
+        said
+        == "schema id 1 cannot be followed: ID: the table has id, the schema ID, which differs in case only"
+    )
+
+
+def test_a_table_whose_columns_stay_names_only_schemas_that_cannot_be_read() -> None:
+    staying = RegisteredAvro(json.dumps(V1), make(), KEPT, following=Following(adds_columns=False))
+    more = encoded(make(), 2, {"id": 1, "price": 2.5, "note": None})
+    assert decoded(staying, [more]) == [{"id": 1, "note": None, KEPT: '{"price":2.5}'}]
+    assert unfollowed(staying, more) == set()
+    assert unfollowed(staying, framed(4, b"\2x")) == {4}
+    assert "cannot be read with the table's columns" in str(decoded(staying, [framed(4, b"\2x")]))

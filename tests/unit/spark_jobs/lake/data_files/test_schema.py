@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import count
 from typing import Any
 
 import pyarrow as pa
@@ -29,7 +30,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from spark_jobs.common.lake.data_files.schema import arrow_schema, leaf_ids
+from spark_jobs.common.lake.data_files.schema import arrow_schema, iceberg_type, leaf_ids, leaf_types
 from tests.support.raising import raising
 
 ID = b"PARQUET:field_id"
@@ -120,7 +121,8 @@ def test_ids_of_leaves_are_in_the_order_of_the_files_columns(kind: IcebergType) 
     columns = parquet.read_metadata(pa.BufferReader(file.getvalue())).schema
     # A leaf is what ends there: ``optional int64 field_id=30 first;``.
     expected = [int(found) for found in re.findall(r"field_id=(\d+) [^{};]*;", str(columns))]
-    assert leaf_ids(schema) == expected
+    assert leaf_ids(schema) == [*leaf_types(schema)] == expected
+    assert all(not pa.types.is_nested(kind) for kind in leaf_types(schema).values())
     assert len(expected) == len(columns)
 
 
@@ -129,3 +131,25 @@ def test_a_type_that_no_table_of_a_stream_has_is_named(kind: Any) -> None:
     name = kind if isinstance(kind, str) else kind["type"]
     with raising(ValueError, name):
         arrow_schema({"fields": [{"id": 1, "name": "a", "required": False, "type": kind}]})
+
+
+@pytest.mark.parametrize("kind", [*NESTED, *(one for one, _ in PRIMITIVES)], ids=str)
+def test_arrows_type_is_icebergs_of_the_same_values(kind: IcebergType) -> None:
+    (field,) = arrow_schema(document(kind))
+    said = iceberg_type(pa.struct([field.with_nullable(True)]), count(1))
+    (again,) = arrow_schema(Schema.model_validate(said).model_dump(mode="json", by_alias=True))
+    assert again.type == _nullable(field.type)
+
+
+def _nullable(kind: pa.DataType) -> pa.DataType:
+    """A type whose every part may be null, but for a map's key."""
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(one.name, _nullable(one.type)) for one in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(_nullable(kind.value_type))
+    return pa.map_(_nullable(kind.key_type), _nullable(kind.item_type)) if pa.types.is_map(kind) else kind
+
+
+def test_a_type_that_no_table_has_is_refused() -> None:
+    with pytest.raises(ValueError, match="uint8"):
+        iceberg_type(pa.uint8(), count(1))

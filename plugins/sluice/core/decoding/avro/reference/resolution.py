@@ -71,9 +71,8 @@ def resolver(writer: Type, reader: Type, path: str = "") -> Resolve:
 
 
 def is_same_name(writer: Type, reader: Type) -> bool:
-    """Whether a type has the name of another one, without its namespace, or one of its aliases."""
-    own = _last(reader.name) == _last(writer.name)
-    return own or any(alias in (writer.name, _last(writer.name)) for alias in reader.aliases)
+    """Whether a type has the name of another one, or one of its aliases has; without namespaces."""
+    return _last(writer.name) in map(_last, (reader.name, *reader.aliases))
 
 
 def writers_field(reader: Field, writer: Type) -> Field | None:

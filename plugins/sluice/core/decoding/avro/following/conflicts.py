@@ -1,0 +1,141 @@
+"""What a table cannot follow: names that no column may have, and types that do not fit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from sluice.core.decoding.avro.types import MAX_PRECISION, Field, Type, arrow_type
+from sluice.core.messages import quoted
+
+# Columns of a table, with the fields of records in them, and how deep these are.
+MAX_COLUMNS, MAX_DEPTH = 2_000, 50
+# Characters of a type in a message: a record may have a thousand fields.
+_MAX_SHOWN = 200
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """``path``: in the schema; ``table``, ``schema``: what both have there, as texts."""
+
+    path: str
+    table: str
+    schema: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: the table has {self.table}, the schema {self.schema}"
+
+
+@dataclass(frozen=True)
+class Names:
+    """Names that no column of a followed schema may have.
+
+    ``allowed``: a pattern of the others; ``prefixes``: begins that are refused at any depth, in lower case;
+    ``reserved``: whole names, likewise; ``own``: columns of the table that are not of the schema, in lower
+    case; ``present``: the types of columns that the schema had earlier, by their names in lower case.
+    """
+
+    allowed: str = r"[A-Za-z_][A-Za-z0-9_]*"
+    prefixes: tuple[str, ...] = ()
+    reserved: frozenset[str] = frozenset()
+    own: frozenset[str] = frozenset()
+    present: Mapping[str, pa.DataType] = field(default_factory=dict)
+
+    def problem(self, name: str) -> str:
+        """Why no field may have it; empty if one may."""
+        if not re.fullmatch(self.allowed, name):
+            return f"a name that no column can have, {quoted(name)}"
+        if name.lower().startswith(self.prefixes) or name.lower() in self.reserved:
+            return f"a name that is reserved, {quoted(name)}"
+        return ""
+
+    def of_column(self, new: Field) -> tuple[str, str] | None:
+        """What the table has in the place of a new column, and the schema; None if it may be added."""
+        known = new.name.lower()
+        if known in self.own:
+            return f"a column {known} of its own", described(new.type.optional)
+        found, wanted = self.present.get(known), arrow_type(new.type)
+        if found is not None and not found.equals(wanted):
+            return f"an earlier column {known}, {found}", described(new.type.optional)
+        return None
+
+
+def described(kind: Type) -> str:
+    """A type for people."""
+    text = _described(kind)
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
+
+
+def _described(kind: Type) -> str:
+    if kind.logical == "decimal":
+        return f"decimal({kind.digits[0]}, {kind.digits[1]})"
+    if kind.logical:
+        return kind.logical
+    if kind.kind == "record":
+        return f"record {{{', '.join(f'{one.name}: {_described(one.type)}' for one in kind.fields)}}}"
+    if kind.kind in ("array", "map"):
+        return f"{kind.kind} of {_described(kind.item)}"
+    if kind.kind == "union":
+        return f"[{', '.join(map(_described, kind.branches))}]"
+    if kind.kind == "fixed":
+        return f"fixed of {kind.size} bytes"
+    return f"enum {kind.name}" if kind.kind == "enum" else kind.kind
+
+
+def without_column(kind: Type, path: str) -> Iterator[tuple[str, str]]:
+    """The parts of a new type that no column can have: their paths, and what they are."""
+    inner = kind.optional
+    if inner.kind == "null" or (inner.kind == "union" and not inner.values):
+        yield path, "a type that has null alone"
+    elif inner.digits[0] > MAX_PRECISION:
+        yield path, f"{described(inner)}, more digits than {MAX_PRECISION}"
+    elif inner.kind == "record":
+        if not inner.fields:
+            yield path, "a record without fields"
+        for one in inner.fields:
+            yield from without_column(one.type, f"{path}.{one.name}")
+    elif inner.kind in ("array", "map"):
+        yield from without_column(inner.item, f"{path}[]")
+    elif inner.kind == "union":
+        for branch in inner.values:
+            yield from without_column(branch, path)
+
+
+def records(kind: Type, path: str = "") -> Iterator[tuple[str, Type]]:
+    """The records in a type, itself too, with their paths."""
+    if kind.kind == "record":
+        yield path, kind
+        for one in kind.fields:
+            yield from records(one.type, f"{path}.{one.name}" if path else one.name)
+    elif kind.kind in ("array", "map"):
+        yield from records(kind.item, f"{path}[]")
+    elif kind.kind == "union":
+        for branch in kind.branches:
+            yield from records(branch, path)
+
+
+def beyond_bounds(kind: Type) -> Conflict | None:
+    """What is too much of a table's whole schema; None if nothing is."""
+    columns = sum(len(record.fields) for _, record in records(kind))
+    if columns > MAX_COLUMNS:
+        return Conflict("the whole schema", f"at most {MAX_COLUMNS:,} columns", f"{columns:,} with its own")
+    return too_deep(kind)
+
+
+def too_deep(kind: Type) -> Conflict | None:
+    """As :func:`beyond_bounds`, of its levels alone."""
+    deepest = _depth(kind)
+    return (
+        Conflict("the whole schema", f"at most {MAX_DEPTH} levels", f"{deepest}")
+        if deepest > MAX_DEPTH
+        else None
+    )
+
+
+def _depth(kind: Type) -> int:
+    parts = [*kind.branches, *(one.type for one in kind.fields), *([kind.items] if kind.items else [])]
+    below = max(map(_depth, parts), default=0)
+    return below if kind.kind == "union" else below + 1

@@ -1,0 +1,87 @@
+"""Schemas that a table does not follow yet, or cannot: which of them have a record on the topic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from sluice.core.decoding.avro.following.conflicts import Conflict, Names
+from sluice.core.decoding.avro.following.merging import Merged, merge
+from sluice.core.decoding.avro.reference.layout import Layout
+from sluice.core.decoding.avro.reference.resolution import Unresolvable, resolver
+from sluice.core.decoding.avro.types import Schema
+
+K = TypeVar("K")
+
+
+@dataclass(frozen=True)
+class Following:
+    """How a table follows further versions of its schema. ``adds_columns``: false if its columns stay as they
+    are; ``names``: those that no column may have."""
+
+    adds_columns: bool = True
+    names: Names = field(default_factory=Names)
+
+    def merged(self, table: Schema, other: Schema) -> Merged:
+        """The schema ``table`` with what ``other`` adds. Without columns to add: the same, or the conflict
+        for which no record can be read."""
+        if self.adds_columns:
+            return merge(table, other, self.names)
+        try:
+            resolver(other.record, table.record)
+        except Unresolvable as error:
+            return Merged(table, conflicts=(Conflict("the record", "its columns", str(error)),))
+        return Merged(table)
+
+
+class Version:
+    """A schema that is more than a table's."""
+
+    def __init__(self, schema: Schema) -> None:
+        # None: a record was found.
+        self._layout: Layout | None = Layout(schema)
+
+    def has_record(self, bodies: Iterable[bytes]) -> bool:
+        """Whether a body was ever seen that is one of the schema. Any bytes can name any schema of a
+        registry, and these are to change no table."""
+        if self._layout is not None and any(not self._layout.why_malformed(body) for body in bodies):
+            self._layout = None
+        return self._layout is None
+
+
+class Unfollowed:
+    """The schemas that a decoder has seen and that are more than its table's, by their forms, which many ids
+    may have. For one thread. ``most_forms``, ``most_ids``: how many of them the decoder itself knows, so that
+    none that it knows is forgotten here."""
+
+    def __init__(self, table: Schema, following: Following, most_forms: int, most_ids: int) -> None:
+        self._table, self._following = table, following
+        self._most_forms, self._most_ids = most_forms, most_ids
+        self._forms: dict[str, Version] = {}
+        self._ids: dict[int, Version] = {}
+
+    def look_at(self, form: str, schema: Schema) -> str:
+        """Why no record of a schema can be a row, of a table that adds columns; empty if one can, now or once
+        the schema is followed."""
+        found = self._following.merged(self._table, schema)
+        if found.is_new or found.conflicts:
+            _keep(self._forms, form, Version(schema), self._most_forms)
+        return found.reason if self._following.adds_columns else ""
+
+    def name(self, schema_id: int, form: str) -> None:
+        """Say that an id has a schema of this form."""
+        if (version := self._forms.get(form)) is not None:
+            _keep(self._ids, schema_id, version, self._most_ids)
+
+    def version(self, schema_id: int) -> Version | None:
+        """What an id has; None if the table follows it."""
+        return self._ids.get(schema_id)
+
+
+def _keep(known: dict[K, Version], key: K, version: Version, most: int) -> None:
+    """Keep it as the newest one, in the place of the oldest."""
+    known.pop(key, None)
+    if len(known) >= most:
+        del known[next(iter(known))]
+    known[key] = version

@@ -1,0 +1,124 @@
+"""The driver's side of a table that follows the schemas of its records: its decoder, and the commit."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from sluice.config.reading.names import COLUMN, ICEBERG, OURS
+from sluice.config.stream import StreamSpec
+from sluice.core.decoding.avro.following.conflicts import MAX_DEPTH, Conflict, Names
+from sluice.core.decoding.avro.following.merging import Merged
+from sluice.core.decoding.avro.following.written import schema_text
+from sluice.core.decoding.avro.types import Schema, arrow_type, parsed, written
+from sluice.core.decoding.decoder import RecordDecoder
+from sluice.core.decoding.registered.unfollowed import Following
+from sluice.core.error_codes import ErrorCode
+from sluice.core.registry.schemas import Schemas
+from spark_jobs.common.consumer.decoders import decoder_of
+from spark_jobs.common.consumer.followed import table_schema
+from spark_jobs.common.lake.data_files.schema import arrow_schema
+from spark_jobs.common.lake.followed import followed_schema
+from spark_jobs.common.lake.tables import METRICS
+from spark_jobs.common.spark.failures import Unrecoverable
+
+if TYPE_CHECKING:
+    from spark_jobs.common.consumer.writer import StreamWriter
+
+log = logging.getLogger(__name__)
+
+
+class SchemaNotFollowed(Unrecoverable):
+    """A record has a schema that the table cannot follow, and the stream declares that it stops there."""
+
+    code = ErrorCode.SCHEMA_NOT_FOLLOWED
+
+
+class Follower:
+    """The followed schema of one stream's table. For one thread, and one table at a time."""
+
+    def __init__(self, spec: StreamSpec, registry: Schemas) -> None:
+        assert spec.records is not None
+        self._spec, self._records, self._registry = spec, spec.records, registry
+        self._schema: Schema | None = None
+        # The table's, when the decoder was made; empty for the declared schema.
+        self._digest = ""
+        self._following = Following(self._records.follows)
+        # Those of which nothing is followed, as long as the table follows this schema.
+        self._refused: set[int] = set()
+
+    def decoder(self, writer: StreamWriter) -> RecordDecoder:
+        """The decoder for the table as it is. Raises LakeFileMissing, ConfigError."""
+        digest, table = writer.written_schema(), writer.table
+        followed = followed_schema.read(writer.client, table.location(), digest) if digest else ""
+        self._digest = digest
+        self._schema, self._refused = parsed(table_schema(self._spec, followed)), set()
+        names = self._names(arrow_schema(table.schema()), self._schema)
+        self._following = Following(self._records.follows, names)
+        found = decoder_of(self._spec, self._registry, followed, self._following)
+        assert found is not None
+        return found
+
+    def _names(self, table: pa.Schema, schema: Schema) -> Names:
+        """What no column of a further field may be called."""
+        added = frozenset(map(str.lower, self._records.added_columns))
+        known = {field.name.lower() for field in schema.record.fields} | added
+        earlier = {field.name.lower(): field.type for field in table if field.name.lower() not in known}
+        return Names(
+            COLUMN.pattern,
+            OURS,
+            ICEBERG,
+            added,
+            {name: kind for name, kind in earlier.items() if not name.startswith(OURS)},
+        )
+
+    def follow(self, writer: StreamWriter, schema_ids: frozenset[int]) -> bool:
+        """Make the table follow the schemas with these ids, as far as it can: a commit to its columns.
+        Returns whether there was anything to follow. Raises SchemaNotFollowed if the stream stops at one of
+        them, what the registry's client does, and as ``WriterLease.change_schema``."""
+        assert self._schema is not None
+        schema, followed = self._schema, list[int]()
+        for schema_id in sorted(schema_ids - self._refused):
+            found = self._merged(schema, schema_id)
+            if found.conflicts and self._records.stops:
+                raise SchemaNotFollowed(
+                    f"{self._spec.table}: schema id {schema_id} cannot be followed: {found.reason}; nothing "
+                    'of the batch is published. Fix: set [records] on_incompatible = "quarantine" and '
+                    "restart the consumer, or name a new table"
+                )
+            if found.conflicts:
+                self._refused.add(schema_id)
+            elif found.is_new:
+                schema, followed = found.schema, [*followed, schema_id]
+        if not followed:
+            return False
+        digest = self._commit(writer, schema)
+        ids = ",".join(map(str, followed))
+        log.info("schema followed table=%s ids=%s schema=%s", self._spec.table, ids, digest)
+        return True
+
+    def _merged(self, schema: Schema, schema_id: int) -> Merged:
+        try:
+            return self._following.merged(schema, written(self._registry.get(schema_id).text))
+        # A task has more of its stack left than this.
+        except RecursionError:
+            too_deep = Conflict("the whole schema", f"at most {MAX_DEPTH} levels", "more")
+            return Merged(schema, conflicts=(too_deep,))
+
+    def _commit(self, writer: StreamWriter, schema: Schema) -> str:
+        table = writer.table
+        columns = pa.schema(list(arrow_type(schema.record)))
+        digest = followed_schema.keep(writer.client, table.location(), schema_text(schema.record))
+        properties = {followed_schema.SCHEMA: digest, **self._metrics(table.schema(), columns)}
+        writer.change_schema(self._digest, columns, properties)
+        return digest
+
+    def _metrics(self, table: Any, columns: pa.Schema) -> dict[str, str]:
+        """As ``tables.ensure`` sets them for columns of a partitioned table."""
+        if not self._spec.partition_by:
+            return {}
+        present = {field["name"] for field in table["fields"]}
+        new = (field for field in columns if field.name not in present)
+        return {f"{METRICS}{field.name}": "counts" for field in new if pa.types.is_string(field.type)}

@@ -1,0 +1,66 @@
+"""The schema that a table follows, where its declaration is less: a document beside it.
+
+``<location>/schemas/<digest>.avsc``: an Avro schema, written before the commit that names it, once and never
+changed. The table's property SCHEMA has the digest, and is set in the commit that changes the columns: a
+catalog that is restored has both as they were.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from botocore.exceptions import ClientError
+
+from sluice.clients.s3.requests import split
+from sluice.core.tables.file_removal import missing_message
+from spark_jobs.common.spark.failures import LakeFileMissing
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+SCHEMA = "sluice.schema"
+_FOLDER = "schemas"
+
+
+def digest_of(properties: Mapping[str, str]) -> str:
+    """The digest of a table's followed schema; empty if it has the declared one. ``properties``: the
+    table's."""
+    return properties.get(SCHEMA) or ""
+
+
+def address(location: str, digest: str) -> str:
+    return f"{location}/{_FOLDER}/{digest}.avsc"
+
+
+def keep(client: S3Client, location: str, text: str) -> str:
+    """Write the document, unless it is there; return its digest. Raises botocore's errors."""
+    body = text.encode()
+    digest = hashlib.sha256(body).hexdigest()
+    bucket, key = split(address(location, digest))
+    try:
+        client.put_object(Bucket=bucket, Key=key, Body=body, ContentType="application/json", IfNoneMatch="*")
+    except ClientError as error:
+        # An earlier attempt has written it: the name says that it is the same.
+        if error.response["Error"]["Code"] != "PreconditionFailed":
+            raise
+    return digest
+
+
+def read(client: S3Client, location: str, digest: str) -> str:
+    """The document's text. Raises LakeFileMissing if it is gone or another one, and botocore's errors."""
+    uri = address(location, digest)
+    bucket, key = split(uri)
+    try:
+        body = client.get_object(Bucket=bucket, Key=key)["Body"].read()
+    except ClientError as error:
+        if error.response["Error"]["Code"] not in ("NoSuchKey", "404"):
+            raise
+        raise LakeFileMissing(missing_message(uri)) from error
+    if hashlib.sha256(body).hexdigest() != digest:
+        raise LakeFileMissing(
+            f"{uri}: damaged: its content has another digest. Fix: restore it from a backup"
+        )
+    text: str = body.decode()
+    return text

@@ -1,0 +1,31 @@
+"""A change of a table's columns and properties, in one commit that says on which schema and refs it is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from spark_jobs.common.lake.data_files.schema import iceberg_type
+
+
+def with_columns(jvm: Any, table: Any, base: Any, columns: pa.Schema, properties: Mapping[str, str]) -> Any:
+    """Iceberg's metadata ``base``, the current one of ``table``, with these columns and properties, not
+    committed.
+
+    ``columns``: what the table is to have at least, found by name; others stay. New ones may be null, and
+    types become wider. Raises Java's error for a type that Iceberg does not widen.
+    """
+    numbers = iter(range(1, 1 << 31))
+    wanted = {"schema-id": 0, **iceberg_type(pa.struct(list(columns)), numbers)}
+    schema = jvm.org.apache.iceberg.SchemaParser.fromJson(json.dumps(wanted))
+    changed = table.updateSchema().unionByNameWith(schema).apply()
+    builder = jvm.org.apache.iceberg.TableMetadata.buildFrom(base)
+    builder.setCurrentSchema(changed, max(base.lastColumnId(), changed.highestFieldId()))
+    named = jvm.java.util.HashMap()
+    for name, value in properties.items():
+        named.put(name, value)
+    builder.setProperties(named)
+    return builder.build()
