@@ -31,9 +31,8 @@ from sluice.maintenance.reconciliation.table_contents import TableContents
 from sluice.maintenance.reconciliation.verified_table import Verified
 from spark_jobs.common.consumer.decoded_rows import Decode
 from spark_jobs.common.consumer.direct.direct_rows import DirectSource
-from spark_jobs.common.consumer.direct.follower import Follower
 from spark_jobs.common.consumer.followed import followed_by
-from spark_jobs.common.consumer.run import decoding, record_type, registry_of
+from spark_jobs.common.consumer.run import decoding, follower_of, record_type, registry_of
 from tests.support.lakehouse import Stream
 from tests.support.memory_s3 import MemoryS3
 from tests.support.services import Services
@@ -96,7 +95,7 @@ class DeclaredStream(Stream):
     def rows_of(self, decode: Decode | None = None) -> DirectSource:
         registry, followed = registry_of(self.spec, self.platform), self._followed()
         decoder = decode or decoding(self.spec, registry, followed)
-        follower = Follower(self.spec, registry) if registry and self.spec.is_avro and not decode else None
+        follower = None if decode else follower_of(self.spec, registry)
         return DirectSource(self.spark, self.platform, self.spec, decoder, follower)
 
     def _followed(self) -> str:

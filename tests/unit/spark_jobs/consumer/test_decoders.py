@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,11 +20,13 @@ from sluice.core.decoding.by_reference import ByReference
 from sluice.core.decoding.decoder import OwnRecords, RecordDecoder
 from sluice.core.record_batches.records import SCHEMA
 from spark_jobs.common.consumer.decoders import decoder_of
-from spark_jobs.common.consumer.run import registry_of
+from spark_jobs.common.consumer.run import follower_of, registry_of
 from tests.support.declarations import OF_OTHERS_RECORDS as STREAM
 from tests.support.raising import raising
 from tests.support.registered import FakeSchemas, avro, framed
 
+# Of a stream: its [records], its schema's file, more of its declaration.
+Declare = Callable[..., StreamSpec]
 FIELDS = [{"name": "id", "type": "int"}]
 TREE = {"type": "record", "name": "O", "fields": FIELDS}
 WIDER = {**TREE, "fields": [*FIELDS, {"name": "x", "type": "int"}]}
@@ -30,7 +34,7 @@ SCHEMAS = FakeSchemas({1: avro(WIDER), 2: ("JSON", "{}"), 3: avro("string")})
 
 
 @pytest.fixture
-def declare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> object:
+def declare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Declare:
     def declared(records: str, schema: str = "", more: str = "") -> StreamSpec:
         folder = tmp_path / "orders"
         folder.mkdir(exist_ok=True)
@@ -70,7 +74,7 @@ def rows(decoder: RecordDecoder, key: bytes | None, value: bytes | None) -> list
     ],
 )  # fmt: skip
 def test_each_format_has_its_decoder(
-    records: str, schema: str, key: bytes | None, value: bytes, row: object, declare: object
+    records: str, schema: str, key: bytes | None, value: bytes, row: object, declare: Declare
 ) -> None:
     assert callable(declare)
     spec = declare(records, schema)
@@ -84,7 +88,7 @@ def test_each_format_has_its_decoder(
     assert rows(again, key, value) == [row]
 
 
-def test_a_registry_is_needed_only_by_streams_that_declare_one(declare: object) -> None:
+def test_a_registry_is_needed_only_by_streams_that_declare_one(declare: Declare) -> None:
     assert callable(declare)
     platform = Platform.__new__(Platform)
     object.__setattr__(platform, "registry", None)
@@ -103,3 +107,13 @@ def test_own_records_are_of_the_value_alone() -> None:
     assert isinstance(decoder, OwnRecords)
     assert decoder.has_sources
     assert decoder_of(streams.load("isp_hits")) is None
+
+
+def test_only_a_table_of_others_avro_by_a_registry_follows_schemas(declare: Declare) -> None:
+    by_registry = 'format = "avro"\nregistry = true'
+    assert follower_of(declare(by_registry, "schema.avsc"), SCHEMAS) is not None
+    assert follower_of(declare('format = "json"\nregistry = true', "schema.ddl"), SCHEMAS) is None
+    own = replace(streams.load("nyc_taxi"), topic=replace(streams.load("nyc_taxi").topic, registry=True))
+    assert own.is_avro
+    assert follower_of(own, SCHEMAS) is None
+    assert follower_of(declare(by_registry, "schema.avsc"), None) is None
