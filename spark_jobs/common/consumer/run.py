@@ -111,7 +111,7 @@ def decoding(spec: StreamSpec, registry: Schemas | None = None, followed: str = 
 
 
 def follower_of(spec: StreamSpec, registry: Schemas | None) -> Follower | None:
-    """Of a stream over Avro records of others that name their schemas; a stream's own have its own alone."""
+    """What follows the schemas of records of others in Avro that name them; None of any other stream."""
     if registry is None or spec.records is None or not spec.is_avro:
         return None
     return Follower(spec, registry)
