@@ -25,7 +25,7 @@ from tests.support.declarations import OF_OTHERS_RECORDS as STREAM
 from tests.support.raising import raising
 from tests.support.registered import FakeSchemas, avro, framed
 
-# Of a stream: its [records], its schema's file, more of its declaration.
+# Declares a stream by its [records], its schema's file, and more of its declaration.
 Declare = Callable[..., StreamSpec]
 FIELDS = [{"name": "id", "type": "int"}]
 TREE = {"type": "record", "name": "O", "fields": FIELDS}
