@@ -193,7 +193,7 @@ def test_a_stream_of_a_topic_that_was_looked_at(
     assert (spec.source, spec.topic.name, spec.topic.start) == (SourceType.TOPIC, "shop.orders", "earliest")
     assert spec.records is not None
     assert (spec.records.format, spec.records.key, spec.schema) == records
-    assert (spec.records.registry, spec.records.subjects) == (guess.is_registered, guess.subjects)
+    assert spec.records.registry == guess.is_registered
     # Records of several subjects are no versions of one schema.
     assert spec.records.follows == (guess.is_registered and guess.subjects == "topic")
     if guess.schema:

@@ -75,23 +75,12 @@ class RegistryClient:
         """The newest version of a subject. Raises UnknownSchema, RefusedSchema."""
         return self._version(subject, _LATEST)
 
-    def version(self, subject: str, version: int) -> Version:
-        """As :meth:`latest`, of a version by its number."""
-        return self._version(subject, str(version))
-
     def versions(self, subject: str) -> list[int]:
         """The versions of a subject that are not deleted, rising. Raises UnknownSchema."""
         what = f"subject {quoted(subject)}"
         answer = self._get(("subjects", subject, "versions"), what, {_NO_SUBJECT})
         if not isinstance(answer.body, list) or any(type(one) is not int for one in answer.body):
             raise _no_answer(answer, "a list of numbers")
-        return sorted(answer.body)
-
-    def subjects(self) -> list[str]:
-        """All subjects that the login may see, sorted."""
-        answer = self._get(("subjects",), "subjects", set())
-        if not isinstance(answer.body, list) or any(not isinstance(one, str) for one in answer.body):
-            raise _no_answer(answer, "a list of texts")
         return sorted(answer.body)
 
     def compatibility(self, subject: str) -> str:

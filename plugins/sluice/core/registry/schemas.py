@@ -69,8 +69,6 @@ class RegisteredSchema:
     """One of TYPES."""
     text: str
     """With all types that it uses, of AVRO; else as it was registered."""
-    references: tuple[Reference, ...] = ()
-    """Its own."""
     imports: tuple[tuple[str, str], ...] = ()
     """The names by which a schema of PROTOBUF, and what it imports, import others, and their texts."""
 
@@ -92,7 +90,7 @@ def registered(bundle: Bundle) -> RegisteredSchema:
     if own.type == AVRO:
         text = avro_references.self_contained(text, [one.text for one in bundle.referenced.values()], what)
     imports = tuple(sorted(_by_name(bundle, what).items())) if own.type == PROTOBUF else ()
-    return RegisteredSchema(bundle.id, own.type, text, own.references, imports)
+    return RegisteredSchema(bundle.id, own.type, text, imports)
 
 
 def _by_name(bundle: Bundle, what: str) -> dict[str, str]:

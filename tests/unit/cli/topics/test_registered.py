@@ -16,9 +16,7 @@ from sluice.cli.topics.registered import FoundSchemas
 from sluice.clients.registry.client import RegistryClient
 from sluice.config import streams
 from sluice.config.platform_sections.registry import Registry
-from sluice.config.sections.records.declaration import Subjects
 from sluice.core.decoding.sample import Sampled, guess
-from sluice.core.registry.subjects import Naming
 from tests.support.registered import FakeSchemas, avro, encoded, framed
 from tests.support.registry_server import Answer, RegistryServer, serving
 
@@ -195,10 +193,6 @@ def test_the_written_folder_is_a_stream_of_the_message(server: RegistryServer, t
 def test_records_without_a_schema_ask_nothing(server: RegistryServer) -> None:
     assert look(server, [b'{"id": 1}']).guess.format == "json"
     assert not server.requests
-
-
-def test_the_strategies_are_those_that_a_stream_declares() -> None:
-    assert [*map(str, Naming)] == [*map(str, Subjects)]
 
 
 def test_a_header_that_names_the_schema_is_not_overlooked(server: RegistryServer) -> None:

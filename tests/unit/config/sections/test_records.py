@@ -62,7 +62,6 @@ def test_formats_with_a_schema_have_its_columns_and_those_of_the_section(tmp_pat
             "",
             'tombstones \'drop\'. Fix: use one of "row", "skip", "rej',
         ),
-        ('format = "text"\nsubjects = "x"', "", "subjects 'x'"),
         ('format = "json"', "", "format 'json' without schema"),
         ('format = "text"', "schema.ddl", "schema 'schema.ddl' with [records] format 'text'"),
         ('format = "json"', "schema.avsc", "format 'json' with schema 'schema.avsc'"),

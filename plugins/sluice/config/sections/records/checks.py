@@ -12,13 +12,11 @@ from sluice.config.sections.records.declaration import (
     NewFields,
     OnIncompatible,
     Records,
-    Subjects,
     Tombstones,
 )
 
 _CHOICES: Mapping[str, Iterable[str]] = {
     "format": [*Format],
-    "subjects": [*Subjects],
     # No keys of protobuf yet: their message would be one more declaration.
     "key": ["", *(one for one in Format if one != Format.PROTOBUF)],
     "tombstones": [*Tombstones],

@@ -17,14 +17,6 @@ class Format(StrEnum):
     BYTES = "bytes"
 
 
-class Subjects(StrEnum):
-    """Confluent's naming strategies: the topic's name, the record's, or both are a schema's subject."""
-
-    TOPIC = "topic"
-    RECORD = "record"
-    TOPIC_RECORD = "topic-record"
-
-
 class Tombstones(StrEnum):
     """What a record without a value becomes."""
 
@@ -63,8 +55,8 @@ _KEY_TYPES: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Records:
-    """``format``: a Format; ``key``: one, or empty; ``subjects``, ``tombstones``, ``new_fields``,
-    ``on_incompatible``: of the enumerations."""
+    """``format``: a Format; ``key``: one, or empty; ``tombstones``, ``new_fields``, ``on_incompatible``:
+    of the enumerations."""
 
     format: Annotated[
         str,
@@ -76,11 +68,6 @@ class Records:
         "values of `avro`, `json` and `protobuf` begin with Confluent's wire format: a schema id of the "
         "platform file's registry",
     ] = False
-    subjects: Annotated[
-        str,
-        "the producers' subject naming strategy: `topic`, `record` or `topic-record`; used by `new-stream` "
-        "alone, since each record has its schema's id",
-    ] = "topic"
     key: Annotated[
         str,
         "format of keys that are kept: `text`, `bytes`, `json`, `avro` (with `registry`); empty: not kept",
