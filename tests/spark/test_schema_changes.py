@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,8 +28,10 @@ from local.runtime import roles
 from local.runtime.registry_access import registry_section
 from local.services import streams as stream_programs
 from local.stack.stack import wait_until
+from sluice.clients.kafka.admin import KafkaAdmin
 from sluice.clients.lake.catalog import Lake
 from sluice.clients.lake.snapshots import change_files
+from sluice.clients.registry.client import RegistryClient
 from sluice.config import streams
 from sluice.config.folders import VARIABLE
 from sluice.config.platform_sections.lake import CATALOG
@@ -36,6 +39,7 @@ from sluice.config.platform_sections.registry import Registry
 from sluice.config.sections.topic import Topic
 from sluice.core.changes.plan import Action, ChangePlan
 from sluice.core.offsets.ranges import OffsetRanges
+from sluice.trace.record_schema import schema_of
 from spark_jobs.common.consumer import writer
 from spark_jobs.common.consumer.decoded_rows import Decode
 from spark_jobs.common.consumer.direct.direct_rows import DirectSource
@@ -252,6 +256,14 @@ def test_versions_that_come_in_one_batch_and_in_another_order(orders: Orders) ->
         orders.send_version(version)
     orders.run(orders.writer())
     orders.assert_complete()
+    registry, name = RegistryClient(orders.platform.need_registry()), orders.spec.topic.name
+    systems: Any = SimpleNamespace(platform=orders.platform, registry=registry)
+    of = schema_of(systems, name, KafkaAdmin(orders.platform.kafka).describe(name).id)
+    # Its number there, in the order in which they were registered.
+    assert [of(0, n * EACH).partition(", ")[2] for n in range(5)] == [
+        f"version {number} of subject {name}-value" for number in range(1, 6)
+    ]
+    assert schema_of(systems, name, "A" * 22)(0, 0).startswith("not known: topic ")
 
 
 def test_a_catalog_that_is_restored_follows_again(orders: Orders) -> None:

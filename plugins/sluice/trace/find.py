@@ -33,6 +33,7 @@ from sluice.loads.known.verified import VerifiedSources
 from sluice.loads.sending.produced import offsets_of
 from sluice.loads.sources.csv_object import ObjectSource
 from sluice.systems import Systems
+from sluice.trace.record_schema import SchemaOf, schema_of
 from sluice.trace.rows import (
     QUARANTINE,
     TABLE,
@@ -52,15 +53,27 @@ class StreamTrace:
     """Answers of one stream. Raises clients' errors; Missing for a source that no load has planned."""
 
     def __init__(
-        self, spec: StreamSpec, lake: Lake, ledger: Ledger, batches: BatchLog, kafka: KafkaAdmin
+        self,
+        spec: StreamSpec,
+        lake: Lake,
+        ledger: Ledger,
+        batches: BatchLog,
+        kafka: KafkaAdmin,
+        schema_of: SchemaOf | None = None,
     ) -> None:
+        """``schema_of``: of a stream whose records name schemas of a registry."""
         self.spec, self.lake, self.ledger, self.batches, self.kafka = spec, lake, ledger, batches, kafka
+        self._schema_of = schema_of
 
     @classmethod
     def open(cls, systems: Systems, spec: StreamSpec) -> Self:
         systems.tables(spec.name).check(spec.table, spec.quarantine_table)
         batches = systems.batch_log(spec.table)
-        return cls(spec, systems.lake, systems.ledger(spec.name), batches, systems.kafka)
+        ledger, found = systems.ledger(spec.name), None
+        if spec.records is not None and spec.records.registry:
+            kept = position(batches.table)
+            found = schema_of(systems, spec.topic.name, (kept and kept.topic_id) or "")
+        return cls(spec, systems.lake, ledger, batches, systems.kafka, found)
 
     def offset(self, partition: int, offset: int) -> RowTrace:
         """The record at an offset of the topic."""
@@ -139,6 +152,8 @@ class StreamTrace:
             )
             reason = values.get("reason", "")
             record = {name: values.get(column) for name, column in beside.items()}
+            if self._schema_of is not None and not is_brief and offset is not None:
+                record["schema"] = self._schema_of(partition, offset)
             yield Place(where, row.file, row.snapshot_id, partition, offset, reason, batch, record), values
 
     def _beside(self, where: str) -> dict[str, str]:

@@ -133,6 +133,16 @@ def test_an_offset_leads_to_line_version_batch_and_file(rig: Rig) -> None:
     assert (place.batch.snapshot_id, str(place.batch.ranges)) == (place.snapshot_id, "0=[3,6)")
 
 
+def test_the_schema_of_a_record_is_asked_for_where_it_has_a_place(rig: Rig) -> None:
+    """A row that no record is of has none."""
+    trace = rig.trace
+    trace = StreamTrace(SPEC, rig.lake, rig.ledger, trace.batches, trace.kafka, "schema of {}-{}".format)
+    (place,) = trace.offset(0, 3).places
+    assert place.record == {"schema": "schema of 0-3"}
+    (place,) = trace.row(rig.version.source_id, 5).places
+    assert place.record == {}
+
+
 def test_a_record_that_no_load_sent_has_no_source(rig: Rig) -> None:
     lakes.append(rig.lake, [(2, 0)], source=None)
     found = rig.trace.offset(2, 0)

@@ -83,6 +83,19 @@ class RegistryClient:
             raise _no_answer(answer, "a list of numbers")
         return sorted(answer.body)
 
+    def uses(self, schema_id: int) -> list[tuple[str, int]]:
+        """The (subject, version) pairs whose schema has this id, sorted. Raises UnknownSchema."""
+        what = f"schema id {schema_id}"
+        answer = self._get(("schemas", "ids", str(schema_id), "versions"), what, {_NO_SCHEMA})
+        found: list[tuple[str, int]] = []
+        for one in answer.body if isinstance(answer.body, list) else [None]:
+            match one:
+                case {"subject": str(subject), "version": int(version)}:
+                    found.append((subject, version))
+                case _:
+                    raise _no_answer(answer, "a list of subjects and versions")
+        return sorted(found)
+
     def compatibility(self, subject: str) -> str:
         """The level that new versions of a subject are held to, as BACKWARD or NONE: its own, or else that of
         all subjects."""

@@ -229,3 +229,17 @@ def test_a_subject_without_the_schema(server: RegistryServer, client: RegistryCl
     server.answers[OF_SUBJECT] = error(409)
     with raising(RegistryRefused, "not the id"):
         client.id_of("t/x-value", AVRO_TEXT)
+
+
+def test_the_versions_that_an_id_is(server: RegistryServer, client: RegistryClient) -> None:
+    path = "/schemas/ids/7/versions"
+    server.answers[path] = Answer([{"subject": "s", "version": 2}, {"subject": "a-value", "version": 10}])
+    assert client.uses(7) == [("a-value", 10), ("s", 2)]
+    others: list[Any] = [None, {}, [7], [{"subject": "s"}], [{"subject": "s", "version": "2"}]]
+    for body in others:
+        server.answers[path] = Answer(body)
+        with raising(RegistryRefused, "answered 200, and not a list of subjects and versions"):
+            client.uses(7)
+    server.answers[path] = error(40403)
+    with raising(UnknownSchema, "schema id 7"):
+        client.uses(7)
