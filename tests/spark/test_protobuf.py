@@ -225,7 +225,7 @@ def test_rows_are_what_confluents_deserializer_reads(spark: SparkSession, messag
     bodies[: len(orders[0])] = [reframed(as_text, body) for body in bodies[: len(orders[0])]]
     renamed = register(messages, "renamed", NEWER.replace("channel", "by_text"), ["shop/item.proto"])
     bodies.append(reframed(renamed, bodies[-1]))
-    wrong = [bodies[0][:-1], b"\0\0\0\0\1", bodies[0][:5] + b"\2\0" + bodies[0][7:], b"text"]
+    wrong = [bodies[0][:-1], bodies[0][:5], bodies[0][:5] + b"\2\0" + bodies[0][7:], b"text"]
     for number, body in enumerate([*bodies, *wrong]):
         producer.produce(NAME, body, partition=number % 2)
     assert producer.flush(30) == 0
