@@ -215,6 +215,7 @@ def test_of_a_topic_that_was_compacted_each_surviving_record_is_a_row(compacted:
     assert (verified.present, verified.without_record) == (offsets(survived), without.offsets)
 
 
+@pytest.mark.exhaustive
 def test_of_compacted_transactions_each_surviving_record_is_a_row(compacted: Compacted) -> None:
     compacted.fill_transactions()
     sent, delivered = compacted.plain(), compacted.delivered()

@@ -132,6 +132,7 @@ def test_a_row_that_the_topic_does_not_take_is_quarantined_and_named_and_the_oth
     assert re.search(r"value has 1500\d\d\d bytes.*max\.message\.bytes 1048588", row["reason"])
 
 
+@pytest.mark.exhaustive
 def test_an_attempt_that_was_killed_before_and_behind_such_a_row_is_resumed_with_the_same_keys(
     loading: Loading,
 ) -> None:

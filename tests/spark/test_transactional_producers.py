@@ -185,6 +185,7 @@ def test_of_kafka_streams_each_count_is_a_row_also_after_it_was_killed(sent: Sen
     assert sent.health(began).health is Health.IDLE
 
 
+@pytest.mark.exhaustive
 def test_a_transaction_of_a_killed_program_is_waited_for_until_it_times_out(sent: Sent) -> None:
     began, each = time.time(), RECORDS * PARTITIONS
     running = sent.run(sent.writer())
