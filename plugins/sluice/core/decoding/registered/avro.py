@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,9 +18,8 @@ from sluice.core.decoding.avro.types import UnsupportedSchema, parsed, written
 from sluice.core.decoding.avro.writers import Writer
 from sluice.core.decoding.decoder import TOMBSTONE, Decoded, Malformed, RawHeaders
 from sluice.core.decoding.registered.unfollowed import Following, Unfollowed, Version
-from sluice.core.registry.errors import RefusedSchema, UnknownSchema
 from sluice.core.registry.framing import PREFIX_BYTES, framed, unframed
-from sluice.core.registry.lookups import in_turn
+from sluice.core.registry.lookups import in_turn, kept, of_id
 from sluice.core.registry.schemas import AVRO, RegisteredSchema, Schemas
 from sluice.core.registry.subjects import Part
 
@@ -31,8 +30,6 @@ _NO_FIELDS = '{"type": "record", "name": "key", "fields": []}'
 # A key that is no record, as the only field of one: its bytes are the same.
 _WRAPPED = "key"
 _BEGIN, _END = len(f'{{"{_WRAPPED}":'), 1
-
-K = TypeVar("K")
 
 
 class RegisteredAvro:
@@ -120,15 +117,7 @@ class RegisteredAvro:
 
     def _writer(self, schema_id: int) -> Writer | str:
         """What reads records of a schema, or the reason why they are rejected."""
-        known = self._writers.get(schema_id)
-        if known is not None:
-            return known
-        try:
-            schema = self._schemas.get(schema_id)
-        # What the registry does not have now, it may have later.
-        except (UnknownSchema, RefusedSchema) as error:
-            return str(error)
-        return _kept(self._writers, schema_id, self._of(schema), _MAX_IDS)
+        return of_id(self._writers, schema_id, self._schemas, self._of, _MAX_IDS)
 
     def _of(self, schema: RegisteredSchema) -> Writer | str:
         what = f"schema id {schema.id}"
@@ -140,7 +129,7 @@ class RegisteredAvro:
             return f"{what} cannot be read with the table's columns: not an Avro schema: {error}"
         found = self._by_form.get(text)
         if found is None:
-            found = _kept(self._by_form, text, self._new_writer(text), _MAX_WRITERS)
+            found = kept(self._by_form, text, self._new_writer(text), _MAX_WRITERS)
         if self._unfollowed:
             self._unfollowed.name(schema.id, text)
         return f"{what} cannot be {found}" if isinstance(found, str) else found
@@ -170,14 +159,6 @@ class RegisteredAvro:
     def _text(self, schema: RegisteredSchema) -> str:
         """The schema of a record. Raises ValueError."""
         return schema.text
-
-
-def _kept(known: dict[K, Writer | str], key: K, found: Writer | str, most: int) -> Writer | str:
-    """``found``, which is known from now on, in the place of the oldest one."""
-    if len(known) >= most:
-        del known[next(iter(known))]
-    known[key] = found
-    return found
 
 
 class RegisteredAvroKeys(RegisteredAvro):

@@ -12,9 +12,8 @@ from sluice.core.decoding.protobuf.decoder import TableMessage, decoded
 from sluice.core.decoding.protobuf.frames import message_indexes
 from sluice.core.decoding.protobuf.reader import MessageReader
 from sluice.core.decoding.protobuf.schema import Compile, NotCompiled, ProtobufSchema, UnsupportedMessage
-from sluice.core.registry.errors import RefusedSchema, UnknownSchema
 from sluice.core.registry.framing import framed, unframed
-from sluice.core.registry.lookups import in_turn
+from sluice.core.registry.lookups import in_turn, kept, of_id
 from sluice.core.registry.schemas import PROTOBUF, RegisteredSchema, Schemas
 
 # Schemas that are ready for use; a topic has few, unless a producer registers one for each record.
@@ -75,9 +74,8 @@ class RegisteredProtobuf:
         found = self._readers.get((schema_id, indexes))
         if found is None:
             # Records of garbage name as many messages as there are.
-            if len(self._readers) >= _MAX_WRITERS:
-                self._readers.clear()
-            found = self._readers[schema_id, indexes] = self._new_reader(schema_id, writer, indexes)
+            made = self._new_reader(schema_id, writer, indexes)
+            found = kept(self._readers, (schema_id, indexes), made, _MAX_WRITERS)
         if isinstance(found, str):
             raise Malformed(found)
         return found, begin
@@ -97,18 +95,7 @@ class RegisteredProtobuf:
 
     def _writer(self, schema_id: int) -> ProtobufSchema | str:
         """The schema, or the reason why its records are rejected."""
-        known = self._writers.get(schema_id)
-        if known is not None:
-            return known
-        try:
-            schema = self._schemas.get(schema_id)
-        # What the registry does not have now, it may have later.
-        except (UnknownSchema, RefusedSchema) as error:
-            return str(error)
-        if len(self._writers) >= _MAX_WRITERS:
-            self._writers.clear()
-        found = self._writers[schema_id] = self._new_writer(schema)
-        return found
+        return of_id(self._writers, schema_id, self._schemas, self._new_writer, _MAX_WRITERS)
 
     def _new_writer(self, schema: RegisteredSchema) -> ProtobufSchema | str:
         what = f"schema id {schema.id}"
