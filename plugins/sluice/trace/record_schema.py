@@ -41,17 +41,19 @@ def schema_of(systems: Systems, topic: str, topic_id: str) -> SchemaOf:
             schema_id, _ = unframed(rows[0]["value"], headers)
         except Malformed as error:
             return f"none: {error}"
-        return f"id {schema_id}{_versions(systems.registry, schema_id)}"
+        return f"id {schema_id}{_versions(systems.registry, topic, schema_id)}"
 
     return answer
 
 
-def _versions(registry: RegistryClient, schema_id: int) -> str:
-    """Which versions of which subjects an id is, for a message."""
+def _versions(registry: RegistryClient, topic: str, schema_id: int) -> str:
+    """Which version of the topic's own subject an id is, for a message: of other subjects where it has none,
+    since topics whose schemas are the same text share its id."""
     try:
         found = registry.uses(schema_id)
     except UnknownSchema:
         return ", which the registry does not have"
     except (RegistryUnreachable, RegistryRefused) as error:
         return f" (its version is not known: {error})"
-    return "".join(f", version {version} of subject {subject}" for subject, version in found)
+    own = [one for one in found if one[0] == f"{topic}-value"]
+    return "".join(f", version {version} of subject {subject}" for subject, version in own or found)

@@ -15,6 +15,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from local.stack.stack import wait_until
+from sluice.clients.kafka.admin import KafkaAdmin
 from sluice.clients.kafka.log.brokers import Brokers
 from sluice.clients.kafka.log.fetching import LogTruncated, OffsetsDeleted, TransactionOpen
 from sluice.clients.kafka.log.range_reader import Epochs, RangeReader
@@ -220,6 +221,16 @@ def test_a_topic_that_is_created_again_under_the_reader(cluster: KafkaCluster, b
         rows(old, 0, 1)
     with raising(Missing, "'nowhere' does not exist"):
         reader(brokers, "nowhere")
+
+
+def test_a_topics_id_is_written_as_librdkafka_writes_it(cluster: KafkaCluster, brokers: Brokers) -> None:
+    """Of two alphabets of base64: half of all ids are the same in both, so one topic shows nothing."""
+    admin, ids = KafkaAdmin(cluster.kafka), list[str]()
+    while len(ids) < 5 or not {"+", "/"} & set("".join(ids)):
+        topic = f"id_{len(ids)}"
+        cluster.make_topic(topic)
+        ids.append(admin.describe(topic).id)
+        assert brokers.describe(topic).id == ids[-1]
 
 
 def test_leaders_move_and_brokers_die_in_the_middle(cluster: KafkaCluster, brokers: Brokers) -> None:

@@ -34,10 +34,6 @@ if TYPE_CHECKING:
     from spark_jobs.common.consumer.writer import StreamWriter
 
 
-# librdkafka writes a topic's id in the other alphabet of base64.
-_AS_KAFKA = str.maketrans("+/", "-_")
-
-
 class DirectSource:
     """The batches of one stream, for its writer."""
 
@@ -94,7 +90,7 @@ class DirectSource:
             self._platform.kafka,
             self._platform.s3,
             self._spec.topic.name,
-            str(writer.state.topic_id).translate(_AS_KAFKA),
+            str(writer.state.topic_id),
             Layout(arrow_schema(table.schema()), f"{table.location()}/data/", tuple(self._spec.partitions)),
             Layout(arrow_schema(quarantine.schema()), f"{quarantine.location()}/data/"),
             self._decoder,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from base64 import urlsafe_b64encode
+from base64 import b64encode
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -109,7 +109,7 @@ class Brokers:
             for partition in found.partitions
             if partition.leader_id >= 0
         }
-        return TopicLeaders(urlsafe_b64encode(found.topic_id.bytes).rstrip(b"=").decode(), leaders)
+        return TopicLeaders(b64encode(found.topic_id.bytes).rstrip(b"=").decode(), leaders)
 
     def cleanup_policy(self, topic: str) -> str:
         """The topic's `cleanup.policy`. Raises Refused without the right to see it."""

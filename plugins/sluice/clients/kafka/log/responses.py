@@ -11,8 +11,9 @@ from sluice.core.errors import Unreachable
 
 @dataclass(frozen=True)
 class TopicLeaders:
-    """A topic as its brokers know it now. ``id``: as Kafka writes it; a topic that is created again has
-    another. ``leaders``: partition -> (broker's number, epoch); without those that have no leader."""
+    """A topic as its brokers know it now. ``id``: as librdkafka writes it, so as tables keep it
+    (Kafka's own tools have - and _ for + and /); a topic that is created again has another. ``leaders``:
+    partition -> (broker's number, epoch); without those that have no leader."""
 
     id: str
     leaders: Mapping[int, tuple[int, int]]
