@@ -144,7 +144,7 @@ def test_static_files_are_of_no_stream(clients: dict[str, httpx.Client]) -> None
 # In the browser, by FAB's own form of login.
 
 
-@pytest.mark.parametrize("user", ["viewer", "user", "op"])
+@pytest.mark.parametrize("user", ["viewer", pytest.param("user", marks=pytest.mark.exhaustive), "op"])
 def test_roles_see_all_streams(fab: Airflow, open_page: OpenPage, user: str) -> None:
     page = logged_in(open_page, fab, user)
     page.get_by_role("link", name="Streams").click()

@@ -106,7 +106,7 @@ class Declared(Stream):
     ("name", "make"),
     [
         pytest.param("nyc_taxi", trips, id="trips"),
-        pytest.param("wiki_changes", changes, id="changes"),
+        pytest.param("wiki_changes", changes, id="changes", marks=pytest.mark.exhaustive),
         pytest.param("isp_hits", hits, id="hits", marks=pytest.mark.exhaustive),
     ],
 )

@@ -324,7 +324,7 @@ def captured(
     )
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", ["envelope", pytest.param("flat", marks=pytest.mark.exhaustive), "avro"])
 def test_each_change_of_a_table_is_a_row(
     spark: SparkSession,
     services: Services,
