@@ -133,6 +133,7 @@ class Table:
         expected: Mapping[str, int | None],
         changed: Mapping[str, int | Staged | None],
         expired: Sequence[int] = (),
+        properties: Mapping[str, str] | None = None,
     ) -> None:
         self._world.point(f"check {self.name}")
         base = self._known = self._catalog.tables[self.name]
@@ -165,6 +166,7 @@ class Table:
         before: str,
         columns: object,
         properties: Mapping[str, str],
+        ids: Sequence[int] = (),
     ) -> None:
         self._world.point(f"check {self.name}")
         base = self._known = self._catalog.tables[self.name]
