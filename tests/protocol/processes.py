@@ -100,6 +100,7 @@ class DirectBatches:
                 accounts=(),
                 skipped=OffsetRanges(),
                 unfollowed=frozenset(version for version in versions if version > self._columns),
+                schemas={},
             )
         ]
 

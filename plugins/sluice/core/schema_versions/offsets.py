@@ -26,6 +26,8 @@ MAX_CHARACTERS = 16_384
 # newest.
 MAX_PAIRS = 20_000
 
+# A document as it is in JSON.
+Document = Iterable[Any]
 # Partition -> the first and the last offset.
 Bounds = Mapping[int, tuple[int, int]]
 
@@ -74,9 +76,9 @@ class SchemaOffsets:
         be for the ids of this batch alone, which the next may have too."""
         return len(self.text()) > MAX_CHARACTERS and _pairs(self.ids) > 2 * sum(map(len, found.values()))
 
-    def moved(self, document: str) -> tuple[SchemaOffsets, str]:
-        """Without ids, and the text of the document that has them. ``document``: the text of the one that is
-        named now, empty without one."""
+    def moved(self, document: Document = ()) -> tuple[SchemaOffsets, str]:
+        """Without ids, and the text of the document that has them. ``document``: the one that is named
+        now."""
         whole = self.with_document(document)
         ids, forgotten, pairs = dict(whole.ids), self.forgotten, _pairs(whole.ids)
         while pairs > MAX_PAIRS:
@@ -85,11 +87,9 @@ class SchemaOffsets:
         text = json.dumps(_ids_as_json(ids), separators=(",", ":"))
         return SchemaOffsets({}, self.complete, digest_of(text), forgotten), text
 
-    def with_document(self, text: str) -> SchemaOffsets:
-        """With the ids of its document. Raises ValueError if the text is none."""
-        if not text:
-            return self
-        ids = _ids_of(json.loads(text))
+    def with_document(self, document: Document) -> SchemaOffsets:
+        """With the ids of its document."""
+        ids = _ids_of(document)
         for schema_id, one in self.ids.items():
             known = ids.pop(schema_id, None)
             ids[schema_id] = known.joined(one) if known else one
@@ -162,7 +162,7 @@ def _ids_as_json(ids: Mapping[int, Seen]) -> list[Any]:
     return [[schema_id, one.at, _bounds_as_json(one.bounds)] for schema_id, one in ids.items()]
 
 
-def _ids_of(said: Iterable[Any]) -> dict[int, Seen]:
+def _ids_of(said: Document) -> dict[int, Seen]:
     return {schema_id: Seen(at, _bounds_of(bounds)) for schema_id, at, bounds in said}
 
 

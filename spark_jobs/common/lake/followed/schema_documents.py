@@ -6,12 +6,13 @@ the next one has its ids too.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
 from sluice.clients.s3.requests import split
-from sluice.core.schema_versions.offsets import SchemaOffsets, address, digest_of
+from sluice.core.schema_versions.offsets import Document, SchemaOffsets, address, digest_of
 from sluice.core.tables.file_removal import missing_message
 from spark_jobs.common.spark.failures import LakeFileMissing
 
@@ -39,9 +40,9 @@ def moved(client: S3Client, location: str, offsets: SchemaOffsets) -> SchemaOffs
     return found
 
 
-def _read(client: S3Client, location: str, digest: str) -> str:
+def _read(client: S3Client, location: str, digest: str) -> Document:
     if not digest:
-        return ""
+        return ()
     uri = address(location, digest)
     bucket, key = split(uri)
     try:
@@ -54,4 +55,5 @@ def _read(client: S3Client, location: str, digest: str) -> str:
         raise LakeFileMissing(
             f"{uri}: damaged: its content has another digest. Fix: restore it from a backup"
         )
-    return text
+    document: Document = json.loads(text)
+    return document
