@@ -54,7 +54,7 @@ def stream_schema(
         return StreamSchema(of_table)
     digest = table.properties.get(followed.PROPERTY) or ""
     offsets = schema_offsets(client, table)
-    newest = list(islice(reversed(offsets.ids.items()), MAX_VERSIONS))
+    newest = [*offsets.ids.items()][: -MAX_VERSIONS - 1 : -1]
     subject, places, latest, problem = f"{spec.topic.name}-value", dict[int, str](), None, ""
     try:
         asked = registry()

@@ -66,7 +66,10 @@ class Latest:
     def verdict(self) -> str:
         if self.note:
             return self.note
-        return f"{len(self.differences)} differences" if self.differences else "the table has all of it"
+        number = len(self.differences)
+        if not number:
+            return "the table has all of it"
+        return "1 difference" if number == 1 else f"{number} differences"
 
 
 @dataclass(frozen=True)
@@ -89,10 +92,12 @@ class StreamSchema:
     complete: Bounds | None = None
 
     @property
-    def recorded_since(self) -> str:
-        """Where the offsets of versions begin; empty without any."""
-        began = {partition: pair[0] for partition, pair in (self.complete or {}).items() if pair[0]}
-        return ", ".join(f"{partition} from {first}" for partition, first in sorted(began.items()))
+    def count_text(self) -> str:
+        """How many versions there are, and from which offsets on they are known."""
+        if not self.complete:
+            return "no batch has recorded the schemas of its records"
+        since = bounds_text(self.complete, until=False)
+        return f"{len(self.versions)} of {self.seen_versions} ids of records, recorded since: {since}"
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -116,9 +121,12 @@ class StreamSchema:
         }
 
 
-def bounds_text(bounds: Bounds) -> str:
-    """``0: 3 to 17, 1: 0 to 9``."""
-    named = [f"{partition}: {first} to {last}" for partition, (first, last) in sorted(bounds.items())]
+def bounds_text(bounds: Bounds, *, until: bool = True) -> str:
+    """``0: 3 to 17, 1: 0 to 9``; the first offsets alone without ``until``."""
+    named = [
+        f"{partition}: {first} to {last}" if until else f"{partition}: {first}"
+        for partition, (first, last) in sorted(bounds.items())
+    ]
     more = f", and {len(named) - _MAX_PARTITIONS} partitions more" if len(named) > _MAX_PARTITIONS else ""
     return ", ".join(named[:_MAX_PARTITIONS]) + more
 
