@@ -289,7 +289,8 @@ class Made:
         made = FakeSources(lambda *_: self.results.read, lambda: self.progress.read)
         made.__dict__ |= {
             "observed": self.observed, "airflow": lambda: self.airflow, "events": lambda spec: self.past,
-            "schema": self._schema, "log": self._log, "ledger": lambda stream: ledger(), "metrics_token": lambda: self.token,
+            "schema": self._schema, "log": self._log,
+            "ledger": lambda stream: ledger(), "metrics_token": lambda: self.token,
         }  # fmt: skip
         self.app.dependency_overrides[sources] = lambda: made
 

@@ -37,15 +37,15 @@ def _print_versions(console: Console, found: StreamSchema) -> None:
     latest = found.latest
     if latest is not None:
         said = f"subject {latest.subject}, newest version {latest.version} (id {latest.schema_id})"
-        console.print(printable(f"{said}: {latest.verdict}"))
+        console.print(printable(f"{said}: {latest.result}"))
         for one in latest.differences:
             console.print(printable(f"  {one}"))
     if found.problem:
         console.print(printable(f"the registry does not say: {found.problem}"))
     versions = _table("schema id", "version", "first published (UTC)", "offsets by partition", "came with it")
     for each in found.versions:
-        came = ", ".join(each.columns)
-        versions.add_row(str(each.schema_id), printable(each.place), each.first, each.offsets, printable(came))
+        came, place = printable(", ".join(each.columns)), printable(each.place)
+        versions.add_row(str(each.schema_id), place, each.first, each.offsets, came)
     console.print(versions)
     console.print(printable(found.count_text), style="dim")
 

@@ -1,5 +1,5 @@
-"""Which schema of a registry a record names: as the topic says it, or, of a record that the topic has lost, as
-the offsets of each schema's records do. No column of the table says it."""
+"""Which schema of a registry a record names: as the topic says it, or, of a record that the topic has lost,
+as the offsets of each schema's records do. No column of the table says it."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ _SECONDS = 15.0
 
 @dataclass(frozen=True)
 class Record:
-    """A published record. ``batch``: that published it, None if that is not recorded. ``value`` and
-    ``headers``: of a record in quarantine, which keeps them, as its columns have them."""
+    """A published record, at an ``offset`` of a ``partition``. ``batch``: that published it, None if that is
+    not recorded. ``value`` and ``headers``: of a record in quarantine, which keeps them, as its columns have
+    them."""
 
     partition: int
     offset: int

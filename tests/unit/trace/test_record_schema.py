@@ -11,9 +11,7 @@ from sluice.core.schema_versions.offsets import SchemaOffsets
 from sluice.core.tables.batches import Batch
 from sluice.trace.record_schema import Record, Recorded
 
-OFFSETS = SchemaOffsets().more(
-    {7: {0: (10, 16)}, 3: {0: (14, 19)}}, OffsetRanges.of({0: [(10, 30)]}), at=1
-)
+OFFSETS = SchemaOffsets().more({7: {0: (10, 16)}, 3: {0: (14, 19)}}, OffsetRanges.of({0: [(10, 30)]}), at=1)
 BATCH = Batch(1, 1, "w1_a", 1, OffsetRanges.of({0: [(10, 30)]}), {0: 30}, 20, 1, 0, 1)
 
 

@@ -28,7 +28,6 @@ from tests.support import lake as lakes
 from tests.support.memory_s3 import MemoryS3
 from tests.support.orders_versions import V1, V2, schema
 
-
 LOCATION = "s3://lake/raw/nyc_taxi"
 DECLARED = """
 name = "orders"
@@ -112,7 +111,7 @@ def test_the_followed_schema_is_what_is_compared(rig: Rig) -> None:
     with rig.lake.catalog.load_table(lakes.TABLE).transaction() as change:
         change.set_properties({followed.PROPERTY: "ab"})
     found = rig.say(Registry())
-    assert (found.follows, found.latest.verdict) == ("ab", "the table has all of it")
+    assert (found.follows, found.latest.result) == ("ab", "the table has all of it")
 
 
 def test_a_registry_that_is_down_is_a_problem_of_its_part(rig: Rig) -> None:

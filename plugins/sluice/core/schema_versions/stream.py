@@ -53,8 +53,8 @@ class Version:
 
 @dataclass(frozen=True)
 class Latest:
-    """The newest version of the subject: its number, schema id and what the table lacks of it. ``note``: why
-    it is not compared, empty if it is."""
+    """The newest ``version`` of a ``subject``, a number from 1, and its ``schema_id``. ``differences``: what
+    the table lacks of it; ``note``: why it is not compared, empty if it is."""
 
     subject: str
     version: int
@@ -63,7 +63,7 @@ class Latest:
     note: str = ""
 
     @property
-    def verdict(self) -> str:
+    def result(self) -> str:
         if self.note:
             return self.note
         number = len(self.differences)
@@ -132,7 +132,12 @@ def bounds_text(bounds: Bounds, *, until: bool = True) -> str:
 
 
 def column_of(
-    name: str, kind: str, field_id: int, came: Mapping[int, Came], kept: Sequence[tuple[int, bool]], began: int
+    name: str,
+    kind: str,
+    field_id: int,
+    came: Mapping[int, Came],
+    kept: Sequence[tuple[int, bool]],
+    began: int,
 ) -> Column:
     """``came``: field id -> its commit, as recorded; ``kept``: when each kept snapshot was committed, oldest
     first, and whether its schema has the field; ``began``: when the table was created, if with the field,

@@ -91,7 +91,7 @@ class RegisteredAvro:
         bounds = np.searchsorted(of_rows[order], np.arange(len(writers) + 1))
         named = {asked[schema_id]: schema_id for schema_id in reversed(rising)}
         unfollowed: dict[Version, int] = {}
-        # Of a version that is not followed, all rows that name it, once one was seen that is a record of it.
+        # All rows that name a version that is not followed, once one was seen that is a record of it.
         of_versions = np.zeros(len(values), np.bool_)
         for place, writer in enumerate(writers):
             rows = order[bounds[place] : bounds[place + 1]]

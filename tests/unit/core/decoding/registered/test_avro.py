@@ -344,7 +344,8 @@ def schemas_of(decoder: Decoder, values: Sequence[bytes | None], headers: Any = 
 
 def test_the_first_and_the_last_record_of_each_schema_are_known() -> None:
     schemas = make()
-    one, two = encoded(schemas, 1, {"id": 4, "note": "b"}), encoded(schemas, 2, {"id": 1, "price": 0.5, "note": "a"})
+    one = encoded(schemas, 1, {"id": 4, "note": "b"})
+    two = encoded(schemas, 2, {"id": 1, "price": 0.5, "note": "a"})
     decoder = RegisteredAvro(json.dumps(V1), schemas, KEPT)
     assert schemas_of(decoder, [None, two, one, b"plain", two, one, None]) == {1: (2, 5), 2: (1, 4)}
     assert schemas_of(decoder, [one, one, one]) == {1: (0, 2)}
