@@ -167,7 +167,7 @@ class Sources:
         return self._quick_registry
 
     def schema(self, spec: StreamSpec) -> StreamSchema:
-        """Of the stream's table; a registry that does not answer is a problem of the answer."""
+        """The schema of the stream's table; a registry that does not answer is a problem of the answer."""
 
         def load() -> StreamSchema:
             from sluice.trace.stream_schema import stream_schema
