@@ -57,11 +57,12 @@ class Commit:
 @dataclass(frozen=True, eq=False)
 class Metadata:
     """A table's metadata file; two are equal only if they are the same file. ``schema``: the version that its
-    columns follow, as text; empty for the declared one."""
+    columns follow, as text; empty for the declared one; ``offsets``: of its schemas' records, as text."""
 
     commits: Mapping[int, Commit] = field(default_factory=dict)
     refs: Mapping[str, int] = field(default_factory=dict)
     schema: str = ""
+    offsets: str = ""
 
     def latest(self, ref: str) -> Commit | None:
         """The head of ``ref``; without such a branch that of main (``SnapshotUtil.latestSnapshot``)."""

@@ -17,6 +17,7 @@ import pyarrow
 from sluice.core.changes.published import Changes
 from sluice.core.offsets.deduplication import LoadedRows
 from sluice.core.offsets.verify import FileStats
+from sluice.core.schema_versions.offsets import PROPERTY as OFFSETS
 from sluice.core.tables.batches import Batch, Snapshot
 from spark_jobs.common.lake.followed.followed_schema import SCHEMA
 from spark_jobs.common.lake.iceberg import MAIN, CommitRefused
@@ -87,8 +88,9 @@ class Table:
         return self._current().ancestors(ref)
 
     def properties(self) -> Mapping[str, str]:
-        schema = self._current().schema
-        return {SCHEMA: schema} if schema else {}
+        found = self._current()
+        said = {SCHEMA: found.schema, OFFSETS: found.offsets}
+        return {name: text for name, text in said.items() if text}
 
     def published_at(self) -> dict[int, int]:
         return {}
@@ -133,6 +135,7 @@ class Table:
         expected: Mapping[str, int | None],
         changed: Mapping[str, int | Staged | None],
         expired: Sequence[int] = (),
+        properties: Mapping[str, str] | None = None,
     ) -> None:
         self._world.point(f"check {self.name}")
         base = self._known = self._catalog.tables[self.name]
@@ -151,11 +154,12 @@ class Table:
         refs = kept | {name: head for name, head in targets.items() if head is not None}
         gone = set(expired).difference(refs.values())
         commits = {number: commit for number, commit in present.items() if number not in gone}
-        if refs == base.refs and commits == base.commits:
+        offsets = (properties or {}).get(OFFSETS, base.offsets)
+        if refs == base.refs and commits == base.commits and offsets == base.offsets:
             return  # Iceberg commits nothing.
         self._world.point(f"commit {self.name}")
         what = f"refs {_brief(targets)}" + (f", expire {sorted(gone)}" if gone else "")
-        self._catalog.swap(self.name, base, replace(base, commits=commits, refs=refs), what)
+        self._catalog.swap(self.name, base, replace(base, commits=commits, refs=refs, offsets=offsets), what)
         self._is_stale = True
         self._world.point(f"committed {self.name}")
 
@@ -165,6 +169,7 @@ class Table:
         before: str,
         columns: object,
         properties: Mapping[str, str],
+        ids: Sequence[int] = (),
     ) -> None:
         self._world.point(f"check {self.name}")
         base = self._known = self._catalog.tables[self.name]

@@ -23,7 +23,7 @@ from spark_jobs.common.lake.writer_lease import run_with_lease
 from tests.protocol import dataframes, kafka, lake
 from tests.protocol.catalog import File, Record
 from tests.protocol.dataframes import Rows
-from tests.protocol.reader import QUARANTINE, SPEC, STREAM, require
+from tests.protocol.reader import QUARANTINE, SPEC, STREAM, offsets_of_schemas, require
 from tests.protocol.world import Process, World
 
 # Than any snapshot, whose ids are their times.
@@ -100,6 +100,7 @@ class DirectBatches:
                 accounts=(),
                 skipped=OffsetRanges(),
                 unfollowed=frozenset(version for version in versions if version > self._columns),
+                schemas=offsets_of_schemas(good),
             )
         ]
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from sluice.config import streams
 from sluice.core.offsets.quarantine import Rejections, held_in, rejected_by
 from sluice.core.offsets.ranges import offsets_from_json
+from sluice.core.schema_versions.offsets import PROPERTY, Bounds, SchemaOffsets, joined_ids
 from spark_jobs.common.lake.iceberg import MAIN
 from tests.protocol.catalog import Metadata, Record
 from tests.protocol.kafka import version_of
 
-SPEC = streams.load("nyc_taxi")
+_TAXI = streams.load("nyc_taxi")
+# Its records name their schemas.
+SPEC = replace(_TAXI, topic=replace(_TAXI.topic, registry=True))
 STREAM, QUARANTINE = SPEC.table, SPEC.quarantine_table
 Places = Counter[tuple[int, int]]
 
@@ -70,6 +74,7 @@ class Reader:
         starts = offsets_from_json(newest["sluice.start-offsets"])
         self._check_starts(starts)
         self._check_ends()
+        self._check_offsets(rows)
         expected = {
             (partition, offset)
             for partition, end in self.ends().items()
@@ -101,6 +106,17 @@ class Reader:
         columns = int(self.stream.schema or 0)
         unseen = [row.place for row in rows if row.columns > columns]
         require(not unseen, f"the table follows version {columns}, and rows have more: {unseen}")
+
+    def _check_offsets(self, rows: list[Record]) -> None:
+        """The offsets of each schema's records are those of the rows, and known up to where it is
+        published."""
+        found = SchemaOffsets.of({PROPERTY: self.stream.offsets})
+        bounds = {schema_id: dict(one.bounds) for schema_id, one in found.ids.items()}
+        expected = offsets_of_schemas(rows)
+        require(bounds == expected, f"schemas have offsets {bounds}, their rows {expected}")
+        ends = self.ends()
+        late = {p: pair for p, pair in found.complete.items() if pair[1] != ends[p]}
+        require(not late, f"offsets of schemas are known in {late}, and published up to {ends}")
 
     def _check_missing(self, missing: set[tuple[int, int]], rejected: Rejections, held: Rejections) -> None:
         """Only what the newest batch rejected may be, between its publish and the quarantine's."""
@@ -146,3 +162,8 @@ def places(records: list[Record]) -> Places:
 def require(holds: bool, otherwise: str) -> None:
     if not holds:
         raise Violation(otherwise)
+
+
+def offsets_of_schemas(records: Iterable[Record]) -> dict[int, Bounds]:
+    """Version -> the bounds of its records."""
+    return joined_ids({version_of(one.kind): {one.partition: (one.offset, one.offset)}} for one in records)

@@ -10,6 +10,7 @@ import pytest
 
 from sluice.core.tables.writers import next_epoch, writer_name
 from spark_jobs.common.consumer.writer import StreamWriter
+from spark_jobs.common.lake.clock import now_ms
 from spark_jobs.common.lake.followed.followed_schema import digest_of
 from spark_jobs.common.lake.iceberg import MAIN
 from spark_jobs.common.lake.quarantine import BatchQuarantine
@@ -176,7 +177,26 @@ def columns_without_the_lease(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(WriterLease, "change_schema", change_schema)
 
 
+def offsets_of_schemas_before_the_publish(patch: pytest.MonkeyPatch) -> None:
+    """In a commit of their own."""
+    publish = WriterLease._publish
+
+    def in_two_commits(
+        self: WriterLease,
+        keep: int,
+        needed_from: Callable[[], int] = now_ms,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        self.table.change_refs({MAIN: self.published}, {}, (), properties)
+        publish(self, keep, needed_from)
+
+    patch.setattr(WriterLease, "_publish", in_two_commits)
+
+
 REMOVED = {
+    "offsets of schemas before the publish": RemovedFix(
+        offsets_of_schemas_before_the_publish, frozenset({"kill"}), seed=0
+    ),
     "columns committed without the lease": RemovedFix(
         columns_without_the_lease, frozenset({"start_another"}), seed=10
     ),

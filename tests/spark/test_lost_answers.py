@@ -3,7 +3,7 @@ committed itself."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, nullcontext
 from functools import partial
@@ -57,9 +57,14 @@ class LosesAnAnswer(StreamWriter):
         super().__init__(*given)
         self._services = services
 
-    def _publish(self, keep: int, needed_from: Callable[[], int] = now_ms) -> None:
+    def _publish(
+        self,
+        keep: int,
+        needed_from: Callable[[], int] = now_ms,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
         with nullcontext() if self.has_published else losing_the_first_answer(self._services):
-            super()._publish(keep, needed_from)
+            super()._publish(keep, needed_from, properties)
 
 
 def commits(stream: Stream) -> int:

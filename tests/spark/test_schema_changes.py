@@ -30,8 +30,10 @@ from local.services import streams as stream_programs
 from local.stack.stack import wait_until
 from sluice.clients.kafka.admin import KafkaAdmin
 from sluice.clients.lake.catalog import Lake
+from sluice.clients.lake.schema_offsets import schema_offsets
 from sluice.clients.lake.snapshots import change_files
 from sluice.clients.registry.client import RegistryClient
+from sluice.clients.s3.requests import connect
 from sluice.config import streams
 from sluice.config.folders import VARIABLE
 from sluice.config.platform_sections.lake import CATALOG
@@ -39,13 +41,17 @@ from sluice.config.platform_sections.registry import Registry
 from sluice.config.sections.topic import Topic
 from sluice.core.changes.plan import Action, ChangePlan
 from sluice.core.offsets.ranges import OffsetRanges
-from sluice.trace.record_schema import schema_of
+from sluice.core.schema_versions.columns import PROPERTY as COLUMNS
+from sluice.core.schema_versions.columns import came_with
+from sluice.trace.record_schema import Record as At
+from sluice.trace.record_schema import Recorded, schema_of
 from spark_jobs.common.consumer import writer
 from spark_jobs.common.consumer.decoded_rows import Decode
 from spark_jobs.common.consumer.direct.direct_rows import DirectSource
 from spark_jobs.common.consumer.direct.follower import Follower, SchemaNotFollowed
 from spark_jobs.common.consumer.followed import followed_by
 from spark_jobs.common.consumer.run import decoding, record_type, registry_of
+from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.lake.iceberg import IcebergTable
 from spark_jobs.common.maintenance.change import Change
 from spark_jobs.common.maintenance.incoming import IncomingRecords, StagedRecords
@@ -147,6 +153,16 @@ class Orders(Stream):
                 self.sent.append(version)
                 self.producer.produce(self.spec.topic.name, body, partition=partition)
         assert self.producer.flush(30) == 0
+
+    def ids(self) -> dict[int, int]:
+        """Schema id -> version, of those that were sent."""
+        subject = f"{self.spec.topic.name}-value"
+        registered = ((one, _avro(schema(**VERSIONS[one - 1]))) for one in {*self.sent})
+        return {self._client.lookup_schema(subject, text).schema_id: one for one, text in registered}
+
+    @property
+    def client(self) -> Any:
+        return connect(self.platform.s3)
 
     def rows(self) -> dict[tuple[int, int], dict[str, Any]]:
         found = self.spark.table(f"{CATALOG}.{self.spec.table}").toArrow().to_pylist()
@@ -260,10 +276,10 @@ def test_versions_that_come_in_one_batch_and_in_another_order(orders: Orders) ->
     systems: Any = SimpleNamespace(platform=orders.platform, registry=registry)
     of = schema_of(systems, name, KafkaAdmin(orders.platform.kafka).describe(name).id)
     # Its number there, in the order in which they were registered.
-    assert [of(0, n * EACH).partition(", ")[2] for n in range(5)] == [
+    assert [of(At(0, n * EACH)).partition(", ")[2] for n in range(5)] == [
         f"version {number} of subject {name}-value" for number in range(1, 6)
     ]
-    assert schema_of(systems, name, "A" * 22)(0, 0).startswith("not known: topic ")
+    assert schema_of(systems, name, "A" * 22)(At(0, 0)).startswith("not known: topic ")
 
 
 def test_a_catalog_that_is_restored_follows_again(orders: Orders) -> None:
@@ -291,6 +307,75 @@ def test_bytes_that_name_another_topics_schema_change_no_table(orders: Orders) -
     running.query.processAllAvailable()
     assert "secret" not in orders.columns()
     assert list(orders.quarantined()) == [(0, 0)]
+
+
+def test_the_offsets_of_each_version_survive_a_failed_publish_and_the_expiry_of_snapshots(
+    orders: Orders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is said of a batch that was not published; garbage counts for no schema."""
+
+    def bounds() -> dict[int, tuple[int, int]]:
+        """By version, of partition 0; the others have the same but for the garbage."""
+        with closing(Lake.open(orders.platform)) as lake:
+            found = schema_offsets(orders.client, lake.table(orders.spec.table))
+        ids = orders.ids()
+        assert {*found.ids} <= {*ids}
+        assert all(len(one.bounds) == PARTITIONS for one in found.ids.values())
+        return {ids[schema_id]: one.bounds[0] for schema_id, one in found.ids.items()}
+
+    # So that no snapshot is needed but the newest.
+    monkeypatch.setattr(writer, "RECORD_INTERVAL", 1)
+    orders.send_version(1)
+    orders.run(orders.writer()).query.stop()
+    assert bounds() == {1: (0, 2)}
+    orders.send_version(2)
+    publish = StreamWriter._publish
+    with monkeypatch.context() as patch, raising(KeyError, "killed"):
+
+        def killed(*_: Any, **__: Any) -> None:
+            raise KeyError("killed")
+
+        patch.setattr(StreamWriter, "_publish", killed)
+        starting = orders.writer()
+        orders.await_end(orders.consume(starting, starting.acquire()))
+    assert StreamWriter._publish is publish
+    assert ("channel" in orders.columns(), bounds()) == (True, {1: (0, 2)})
+    location = orders.metadata_location()
+    orders.producer.produce(orders.spec.topic.name, b"\0\0\1\0\0garbage", partition=0)
+    orders.send_version(7, 1)
+    orders.send_version(1, 1)
+    running = orders.run(orders.writer())
+    # Version 7 cannot be followed: its records are in quarantine, as its.
+    expected = {1: (0, 8), 2: (3, 5), 7: (7, 7)}
+    assert bounds() == expected
+    orders.send_version(1, 1)
+    running.query.processAllAvailable()
+    expected[1] = (0, 9)
+    running.query.stop()
+    table = IcebergTable(orders.spark, orders.spec.table)
+    table.change_refs({}, {}, table.expirable(1, 2**62))
+    assert len(list(table.snapshots("main"))) <= 2
+    assert bounds() == expected
+    orders.send_version(1, 1)
+    orders.run(orders.writer()).query.stop()
+    expected[1] = (0, 10)
+    assert bounds() == expected
+    with closing(Lake.open(orders.platform)) as lake:
+        recorded = Recorded(schema_offsets(orders.client, lake.table(orders.spec.table)))
+        fields = lake.table(orders.spec.table).schema()
+        text = lake.table(orders.spec.table).properties[COLUMNS]
+    names = {one: str(version) for one, version in orders.ids().items()}.__getitem__
+    said = [recorded.answer(At(0, offset), names, "gone").partition(",")[0] for offset in (0, 4, 9)]
+    # Tests share the registry: the ids of versions are in any order.
+    assert [{*one.split(" or ")} for one in said] == [{"1"}, {"1", "2"}, {"1"}]
+    came = came_with(text, [fields.find_field(name).field_id for name in ("channel", "address.zip", "id")])
+    (version_2,) = (one for one, version in orders.ids().items() if version == 2)
+    assert [one.schema_ids for one in came.values()] == [(version_2,), (version_2,)]
+    # To before the second batch: what it had is said of none, until it comes again.
+    orders.restore_catalog(location)
+    assert bounds() == {1: (0, 2)}
+    orders.run(orders.writer()).query.stop()
+    assert bounds() == expected
 
 
 def _avro(text: str) -> Any:

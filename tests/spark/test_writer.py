@@ -189,12 +189,13 @@ def test_a_publish_that_raced_with_a_commit_to_another_branch_is_tried_again(str
             expected: Mapping[str, int | None],
             changed: Mapping[str, int | StagedSnapshot | None],
             expired: Sequence[int] = (),
+            properties: Mapping[str, str] | None = None,
         ) -> None:
             if not races:
                 races.extend(changed)
                 other = IcebergTable(stream.spark, stream.spec.table)
                 commit(other, {"sluice.kind": "test"}, "another")
-            super().change_refs(expected, changed, expired)
+            super().change_refs(expected, changed, expired, properties)
 
     positions = writer.acquire()
     writer.table = Racing(stream.spark, stream.spec.table)

@@ -33,6 +33,7 @@ from sluice.config.stream import StreamSpec
 from sluice.config.streams import Declared
 from sluice.core.errors import ClientError
 from sluice.core.json_record import Document
+from sluice.core.schema_versions.stream import Column, StreamSchema
 from sluice.ledger.documents import Ledger
 from sluice.ledger.keys import run_key
 from sluice.supervision.observer.component_view import LastCheck
@@ -269,7 +270,7 @@ class FakeSources(Sources):
 @dataclass
 class Made:
     """The app over made-up results, and what a test may turn. ``past``: events of the pages' history;
-    ``logs``: program -> lines, or why there are none."""
+    ``logs``: program -> lines, or why there are none; ``schema``: the stream's, likewise."""
 
     app: FastAPI
     results: FakeResults
@@ -280,6 +281,7 @@ class Made:
     progress: FakeProgress = field(default_factory=FakeProgress)
     past: list[tuple[str, Document]] = field(default_factory=list)
     logs: dict[str, list[str] | ClientError] = field(default_factory=dict)
+    schema: StreamSchema | ClientError = field(default_factory=lambda: StreamSchema([Column("id", "long")]))
     token: str | None = TOKEN
 
     def forget(self) -> None:
@@ -287,9 +289,15 @@ class Made:
         made = FakeSources(lambda *_: self.results.read, lambda: self.progress.read)
         made.__dict__ |= {
             "observed": self.observed, "airflow": lambda: self.airflow, "events": lambda spec: self.past,
-            "log": self._log, "ledger": lambda stream: ledger(), "metrics_token": lambda: self.token,
+            "schema": self._schema, "log": self._log,
+            "ledger": lambda stream: ledger(), "metrics_token": lambda: self.token,
         }  # fmt: skip
         self.app.dependency_overrides[sources] = lambda: made
+
+    def _schema(self, spec: StreamSpec) -> StreamSchema:
+        if isinstance(self.schema, ClientError):
+            raise self.schema
+        return self.schema
 
     def _log(self, spec: StreamSpec, component: str) -> list[str]:
         found = self.logs.get(component, [f"a line of the {component}"])

@@ -115,7 +115,7 @@ def main() -> None:
 
 def add(app: typer.Typer) -> None:
     """Add the commands that need the systems only."""
-    for command in (load, change, sql, put, batches, trace):
+    for command in (load, change, sql, put, batches, trace, schema):
         app.command(rich_help_panel=PANEL)(command)
     app.command("new-stream", rich_help_panel=PANEL)(new_stream)
 
@@ -208,6 +208,13 @@ def trace(
 
     asked = command.Asked(stream, partition, offset, source, row, object_, version)
     raise typer.Exit(command.show_trace(host_of(context).installation(), asked, json))
+
+
+def schema(context: typer.Context, stream: Stream, json: AsJson = False) -> None:
+    """A table's columns, the versions of its records' schema, and the registry's newest against it."""
+    from sluice.cli import schema as command
+
+    raise typer.Exit(command.show_schema(host_of(context).installation(), stream, json))
 
 
 def new_stream(

@@ -15,6 +15,7 @@ from sluice.clients.lake.changes import removed_by
 from sluice.clients.lake.commits import sequence_since
 from sluice.clients.lake.position import position
 from sluice.clients.lake.reading import rows as held
+from sluice.clients.lake.schema_offsets import schema_offsets
 from sluice.clients.s3.objects import Bucket
 from sluice.clients.s3.requests import split
 from sluice.config.stream import StreamSpec
@@ -33,7 +34,7 @@ from sluice.loads.known.verified import VerifiedSources
 from sluice.loads.sending.produced import offsets_of
 from sluice.loads.sources.csv_object import ObjectSource
 from sluice.systems import Systems
-from sluice.trace.record_schema import SchemaOf, schema_of
+from sluice.trace.record_schema import Record, Recorded, SchemaOf, schema_of
 from sluice.trace.rows import (
     QUARANTINE,
     TABLE,
@@ -72,7 +73,9 @@ class StreamTrace:
         ledger, found = systems.ledger(spec.name), None
         if spec.records is not None and spec.records.registry:
             kept = position(batches.table)
-            found = schema_of(systems, spec.topic.name, (kept and kept.topic_id) or "")
+            offsets = schema_offsets(ledger.client, batches.table)
+            recorded = Recorded(offsets, has_changes=bool(kept and kept.changes))
+            found = schema_of(systems, spec.topic.name, (kept and kept.topic_id) or "", recorded)
         return cls(spec, systems.lake, ledger, batches, systems.kafka, found)
 
     def offset(self, partition: int, offset: int) -> RowTrace:
@@ -142,7 +145,9 @@ class StreamTrace:
         beside = {} if is_brief else self._beside(where)
         if where == QUARANTINE and self.lake.location(self.spec.quarantine_table) is None:
             return
-        for row in held.find(self._table(where), rows, (*columns, *beside.values()), since):
+        # That of a rejected record says its schema, also when the topic has lost it.
+        more = ["value"] if where == QUARANTINE and self._schema_of is not None and not is_brief else []
+        for row in held.find(self._table(where), rows, (*columns, *beside.values(), *more), since):
             values = row.values
             partition, offset = values[held.PARTITION], values[held.OFFSET]
             batch = (
@@ -153,7 +158,9 @@ class StreamTrace:
             reason = values.get("reason", "")
             record = {name: values.get(column) for name, column in beside.items()}
             if self._schema_of is not None and not is_brief and offset is not None:
-                record["schema"] = self._schema_of(partition, offset)
+                value, headers = values.get("value"), values.get("headers") or ()
+                asked = Record(partition, offset, batch, *((value, headers) if where == QUARANTINE else ()))
+                record["schema"] = self._schema_of(asked)
             yield Place(where, row.file, row.snapshot_id, partition, offset, reason, batch, record), values
 
     def _beside(self, where: str) -> dict[str, str]:

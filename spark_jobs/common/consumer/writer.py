@@ -26,6 +26,7 @@ from sluice.core.offsets.quarantine import Rejections
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.verify import OffsetVerification, needs_read, verify
 from sluice.core.queries import progress
+from sluice.core.schema_versions.offsets import PROPERTY, SchemaOffsets
 from sluice.core.tables.batches import Batch, batches_of
 from sluice.core.tables.summary import (
     ACQUIRED_AT,
@@ -46,6 +47,7 @@ from spark_jobs.common.consumer.state import StreamState
 from spark_jobs.common.kafka.offsets import Group, Topic
 from spark_jobs.common.lake import known_tables
 from spark_jobs.common.lake.clock import now_ms
+from spark_jobs.common.lake.followed import schema_documents
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.lake.loaded_rows import BatchRows, LoadedRowsStore
 from spark_jobs.common.lake.quarantine import BatchQuarantine
@@ -96,6 +98,8 @@ class StreamWriter(WriterLease):
         self.store = LoadedRowsStore(self.client, self.table.location())
         self.batches = BatchLogWriter(self.client, self.table.location())
         self.state = StreamState()
+        # Those of published records; None if these name none.
+        self.schemas: SchemaOffsets | None = None
         self.acquired_at = 0
         # The writer before this one acquired the lease, and published nothing.
         self.follows_a_failure = False
@@ -117,6 +121,8 @@ class StreamWriter(WriterLease):
             self.follows_a_failure = newest.get(KIND) == "epoch-start"
             recent[:] = self._newest_batches(len(self.state.unrecorded) + KEEP_SNAPSHOTS)
             self.store.forget()
+            if self.spec.uses_registry:
+                self.schemas = SchemaOffsets.of(self.table.properties())
             self.acquired_at = now_ms()
             self._check_topic(topic_id)
             self.state.topic_id = topic_id
@@ -206,11 +212,14 @@ class StreamWriter(WriterLease):
             )
         # If the id is the same after the read, the records are of that topic.
         self._check_topic(self.topic.id())
-        self._publish(KEEP_SNAPSHOTS, self._needed_from)
+        schemas = self._schemas_after(written, ranges)
+        properties = {PROPERTY: schemas.text()} if schemas else None
+        self._publish(KEEP_SNAPSHOTS, self._needed_from, properties)
         if rejected := written.rejected.count:
             _, after = self.rejections(rejected, summary, written.malformed)
             self.quarantine.publish(self.branch, after)
             self.state.rejected = after
+        self.schemas = schemas
         self.state.ends, self.state.leader_epochs = ends, dict(rows.epochs)
         self.state.unrecorded.append(BatchRows(ranges, loaded_from(written.runs)))
         log.info(
@@ -224,6 +233,16 @@ class StreamWriter(WriterLease):
         # One PUT per source, which no reader of the batch waits for.
         self._record_rows(f"{self.branch}-{batch_id}")
         self.group.commit(ends)
+
+    def _schemas_after(self, written: WrittenBatch, ranges: OffsetRanges) -> SchemaOffsets | None:
+        """Which schemas the records are of, once the batch is published; None if they name none."""
+        if self.schemas is None:
+            return None
+        after = self.schemas.more(written.schemas, ranges, now_ms())
+        if not after.is_long(written.schemas):
+            return after
+        # Before the commit that names it.
+        return schema_documents.moved(self.client, self.table.location(), after)
 
     def check_while_idle(self) -> None:
         """Check the lease, and commit the group's offsets again if that is due; later if the table cannot be

@@ -20,13 +20,14 @@ from pyspark.sql import SparkSession
 from sluice.config.platform_sections.lake import CATALOG
 from sluice.config.schema import spelled
 from sluice.core.error_codes import ErrorCode
+from sluice.core.schema_versions.columns import Came
 from sluice.core.tables.batches import Snapshot
 from sluice.core.tables.storage import KEEP_REWRITES, REWRITE_ID
 from spark_jobs.common.lake.clock import committing, now_ms
 from spark_jobs.common.lake.data_files.append import data_files
 from spark_jobs.common.lake.data_files.parquet_file import DataFile
 from spark_jobs.common.lake.followed.followed_schema import SCHEMA, digest_of
-from spark_jobs.common.lake.followed.schema_change import with_columns
+from spark_jobs.common.lake.followed.schema_change import java_map, with_columns
 from spark_jobs.common.lake.written.added_file import BOUNDED, AddedFile, read
 
 MAIN = "main"
@@ -194,10 +195,12 @@ class IcebergTable:
         expected: Mapping[str, int | None],
         changed: Mapping[str, int | StagedSnapshot | None],
         expired: Sequence[int] = (),
+        properties: Mapping[str, str] | None = None,
     ) -> None:
-        """Set refs to snapshots, or remove them (None), and remove the snapshots ``expired`` from the
-        metadata unless a ref then points at them, all in one commit that is made only if the refs of
-        ``expected`` are there (None: missing). It adds the staged snapshots. No file is deleted.
+        """Set refs to snapshots, or remove them (None), remove the snapshots ``expired`` from the metadata
+        unless a ref then points at them, and set ``properties`` of the table, all in one commit that is made
+        only if the refs of ``expected`` are there (None: missing). It adds the staged snapshots. No file is
+        deleted.
 
         Raises CommitRefused if one is not, if a snapshot of ``changed`` has expired, or if another commit
         came first, also since a snapshot was staged: the catalog compares the metadata file that was checked
@@ -232,6 +235,8 @@ class IcebergTable:
             for snapshot_id in set(expired) - reached:
                 ids.add(snapshot_id)
             builder.removeSnapshots(ids)
+        if properties:
+            builder.setProperties(java_map(self._jvm, properties))
         # Not read back: the next look at the table does.
         try:
             self._commit(lambda: operations.commit(base, builder.build()))
@@ -247,17 +252,20 @@ class IcebergTable:
         before: str,
         columns: pa.Schema,
         properties: Mapping[str, str],
+        ids: Sequence[int] = (),
     ) -> None:
         """Add and widen columns, and set ``properties``, the new SCHEMA among them, in one commit. It is made
         only if the refs of ``expected`` are there and the table follows the schema ``before`` (a digest;
-        empty: the declared one). As ``schema_change.with_columns`` says. Raises CommitRefused."""
+        empty: the declared one). As ``schema_change.with_columns`` says; ``ids``: of the schemas that this
+        follows. Raises CommitRefused."""
         operations = self._table.operations()
         base = operations.refresh()
         if (heads := _heads(base, expected)) != dict(expected):
             raise CommitRefused(f"{self.name}: refs are {heads}, expected {dict(expected)}")
         if (found := digest_of(base.properties())) != before:
             raise CommitRefused(f"{self.name}: follows schema {found!r}, expected {before!r}")
-        metadata = with_columns(self._jvm, self._table, base, columns, properties)
+        came = Came(now_ms(), tuple(ids))
+        metadata = with_columns(self._jvm, self._table, base, columns, properties, came)
         try:
             self._commit(lambda: operations.commit(base, metadata))
         except CommitRefused:

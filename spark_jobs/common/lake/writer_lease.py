@@ -168,7 +168,9 @@ class WriterLease:
         self._schema = digest_of(self.table.properties())
         return self._schema
 
-    def change_schema(self, before: str, columns: pa.Schema, properties: Mapping[str, str]) -> None:
+    def change_schema(
+        self, before: str, columns: pa.Schema, properties: Mapping[str, str], ids: Sequence[int] = ()
+    ) -> None:
         """Commit columns and properties, as ``IcebergTable.change_schema`` has them, unless another writer
         has the lease. What was written before and is not published is dropped. Raises Fenced or
         ConcurrentCommit, also if the table follows another schema than ``before``."""
@@ -176,7 +178,7 @@ class WriterLease:
         expected = {MAIN: self.published, self.branch: self.head}
         for attempt in range(MAX_ATTEMPTS):
             try:
-                self.table.change_schema(expected, before, columns, properties)
+                self.table.change_schema(expected, before, columns, properties, ids)
                 break
             except CommitRefused as refusal:
                 self._check_not_moved(expected, attempt, refusal)
@@ -237,8 +239,13 @@ class WriterLease:
             self._raise_moved(None)
         self.head = head
 
-    def _publish(self, keep: int, needed_from: Callable[[], int] = now_ms) -> None:
-        """Move ``main`` to what is staged, or to the head of the branch.
+    def _publish(
+        self,
+        keep: int,
+        needed_from: Callable[[], int] = now_ms,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """Move ``main`` to what is staged, or to the head of the branch, and set ``properties`` of the table.
 
         Every EXPIRY_INTERVAL times, snapshots behind the newest ``keep`` expire in the same commit, but none
         from ``needed_from`` on (ms since 1970). Raises Fenced if another writer has the lease,
@@ -252,7 +259,8 @@ class WriterLease:
         for attempt in range(MAX_ATTEMPTS):
             try:
                 target = self._staged or self.head
-                self.table.change_refs(expected, {MAIN: target, self.branch: target}, expired)
+                moved = {MAIN: target, self.branch: target}
+                self.table.change_refs(expected, moved, expired, properties)
                 break
             except CommitRefused as refusal:
                 self._check_not_moved(expected, attempt, refusal)

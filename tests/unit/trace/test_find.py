@@ -14,6 +14,7 @@ from unittest.mock import patch
 import pyarrow as pa
 import pytest
 from pyiceberg.table import ManifestGroupPlanner
+from pyiceberg.types import BinaryType
 
 from sluice.clients.lake.reading import rows as held
 from sluice.clients.s3.objects import Bucket, ObjectVersion
@@ -29,6 +30,7 @@ from sluice.ledger.keys import planned_key, produced_key
 from sluice.loads.known.index import ObjectContents
 from sluice.loads.known.verified import VerifiedSources
 from sluice.trace.find import StreamTrace
+from sluice.trace.record_schema import Record
 from sluice.trace.rows import QUARANTINE, TABLE, Absence
 from tests.support import lake as lakes
 from tests.support.memory_s3 import MemoryS3
@@ -136,11 +138,22 @@ def test_an_offset_leads_to_line_version_batch_and_file(rig: Rig) -> None:
 def test_the_schema_of_a_record_is_asked_for_where_it_has_a_place(rig: Rig) -> None:
     """A row that no record is of has none."""
     trace = rig.trace
-    trace = StreamTrace(SPEC, rig.lake, rig.ledger, trace.batches, trace.kafka, "schema of {}-{}".format)
+    trace = StreamTrace(SPEC, rig.lake, rig.ledger, trace.batches, trace.kafka, str)
     (place,) = trace.offset(0, 3).places
-    assert place.record == {"schema": "schema of 0-3"}
+    assert place.record == {"schema": str(Record(0, 3, place.batch))}
     (place,) = trace.row(rig.version.source_id, 5).places
     assert place.record == {}
+
+
+def test_a_quarantined_record_has_its_schema_in_its_value(rig: Rig) -> None:
+    quarantine = rig.lake.catalog.load_table(lakes.QUARANTINE)
+    quarantine.update_schema().add_column("value", BinaryType()).commit()
+    row = {"stage": "consumer", "_kafka_partition": 2, "_kafka_offset": 9, "value": b"\0\0\0\0\7x"}
+    schema = lakes.BAD_ROWS.append(pa.field("value", pa.binary()))
+    quarantine.append(pa.Table.from_pylist([row], schema=schema))
+    trace = StreamTrace(SPEC, rig.lake, rig.ledger, rig.trace.batches, rig.trace.kafka, str)
+    (place,) = trace.offset(2, 9).places
+    assert place.record == {"schema": str(Record(2, 9, place.batch, b"\0\0\0\0\7x"))}
 
 
 def test_a_record_that_no_load_sent_has_no_source(rig: Rig) -> None:

@@ -20,6 +20,12 @@ def bytes_of(array: pa.BinaryArray | pa.StringArray) -> tuple[Bytes, Ints]:
     return shared, np.frombuffer(bounds, np.int32, len(array) + 1, 4 * array.offset).astype(np.int64)
 
 
+def is_null(array: pa.Array) -> Flags:
+    """Which values are null."""
+    found: Flags = np.asarray(array.is_null().to_numpy(zero_copy_only=False), np.bool_)
+    return found
+
+
 def not_utf8(texts: pa.StringArray) -> Flags | None:
     """Which texts are not UTF-8; None if all are."""
     try:

@@ -41,12 +41,14 @@ class ByReference:
             rows.append(row or {})
             reasons.append(reason)
         columns = [pa.array([row.get(field.name) for row in rows], field.type) for field in self.schema]
+        found = self.other.decode(keys, values, headers)
         return Decoded(
             pa.RecordBatch.from_arrays(columns, schema=self.schema),
             pa.array(reasons, pa.string()),
             skipped if skipped.any() else None,
             # Not of a record: the reference has none.
-            self.other.decode(keys, values, headers).unfollowed,
+            found.unfollowed,
+            found.schemas,
         )
 
     def reference(

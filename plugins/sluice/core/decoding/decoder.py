@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -24,12 +24,14 @@ class Decoded:
     """The records of a piece, a row for each. ``columns``: of the decoder's schema; nulls of a record without
     a value, and of no use of another one that is rejected. ``reasons``: texts, why a record is rejected; null
     for a good one. ``skipped``: the records that the stream's declaration leaves out, None for none.
-    ``unfollowed``: ids of schemas that are more than the table's, or others, and have a record here."""
+    ``unfollowed``: ids of schemas that are more than the table's, or others, and have a record here.
+    ``schemas``: id of a registry's schema -> the first and the last row that is a record of it."""
 
     columns: pa.RecordBatch
     reasons: pa.StringArray
     skipped: Flags | None = None
     unfollowed: frozenset[int] = frozenset()
+    schemas: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
 
 class Decoder(Protocol):

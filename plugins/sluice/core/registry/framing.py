@@ -52,6 +52,19 @@ class Framed:
         found, counts = np.unique(self.ids, return_counts=True)
         return [int(one) for one in found[np.argsort(-counts, kind="stable")] if one]
 
+    def rows_of_ids(self, is_counted: Flags) -> dict[int, tuple[int, int]]:
+        """Each id with the first and the last of its rows that count."""
+        rows = np.flatnonzero(is_counted & (self.ids != 0))
+        ids = self.ids[rows]
+        if not len(ids) or (ids == ids[0]).all():
+            return {int(ids[0]): (int(rows[0]), int(rows[-1]))} if len(ids) else {}
+        found, first = np.unique(ids, return_index=True)
+        last = len(ids) - 1 - np.unique(ids[::-1], return_index=True)[1]
+        return {
+            int(schema_id): (int(rows[one]), int(rows[other]))
+            for schema_id, one, other in zip(found, first, last, strict=True)
+        }
+
     def bodies(self) -> pa.BinaryArray:
         """The bodies, copied; null for a row without a schema."""
         # Not by binary_slice: without an end it fails (PyArrow 26.0.1, "Negative buffer resize").

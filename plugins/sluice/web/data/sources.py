@@ -33,6 +33,8 @@ from sluice.web.query_json import PROGRESS_WINDOW_SECONDS
 if TYPE_CHECKING:
     # PyIceberg takes a second to import, and the API server should not wait for it.
     from sluice.clients.lake.results.table import Results
+    from sluice.clients.registry.client import RegistryClient
+    from sluice.core.schema_versions.stream import StreamSchema
     from sluice.ledger.documents import Ledger
     from sluice.ledger.history import History
 
@@ -47,6 +49,10 @@ LOG_SECONDS, LOG_BYTES = 5.0, 65_536
 # Events of all kinds: a LIST for each, and a GET for each that is shown and was not read before.
 EVENTS_SECONDS, MAX_EVENTS, MAX_DOCUMENTS = 30.0, 30, 2000
 DECLARED_SECONDS = 10.0
+# A request to the registry for each version that is shown, for all viewers.
+SCHEMA_SECONDS = 30.0
+# For its connection, the next part of its answer, and all of it.
+REGISTRY_SECONDS = 1.0, 2.0, 4.0
 
 
 @dataclass(frozen=True)
@@ -71,6 +77,7 @@ class Sources:
         self._systems = Systems(s3_limits=QUICK)
         # Address -> event.
         self._documents: dict[str, Document] = {}
+        self._quick_registry: RegistryClient | None = None
         self.declared = declared or TtlCache(load_valid, DECLARED_SECONDS).get
         self.observed = Observed(lambda: ObserverClient.open(self._systems.platform))
 
@@ -148,6 +155,28 @@ class Sources:
             return [(name, event) for name, event in found if event is not None]
 
         return self._get(("events", spec.name), load, EVENTS_SECONDS)
+
+    def _registry(self) -> RegistryClient:
+        # A page does not wait for one that is down as a step does.
+        if self._quick_registry is None:
+            from sluice.clients.registry.client import RegistryClient
+            from sluice.clients.registry.http import Limits
+
+            limits = Limits(*REGISTRY_SECONDS)
+            self._quick_registry = RegistryClient(self._systems.platform.need_registry(), limits)
+        return self._quick_registry
+
+    def schema(self, spec: StreamSpec) -> StreamSchema:
+        """The schema of the stream's table; a registry that does not answer is a problem of the answer."""
+
+        def load() -> StreamSchema:
+            from sluice.trace.stream_schema import stream_schema
+
+            systems = self._systems
+            table = systems.lake.table(spec.table)
+            return stream_schema(spec, table, systems.s3, self._registry)
+
+        return self._get(("schema", spec.name), load, SCHEMA_SECONDS)
 
     def _event(self, history: History, key: str) -> Document | None:
         """Written once, so it is read once."""

@@ -18,6 +18,7 @@ from sluice.config.streams import Declared
 from sluice.core.errors import ClientError
 from sluice.core.json_record import Document
 from sluice.core.messages import iso
+from sluice.core.schema_versions.stream import StreamSchema
 from sluice.supervision.observer.component import CHART_SECONDS
 from sluice.supervision.observer.component_view import LastCheck
 from sluice.supervision.rules.guide import GUIDES
@@ -71,6 +72,7 @@ def router(declared: Callable[[], Declared], refresh_seconds: float) -> APIRoute
         (view,) = _views([spec], data, now)
         live = data.observed.live(stream, CONSUMER)
         events, events_error = _events(spec, data)
+        schema, schema_error = _schema(spec, data)
         return page(
             request,
             "stream.html",
@@ -83,6 +85,8 @@ def router(declared: Callable[[], Declared], refresh_seconds: float) -> APIRoute
             charts=points_view(live, now, CHART_SECONDS),
             chart_seconds=CHART_SECONDS,
             batches=live.batches,
+            schema=schema,
+            schema_error=schema_error,
             events=events,
             events_error=events_error,
             logs=_logs(spec, data) if who.may_read_log(stream) else None,
@@ -125,6 +129,14 @@ def _logs(spec: StreamSpec, data: Sources) -> Mapping[str, list[str]]:
         except ClientError as error:
             found[component] = [formats.public(str(error))]
     return found
+
+
+def _schema(spec: StreamSpec, data: Sources) -> tuple[StreamSchema | None, str]:
+    """The schema of the stream's table; why it cannot be read."""
+    try:
+        return data.schema(spec), ""
+    except (ClientError, ConfigError) as error:
+        return None, str(error)
 
 
 def _events(spec: StreamSpec, data: Sources) -> tuple[list[dict[str, Any]], str]:

@@ -15,6 +15,7 @@ from sluice.core.decoding.decoder import RecordDecoder
 from sluice.core.offsets.deduplication import joined
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.record_batches.account import Account
+from sluice.core.schema_versions.offsets import joined_ids
 from sluice.core.tables.summary import BATCH_ID, LEADER_EPOCHS
 from sluice.core.tables.without_record import WithoutRecord
 from spark_jobs.common.consumer.decoded_rows import Decode
@@ -169,6 +170,7 @@ class DirectRows:
             without.offsets,
             joined(run for result in results for run in result.runs),
             {one.uri: one.offsets for one in (*files, *rejected_files) if one.offsets is not None},
+            joined_ids(result.schemas for result in results),
         )
 
     def _followed(self, writer: StreamWriter, results: Iterable[Result]) -> DirectBatches | None:

@@ -94,7 +94,7 @@ class Follower:
                 schema, followed = found.schema, [*followed, schema_id]
         if not followed:
             return False
-        digest = self._commit(writer, schema)
+        digest = self._commit(writer, schema, followed)
         ids = ",".join(map(str, followed))
         log.info("schema followed table=%s ids=%s schema=%s", self._spec.table, ids, digest)
         return True
@@ -107,12 +107,12 @@ class Follower:
             too_deep = Conflict("the whole schema", f"at most {MAX_DEPTH} levels", "more")
             return Merged(schema, conflicts=(too_deep,))
 
-    def _commit(self, writer: StreamWriter, schema: Schema) -> str:
+    def _commit(self, writer: StreamWriter, schema: Schema, ids: list[int]) -> str:
         table = writer.table
         columns = pa.schema(list(arrow_type(schema.record)))
         digest = followed_schema.keep(writer.client, table.location(), schema_text(schema.record))
         properties = {followed_schema.SCHEMA: digest, **self._metrics(table.schema(), columns)}
-        writer.change_schema(self._digest, columns, properties)
+        writer.change_schema(self._digest, columns, properties, ids)
         return digest
 
     def _metrics(self, table: Any, columns: pa.Schema) -> dict[str, str]:

@@ -37,13 +37,15 @@ class DecodersDiffer(RuntimeError):
 class PieceRows:
     """``good``: columns of the table; ``bad``: columns of the quarantine, a ``reason`` among them, None
     without any; ``runs``: of all rows, since a rejected one would be a gap; ``skipped``: the offsets of the
-    records that are in neither, as the stream declares; ``unfollowed``: as ``Decoded`` has it."""
+    records that are in neither, as the stream declares; ``unfollowed``: as ``Decoded`` has it; ``schemas``:
+    too, of offsets."""
 
     good: pa.RecordBatch
     bad: pa.RecordBatch | None
     runs: list[Run]
     skipped: Ints = field(default_factory=lambda: _NO_OFFSETS)
     unfollowed: frozenset[int] = frozenset()
+    schemas: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
 
 def rows_of(
@@ -75,7 +77,12 @@ def rows_of(
         is_good &= ~decoded.skipped
     bad = _bad(piece, context, found.reasons) if found.reasons else None
     good = good if is_good.all() else good.filter(pa.array(is_good))
-    return PieceRows(good, bad, runs, skipped, decoded.unfollowed)
+    offsets = piece.column("offset")
+    schemas = {
+        schema_id: (offsets[first].as_py(), offsets[last].as_py())
+        for schema_id, (first, last) in decoded.schemas.items()
+    }
+    return PieceRows(good, bad, runs, skipped, decoded.unfollowed, schemas)
 
 
 def own_keys(piece: pa.RecordBatch, decoder: RecordDecoder | None) -> pa.BinaryArray:

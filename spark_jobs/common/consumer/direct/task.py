@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING
@@ -21,6 +21,7 @@ from sluice.core.decoding.duplicates import Deduplication
 from sluice.core.offsets.deduplication import LoadedRows, Run, Runs
 from sluice.core.offsets.ranges import IntervalSet, OffsetRanges, Pair
 from sluice.core.record_batches.account import Account
+from sluice.core.schema_versions.offsets import Bounds, joined
 from spark_jobs.common.consumer.direct.piece import rows_of, undecoded
 from spark_jobs.common.consumer.direct.rejected import RejectedPart, RejectedRows
 from spark_jobs.common.lake.data_files.parquet_file import DataFile
@@ -81,7 +82,8 @@ class Result:
     """What a task wrote and saw. ``files``: none without a row; ``rejected``: the rejected records; ``runs``:
     rows of sources, rejected ones too; ``accounts``: of the parts, in their order; ``skipped``: the offsets
     of records that the stream's declaration leaves out; ``unfollowed``: ids of schemas that are more than the
-    table's, or others, and have a record in the parts."""
+    table's, or others, and have a record in the parts; ``schemas``: id of a registry's schema -> the bounds
+    of its records."""
 
     files: tuple[DataFile, ...]
     rejected: RejectedPart
@@ -89,6 +91,7 @@ class Result:
     accounts: tuple[tuple[int, Account], ...]
     skipped: OffsetRanges = field(default_factory=OffsetRanges)
     unfollowed: frozenset[int] = frozenset()
+    schemas: Mapping[int, Bounds] = field(default_factory=dict)
 
 
 def run(job: Job, task: Task) -> Result:
@@ -124,7 +127,7 @@ class Reading:
         accounts: list[tuple[int, Account]] = []
         runs = Runs()
         skipped: dict[int, list[Pair]] = {}
-        unfollowed = set[int]()
+        unfollowed, schemas = set[int](), dict[int, Bounds]()
         with RejectedRows(job.quarantine, client(job.s3), file_name()) as rejected:
             for part, pieces in self._reads():
                 duplicates = self._task.duplicates
@@ -139,6 +142,8 @@ class Reading:
                         rejected.add(rows.bad)
                     runs.add(rows.runs)
                     unfollowed |= rows.unfollowed
+                    for schema_id, pair in rows.schemas.items():
+                        schemas[schema_id] = joined(schemas.get(schema_id, {}), {part.partition: pair})
                     if len(rows.skipped):
                         pairs = IntervalSet.of_values(rows.skipped).pairs()
                         skipped.setdefault(part.partition, []).extend(pairs)
@@ -151,6 +156,7 @@ class Reading:
                 tuple(accounts),
                 OffsetRanges.of(skipped),
                 frozenset(unfollowed),
+                schemas,
             )
 
     def _reads(self) -> list[tuple[Part, RangeRead]]:

@@ -14,24 +14,20 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import ClientError
 
 from sluice.clients.s3.requests import split
+from sluice.core.schema_versions.followed import PROPERTY, address
 from sluice.core.tables.file_removal import missing_message
 from spark_jobs.common.spark.failures import LakeFileMissing
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-SCHEMA = "sluice.schema"
-_FOLDER = "schemas"
+SCHEMA = PROPERTY
 
 
 def digest_of(properties: Mapping[str, str]) -> str:
     """The digest of a table's followed schema; empty if it has the declared one. ``properties``: the
     table's."""
     return properties.get(SCHEMA) or ""
-
-
-def address(location: str, digest: str) -> str:
-    return f"{location}/{_FOLDER}/{digest}.avsc"
 
 
 def keep(client: S3Client, location: str, text: str) -> str:

@@ -8,15 +8,20 @@ from typing import Any
 
 import pyarrow as pa
 
+from sluice.core.schema_versions.columns import PROPERTY as COLUMNS
+from sluice.core.schema_versions.columns import Came, with_fields
 from spark_jobs.common.lake.data_files.schema import iceberg_type
 
 
-def with_columns(jvm: Any, table: Any, base: Any, columns: pa.Schema, properties: Mapping[str, str]) -> Any:
+def with_columns(
+    jvm: Any, table: Any, base: Any, columns: pa.Schema, properties: Mapping[str, str], came: Came
+) -> Any:
     """Iceberg's metadata ``base``, the current one of ``table``, with these columns and properties, not
     committed.
 
     ``columns``: what the table is to have at least, found by name; others stay. New ones may be null, and
-    types become wider. Raises Java's error for a type that Iceberg does not widen.
+    types become wider; ``came``: when and for which schemas, which a property keeps. Raises Java's error for
+    a type that Iceberg does not widen.
     """
     numbers = iter(range(1, 1 << 31))
     wanted = {"schema-id": 0, **iceberg_type(pa.struct(list(columns)), numbers)}
@@ -24,8 +29,14 @@ def with_columns(jvm: Any, table: Any, base: Any, columns: pa.Schema, properties
     changed = table.updateSchema().unionByNameWith(schema).apply()
     builder = jvm.org.apache.iceberg.TableMetadata.buildFrom(base)
     builder.setCurrentSchema(changed, max(base.lastColumnId(), changed.highestFieldId()))
-    named = jvm.java.util.HashMap()
-    for name, value in properties.items():
-        named.put(name, value)
-    builder.setProperties(named)
+    new = range(base.lastColumnId() + 1, changed.highestFieldId() + 1)
+    known = with_fields(base.properties().get(COLUMNS) or "", new, came)
+    builder.setProperties(java_map(jvm, {**properties, COLUMNS: known}))
     return builder.build()
+
+
+def java_map(jvm: Any, values: Mapping[str, str]) -> Any:
+    found = jvm.java.util.HashMap()
+    for name, value in values.items():
+        found.put(name, value)
+    return found

@@ -16,6 +16,7 @@ import pyarrow.compute
 
 from sluice.core.offsets.deduplication import Run
 from sluice.core.offsets.ranges import OffsetRanges
+from sluice.core.schema_versions.offsets import Bounds
 from spark_jobs.common.lake.written.added_file import AddedFile
 from spark_jobs.common.lake.written.read_offsets import COLUMNS, OffsetReader, by_partition, is_in
 
@@ -27,8 +28,8 @@ class WrittenBatch:
     """``files``: the table's; ``staged``: the files of the rejected records, in the quarantine;
     ``malformed``: how many of them were not rejected on purpose. ``without_record``: offsets that have none.
     ``reader``: for files whose bounds are not conclusive. ``found_runs``: the runs, where its writer saw each
-    row; None if they are to be read. ``tables``: address -> COLUMNS of files that were read already. For one
-    thread."""
+    row; None if they are to be read. ``tables``: address -> COLUMNS of files that were read already.
+    ``schemas``: id of a registry's schema -> the bounds of its records. For one thread."""
 
     files: list[AddedFile]
     staged: list[str]
@@ -37,6 +38,7 @@ class WrittenBatch:
     without_record: OffsetRanges = field(default_factory=OffsetRanges)
     found_runs: list[Run] | None = None
     tables: dict[str, pyarrow.Table] = field(default_factory=dict)
+    schemas: dict[int, Bounds] = field(default_factory=dict)
 
     def offsets(self, paths: list[str]) -> dict[int, Any]:
         """Partition -> the offsets in these files, repeated ones too, as NumPy arrays."""

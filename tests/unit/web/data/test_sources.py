@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from sluice.clients.kafka.query_progress import ProgressSnapshot
 from sluice.clients.lake.results.table import Results
+from sluice.clients.registry.client import RegistryClient
+from sluice.config import streams
 from sluice.config.platform import DIRECTORY_VARIABLE
+from sluice.config.platform_sections.registry import Registry
 from sluice.config.reading.toml import ConfigError
 from sluice.core.errors import Unreachable
+from sluice.core.registry.errors import RegistryUnreachable
+from sluice.systems import Systems
 from sluice.web.data import sources as module
+from tests.support import lake as lakes
 from tests.support.pages import (
     QUERY,
     STREAM,
@@ -116,3 +125,27 @@ bucket = "source"
 [checkpoints]
 root = "/nowhere"
 """
+
+
+def test_the_schema_of_a_table_is_read_once_also_if_the_registry_is_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    systems = Systems()
+    down = SimpleNamespace(need_registry=lambda: Registry("http://127.0.0.1:1"))
+    vars(systems).update(lake=lakes.make(tmp_path), s3=None, platform=down)
+    made = module.Sources()
+    made._systems = systems
+    taxi = streams.load("nyc_taxi")
+    declared = replace(taxi, topic=replace(taxi.topic, registry=True))
+    asked: list[Any] = []
+
+    def latest(self: RegistryClient, subject: str) -> Any:
+        asked.append(subject)
+        raise RegistryUnreachable(f"{self.name}: refused")
+
+    monkeypatch.setattr(RegistryClient, "latest", latest)
+    found = made.schema(declared)
+    assert [one.name for one in found.columns] == lakes.ROWS.names
+    assert (found.latest, found.problem) == (None, "http://127.0.0.1:1: refused")
+    assert made.schema(declared) is found
+    assert asked == [f"{taxi.topic.name}-value"]

@@ -17,6 +17,9 @@ from sluice.core.errors import Unreachable
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.processes import exits
 from sluice.core.processes.status import ProcessState
+from sluice.core.schema_versions.compared import Difference, Kind
+from sluice.core.schema_versions.offsets import Seen
+from sluice.core.schema_versions.stream import Column, Latest, StreamSchema, Version
 from sluice.core.tables.without_record import WithoutRecord
 from sluice.supervision.observer.component_view import LastCheck
 from sluice.supervision.observer.live import Live, LoadResult
@@ -388,3 +391,60 @@ def test_processes_that_restart_are_amber(made: Made, client: TestClient) -> Non
     html = client.get(ALL).text
     assert 'data-severity="recovering" data-current="true">down<' in html
     assert "Recovering 1 supervision restarts them" in text_of(html)
+
+
+def test_the_schema_of_a_stream_and_where_the_registry_is_ahead(made: Made, client: TestClient) -> None:
+    at = int(NOW * 1000)
+    made.schema = StreamSchema(
+        [Column("id", "long", at), Column("channel", "string", at, is_latest=True), Column("x", "int")],
+        follows="ab12",
+        has_registry=True,
+        versions=[Version(8, Seen(at, {0: (3, 17), 1: (0, 9)}), "version 2 of orders-value", ["channel"])],
+        seen_versions=30,
+        latest=Latest(
+            "orders-value",
+            3,
+            9,
+            [
+                Difference("address.zip", Kind.MISSING, "", "int32"),
+                Difference("number", Kind.WIDER, "int32", "int64"),
+                Difference("lines[].price", Kind.UNFOLLOWED, "decimal(9, 2)", HOSTILE[0]),
+            ],
+        ),
+        complete={0: (0, 18), 1: (4, 10)},
+    )
+    html = section(client.get(ONE).text, "schema")
+    text = text_of(html)
+    assert "Subject orders-value: newest version 3 (schema id 9): 3 differences" in text
+    assert "address.zip: missing in the table (int32)" in text
+    assert "number: wider in the schema: the table has int32, the schema int64" in text
+    assert "lines[].price: cannot be followed: the table has decimal(9, 2), the schema <img" in text
+    assert "<img" not in html
+    assert "8 version 2 of orders-value" in text
+    assert "0: 3 to 17, 1: 0 to 9 channel" in text
+    assert "1 of 30 ids of records, recorded since: 0: 0, 1: 4" in text
+    assert "3 columns of the table" in text
+    assert "channel string at the latest " in text
+    assert "x int not known" in text
+
+
+def test_a_registry_that_is_down_leaves_the_rest_of_the_schema(made: Made, client: TestClient) -> None:
+    made.schema = StreamSchema(
+        [Column("id", "long")],
+        has_registry=True,
+        versions=[Version(8, Seen(1, {0: (3, 17)}))],
+        problem="schema registry 'main': http://10.1.2.3:8081/x: ConnectError: refused",
+    )
+    text = text_of(section(client.get(ONE).text, "schema"))
+    assert "The registry does not say: schema registry 'main': …: ConnectError: refused" in text
+    assert "0: 3 to 17" in text
+    assert "no batch has recorded the schemas of its records" in text
+
+
+def test_a_stream_without_a_registry_has_its_columns(made: Made, client: TestClient) -> None:
+    text = text_of(section(client.get(ONE).text, "schema"))
+    assert text.startswith("Schema 1 columns of the table ")
+    assert "Subject" not in text
+    made.schema = Unreachable("the catalog at 10.1.2.3:5432 does not answer")
+    found = client.get(ONE)
+    assert (found.status_code, "catalog at … does not answer" in section(found.text, "schema")) == (200, True)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from sluice.core.decoding.avro.columnar.bodies import portions
 from sluice.core.decoding.avro.writers import Writer
 from sluice.core.decoding.decoder import Malformed
-from sluice.core.record_batches.cursor import Bytes, Ints
+from sluice.core.record_batches.cursor import Bytes, Flags, Ints
 
 _MAX_BYTES = (1 << 31) - 1
 # Rows of the reference at once, as Python has them.
@@ -66,6 +66,10 @@ class Accepted:
         self._places[rows] = self._count + np.arange(len(rows))
         self._count += len(rows)
         self._arrays += [array for array in arrays if len(array)]
+
+    @property
+    def is_accepted(self) -> Flags:
+        return self._places >= 0
 
     def array(self) -> pa.StructArray:
         """All records, null for those that are not accepted."""

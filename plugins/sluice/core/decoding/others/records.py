@@ -63,7 +63,11 @@ class OthersRecords:
         if skipped is not None:
             reasons = pc.if_else(pa.array(skipped), None, reasons)
         return Decoded(
-            pa.RecordBatch.from_arrays(columns, schema=self.schema), reasons, skipped, found.unfollowed
+            pa.RecordBatch.from_arrays(columns, schema=self.schema),
+            reasons,
+            skipped,
+            found.unfollowed,
+            found.schemas,
         )
 
     def reference(

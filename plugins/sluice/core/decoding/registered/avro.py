@@ -91,19 +91,23 @@ class RegisteredAvro:
         bounds = np.searchsorted(of_rows[order], np.arange(len(writers) + 1))
         named = {asked[schema_id]: schema_id for schema_id in reversed(rising)}
         unfollowed: dict[Version, int] = {}
+        # All rows that name a version that is not followed, once one was seen that is a record of it.
+        of_versions = np.zeros(len(values), np.bool_)
         for place, writer in enumerate(writers):
             rows = order[bounds[place] : bounds[place + 1]]
             if self._unfollowed and (version := self._unfollowed.version(named[writer])):
                 those = (data[starts[row] : ends[row]].tobytes() for row in rows.tolist())
                 if version.has_record(those):
                     unfollowed.setdefault(version, named[writer])
+                    of_versions[rows] = True
             if isinstance(writer, str):
                 accepted.reasons.update(dict.fromkeys(rows.tolist(), writer))
             else:
                 accepted.decode(writer, data, rows, starts[rows], ends[rows])
         columns = pa.RecordBatch.from_arrays(accepted.array().flatten(), schema=self.schema)
         reasons = texts(accepted.reasons, len(values))
-        return Decoded(columns, reasons, unfollowed=frozenset(unfollowed.values()))
+        schemas = found.rows_of_ids(accepted.is_accepted | of_versions)
+        return Decoded(columns, reasons, unfollowed=frozenset(unfollowed.values()), schemas=schemas)
 
     def reference(self, value: bytes | None, headers: RawHeaders) -> Mapping[str, Any]:
         """As the protocol says, and as :meth:`AvroDecoder.reference`."""

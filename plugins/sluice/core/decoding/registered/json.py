@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sluice.core.decoding.arrays import is_null
 from sluice.core.decoding.decoder import TOMBSTONE, Decoded, Decoder, Malformed, RawHeaders
 from sluice.core.registry.errors import RefusedSchema, UnknownSchema
 from sluice.core.registry.framing import framed, unframed
@@ -58,10 +59,11 @@ class RegisteredJson:
                 for row, schema_id in zip(rows.tolist(), found.ids[rows].tolist(), strict=True)
             }
         inner = self.texts.decode(bodies, headers)
-        if not reasons:
-            return inner
-        said = pa.array(map(reasons.get, range(len(values))), pa.utf8(), size=len(values))
-        return Decoded(inner.columns, pc.coalesce(said, inner.reasons))
+        said = inner.reasons
+        if reasons:
+            own = pa.array(map(reasons.get, range(len(values))), pa.utf8(), size=len(values))
+            said = pc.coalesce(own, said)
+        return replace(inner, reasons=said, schemas=found.rows_of_ids(is_null(said)))
 
     def reference(self, value: bytes | None, headers: RawHeaders) -> Mapping[str, Any]:
         if value is None:

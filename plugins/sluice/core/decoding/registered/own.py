@@ -14,6 +14,7 @@ from sluice.core.decoding.avro.writers import Writer
 from sluice.core.decoding.decoder import Decoded, RawHeaders
 from sluice.core.decoding.registered.avro import RegisteredAvro
 from sluice.core.decoding.texts import printable
+from sluice.core.record_batches.cursor import Ints
 from sluice.core.registry.framing import with_header
 from sluice.core.registry.schemas import Schemas
 
@@ -57,7 +58,16 @@ class OwnRegisteredAvro:
                 [column.combine_chunks() for column in columns.columns], schema=self.schema
             ),
             pa.concat_arrays([part.reasons for part in parts]).take(places),
+            schemas=self._schemas(parts[1], np.flatnonzero(~is_plain)),
         )
+
+    @staticmethod
+    def _schemas(framed: Decoded, rows: Ints) -> dict[int, tuple[int, int]]:
+        """Those of the framed records, which are at these rows of the piece."""
+        return {
+            schema_id: (int(rows[first]), int(rows[last]))
+            for schema_id, (first, last) in framed.schemas.items()
+        }
 
     def reference(self, value: bytes | None, headers: RawHeaders) -> Mapping[str, Any]:
         """As the protocol says."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
+from sluice.core.decoding.arrays import is_null
 from sluice.core.decoding.decoder import TOMBSTONE, Decoded, Malformed, RawHeaders
 from sluice.core.decoding.protobuf.decoder import TableMessage, decoded
 from sluice.core.decoding.protobuf.frames import message_indexes
@@ -56,7 +58,8 @@ class RegisteredProtobuf:
             reader, begin = self._reader(ids[place], body)
             return reader.value(body[begin:])
 
-        return decoded(self.schema, values.to_pylist(), read)
+        records = decoded(self.schema, values.to_pylist(), read)
+        return replace(records, schemas=found.rows_of_ids(is_null(records.reasons)))
 
     def reference(self, value: bytes | None, headers: RawHeaders) -> Mapping[str, Any]:
         if value is None:

@@ -335,3 +335,40 @@ def test_a_table_whose_columns_stay_names_only_schemas_that_cannot_be_read() -> 
     assert unfollowed(staying, more) == set()
     assert unfollowed(staying, framed(4, b"\2x")) == {4}
     assert "cannot be read with the table's columns" in str(decoded(staying, [framed(4, b"\2x")]))
+
+
+def schemas_of(decoder: Decoder, values: Sequence[bytes | None], headers: Any = None) -> dict[int, Any]:
+    lists = pa.array(headers or [[]] * len(values), HEADERS)
+    return dict(decoder.decode(pa.array(values, pa.binary()), lists).schemas)
+
+
+def test_the_first_and_the_last_record_of_each_schema_are_known() -> None:
+    schemas = make()
+    one = encoded(schemas, 1, {"id": 4, "note": "b"})
+    two = encoded(schemas, 2, {"id": 1, "price": 0.5, "note": "a"})
+    decoder = RegisteredAvro(json.dumps(V1), schemas, KEPT)
+    assert schemas_of(decoder, [None, two, one, b"plain", two, one, None]) == {1: (2, 5), 2: (1, 4)}
+    assert schemas_of(decoder, [one, one, one]) == {1: (0, 2)}
+    assert schemas_of(decoder, []) == {}
+
+
+def test_bytes_that_are_no_record_of_a_schema_count_for_none() -> None:
+    """Those of unknown ids, of ids of other formats, of refused schemas, and what is behind a known id and no
+    record of it."""
+    schemas = make()
+    one = encoded(schemas, 1, {"id": 4, "note": "b"})
+    names = [b"\0" + number.to_bytes(4, "big") + b"\xff" * 12 for number in (1, 2, 6, 7, 8, 9, 4_000, 4_001)]
+    decoder = RegisteredAvro(json.dumps(V1), schemas, KEPT)
+    assert schemas_of(decoder, [*names, one, *names]) == {1: (8, 8)}
+
+
+def test_a_version_that_is_not_followed_counts_once_a_record_of_it_was_there() -> None:
+    schemas = make()
+    decoder = RegisteredAvro(json.dumps(V1), schemas, KEPT, following=Following())
+    garbage, real = b"\0\0\0\0\4\xff", encoded(schemas, 4, {"id": "x"})
+    assert schemas_of(decoder, [garbage, garbage]) == {}
+    assert schemas_of(decoder, [garbage, real, real]) == {4: (0, 2)}
+    # As it is passed on.
+    whole = ByReference(OthersRecords(decoder))
+    keys, lists = pa.nulls(1, pa.binary()), pa.array([[]], HEADERS)
+    assert whole.decode(keys, pa.array([real]), lists).schemas == {4: (0, 0)}

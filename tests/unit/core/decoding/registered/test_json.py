@@ -58,6 +58,8 @@ def test_values_are_what_is_behind_the_id_and_the_schema_is_not_evaluated() -> N
     for words, reason in zip(said, found[1:], strict=True):
         assert words in reason
     assert decoded(VALUES, sent * 10) == found * 10
+    lists = pa.array([[]] * 2 * len(sent), SCHEMA.field("headers").type)
+    assert VALUES.decode(pa.array(sent * 2), lists).schemas == {1: (0, len(sent))}
 
 
 def test_keys_may_have_no_frame() -> None:

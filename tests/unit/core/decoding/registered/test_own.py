@@ -99,3 +99,13 @@ def test_a_registry_that_does_not_answer_rejects_nothing() -> None:
     empty = pa.array([[]], SCHEMA.field("headers").type)
     with raising(RegistryUnreachable, "away"):
         away.decode(pa.array([framed(1, {"id": 0, "tip": 0.5})[0]], pa.binary()), empty)
+
+
+def test_the_schemas_of_framed_records_are_known_by_their_rows() -> None:
+    values, headers = zip(*RECORDS, strict=True)
+    lists = pa.array(
+        [[{"key": key, "value": value} for key, value in each] for each in headers],
+        SCHEMA.field("headers").type,
+    )
+    found = DECODER.decode(pa.array(values, pa.binary()), lists)
+    assert found.schemas == {1: (0, 9), 2: (2, 2), 3: (4, 4)}

@@ -132,6 +132,9 @@ def test_records_of_several_schemas_are_rows_in_their_order() -> None:
         older,
     ]
     assert decoded(decoder(unknown=""), bodies[:1]) == [row]
+    values = pa.array([b"", *bodies, framed(2, b"\xff"), *bodies[:1], framed(77, b"\0")])
+    lists = pa.array([[]] * len(values), SCHEMA.field("headers").type)
+    assert decoder().decode(values, lists).schemas == {1: (1, 5), 2: (2, 2), 4: (3, 3)}
 
 
 def test_a_field_that_a_writer_lacks_is_null_and_one_that_it_does_not_set_is_not() -> None:

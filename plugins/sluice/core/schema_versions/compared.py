@@ -1,0 +1,82 @@
+"""A table's schema against a registered one: what the table lacks of it, by its path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+import pyarrow as pa
+
+from sluice.core.decoding.avro.following.conflicts import Names
+from sluice.core.decoding.avro.following.merging import merge
+from sluice.core.decoding.avro.types import Schema, UnsupportedSchema, arrow_type, written
+from sluice.core.decoding.texts import printable
+
+# Characters of a type.
+_MAX_SHOWN = 200
+
+
+class Kind(StrEnum):
+    """How the schema differs."""
+
+    MISSING = "missing in the table"
+    WIDER = "wider in the schema"
+    UNFOLLOWED = "cannot be followed"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """At a ``path`` of the schema; ``table`` and ``schema``: what both have there, as texts, empty for
+    nothing."""
+
+    path: str
+    kind: Kind
+    table: str
+    schema: str
+
+    def __str__(self) -> str:
+        if self.kind is Kind.MISSING:
+            return f"{self.path}: {self.kind} ({self.schema})"
+        return f"{self.path}: {self.kind}: the table has {self.table}, the schema {self.schema}"
+
+
+def differences(table: Schema, text: str, names: Names) -> list[Difference]:
+    """What a table lacks of an Avro schema, in its order; if a part cannot be followed, such parts alone:
+    nothing of the others is then. ``names``: as of :func:`merge`."""
+    try:
+        merged = merge(table, written(text), names)
+    except (UnsupportedSchema, ValueError, TypeError, LookupError, RecursionError) as error:
+        said = "more levels than can be read" if isinstance(error, RecursionError) else str(error)
+        return [Difference("the whole schema", Kind.UNFOLLOWED, "columns", said)]
+    if merged.conflicts:
+        return [Difference(one.path, Kind.UNFOLLOWED, one.table, one.schema) for one in merged.conflicts]
+    had = dict(_paths(pa.struct(list(arrow_type(table.record)))))
+    found = list[Difference]()
+    inside_new = list[str]()
+    for path, kind in _paths(pa.struct(list(arrow_type(merged.schema.record)))):
+        if path not in had:
+            if not path.startswith(tuple(inside_new)):
+                found.append(Difference(path, Kind.MISSING, "", _shown(kind)))
+                inside_new += [f"{path}.", f"{path}["]
+        elif not pa.types.is_nested(kind) and not kind.equals(had[path]):
+            found.append(Difference(path, Kind.WIDER, _shown(had[path]), _shown(kind)))
+    return found
+
+
+def _paths(kind: pa.DataType, path: str = "") -> Iterator[tuple[str, pa.DataType]]:
+    """Each field in a type, its path as in messages of what cannot be followed."""
+    if path:
+        yield path, kind
+    if pa.types.is_struct(kind):
+        for field in kind:
+            yield from _paths(field.type, f"{path}.{field.name}" if path else field.name)
+    elif pa.types.is_list(kind):
+        yield from _paths(kind.value_type, f"{path}[]")
+    elif pa.types.is_map(kind):
+        yield from _paths(kind.item_type, f"{path}[]")
+
+
+def _shown(kind: pa.DataType) -> str:
+    text = printable(str(kind))
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"

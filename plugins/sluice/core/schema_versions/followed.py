@@ -1,0 +1,11 @@
+"""The schema that a table follows: the property that names it, and where it is."""
+
+from __future__ import annotations
+
+# The digest of a document beside the table; a table with the declared schema has none.
+PROPERTY = "sluice.schema"
+_FOLDER = "schemas"
+
+
+def address(location: str, digest: str) -> str:
+    return f"{location}/{_FOLDER}/{digest}.avsc"

@@ -1,0 +1,122 @@
+"""A stream's schema: its columns and when they came, the versions that its records have, and the registry's
+newest against the table. Costs the same whatever the table's history is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from pyiceberg.schema import index_name_by_id
+from pyiceberg.table import Table
+from pyiceberg.types import NestedField
+
+from sluice.clients.lake.commits import ancestors
+from sluice.clients.lake.schema_offsets import schema_offsets
+from sluice.clients.registry.client import RegistryClient
+from sluice.clients.registry.client import Version as OfSubject
+from sluice.clients.s3.requests import read_change
+from sluice.config.reading.files import declared_text
+from sluice.config.reading.names import COLUMN, ICEBERG, OURS
+from sluice.config.reading.toml import ConfigError
+from sluice.config.stream import StreamSpec
+from sluice.core.decoding.avro.following.conflicts import Names
+from sluice.core.decoding.avro.types import parsed
+from sluice.core.errors import ClientError
+from sluice.core.registry.errors import UnknownSchema
+from sluice.core.registry.schemas import AVRO
+from sluice.core.schema_versions import columns, followed
+from sluice.core.schema_versions.compared import differences
+from sluice.core.schema_versions.offsets import Seen
+from sluice.core.schema_versions.stream import Column, Latest, StreamSchema, Version, column_of, fields_of
+from sluice.core.tables.known_tables import CREATED_AT
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+# Versions that are shown, each of which is a request to the registry.
+MAX_VERSIONS = 20
+# Snapshots that are looked at for when a column came.
+_MAX_SNAPSHOTS = 100
+
+
+def stream_schema(
+    spec: StreamSpec, table: Table, client: S3Client, registry: Callable[[], RegistryClient]
+) -> StreamSchema:
+    """``registry``: asked only of a stream whose records name schemas. A registry that does not answer is a
+    ``problem`` of the answer. Raises Refused or Unreachable if the table's documents cannot be read."""
+    paths = index_name_by_id(table.schema())
+    came = columns.came_with(table.properties.get(columns.PROPERTY), paths)
+    of_table = _columns(table, came)
+    if not spec.uses_registry:
+        return StreamSchema(of_table)
+    digest = table.properties.get(followed.PROPERTY) or ""
+    offsets = schema_offsets(client, table)
+    newest = [*offsets.ids.items()][: -MAX_VERSIONS - 1 : -1]
+    subject, places, latest, problem = f"{spec.topic.name}-value", dict[int, str](), None, ""
+    try:
+        asked = registry()
+        places = {schema_id: _place(asked, subject, schema_id) for schema_id, _ in newest}
+        latest = _latest(spec, table, client, asked.latest(subject))
+    except (ClientError, ConfigError) as error:
+        problem = str(error)
+
+    def version(schema_id: int, seen: Seen) -> Version:
+        return Version(schema_id, seen, places.get(schema_id, ""), fields_of(schema_id, came, paths))
+
+    return StreamSchema(
+        of_table,
+        digest,
+        has_registry=True,
+        versions=[version(*one) for one in newest],
+        seen_versions=len(offsets.ids),
+        latest=latest,
+        problem=problem,
+        complete=offsets.complete,
+    )
+
+
+def _columns(table: Table, came: dict[int, columns.Came]) -> list[Column]:
+    schemas = {one.schema_id: set(index_name_by_id(one)) for one in table.metadata.schemas}
+    original = schemas[min(schemas)]
+    created = int(table.properties.get(CREATED_AT) or 0)
+    snapshots = [*islice(ancestors(table), _MAX_SNAPSHOTS)][::-1]
+
+    def column(field: NestedField) -> Column:
+        def has_it(schema_id: int | None) -> bool:
+            return schema_id is None or field.field_id in schemas.get(schema_id, ())
+
+        kept = [(one.timestamp_ms, has_it(one.schema_id)) for one in snapshots]
+        began = created if field.field_id in original else 0
+        return column_of(field.name, str(field.field_type), field.field_id, came, kept, began)
+
+    return [column(field) for field in table.schema().fields]
+
+
+def _place(registry: RegistryClient, subject: str, schema_id: int) -> str:
+    """Which versions an id is: of the topic's own subject if it has it, since topics with the same text share
+    its id."""
+    try:
+        found = registry.uses(schema_id)
+    except UnknownSchema:
+        return "not in the registry any more"
+    own = [one for one in found if one[0] == subject] or found
+    return ", ".join(f"version {version} of {name}" for name, version in own) or "of no subject"
+
+
+def _latest(spec: StreamSpec, table: Table, client: S3Client, newest: OfSubject) -> Latest:
+    schema = newest.schema
+    found = Latest(newest.subject, newest.version, schema.id)
+    if spec.records is None or not spec.is_avro or schema.type != AVRO:
+        return replace(found, note="not compared: Avro of a topic that others fill is")
+    digest = table.properties.get(followed.PROPERTY)
+    if digest:
+        uri = followed.address(table.location(), digest)
+        text = json.dumps(read_change(client, uri, "schema that the table follows"))
+    else:
+        text = declared_text(spec.schema_file)
+    own = frozenset(map(str.lower, spec.records.added_columns))
+    names = Names(COLUMN.pattern, OURS, ICEBERG, own)
+    return replace(found, differences=differences(parsed(text), schema.text, names))

@@ -1,0 +1,147 @@
+"""A stream's schema from its table's metadata, its documents and a registry."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from pyiceberg.table import Table
+from pyiceberg.types import StringType
+
+from sluice.clients.registry.client import Version as OfSubject
+from sluice.clients.s3.requests import split
+from sluice.config import streams
+from sluice.config.folders import VARIABLE
+from sluice.core.offsets.ranges import OffsetRanges
+from sluice.core.registry.errors import RegistryUnreachable, UnknownSchema
+from sluice.core.registry.schemas import AVRO, RegisteredSchema
+from sluice.core.schema_versions import columns, followed
+from sluice.core.schema_versions.columns import Came
+from sluice.core.schema_versions.offsets import PROPERTY, SchemaOffsets, address
+from sluice.trace.stream_schema import MAX_VERSIONS, stream_schema
+from tests.support import lake as lakes
+from tests.support.memory_s3 import MemoryS3
+from tests.support.orders_versions import V1, V2, schema
+
+LOCATION = "s3://lake/raw/nyc_taxi"
+DECLARED = """
+name = "orders"
+schema = "schema.avsc"
+table = "raw.nyc_taxi"
+topic = {name = "orders", managed = false}
+consumer = {}
+budget = {versions_per_batch = 50}
+records = {format = "avro", registry = true, new_fields = "column"}
+"""
+
+
+class Registry:
+    """One subject of two versions, of ids 7 and 8; ``error``: that it raises instead."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error, self.asked = error, 0
+
+    def uses(self, schema_id: int) -> list[tuple[str, int]]:
+        self.asked += 1
+        if self.error:
+            raise self.error
+        if schema_id not in (7, 8):
+            raise UnknownSchema(f"schema id {schema_id}")
+        return [("another-value", 9), ("orders-value", schema_id - 6)]
+
+    def latest(self, subject: str) -> OfSubject:
+        return OfSubject(subject, 2, RegisteredSchema(8, AVRO, schema(**V2)))
+
+
+class Rig:
+    """A table with an Avro stream; what its columns are does not matter to the registry's part."""
+
+    def __init__(self, folder: Path) -> None:
+        self.s3, self.lake = MemoryS3(), lakes.make(folder)
+        declared = folder / "streams" / "orders"
+        declared.mkdir(parents=True)
+        (declared / "schema.avsc").write_text(schema(**V1))
+        (declared / "stream.toml").write_text(DECLARED)
+        self.spec = streams.load("orders", {**os.environ, VARIABLE: str(folder / "streams")})
+
+    def say(self, registry: Any) -> Any:
+        table = self.lake.table(lakes.TABLE)
+        # Its files are on a disk.
+        with patch.object(Table, "location", lambda _: LOCATION):
+            return stream_schema(self.spec, table, self.s3.as_client(), lambda: registry)
+
+
+@pytest.fixture
+def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rig:
+    found = Rig(tmp_path)
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "streams"))
+    offsets = SchemaOffsets().more({7: {0: (0, 4)}, 8: {0: (5, 9)}}, OffsetRanges.of({0: [(0, 10)]}), 1_000)
+    lakes.append(found.lake, [(0, 0)])
+    table = found.lake.catalog.load_table(lakes.TABLE)
+    table.update_schema().add_column("channel", StringType()).commit()
+    field = table.schema().find_field("channel").field_id
+    came = columns.with_fields("", range(field, field + 1), Came(2_000, (8,)))
+    with table.transaction() as change:
+        change.set_properties({PROPERTY: offsets.text(), columns.PROPERTY: came, "sluice.created-at": "500"})
+    return found
+
+
+def test_columns_versions_and_the_registrys_newest(rig: Rig) -> None:
+    found = rig.say(Registry())
+    came = {one.name: (one.at, one.is_latest) for one in found.columns}
+    assert (came["channel"], came["_kafka_offset"]) == ((2_000, False), (500, False))
+    newest, oldest = found.versions
+    assert (newest.schema_id, newest.place, newest.offsets, newest.columns) == (
+        8, "version 2 of orders-value", "0: 5 to 9", ("channel",)
+    )  # fmt: skip
+    assert (oldest.schema_id, oldest.place, oldest.columns) == (7, "version 1 of orders-value", ())
+    assert (found.latest.version, found.latest.schema_id, found.problem) == (2, 8, "")
+    assert [one.path for one in found.latest.differences] == ["address.zip", "lines[].count", "channel"]
+    assert json.loads(json.dumps(found.to_json()))["versions"][0]["offsets"] == {"0": [5, 9]}
+    assert found.count_text == "2 of 2 ids of records, recorded since: 0: 0"
+
+
+def test_the_followed_schema_is_what_is_compared(rig: Rig) -> None:
+    rig.s3.objects[split(followed.address(LOCATION, "ab"))] = schema(**V2).encode()
+    with rig.lake.catalog.load_table(lakes.TABLE).transaction() as change:
+        change.set_properties({followed.PROPERTY: "ab"})
+    found = rig.say(Registry())
+    assert (found.follows, found.latest.result) == ("ab", "the table has all of it")
+
+
+def test_a_registry_that_is_down_is_a_problem_of_its_part(rig: Rig) -> None:
+    registry = Registry(RegistryUnreachable("schema registry 'main': refused"))
+    found = rig.say(registry)
+    assert (found.latest, found.problem, registry.asked) == (None, "schema registry 'main': refused", 1)
+    assert [(one.schema_id, one.place) for one in found.versions] == [(8, ""), (7, "")]
+    assert found.columns
+
+
+def test_ids_in_the_document_are_there_and_the_newest_are_asked_for(rig: Rig) -> None:
+    many = SchemaOffsets()
+    for number in range(50):
+        many = many.more({number: {0: (number, number)}}, OffsetRanges.of({0: [(number, number + 1)]}), 1)
+    moved, text = many.moved()
+    rig.s3.objects[split(address(LOCATION, moved.document))] = text.encode()
+    with rig.lake.catalog.load_table(lakes.TABLE).transaction() as change:
+        change.set_properties({PROPERTY: moved.text()})
+    registry = Registry()
+    found = rig.say(registry)
+    assert (found.seen_versions, registry.asked) == (50, MAX_VERSIONS)
+    assert [one.schema_id for one in found.versions] == [*range(49, 49 - MAX_VERSIONS, -1)]
+    assert found.versions[0].place == "not in the registry any more"
+
+
+def test_a_stream_without_a_registry_asks_none(rig: Rig) -> None:
+    records = rig.spec.records
+    assert records is not None
+    rig.spec = replace(rig.spec, records=replace(records, registry=False, new_fields="unknown_fields"))
+    registry = Registry()
+    found = rig.say(registry)
+    assert (found.has_registry, found.versions, registry.asked) == (False, (), 0)
+    assert {one.name for one in found.columns} >= {"channel", "_kafka_offset"}
