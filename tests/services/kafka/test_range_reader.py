@@ -224,7 +224,7 @@ def test_a_topic_that_is_created_again_under_the_reader(cluster: KafkaCluster, b
 
 
 def test_a_topics_id_is_written_as_librdkafka_writes_it(cluster: KafkaCluster, brokers: Brokers) -> None:
-    """Of two alphabets of base64: half of all ids are the same in both, so one topic shows nothing."""
+    """Half of all ids are the same in both alphabets of base64, so one topic shows nothing."""
     admin, ids = KafkaAdmin(cluster.kafka), list[str]()
     while len(ids) < 5 or not {"+", "/"} & set("".join(ids)):
         topic = f"id_{len(ids)}"
