@@ -164,6 +164,16 @@ class StreamSpec:
         return self.topic.registry or bool(self.records and self.records.registry)
 
     @property
+    def follows(self) -> bool:
+        """Whether the table's columns follow the schemas of its records."""
+        return self.records.follows if self.records else False
+
+    @property
+    def follows_fingerprints(self) -> bool:
+        """As :attr:`follows`, of records that name their schemas by fingerprints."""
+        return self.follows and not self.uses_registry
+
+    @property
     def is_ddl(self) -> bool:
         """Whether ``schema`` lists the table's columns in Spark's DDL."""
         return not self.schema.endswith((".avsc", ".proto"))
