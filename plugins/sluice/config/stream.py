@@ -166,7 +166,9 @@ class StreamSpec:
     @property
     def follows(self) -> bool:
         """Whether the table's columns follow the schemas of its records."""
-        return self.records.follows if self.records else False
+        if self.records:
+            return self.records.follows
+        return self.source is SourceType.CSV and self.csv.adds_columns
 
     @property
     def follows_fingerprints(self) -> bool:

@@ -110,8 +110,8 @@ class Records:
     on_incompatible: Annotated[
         str,
         "records of a schema that [the table cannot follow](schema-changes.md#what-a-table-cannot-follow), "
-        "of `avro` with `registry` or `new_fields` `column`: `quarantine`, or `stop`, which ends the consumer "
-        "before their batch is published",
+        "of `avro` with `registry` or `new_fields` `column`: `quarantine`, or `stop`, which ends the "
+        "consumer before their batch is published",
     ] = "quarantine"
 
     @property
