@@ -64,7 +64,8 @@ def bundle_of(schema: AvroSchema) -> Bundle:
 @dataclass(frozen=True)
 class FingerprintSchemas:
     """A :class:`~sluice.core.registry.schemas.Schemas` of the ``topic`` of the stream ``spec``.
-    ``declared``: its schema, as the process began with it; ``s3``, ``ledger``: as the role's platform file has them."""
+    ``declared``: its schema, as the process began with it; ``s3``, ``ledger``: as the role's platform file
+    has them."""
 
     spec: StreamSpec = field(compare=False)
     topic: str
