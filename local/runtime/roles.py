@@ -127,6 +127,8 @@ def s3_policies(checkpoints: bool = False) -> dict[str, dict[str, Any]]:
             (_LIST, [WAREHOUSE, SOURCE]),
             (_READ, [f"{SOURCE}/*", ledger, lake]),
             (_WRITE, [lake]),
+            # Schemas with the new columns of files.
+            (["s3:PutObject"], [f"{WAREHOUSE}/ledger/{SCHEMAS}/*"]),
         ),
         "consumer": _policy(
             (_LIST, [WAREHOUSE]),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sluice.config.reading.files import declared_text
+from sluice.config.reading.names import column_problem
 from sluice.config.reading.toml import ConfigError
 from sluice.config.schema import ddl_avro, parse_ddl
 from sluice.config.stream import SourceType, StreamSpec
@@ -24,13 +25,15 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class CsvReading:
     """``form``: bytes to cells, ``rules``: cells to values of ``schema``, the topic's Avro schema; ``rest``:
-    its map for other columns, or ""; ``is_ddl``: the stream's columns are written in DDL."""
+    its map for other columns, or ""; ``is_ddl``: the stream's columns are written in DDL; ``adds_columns``:
+    columns that the schema does not name become some of the table."""
 
     form: Form
     rules: Rules
     schema: Mapping[str, Any]
     rest: str
     is_ddl: bool = False
+    adds_columns: bool = False
 
     @property
     def declared(self) -> Declared:
@@ -45,7 +48,17 @@ class CsvReading:
     @classmethod
     def with_schema(cls, spec: StreamSpec, file: Path) -> CsvReading:
         schema = json.loads(avro_text(spec, file))
-        return cls(spec.csv.form, rules_of(spec.csv), schema, spec.csv.extra_columns, spec.is_ddl)
+        csv = spec.csv
+        return cls(csv.form, rules_of(csv), schema, csv.extra_columns, spec.is_ddl, csv.adds_columns)
+
+    def schema_of(self, names: Sequence[str], where: str) -> Mapping[str, Any]:
+        """The Avro schema of a file's records, with these columns: ``schema`` itself, if it has all of them,
+        or if none is added. Raises InvalidHeader, naming ``where``."""
+        if not self.adds_columns:
+            return self.schema
+        from sluice.core.csv.new_columns import with_new_columns
+
+        return with_new_columns(self.schema, names, column_problem, where)
 
     def layout(self, names: Sequence[str], where: str, max_value_bytes: int, limit: str = "") -> Layout:
         """The layout of a file with these columns. Raises InvalidHeader, naming ``where``, or
@@ -53,8 +66,9 @@ class CsvReading:
         # With NumPy and Arrow, which a DAG does not need.
         from sluice.core.csv.layout import Layout
 
+        schema = self.schema_of(names, where)
         return Layout.of(
-            names, self.schema, self.rest, self.rules, self.form.dialect, where, max_value_bytes, limit
+            names, schema, self.rest, self.rules, self.form.dialect, where, max_value_bytes, limit
         )
 
 

@@ -164,6 +164,18 @@ class StreamSpec:
         return self.topic.registry or bool(self.records and self.records.registry)
 
     @property
+    def follows(self) -> bool:
+        """Whether the table's columns follow the schemas of its records."""
+        if self.records:
+            return self.records.follows
+        return self.source is SourceType.CSV and self.csv.adds_columns
+
+    @property
+    def follows_fingerprints(self) -> bool:
+        """As :attr:`follows`, of records that name their schemas by fingerprints."""
+        return self.follows and not self.uses_registry
+
+    @property
     def is_ddl(self) -> bool:
         """Whether ``schema`` lists the table's columns in Spark's DDL."""
         return not self.schema.endswith((".avsc", ".proto"))

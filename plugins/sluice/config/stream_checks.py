@@ -180,6 +180,11 @@ def _check_source(spec: StreamSpec, where: str) -> None:
             f"{where}: decode {shown(spec.decode)} with schema {spec.schema!r}: its records are Avro. Fix: "
             "leave decode out, or add [feed] or [generator] with a schema.ddl"
         )
+    if spec.csv.adds_columns and spec.topic.registry:
+        raise ConfigError(
+            f"{where}: [csv] new_columns {spec.csv.new_columns!r} with topic registry = true: the registry "
+            "has the stream's schema alone, and no file's. Fix: remove one of them"
+        )
     if spec.decode and spec.consumer.by_reference:
         raise ConfigError(
             f"{where}: [consumer] by_reference with decode {shown(spec.decode)}, which has no reference. "

@@ -18,6 +18,7 @@ from sluice.core.decoding.others.plain import BytesDecoder, TextDecoder
 from sluice.core.decoding.others.records import OthersRecords, Tombstones
 from sluice.core.decoding.protobuf.decoder import ProtobufDecoder
 from sluice.core.decoding.registered.avro import RegisteredAvro, RegisteredAvroKeys
+from sluice.core.decoding.registered.fingerprints import FingerprintAvro
 from sluice.core.decoding.registered.json import RegisteredJson
 from sluice.core.decoding.registered.own import OwnRegisteredAvro
 from sluice.core.decoding.registered.protobuf import RegisteredProtobuf
@@ -49,12 +50,16 @@ def decoder_of(
     decoder: RecordDecoder = (
         _of_others(spec, spec.records, registry, followed, following)
         if spec.records
-        else OwnRecords(_of_own(spec, registry))
+        else OwnRecords(_of_own(spec, registry, followed, following))
     )
     return ByReference(decoder) if spec.consumer.by_reference else decoder
 
 
-def _of_own(spec: StreamSpec, registry: Schemas | None) -> Decoder:
+def _of_own(
+    spec: StreamSpec, registry: Schemas | None, followed: str, following: Following | None
+) -> Decoder:
+    if spec.follows_fingerprints:
+        return _of_fingerprints(spec, "", registry, followed, following)
     if not spec.topic.registry:
         return _of_values(spec)
     schemas = OwnSchemas.load(spec)
@@ -70,6 +75,14 @@ def _of_values(spec: StreamSpec, unknown: str = "") -> Decoder:
     return JsonDecoder(spec.ddl_columns, unknown)
 
 
+def _of_fingerprints(
+    spec: StreamSpec, unknown: str, registry: Schemas | None, followed: str, following: Following | None
+) -> Decoder:
+    declared = OwnSchemas.load(spec).current.fingerprint
+    current = table_schema(spec, followed)
+    return FingerprintAvro(declared, current, _needed(registry), unknown, following or Following())
+
+
 def _of_others(
     spec: StreamSpec, records: Records, registry: Schemas | None, followed: str, following: Following | None
 ) -> RecordDecoder:
@@ -78,6 +91,8 @@ def _of_others(
         values = _PLAIN[records.format](records.value_column)
     elif records.format == Format.PROTOBUF:
         values = _of_protobuf(spec, records, registry)
+    elif spec.follows_fingerprints:
+        values = _of_fingerprints(spec, records.unknown_column, registry, followed, following)
     elif not records.registry:
         values = _of_values(spec, records.unknown_column)
     elif spec.is_avro:

@@ -29,6 +29,7 @@ from spark_jobs.common.consumer.followed import followed_by, table_schema
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.kafka.avro import AvroSchema
 from spark_jobs.common.kafka.avro import Schemas as OwnSchemas
+from spark_jobs.common.kafka.fingerprints import FingerprintSchemas
 from spark_jobs.common.kafka.offsets import Topic
 from spark_jobs.common.lake import known_tables, tables
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit, run_with_lease
@@ -111,15 +112,18 @@ def decoding(spec: StreamSpec, registry: Schemas | None = None, followed: str = 
 
 
 def follower_of(spec: StreamSpec, registry: Schemas | None) -> Follower | None:
-    """What follows the schemas of records of others in Avro that name them; None of any other stream."""
-    if registry is None or spec.records is None or not spec.is_avro:
+    """What follows the schemas of records in Avro that name them, of others or by fingerprints; None of any
+    other stream."""
+    if registry is None or not spec.is_avro or not (spec.records or spec.follows_fingerprints):
         return None
     return Follower(spec, registry)
 
 
 def registry_of(spec: StreamSpec, platform: platforms.Platform) -> Schemas | None:
-    """The schemas that a stream's records name; None if they name none. Raises ConfigError if the platform
-    file has no registry, and the stream needs one."""
+    """The schemas that a stream's records name, and that move; None if there are none. Raises ConfigError if
+    the platform file has no registry, and the stream needs one."""
+    if spec.follows_fingerprints:
+        return FingerprintSchemas.of(spec, platform)
     return RegistrySchemas.of(platform) if spec.uses_registry else None
 
 

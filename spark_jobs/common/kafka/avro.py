@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from fastavro.schema import expand_schema, fingerprint, to_parsing_canonical_form
@@ -77,10 +78,16 @@ class Schemas:
     @classmethod
     def load(cls, spec: StreamSpec) -> Schemas:
         """From ``schema.avsc`` or ``schema.ddl``, and the optional folder ``schemas/`` beside it."""
-        current = AvroSchema(avro_text(spec, spec.schema_file))
-        paths = sorted((spec.folder / "schemas").glob(f"*{spec.schema_file.suffix}"))
-        earlier = (AvroSchema(avro_text(spec, path)) for path in paths)
+        current, *earlier = (AvroSchema(avro_text(spec, path)) for path in cls.files(spec))
         return cls(current, tuple(s for s in earlier if s.fingerprint != current.fingerprint))
+
+    @staticmethod
+    def files(spec: StreamSpec) -> list[Path]:
+        """Those that are there now, the current one's first."""
+        return [
+            spec.schema_file,
+            *sorted((spec.folder / "schemas").glob(f"*{spec.schema_file.suffix}")),
+        ]
 
 
 def schema_header(schema: AvroSchema) -> tuple[str, bytes]:

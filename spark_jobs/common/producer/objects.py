@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,8 @@ from sluice.clients.s3.requests import at_once, connect
 from sluice.config import platform as platforms
 from sluice.config.csv_reading import CsvReading
 from sluice.core.csv.layout import Layout
-from spark_jobs.common.kafka.avro import Schemas, schema_header
+from spark_jobs.common.kafka.avro import AvroSchema, Schemas, schema_header
+from spark_jobs.common.kafka.fingerprints import FingerprintSchemas
 from spark_jobs.common.lake.source_quarantine import quarantine_rows
 from spark_jobs.common.producer.sending import Sent, total
 from spark_jobs.common.producer.source_object import REJECTED_SCHEMA, Reading, Share, SourceObject
@@ -38,19 +40,24 @@ def send_objects(job: Job) -> None:
     large one is read by several, each for some of the target partitions. An object with rejected rows is read
     again for these.
     """
-    sending = job.sending((schema_header(Schemas.load(job.spec).current),))
+    sending = job.sending()
     worker = threading.Thread(
         target=start_workers, args=(job.spark, sending.connect), name="start-workers", daemon=True
     )
     worker.start()
-    readings = list(_readings(job))
+    readings, schemas = _readings(job)
+    if job.spec.follows_fingerprints:
+        # Before any record names one: a consumer that does not know it looks for it.
+        for schema in schemas:
+            FingerprintSchemas.of(job.spec, job.platform).publish(schema)
     # Once in each worker process, not with each task: both grow with the objects of a load.
     kept = job.spark.sparkContext.broadcast((readings, sending))
 
     def task(parts: Iterable[tuple[int, Share]]) -> Iterator[Sent]:
         readings, sending = kept.value
         for number, share in parts:
-            yield sending.send(readings[number].sent(worker_client(), share))
+            reading = readings[number]
+            yield replace(sending, headers=reading.headers).send(reading.sent(worker_client(), share))
 
     # Else its task could come last, and its answer when this process is gone.
     worker.join()
@@ -70,11 +77,14 @@ def _rejecting(counts: Sent) -> set[str]:
     return {source_id for source_id, one in counts.items() if one.rejected}
 
 
-def _readings(job: Job) -> Iterator[Reading]:
-    """One for each object of the plan. Raises InvalidHeader or CorruptObject before anything is sent."""
+def _readings(job: Job) -> tuple[list[Reading], list[AvroSchema]]:
+    """One for each object of the plan, and the schemas of all. Raises InvalidHeader or CorruptObject before
+    anything is sent."""
     reading, rules, client = CsvReading.of(job.spec), job.plan.rules, connect(job.platform.s3)
     limit = f" (max.message.bytes {rules.max_message_bytes})"
     layouts = dict[tuple[str, ...], Layout]()
+    declared, schemas = Schemas.load(job.spec).current, dict[tuple[str, ...], AvroSchema]()
+    readings = list[Reading]()
     sources = [
         SourceObject(**{field.name: document[field.name] for field in fields(SourceObject)})
         for document in job.plan.sources
@@ -83,7 +93,11 @@ def _readings(job: Job) -> Iterator[Reading]:
     for source, names in zip(sources, headers, strict=True):
         if names not in layouts:
             layouts[names] = reading.layout(names, source.uri, rules.max_value_bytes, limit)
-        yield Reading(source, reading.form, layouts[names])
+            found = reading.schema_of(names, source.uri)
+            schemas[names] = declared if found is reading.schema else AvroSchema(json.dumps(found))
+        named = job.headers((schema_header(schemas[names]),))
+        readings.append(Reading(source, reading.form, layouts[names], named))
+    return readings, list(dict.fromkeys(schemas.values()))
 
 
 def shares(sources: Sequence[SourceObject], tasks: int) -> list[tuple[int, Share]]:

@@ -84,11 +84,14 @@ class Job:
     sent: LoadedRows
     frame: bytes = b""
 
-    def sending(self, headers: tuple[tuple[str, bytes], ...] = ()) -> Sending:
-        """How its rows are sent, each with these ``headers``, unless the frame says the same."""
+    def sending(self) -> Sending:
+        """How its rows are sent, without headers."""
         plan, topic = self.plan, self.spec.topic.name
-        said = () if self.frame else headers
-        return Sending(self.platform.kafka, topic, plan.rules, self.sent, plan.withheld, said, self.frame)
+        return Sending(self.platform.kafka, topic, plan.rules, self.sent, plan.withheld, frame=self.frame)
+
+    def headers(self, headers: tuple[tuple[str, bytes], ...]) -> tuple[tuple[str, bytes], ...]:
+        """``headers`` of its rows that name their schema, unless the frame says the same."""
+        return () if self.frame else headers
 
 
 class RulesChanged(RuntimeError):

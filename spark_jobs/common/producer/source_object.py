@@ -146,11 +146,13 @@ WHOLE = Share()
 
 @dataclass(frozen=True)
 class Reading:
-    """How a task reads an object: bytes to cells by ``form``, cells to Avro bodies by ``layout``."""
+    """How a task reads an object: bytes to cells by ``form``, cells to Avro bodies by ``layout``;
+    ``headers``: of its records, which name the layout's schema."""
 
     source: SourceObject
     form: Form
     layout: Layout
+    headers: tuple[tuple[str, bytes], ...] = ()
 
     def blocks(
         self, client: Any, with_reasons: bool, share: Share = WHOLE

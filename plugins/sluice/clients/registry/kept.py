@@ -79,15 +79,22 @@ class KeptSchemas:
     """Schemas from memory, else from ``store``, else from the registry. Safe for several threads.
 
     One that is kept is used whether the registry answers or not, and whether it still has it; but not if the
-    registry has another one under its id: that is looked for once in each process, and each hour.
+    registry has another one under its id: that is looked for once in each process, and each hour, unless
+    ids are made of the schemas.
 
-    ``clock``: seconds that only rise.
+    ``clock``: seconds that only rise; ``is_by_content``: an id says which schema it is.
     """
 
     def __init__(
-        self, source: Source, store: SchemaStore, clock: Callable[[], float] = time.monotonic
+        self,
+        source: Source,
+        store: SchemaStore,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        is_by_content: bool = False,
     ) -> None:
         self._source, self._store, self._clock = source, store, clock
+        self._is_by_content = is_by_content
         # The first for what is remembered; the second for requests, so that one thread asks for all.
         self._lock, self._asking = threading.Lock(), threading.Lock()
         # Each until when it is used without a look at the registry.
@@ -166,12 +173,18 @@ class KeptSchemas:
         bundle = self._ask(schema_id)
         # Before it is kept: what cannot be used is not.
         found = registered(bundle)
-        self._check_same(schema_id, bundle, self._store.put(schema_id, document(bundle)))
+        stored = self._store.put(schema_id, document(bundle))
+        if self._is_by_content:
+            # The first one's: what an id says leaves out some of a schema, as aliases.
+            return registered(bundle_of(stored, schema_id)), CONFIRMED_SECONDS
+        self._check_same(schema_id, bundle, stored)
         return found, CONFIRMED_SECONDS
 
     def _confirmed(self, schema_id: int, kept: Document) -> float:
         """Raises RegistryChanged if the registry has another schema under the id than the kept one; returns
         after how many seconds to ask again."""
+        if self._is_by_content:
+            return CONFIRMED_SECONDS
         if self._warned is not None and self._clock() - self._warned < WARNING_SECONDS:
             return WARNING_SECONDS
         try:

@@ -35,6 +35,15 @@ KEY_CHARACTER = r"[^\x00-\x1f\x7f-\x9f\u2028\u2029]"
 _KEY = re.compile(rf"((?![\ud800-\udfff]){KEY_CHARACTER})*")
 
 
+def column_problem(name: str) -> str:
+    """Why no column of a table may have a name; empty if one may."""
+    if not COLUMN.fullmatch(name):
+        return "a column has at most 128 letters of ASCII, digits and _"
+    if name.lower().startswith(OURS):
+        return f"names in {', '.join(OURS)} are Sluice's own"
+    return "the name is Iceberg's own" if name.lower() in ICEBERG else ""
+
+
 def check_column(name: Any, where: str) -> None:
     """Raises ConfigError for a name that no column of a table may have."""
     if not isinstance(name, str) or not COLUMN.fullmatch(name):

@@ -5,12 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Annotated
 
 from sluice.config.reading import limits
 from sluice.config.reading.toml import ConfigError
 from sluice.config.reading.values import shown
 from sluice.core.csv.form import ANY, DECLARED_ENDS, ENCODINGS, LINE_ENDS, Dialect, Form
+
+
+class NewColumns(StrEnum):
+    """What a column of a file becomes that the schema does not have."""
+
+    EXTRA_COLUMNS = "extra_columns"
+    COLUMN = "column"
+
 
 # Why cells of one separator cannot be numbers with the same comma.
 _COMMA = "the separator is a comma too"
@@ -32,6 +41,12 @@ class Csv:
         "the schema's map of strings for columns that the schema does not name; without it an object with "
         "such a column is rejected",
     ] = ""
+    new_columns: Annotated[
+        str,
+        "what a column becomes that the schema does not name: `extra_columns` (an entry of that map, if it "
+        "is declared) or `column` ([a column of the table](schema-changes.md#columns-of-csv-files), a text); "
+        "not with `topic.registry`",
+    ] = "extra_columns"
     prefix: Annotated[
         str,
         "folders of the source bucket, each ending in `/`, of ASCII letters, digits, `_`, `-`, `.` and `=`, "
@@ -95,6 +110,11 @@ class Csv:
     ] = True
 
     @property
+    def adds_columns(self) -> bool:
+        """Whether a column that the schema does not name becomes one of the table."""
+        return self.new_columns == NewColumns.COLUMN
+
+    @property
     def form(self) -> Form:
         """How bytes become cells."""
         dialect = Dialect(
@@ -116,6 +136,9 @@ def check(csv: Csv, where: str) -> None:
             f"{where}: [csv] {problem}. Fix: write one ASCII character that is no letter or digit"
         )
     limits.check(csv, "[csv]", where)
+    if csv.new_columns not in [*NewColumns]:
+        allowed = ", ".join(f'"{one}"' for one in NewColumns)
+        raise ConfigError(f"{where}: [csv] new_columns {shown(csv.new_columns)}. Fix: use one of {allowed}")
     if csv.encoding not in ENCODINGS:
         raise ConfigError(
             f"{where}: [csv] encoding {shown(csv.encoding)}. Fix: write one of {', '.join(ENCODINGS)}"

@@ -19,7 +19,8 @@ ERRORS = {
         cause="The first line is missing, lacks a column that the schema requires, repeats one, has a "
         "column that the schema does not name, or is of another separator or encoding than declared",
         fix="correct the file, upload it and trigger a new run with `load_changed_objects`; or add the "
-        "column, or a map for extra columns (`[csv] extra_columns`), or declare what the text names",
+        "column, or a map for extra columns (`[csv] extra_columns`), or have them [follow the "
+        "file](schema-changes.md#columns-of-csv-files) (`new_columns`), or declare what the text names",
     ),
     ErrorCode.SOURCE_TOPIC_CHANGED: ErrorGuide(
         cause="`stream.toml` names another topic, or the topic was deleted and created again",

@@ -14,6 +14,7 @@ from sluice.core.decoding.avro.following.merging import Merged
 from sluice.core.decoding.avro.following.written import schema_text
 from sluice.core.decoding.avro.types import Schema, arrow_type, parsed, written
 from sluice.core.decoding.decoder import RecordDecoder
+from sluice.core.decoding.registered.fingerprints import fingerprint_of
 from sluice.core.decoding.registered.unfollowed import Following
 from sluice.core.error_codes import ErrorCode
 from sluice.core.registry.schemas import Schemas
@@ -40,12 +41,14 @@ class Follower:
     """The followed schema of one stream's table. For one thread, and one table at a time."""
 
     def __init__(self, spec: StreamSpec, registry: Schemas) -> None:
-        assert spec.records is not None
-        self._spec, self._records, self._registry = spec, spec.records, registry
+        self._spec, self._registry = spec, registry
+        # None of Sluice's own records: they have no column but those of their schema.
+        self._added = spec.records.added_columns if spec.records else {}
+        self._stops = spec.records.stops if spec.records else False
         self._schema: Schema | None = None
         # The table's, when the decoder was made; empty for the declared schema.
         self._digest = ""
-        self._following = Following(self._records.follows)
+        self._following = Following(self._spec.follows)
         # Those of which nothing is followed, as long as the table follows this schema.
         self._refused: set[int] = set()
 
@@ -56,14 +59,14 @@ class Follower:
         self._digest = digest
         self._schema, self._refused = parsed(table_schema(self._spec, followed)), set()
         names = self._names(arrow_schema(table.schema()), self._schema)
-        self._following = Following(self._records.follows, names)
+        self._following = Following(self._spec.follows, names)
         found = decoder_of(self._spec, self._registry, followed, self._following)
         assert found is not None
         return found
 
     def _names(self, table: pa.Schema, schema: Schema) -> Names:
         """What no column of a further field may be called."""
-        added = frozenset(map(str.lower, self._records.added_columns))
+        added = frozenset(map(str.lower, self._added))
         known = {field.name.lower() for field in schema.record.fields} | added
         earlier = {field.name.lower(): field.type for field in table if field.name.lower() not in known}
         return Names(
@@ -82,11 +85,12 @@ class Follower:
         schema, followed = self._schema, list[int]()
         for schema_id in sorted(schema_ids - self._refused):
             found = self._merged(schema, schema_id)
-            if found.conflicts and self._records.stops:
+            if found.conflicts and self._stops:
+                what = "Avro schema" if self._spec.follows_fingerprints else "schema id"
                 raise SchemaNotFollowed(
-                    f"{self._spec.table}: schema id {schema_id} cannot be followed: {found.reason}; nothing "
-                    'of the batch is published. Fix: set [records] on_incompatible = "quarantine" and '
-                    "restart the consumer, or name a new table"
+                    f"{self._spec.table}: {what} {self._name(schema_id)} cannot be followed: "
+                    f"{found.reason}; nothing of the batch is published. Fix: set [records] on_incompatible "
+                    '= "quarantine" and restart the consumer, or name a new table'
                 )
             if found.conflicts:
                 self._refused.add(schema_id)
@@ -94,10 +98,14 @@ class Follower:
                 schema, followed = found.schema, [*followed, schema_id]
         if not followed:
             return False
-        digest = self._commit(writer, schema, followed)
-        ids = ",".join(map(str, followed))
+        # A fingerprint is no id that a registry could name a version of.
+        digest = self._commit(writer, schema, [] if self._spec.follows_fingerprints else followed)
+        ids = ",".join(map(self._name, followed))
         log.info("schema followed table=%s ids=%s schema=%s", self._spec.table, ids, digest)
         return True
+
+    def _name(self, schema_id: int) -> str:
+        return fingerprint_of(schema_id) if self._spec.follows_fingerprints else str(schema_id)
 
     def _merged(self, schema: Schema, schema_id: int) -> Merged:
         try:

@@ -16,6 +16,7 @@ from sluice.config.schema import ddl_avro, parse_ddl
 from sluice.config.sending_rules import SendingRules
 from sluice.config.stream import StreamSpec
 from sluice.core.csv.form import Dialect, Form
+from sluice.core.csv.header import InvalidHeader
 from tests.support.raising import raising
 
 TOML = """
@@ -124,3 +125,31 @@ def test_a_map_that_takes_no_other_columns_is_refused(tmp_path: Path) -> None:
     schema = json.dumps({"type": "record", "name": "r", "fields": fields})
     with raising(ConfigError, "'more' is a map", "Fix: name it as extra_columns"):
         load(tmp_path, schema=schema, file="schema.avsc")
+
+
+def test_new_columns_are_followed_by_the_table_and_need_no_map(tmp_path: Path) -> None:
+    spec = load(tmp_path, 'new_columns = "column"')
+    assert (spec.follows, spec.follows_fingerprints) == (True, True)
+    reading = CsvReading.with_schema(spec, tmp_path / "rides" / "schema.ddl")
+    layout = reading.layout(("NEW one", "id"), "x", 1_000)
+    assert [(one.name, one.position) for one in layout.columns if one.position is not None] == [
+        ("id", 1),
+        ("new_one", 0),
+    ]
+    with raising(InvalidHeader, "no column of the header is one of the schema"):
+        reading.layout(("x", "y"), "x", 1_000)
+
+
+@pytest.mark.parametrize(
+    ("toml", "declared", "said"),
+    [
+        (TOML, 'new_columns = "map"', 'new_columns \'map\'. Fix: use one of "extra_columns", "column"'),
+        (TOML.replace("[budget]", "registry = true\n[budget]"), 'new_columns = "column"', "registry = true"),
+    ],
+)
+def test_new_columns_are_of_files_without_a_registry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toml: str, declared: str, said: str
+) -> None:
+    monkeypatch.setitem(globals(), "TOML", toml)
+    with raising(ConfigError, "stream.toml", "[csv] new_columns", said, "Fix: "):
+        load(tmp_path, declared)

@@ -76,7 +76,7 @@ def test_formats_with_a_schema_have_its_columns_and_those_of_the_section(tmp_pat
         ('format = "json"\nunknown_fields = "_pos"', "schema.ddl", "'_pos': the name is Iceberg's own"),
         ('format = "avro"', "schema.json", "schema 'schema.json'"),
         ('format = "avro"\nnew_fields = "x"', "schema.avsc", "new_fields 'x'. Fix: use one of \"column\""),
-        ('format = "avro"\nnew_fields = "column"', "schema.avsc", "new_fields 'column' with format 'avro'"),
+        ('format = "json"\nnew_fields = "column"', "schema.ddl", "new_fields 'column' with format 'json'"),
         (
             'format = "json"\nregistry = true\non_incompatible = "stop"',
             "schema.ddl",

@@ -60,7 +60,7 @@ def test_what_maintenance_may_delete(key: str, allowed: bool) -> None:
         ("warehouse/ledger/nyc_taxi/x.json", {"airflow"}, {"airflow", "producer", "observer"}),
         (
             "warehouse/ledger/_registries/0123456789abcdef/schemas/7.json",
-            {"airflow", "consumer"},
+            {"airflow", "producer", "consumer"},
             {"airflow", "producer", "consumer", "observer"},
         ),
         ("source/nyc_taxi/x.csv", set(), {"airflow", "producer"}),

@@ -16,8 +16,10 @@ from sluice.config.platform import Platform
 from sluice.config.reading.toml import ConfigError
 from sluice.config.stream import StreamSpec
 from sluice.config.stream_columns import declared_types
+from sluice.core.decoding.avro.types import parsed
 from sluice.core.decoding.by_reference import ByReference
 from sluice.core.decoding.decoder import OwnRecords, RecordDecoder
+from sluice.core.decoding.registered.fingerprints import id_of
 from sluice.core.record_batches.records import SCHEMA
 from spark_jobs.common.consumer.decoders import decoder_of
 from spark_jobs.common.consumer.run import follower_of, registry_of
@@ -30,7 +32,9 @@ Declare = Callable[..., StreamSpec]
 FIELDS = [{"name": "id", "type": "int"}]
 TREE = {"type": "record", "name": "O", "fields": FIELDS}
 WIDER = {**TREE, "fields": [*FIELDS, {"name": "x", "type": "int"}]}
-SCHEMAS = FakeSchemas({1: avro(WIDER), 2: ("JSON", "{}"), 3: avro("string")})
+# By its fingerprint, too.
+NUMBER = id_of(parsed(json.dumps(TREE)).fingerprint)
+SCHEMAS = FakeSchemas({1: avro(WIDER), 2: ("JSON", "{}"), 3: avro("string"), NUMBER: avro(TREE)})
 
 
 @pytest.fixture
@@ -67,6 +71,8 @@ def rows(decoder: RecordDecoder, key: bytes | None, value: bytes | None) -> list
         ('format = "json"\nregistry = true\nkey = "json"', "schema.ddl", b"7", framed(2, b'{"id":1}'),
          {"id": 1, "key": "7", "_unknown_fields": None}),
         ('format = "avro"', "schema.avsc", None, b"\2", {"id": 1, "_unknown_fields": None}),
+        ('format = "avro"\nnew_fields = "column"', "schema.avsc", None, b"\2",
+         {"id": 1, "_unknown_fields": None}),
         ('format = "avro"\nregistry = true\nkey = "bytes"', "schema.avsc", b"\0", framed(1, b"\2\4"),
          {"id": 1, "key": b"\0", "_unknown_fields": '{"x":2}'}),
         ('format = "avro"\nregistry = true', "schema.ddl", None, framed(1, b"\2\4"),
@@ -109,10 +115,12 @@ def test_own_records_are_of_the_value_alone() -> None:
     assert decoder_of(streams.load("isp_hits")) is None
 
 
-def test_only_a_table_of_others_avro_by_a_registry_follows_schemas(declare: Declare) -> None:
+def test_only_a_table_of_avro_whose_records_name_schemas_follows_them(declare: Declare) -> None:
     by_registry = 'format = "avro"\nregistry = true'
     assert follower_of(declare(by_registry, "schema.avsc"), SCHEMAS) is not None
     assert follower_of(declare('format = "json"\nregistry = true', "schema.ddl"), SCHEMAS) is None
+    by_header = declare('format = "avro"\nnew_fields = "column"', "schema.avsc")
+    assert follower_of(by_header, SCHEMAS) is not None
     own = replace(streams.load("nyc_taxi"), topic=replace(streams.load("nyc_taxi").topic, registry=True))
     assert own.is_avro
     assert follower_of(own, SCHEMAS) is None

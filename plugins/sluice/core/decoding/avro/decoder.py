@@ -62,7 +62,7 @@ class AvroDecoder:
         accepted = Accepted(len(values), self._type)
         accepted.reasons.update(dict.fromkeys(np.flatnonzero(~is_value).tolist(), TOMBSTONE))
         for row in np.flatnonzero((places == _UNKNOWN) & is_value).tolist():
-            accepted.reasons[row] = _unknown(named[row].as_py())
+            accepted.reasons[row] = unknown_schema(named[row].as_py())
         for place, writer in enumerate(self._writers):
             rows = np.flatnonzero((places == place) & is_value)
             accepted.decode(writer, data, rows, starts[rows], ends[rows])
@@ -74,23 +74,16 @@ class AvroDecoder:
         are numbers, as their columns have them."""
         if value is None:
             raise Malformed(TOMBSTONE)
-        named = next((text for name, text in reversed(headers) if name == SCHEMA_HEADER), None)
+        named = name_in(headers)
         place = 0 if named is None else self._places.get(named, _UNKNOWN)
         if place == _UNKNOWN:
             assert named is not None  # noqa: S101  (narrows the type)
-            raise Malformed(_unknown(named))
+            raise Malformed(unknown_schema(named))
         return as_column(self._writers[place].value(value), self._type)
 
     def _named(self, headers: pa.ListArray) -> tuple[Ints, pa.BinaryArray]:
         """The place of each record's schema among the writers, and the header that names it."""
-        flat = headers.flatten()
-        which = np.flatnonzero(_flags(pc.equal(flat.field("key"), pa.scalar(SCHEMA_HEADER, pa.binary()))))
-        lengths = pc.fill_null(pc.list_value_length(headers), 0).to_numpy(zero_copy_only=False)
-        records = np.repeat(np.arange(len(headers)), lengths)
-        last = np.full(len(headers), -1)
-        # The last one of a record stays.
-        last[records[which]] = which
-        named = flat.field("value").take(pa.array(last, mask=last < 0))
+        named = names_of(headers)
         encoded = named.dictionary_encode()
         known = [self._places.get(text, _UNKNOWN) for text in encoded.dictionary.to_pylist()]
         # Without a header, the first.
@@ -98,12 +91,30 @@ class AvroDecoder:
         return places[encoded.indices.fill_null(len(known)).to_numpy(zero_copy_only=False)], named
 
 
+def names_of(headers: pa.ListArray) -> pa.BinaryArray:
+    """What names each record's schema; null without one."""
+    flat = headers.flatten()
+    which = np.flatnonzero(_flags(pc.equal(flat.field("key"), pa.scalar(SCHEMA_HEADER, pa.binary()))))
+    lengths = pc.fill_null(pc.list_value_length(headers), 0).to_numpy(zero_copy_only=False)
+    records = np.repeat(np.arange(len(headers)), lengths)
+    last = np.full(len(headers), -1)
+    # The last one of a record stays.
+    last[records[which]] = which
+    return flat.field("value").take(pa.array(last, mask=last < 0))
+
+
+def name_in(headers: RawHeaders) -> bytes | None:
+    """As :func:`names_of`, of one record."""
+    return next((text for name, text in reversed(headers) if name == SCHEMA_HEADER), None)
+
+
 def _flags(flags: pa.BooleanArray) -> Flags:
     found: Flags = flags.to_numpy(zero_copy_only=False)
     return found
 
 
-def _unknown(named: bytes) -> str:
+def unknown_schema(named: bytes) -> str:
+    """Why a record is rejected whose schema is not known."""
     return f"written with an Avro schema that is unknown: {quoted(named)}"
 
 

@@ -124,7 +124,7 @@ class RegisteredAvro:
         return of_id(self._writers, schema_id, self._schemas, self._of, _MAX_IDS)
 
     def _of(self, schema: RegisteredSchema) -> Writer | str:
-        what = f"schema id {schema.id}"
+        what = self._title(schema.id)
         if schema.type != AVRO:
             return f"{what} is of type {schema.type}, and the stream's format is avro"
         try:
@@ -137,6 +137,10 @@ class RegisteredAvro:
         if self._unfollowed:
             self._unfollowed.name(schema.id, text)
         return f"{what} cannot be {found}" if isinstance(found, str) else found
+
+    def _title(self, schema_id: int) -> str:
+        """A schema's, in the reasons of its records."""
+        return f"schema id {schema_id}"
 
     def _new_writer(self, text: str) -> Writer | str:
         """Or why not, as the end of a sentence. Others make the schemas: none of them stops the stream."""
