@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
+from google.protobuf.descriptor import Descriptor
+from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
 
+from sluice.core.decoding.avro.following.conflicts import Combined, Conflict
 from sluice.core.decoding.decoder import TOMBSTONE, Decoded, Malformed, RawHeaders
 from sluice.core.decoding.protobuf.decoder import TableMessage, decoded
+from sluice.core.decoding.protobuf.following.merging import merge
 from sluice.core.decoding.protobuf.frames import message_indexes
 from sluice.core.decoding.protobuf.reader import MessageReader
 from sluice.core.decoding.protobuf.schema import Compile, NotCompiled, ProtobufSchema, UnsupportedMessage
+from sluice.core.decoding.protobuf.types import Type
+from sluice.core.decoding.protobuf.values import row_of
+from sluice.core.decoding.registered.unfollowed import Following, Version
 from sluice.core.registry.framing import framed, unframed
 from sluice.core.registry.lookups import in_turn, kept, of_id
 from sluice.core.registry.schemas import PROTOBUF, RegisteredSchema, Schemas
@@ -27,17 +36,46 @@ def schema_of(schema: RegisteredSchema, compiled: Compile) -> ProtobufSchema:
     return ProtobufSchema(compiled(dict(schema.imports) | {_ROOT: schema.text}, _ROOT), _ROOT)
 
 
+def combined(following: Following, table: TableMessage, other: Descriptor) -> Combined[Type]:
+    """The row of ``table`` with what messages of ``other`` add. Without columns to add: the same, or the
+    conflict for which no message can be read."""
+    if following.adds_columns:
+        return merge(table.type, other, table.as_text, following.names)
+    try:
+        row_of(other, table.type)
+    except UnsupportedMessage as error:
+        return Combined(table.type, conflicts=(Conflict("the message", "its columns", str(error)),))
+    return Combined(table.type)
+
+
+@dataclass(frozen=True)
+class _Message:
+    """A message of a schema. ``reader``: or the reason why its records are rejected; ``version``: if it is
+    more than the table's."""
+
+    reader: MessageReader | str
+    version: Version | None = None
+
+
 class RegisteredProtobuf:
     """A :class:`Decoder` of messages of the table's name, of each schema that its columns can be read of."""
 
-    def __init__(self, table: TableMessage, schemas: Schemas, compiled: Compile, unknown: str = "") -> None:
+    def __init__(
+        self,
+        table: TableMessage,
+        schemas: Schemas,
+        compiled: Compile,
+        unknown: str = "",
+        following: Following | None = None,
+    ) -> None:
         """``compiled``: compiles a registered schema; ``unknown``: the column of what the table lacks of a
-        message, empty if it is not kept."""
-        self._given = table, schemas, compiled, unknown
-        self._table, self._schemas, self._compiled, self._unknown = self._given
+        message, empty if it is not kept; ``following``: how the table follows other schemas, None if they are
+        none of its versions."""
+        self._given = table, schemas, compiled, unknown, following
+        self._table, self._schemas, self._compiled, self._unknown, self._following = self._given
         self.schema = table.columns(unknown)
         self._writers: dict[int, ProtobufSchema | str] = {}
-        self._readers: dict[tuple[int, tuple[int, ...]], MessageReader | str] = {}
+        self._messages: dict[tuple[int, tuple[int, ...]], _Message] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._given
@@ -48,50 +86,57 @@ class RegisteredProtobuf:
         ids = found.ids.tolist()
         # In this order: an id that the login may not read is judged beside those that it may.
         in_turn(found.schema_ids, self._writer)
+        unfollowed: dict[Version, int] = {}
 
         def read(place: int, value: bytes) -> Mapping[str, Any]:
             if (why := found.reasons.get(place)) is not None:
                 raise Malformed(why)
             body = found.data[found.starts[place] : found.ends[place]].tobytes()
-            reader, begin = self._reader(ids[place], body)
-            return reader.value(body[begin:])
+            message, begin = self._message(ids[place], body)
+            if message.version is not None and message.version.has_record([body[begin:]]):
+                unfollowed.setdefault(message.version, ids[place])
+            return _reader(message).value(body[begin:])
 
-        return decoded(self.schema, values.to_pylist(), read)
+        rows = decoded(self.schema, values.to_pylist(), read)
+        return replace(rows, unfollowed=frozenset(unfollowed.values()))
 
     def reference(self, value: bytes | None, headers: RawHeaders) -> Mapping[str, Any]:
         if value is None:
             raise Malformed(TOMBSTONE)
         schema_id, body = unframed(value, headers)
-        reader, begin = self._reader(schema_id, body)
-        return reader.reference(body[begin:])
+        message, begin = self._message(schema_id, body)
+        return _reader(message).reference(body[begin:])
 
-    def _reader(self, schema_id: int, body: bytes) -> tuple[MessageReader, int]:
-        """What reads a record, and where in its body the message begins. Raises Malformed."""
+    def _message(self, schema_id: int, body: bytes) -> tuple[_Message, int]:
+        """Which message a record is, and where in its body it begins. Raises Malformed."""
         writer = self._writer(schema_id)
         if isinstance(writer, str):
             raise Malformed(writer)
         indexes, begin = message_indexes(body)
-        found = self._readers.get((schema_id, indexes))
+        found = self._messages.get((schema_id, indexes))
         if found is None:
             # Records of garbage name as many messages as there are.
-            made = self._new_reader(schema_id, writer, indexes)
-            found = kept(self._readers, (schema_id, indexes), made, _MAX_WRITERS)
-        if isinstance(found, str):
-            raise Malformed(found)
+            made = self._new_message(schema_id, writer, indexes)
+            found = kept(self._messages, (schema_id, indexes), made, _MAX_WRITERS)
         return found, begin
 
-    def _new_reader(
-        self, schema_id: int, writer: ProtobufSchema, indexes: tuple[int, ...]
-    ) -> MessageReader | str:
+    def _new_message(self, schema_id: int, writer: ProtobufSchema, indexes: tuple[int, ...]) -> _Message:
         what, names = f"schema id {schema_id}", writer.names_at(indexes)
         if self._table.name not in names:
             place = ", ".join(map(str, indexes))
             found = f"is a {' or a '.join(names)}" if names else f"is none of {what}: message indexes {place}"
-            return f"its message {found}, and the stream's is {self._table.name}"
+            return _Message(f"its message {found}, and the stream's is {self._table.name}")
+        message = writer.message(self._table.name)
+        version = None
+        if self._following is not None:
+            after = combined(self._following, self._table, message)
+            version = _version(message) if after.is_new or after.conflicts else None
+            if after.conflicts and self._following.adds_columns:
+                return _Message(f"{what} cannot be followed: {after.reason}", version)
         try:
-            return MessageReader(writer.message(self._table.name), self._table.type, self._unknown)
+            return _Message(MessageReader(message, self._table.type, self._unknown), version)
         except UnsupportedMessage as error:
-            return f"{what} cannot be read with the table's columns: {error}"
+            return _Message(f"{what} cannot be read with the table's columns: {error}", version)
 
     def _writer(self, schema_id: int) -> ProtobufSchema | str:
         """The schema, or the reason why its records are rejected."""
@@ -105,3 +150,27 @@ class RegisteredProtobuf:
             return schema_of(schema, self._compiled)
         except NotCompiled as error:
             return f"{what} cannot be used: {error}"
+
+
+def _reader(message: _Message) -> MessageReader:
+    """Raises Malformed."""
+    if isinstance(message.reader, str):
+        raise Malformed(message.reader)
+    return message.reader
+
+
+def _version(message: Descriptor) -> Version | None:
+    """None of a message that Google's library takes none of."""
+    try:
+        found: Any = GetMessageClass(message)
+    except RecursionError:
+        return None
+
+    def is_record(body: bytes) -> bool:
+        try:
+            found.FromString(body)
+        except DecodeError:
+            return False
+        return True
+
+    return Version(is_record)
