@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import cast
 
-from sluice.config import protobuf_messages
 from sluice.config.reading.protoc import compiled
 from sluice.config.sections.records.declaration import Format, Records
 from sluice.config.stream import StreamSpec
@@ -24,7 +23,7 @@ from sluice.core.decoding.registered.protobuf import RegisteredProtobuf
 from sluice.core.decoding.registered.unfollowed import Following
 from sluice.core.registry.schemas import Schemas
 from sluice.core.registry.subjects import Part
-from spark_jobs.common.consumer.followed import table_schema
+from spark_jobs.common.consumer.followed import table_message, table_schema
 from spark_jobs.common.kafka.avro import Schemas as OwnSchemas
 
 _PLAIN: Mapping[str, Callable[[str], Decoder]] = {
@@ -77,7 +76,7 @@ def _of_others(
     if not records.has_schema:
         values = _PLAIN[records.format](records.value_column)
     elif records.format == Format.PROTOBUF:
-        values = _of_protobuf(spec, records, registry)
+        values = _of_protobuf(spec, records, registry, followed, following)
     elif not records.registry:
         values = _of_values(spec, records.unknown_column)
     elif spec.is_avro:
@@ -94,11 +93,14 @@ def _of_others(
     return OthersRecords(values, keys, records.headers, cast("Tombstones", records.tombstones))
 
 
-def _of_protobuf(spec: StreamSpec, records: Records, registry: Schemas | None) -> Decoder:
-    table = protobuf_messages.of_table(spec)
+def _of_protobuf(
+    spec: StreamSpec, records: Records, registry: Schemas | None, followed: str, following: Following | None
+) -> Decoder:
+    table = table_message(spec, followed)
     if not records.registry:
         return ProtobufDecoder(table, records.unknown_column)
-    return RegisteredProtobuf(table, _needed(registry), compiled, records.unknown_column)
+    following = following or Following(records.follows)
+    return RegisteredProtobuf(table, _needed(registry), compiled, records.unknown_column, following)
 
 
 def _of_keys(records: Records, registry: Schemas | None) -> Decoder:

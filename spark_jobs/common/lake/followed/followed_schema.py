@@ -1,7 +1,7 @@
 """The schema that a table follows, where its declaration is less: a document beside it.
 
-``<location>/schemas/<digest>.avsc``: an Avro schema, written before the commit that names it, once and never
-changed. The table's property SCHEMA has the digest, and is set in the commit that changes the columns: a
+``<location>/schemas/<digest>.avsc``: an Avro schema; ``….json`` of Protobuf: its columns, with the numbers of
+fields. It is written before the commit that names it, once and never changed. The table's property SCHEMA has the digest, and is set in the commit that changes the columns: a
 catalog that is restored has both as they were.
 """
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 SCHEMA = "sluice.schema"
+# What a document's name ends with.
+AVRO, PROTOBUF = "avsc", "json"
 _FOLDER = "schemas"
 
 
@@ -30,15 +32,16 @@ def digest_of(properties: Mapping[str, str]) -> str:
     return properties.get(SCHEMA) or ""
 
 
-def address(location: str, digest: str) -> str:
-    return f"{location}/{_FOLDER}/{digest}.avsc"
+def address(location: str, digest: str, ending: str = AVRO) -> str:
+    return f"{location}/{_FOLDER}/{digest}.{ending}"
 
 
-def keep(client: S3Client, location: str, text: str) -> str:
-    """Write the document, unless it is there; return its digest. Raises botocore's errors."""
+def keep(client: S3Client, location: str, text: str, ending: str = AVRO) -> str:
+    """Write the document, unless it is there; return its digest. ``ending``: AVRO or PROTOBUF. Raises
+    botocore's errors."""
     body = text.encode()
     digest = hashlib.sha256(body).hexdigest()
-    bucket, key = split(address(location, digest))
+    bucket, key = split(address(location, digest, ending))
     try:
         client.put_object(Bucket=bucket, Key=key, Body=body, ContentType="application/json", IfNoneMatch="*")
     except ClientError as error:
@@ -48,9 +51,10 @@ def keep(client: S3Client, location: str, text: str) -> str:
     return digest
 
 
-def read(client: S3Client, location: str, digest: str) -> str:
-    """The document's text. Raises LakeFileMissing if it is gone or another one, and botocore's errors."""
-    uri = address(location, digest)
+def read(client: S3Client, location: str, digest: str, ending: str = AVRO) -> str:
+    """The document's text. ``ending``: as it was kept with. Raises LakeFileMissing if it is gone or another
+    one, and botocore's errors."""
+    uri = address(location, digest, ending)
     bucket, key = split(uri)
     try:
         body = client.get_object(Bucket=bucket, Key=key)["Body"].read()

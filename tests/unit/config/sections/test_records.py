@@ -82,6 +82,11 @@ def test_formats_with_a_schema_have_its_columns_and_those_of_the_section(tmp_pat
             "schema.ddl",
             "on_incompatible 'stop' with format 'json' and registry true",
         ),
+        (
+            'format = "protobuf"\nnew_fields = "column"',
+            "schema.proto",
+            "new_fields 'column' with format 'protobuf' and registry false",
+        ),
         ("registry = true", "schema.avsc", "key 'format' is missing"),
     ],
 )

@@ -69,11 +69,12 @@ def check(records: Records, schema: str, where: str) -> None:
         )
     named = {"new_fields": records.follows, "on_incompatible": records.stops}
     for key in (key for key, is_set in named.items() if is_set):
-        if records.format != Format.AVRO or not records.registry:
+        if records.format not in (Format.AVRO, Format.PROTOBUF) or not records.registry:
             raise ConfigError(
                 f"{where}: [records] {key} {getattr(records, key)!r} with format {records.format!r} and "
-                f"registry {str(records.registry).lower()}: only Avro's records of a registry have schemas "
-                f"that move. Fix: remove {key}, or use format avro with registry = true"
+                f"registry {str(records.registry).lower()}: only Avro's and Protobuf's records of a "
+                f"registry have schemas that move. Fix: remove {key}, or use format avro or protobuf with "
+                "registry = true"
             )
     _check_names(records, where)
 

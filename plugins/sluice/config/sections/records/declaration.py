@@ -104,14 +104,14 @@ class Records:
     ] = "_unknown_fields"
     new_fields: Annotated[
         str,
-        "what a [further version of the schema](schema-changes.md) adds, of `avro` with `registry`: `column` "
-        "(the table follows it) or `unknown_fields` (its columns stay as `schema` declares them)",
+        "what a [further version of the schema](schema-changes.md) adds, of `avro` and `protobuf` with "
+        "`registry`: `column` (the table follows it) or `unknown_fields` (its columns stay as `schema` declares them)",
     ] = "unknown_fields"
     on_incompatible: Annotated[
         str,
         "records of a schema that [the table cannot follow](schema-changes.md#what-a-table-cannot-follow), "
-        "of `avro` with `registry`: `quarantine`, or `stop`, which ends the consumer before their batch is "
-        "published",
+        "of `avro` and `protobuf` with `registry`: `quarantine`, or `stop`, which ends the consumer before "
+        "their batch is published",
     ] = "quarantine"
 
     @property

@@ -16,10 +16,11 @@ from sluice.core.decoding.decoder import TOMBSTONE, Malformed
 from sluice.core.decoding.protobuf.decoder import TableMessage
 from sluice.core.decoding.protobuf.schema import ProtobufSchema
 from sluice.core.decoding.registered.protobuf import RegisteredProtobuf
+from sluice.core.decoding.registered.unfollowed import Following
 from sluice.core.record_batches.records import SCHEMA
 from sluice.core.registry.errors import RefusedSchema, RegistryUnreachable, UnknownSchema
 from sluice.core.registry.schemas import RegisteredSchema
-from tests.support.protobuf import message_class
+from tests.support.protobuf import message_class, proto3
 from tests.support.raising import raising
 from tests.support.registered import framed
 
@@ -194,3 +195,72 @@ def test_a_message_behind_a_map_is_found_by_both_ways_of_counting(indexes: bytes
     # One of these places is another message's, too.
     assert schema.names_at((0, 1)) == ["shop.Outer.Order", "shop.Outer.A"]
     assert schema.names_at((0, 0)) == ["shop.Outer.A"]
+
+
+def following(text: str, schemas: Schemas, how: Following | None, name: str = "shop.Order") -> RegisteredProtobuf:
+    table = TableMessage(proto3(text), name, by_number=how is None or how.adds_columns)
+    made = RegisteredProtobuf(table, schemas, compiled, "rest", how)
+    found = pickle.loads(pickle.dumps(made))  # noqa: S301  (its own)
+    assert isinstance(found, RegisteredProtobuf)
+    return found
+
+
+def unfollowed(reader: RegisteredProtobuf, *values: bytes | None) -> set[int]:
+    headers = pa.array([[]] * len(values), SCHEMA.field("headers").type)
+    return set(reader.decode(pa.array(values, pa.binary()), headers).unfollowed)
+
+
+BEFORE = "message Order { int32 id = 1; string note = 2; }"
+VERSIONS = Schemas(
+    {
+        1: (f"{HEAD} {BEFORE}", {}),
+        2: (f"{HEAD} message First {{}} message Order {{ int64 id = 1; string remark = 2; bool new = 3; }}", {}),
+        3: (f"{HEAD} message Order {{ string id = 1; bool other = 4; }}", {}),
+        # At the place of the first one.
+        5: (f"{HEAD} message Other {{ int32 id = 1; bool new = 3; }} {BEFORE}", {}),
+    }
+)
+REFUSED = "schema id 3 cannot be followed: id: the table has int32, the schema string"
+
+
+def test_a_version_that_is_more_than_the_tables_is_named_once_one_of_its_records_is_there() -> None:
+    reader = following(BEFORE, VERSIONS, Following())
+    good = framed(2, b"\2\2\x08\5\x18\1")
+    # No message of it, and another one of its schema.
+    assert unfollowed(reader, framed(2, b"\2\2\x08"), framed(2, b"\0"), None, framed(99, b"\0")) == set()
+    assert unfollowed(reader, framed(1, b"\0\x08\5"), good) == {2}
+    assert unfollowed(reader, framed(1, b"\0\x08\5")) == set(), "one of these records"
+    assert unfollowed(following(BEFORE, VERSIONS, None), good) == set()
+    after = following("message Order { int64 id = 1; string note = 2; bool new = 3; }", VERSIONS, Following())
+    assert unfollowed(after, good) == set()
+    # Whatever name a field has.
+    body = framed(2, b"\2\2\x08\5\x12\1n\x18\1")
+    assert decoded(after, [body]) == [{"id": 5, "note": "n", "new": True, "rest": None}]
+
+
+def test_a_version_that_cannot_be_followed_rejects_its_records_and_is_named() -> None:
+    reader = following(BEFORE, VERSIONS, Following())
+    assert unfollowed(reader, framed(3, b"\0\x0a\5x")) == set(), "no message of it"
+    assert decoded(reader, [framed(3, b"\0\x0a\1x")]) == [REFUSED]
+    assert unfollowed(reader, framed(3, b"\0\x0a\1x")) == {3}
+
+
+def test_another_message_at_the_same_place_is_no_version() -> None:
+    reader = following(BEFORE, VERSIONS, Following())
+    why = "its message is a shop.Other, and the stream's is shop.Order"
+    assert decoded(reader, [framed(5, b"\0\x08\5"), framed(5, b"\2\2\x08\5")]) == [
+        why,
+        {"id": 5, "note": "", "rest": None},
+    ]
+    assert unfollowed(reader, framed(5, b"\0\x08\5"), framed(5, b"\2\2\x08\5")) == set()
+
+
+def test_a_table_whose_columns_stay_reads_by_names_and_names_versions_that_cannot_be_read() -> None:
+    reader = following(BEFORE, VERSIONS, Following(adds_columns=False))
+    why = "schema id 2 cannot be read with the table's columns: id is long, and the table has int32"
+    assert decoded(reader, [framed(2, b"\2\2\x08\5")]) == [why]
+    assert unfollowed(reader, framed(2, b"\2\2\x08\5")) == {2}
+    wide = following("message Order { int64 id = 1; }", VERSIONS, Following(adds_columns=False))
+    row = {"id": 5, "rest": '{"remark":"","new":false}'}
+    assert decoded(wide, [framed(2, b"\2\2\x08\5")]) == [row]
+    assert unfollowed(wide, framed(2, b"\2\2\x08\5")) == set()

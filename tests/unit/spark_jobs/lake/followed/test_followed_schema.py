@@ -20,6 +20,9 @@ def test_it_is_read_as_it_was_written_and_written_once() -> None:
     assert followed_schema.keep(client, TABLE, "{}") == digest
     assert followed_schema.read(client, TABLE, digest) == "{}"
     assert followed_schema.keep(client, TABLE, "[]") != digest
+    assert followed_schema.keep(client, TABLE, "{}", followed_schema.PROTOBUF) == digest
+    assert ("w", f"lake/raw/x/schemas/{digest}.json") in s3.objects
+    assert followed_schema.read(client, TABLE, digest, followed_schema.PROTOBUF) == "{}"
 
 
 def test_one_that_is_gone_or_damaged_is_named() -> None:
