@@ -6,16 +6,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
 from random import Random
+from typing import Any
 
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
 from google.protobuf.descriptor_pb2 import FileDescriptorSet as Files
 
 from sluice.core.decoding.protobuf.schema import ProtobufSchema
+from sluice.core.decoding.protobuf.types import Type, is_map
 
 _ROOT = "m.proto"
 # Kinds that the wire has in the same bytes, and whose columns become as wide.
 _WIDER = {"int32": "int64", "uint32": "int64"}
-_SCALARS = ("int32", "int64", "uint32", "uint64", "sint32", "float", "double", "bool", "string", "bytes")
+_WHOLE = ("int32", "int64", "uint32", "uint64", "sint32")
+_SCALARS = (*_WHOLE, "float", "double", "bool", "string", "bytes")
 ONE, OPTIONAL, LIST, MAP, ONEOF = "one", "optional", "list", "map", "oneof"
 # Moved into a oneof that has no other member: with one, a message may have had both.
 MOVED = "moved"
@@ -132,3 +136,44 @@ class Histories:
             inner = self._more((), f"{path}.{number}", depth - 1) if kind == "message" else ()
             found.append(Part(number, f"f{next(self._names)}", kind, label, inner))
         return tuple(found)
+
+
+def in_columns(found: dict[str, Any] | None, table: Type, writer: Descriptor, reader: Descriptor) -> Any:
+    """A row that was read as a message of ``reader``, in the columns of ``table``, of those fields that the
+    reader has: null for those that the writer lacks, and what stands for one that it cannot leave out."""
+    if found is None:
+        return None
+    row = {}
+    for column in table.fields:
+        own, source = reader.fields_by_number.get(column.number), writer.fields_by_number.get(column.number)
+        if own is None:
+            continue
+        value = None if source is None else found[own.name]
+        if source is not None and own.message_type is not None:
+            value = _inner(value, column.type, source, own)
+        elif source is not None and value is None and not source.has_presence:
+            value = source.default_value if source.enum_type is None else source.enum_type.values[0].name
+        row[column.name] = value
+    return row
+
+
+def _inner(value: Any, table: Type, source: FieldDescriptor, own: FieldDescriptor) -> Any:
+    if is_map(own):
+        of_source, of_own = (one.message_type.fields_by_number[2].message_type for one in (source, own))
+        if of_own is None:
+            return value
+        return [(key, in_columns(one, table.inner, of_source, of_own)) for key, one in value]
+    if own.is_repeated:
+        return [in_columns(one, table.inner, source.message_type, own.message_type) for one in value]
+    return in_columns(value, table, source.message_type, own.message_type)
+
+
+def without(row: Any, expected: Any) -> Any:
+    """Without the columns that are not expected."""
+    if isinstance(expected, dict) and isinstance(row, dict):
+        return {name: without(row[name], value) for name, value in expected.items()}
+    if isinstance(expected, list) and isinstance(row, list):
+        return [without(*both) for both in zip(row, expected, strict=True)]
+    if isinstance(expected, tuple) and isinstance(row, tuple):
+        return tuple(without(*both) for both in zip(row, expected, strict=True))
+    return row

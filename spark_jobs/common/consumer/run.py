@@ -111,7 +111,8 @@ def decoding(spec: StreamSpec, registry: Schemas | None = None, followed: str = 
 
 
 def follower_of(spec: StreamSpec, registry: Schemas | None) -> Follower | None:
-    """What follows the schemas of records of others, in Avro or Protobuf, that name them; None of any other stream."""
+    """What follows the schemas of records of others, in Avro or Protobuf, that name them; None of any other
+    stream."""
     if registry is None or spec.records is None or not (spec.is_avro or spec.is_protobuf):
         return None
     return Follower(spec, registry)

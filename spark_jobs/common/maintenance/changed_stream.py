@@ -29,9 +29,9 @@ from sluice.core.tables.summary import (
     OF_WRITER,
 )
 from spark_jobs.common.consumer import state
+from spark_jobs.common.consumer.followed import ending_of
 from spark_jobs.common.consumer.state import StreamState
 from spark_jobs.common.kafka.offsets import Topic
-from spark_jobs.common.consumer.followed import ending_of
 from spark_jobs.common.lake.followed import followed_schema
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.lake.written.read_offsets import OffsetReader

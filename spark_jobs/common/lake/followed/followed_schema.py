@@ -1,8 +1,9 @@
 """The schema that a table follows, where its declaration is less: a document beside it.
 
 ``<location>/schemas/<digest>.avsc``: an Avro schema; ``….json`` of Protobuf: its columns, with the numbers of
-fields. It is written before the commit that names it, once and never changed. The table's property SCHEMA has the digest, and is set in the commit that changes the columns: a
-catalog that is restored has both as they were.
+fields. It is written before the commit that names it, once and never changed. The table's property SCHEMA has
+the digest, and is set in the commit that changes the columns: a catalog that is restored has both as they
+were.
 """
 
 from __future__ import annotations

@@ -105,7 +105,8 @@ class Records:
     new_fields: Annotated[
         str,
         "what a [further version of the schema](schema-changes.md) adds, of `avro` and `protobuf` with "
-        "`registry`: `column` (the table follows it) or `unknown_fields` (its columns stay as `schema` declares them)",
+        "`registry`: `column` (the table follows it) or `unknown_fields` (its columns stay as `schema` "
+        "declares them)",
     ] = "unknown_fields"
     on_incompatible: Annotated[
         str,

@@ -1,4 +1,4 @@
-"""From a message of the writer's schema to a row of the table: by the names of fields, or by their numbers."""
+"""From a message of the writer's schema to a row of the table: by the names or the numbers of fields."""
 
 from __future__ import annotations
 

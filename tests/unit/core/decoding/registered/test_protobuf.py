@@ -197,8 +197,8 @@ def test_a_message_behind_a_map_is_found_by_both_ways_of_counting(indexes: bytes
     assert schema.names_at((0, 0)) == ["shop.Outer.A"]
 
 
-def following(text: str, schemas: Schemas, how: Following | None, name: str = "shop.Order") -> RegisteredProtobuf:
-    table = TableMessage(proto3(text), name, by_number=how is None or how.adds_columns)
+def following(text: str, schemas: Schemas, how: Following | None) -> RegisteredProtobuf:
+    table = TableMessage(proto3(text), "shop.Order", by_number=how is None or how.adds_columns)
     made = RegisteredProtobuf(table, schemas, compiled, "rest", how)
     found = pickle.loads(pickle.dumps(made))  # noqa: S301  (its own)
     assert isinstance(found, RegisteredProtobuf)
@@ -214,7 +214,10 @@ BEFORE = "message Order { int32 id = 1; string note = 2; }"
 VERSIONS = Schemas(
     {
         1: (f"{HEAD} {BEFORE}", {}),
-        2: (f"{HEAD} message First {{}} message Order {{ int64 id = 1; string remark = 2; bool new = 3; }}", {}),
+        2: (
+            f"{HEAD} message First {{}} message Order {{ int64 id = 1; string remark = 2; bool new = 3; }}",
+            {},
+        ),
         3: (f"{HEAD} message Order {{ string id = 1; bool other = 4; }}", {}),
         # At the place of the first one.
         5: (f"{HEAD} message Other {{ int32 id = 1; bool new = 3; }} {BEFORE}", {}),

@@ -22,15 +22,15 @@ from sluice.core.decoding.protobuf.types import (
 )
 from sluice.core.decoding.protobuf.values import words, words_of_table
 
-# Kinds of a column -> those of a field that goes on in it, of other kinds than its own. Fewer than can be read
-# by names: to Protobuf, a number with a type of other bytes is another field.
+# Kinds of a column -> those of a field that goes on in it, beside its own. Fewer than can be read by names:
+# to Protobuf, a number with a type of other bytes is another field.
 _READ: dict[str, set[str]] = {
     "uint": {"int", "long"},
     "long": {"int", "uint"},
     "ulong": {"int", "uint", "long"},
 }
-# Kinds of a column, and of a field -> the kind that has the values of both, and whose column is wider. None of
-# unsigned 64 bits: a decimal, which no column of whole numbers becomes.
+# Kinds of a column, and of a field -> the kind whose column has the values of both. None of unsigned 64 bits:
+# a decimal, which no column of whole numbers becomes.
 _WIDER = {("int", "uint"): "long", ("int", "long"): "long"}
 
 

@@ -1,4 +1,4 @@
-"""What a further version of a message adds to its table, by the numbers of fields, and what no table can follow."""
+"""What a further version of a message adds to its table, and what no table can follow."""
 
 from __future__ import annotations
 
@@ -14,12 +14,10 @@ from tests.support.protobuf import message_class, proto3
 from tests.support.raising import raising
 
 ITEM = "message Item { string sku = 1; int32 count = 2; } enum E { Z = 0; } "
-FIELDS = """int32 id = 1; Item item = 2; repeated Item items = 3; map<string, Item> by_place = 4; uint32 size = 5;
-    repeated int32 parts = 6; map<int32, int32> counts = 7; float ratio = 8; string note = 9; E state = 10;
+FIELDS = """int32 id = 1; Item item = 2; repeated Item items = 3; map<string, Item> by_place = 4;
+    uint32 size = 5; repeated int32 parts = 6; map<int32, int32> counts = 7; float ratio = 8; string note = 9; E state = 10;
     uint64 total = 11;"""
-NAMES = Names(
-    prefixes=("_kafka_",), own=frozenset({"key"}), present={"old": pa.int32(), "again": pa.int64()}
-)
+NAMES = Names(prefixes=("_kafka_",), own=frozenset({"key"}), present={"old": pa.int32(), "again": pa.int64()})
 
 
 def order(fields: str, item: str = ITEM) -> str:
@@ -114,7 +112,10 @@ REFUSED = [
         changed("repeated Item items", "Item items"),
         "items: the table has a list, the schema message shop.Item",
     ),
-    (changed("map<int32, int32>", "map<int64, int32>"), "a key of counts: the table has int32, the schema long"),
+    (
+        changed("map<int32, int32>", "map<int64, int32>"),
+        "a key of counts: the table has int32, the schema long",
+    ),
     (changed("map<int32, int32> counts", "Item counts"), "counts: the table has a map, the schema message"),
     (
         order(FIELDS, ITEM.replace("int32 count", "string count")),
@@ -129,7 +130,8 @@ REFUSED = [
     (order(FIELDS + "string key = 20;"), "key: the table has a column key of its own, the schema string"),
     (order(FIELDS + "string _kafka_x = 20;"), "_kafka_x: the table has no such column, the schema a name"),
     (
-        order(FIELDS + "In new = 20;") + "message In { repeated In2 a = 1; } message In2 { int32 _kafka_ = 1; }",
+        order(FIELDS + "In new = 20;")
+        + "message In { repeated In2 a = 1; } message In2 { int32 _kafka_ = 1; }",
         "new.a._kafka_: the table has no such column, the schema a name that is reserved",
     ),
     (
@@ -138,7 +140,7 @@ REFUSED = [
     ),
     (
         order(FIELDS, ITEM.replace("count = 2;", "count = 2; Item inner = 3;")),
-        "item.inner: the table has no such column, the schema item.inner is a shop.Item inside of another one",
+        "item.inner: the table has no such column, the schema item.inner is a shop.Item inside of another",
     ),
     (
         order(FIELDS + "".join(f"int32 n{number} = {number};" for number in range(20, 2_020))),
@@ -159,7 +161,7 @@ def test_a_text_of_json_takes_whatever_its_field_becomes_and_a_declared_one_is_n
     text = changed("Item item = 2;", "repeated bytes item = 2; Item more = 20;")
     found = merged(text, as_text=("item",))
     assert columns(found) == ORDER | {"item": "string", "more": "struct<sku: string, count: int32>"}
-    # Of the declaration, a column that the table has as a message.
+    # As the declaration may have it, of a column that is a message.
     message = proto3(order(FIELDS)).message("shop.Order")
     conflict = "item: the table has a message, the schema a text of JSON, as json_fields says"
     assert merge(table(order(FIELDS)), message, ("item",)).reason == conflict
