@@ -309,8 +309,7 @@ def test_changes_fill_columns_that_came_after_their_records(orders: Orders) -> N
     orders.change(Action.RETRY, rows_in=offsets(refused))
     assert orders.quarantined() == {}
     those = OffsetRanges.of({p: [(0, 2 * EACH)] for p in range(PARTITIONS)})
-    plan = {"rows_out": those, "rows_in": those}
     decoder = partial(decoding, orders.spec, registry_of(orders.spec, orders.platform))
-    again = ChangePlan("r2", Action.REPLAY, orders.name, **plan, changes=1)
+    again = ChangePlan("r2", Action.REPLAY, orders.name, rows_out=those, rows_in=those, changes=1)
     Change(orders.spark, orders.platform, orders.spec, decoder, again).run()
     orders.assert_complete()

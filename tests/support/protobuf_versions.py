@@ -27,7 +27,8 @@ MOVED = "moved"
 
 @dataclass(frozen=True)
 class Part:
-    """A field. ``kind``: a scalar's, enum, or message; ``label``: how many there are, and how they are set."""
+    """A field. ``kind``: a scalar's, enum or message; ``label``: how many there are, how they are set;
+    ``fields``: of a message; ``number``, ``name``: as the message has them."""
 
     number: int
     name: str
