@@ -19,7 +19,7 @@ from sluice.core.decoding.protobuf.decoder import ProtobufDecoder
 from sluice.core.decoding.registered.avro import RegisteredAvro, RegisteredAvroKeys
 from sluice.core.decoding.registered.json import RegisteredJson
 from sluice.core.decoding.registered.own import OwnRegisteredAvro
-from sluice.core.decoding.registered.protobuf import RegisteredProtobuf
+from sluice.core.decoding.registered.protobuf import RegisteredProtobuf, RegisteredProtobufKeys
 from sluice.core.decoding.registered.unfollowed import Following
 from sluice.core.registry.schemas import Schemas
 from sluice.core.registry.subjects import Part
@@ -106,6 +106,8 @@ def _of_protobuf(
 def _of_keys(records: Records, registry: Schemas | None) -> Decoder:
     if records.key == Format.AVRO:
         return RegisteredAvroKeys(records.key_column, _needed(registry))
+    if records.key == Format.PROTOBUF:
+        return RegisteredProtobufKeys(records.key_column, _needed(registry), compiled)
     plain = _PLAIN[records.key](records.key_column)
     if records.key == Format.JSON and records.registry:
         return RegisteredJson(plain, _needed(registry), Part.KEY, is_optional=True)

@@ -43,12 +43,13 @@ class OnIncompatible(StrEnum):
 HEADERS_TYPE = "array<struct<key: string, value: binary>>"
 # Formats of which each value is one column, without a schema.
 _OF_ONE_COLUMN = {Format.TEXT: "string", Format.BYTES: "binary"}
-# Keys of Avro and JSON are texts of JSON, whatever their fields are.
+# Keys of Avro, Protobuf and JSON are texts of JSON, whatever their fields are.
 _KEY_TYPES: dict[str, str] = {
     "": "",
     Format.TEXT: "string",
     Format.JSON: "string",
     Format.AVRO: "string",
+    Format.PROTOBUF: "string",
     Format.BYTES: "binary",
 }
 
@@ -70,11 +71,13 @@ class Records:
     ] = False
     key: Annotated[
         str,
-        "format of keys that are kept: `text`, `bytes`, `json`, `avro` (with `registry`); empty: not kept",
+        "format of keys that are kept: `text`, `bytes`, `json`, `avro` and `protobuf` (with `registry`); "
+        "empty: not kept",
     ] = ""
     key_column: Annotated[
         str,
-        "the column of `key`: a text, or binary with `bytes`; of `json` as it was sent, of `avro` as JSON",
+        "the column of `key`: a text, or binary with `bytes`; of `json` as it was sent, of `avro` and "
+        "`protobuf` as JSON",
     ] = "key"
     value_column: Annotated[str, "the column of `text` (a text) and `bytes` (binary)"] = "value"
     headers: Annotated[

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,19 +17,24 @@ from sluice.core.decoding.decoder import TOMBSTONE, Decoded, Malformed, RawHeade
 from sluice.core.decoding.protobuf.decoder import TableMessage, decoded
 from sluice.core.decoding.protobuf.following.merging import merge
 from sluice.core.decoding.protobuf.frames import message_indexes
+from sluice.core.decoding.protobuf.messages import AnyMessage
 from sluice.core.decoding.protobuf.reader import MessageReader
 from sluice.core.decoding.protobuf.schema import Compile, NotCompiled, ProtobufSchema, UnsupportedMessage
-from sluice.core.decoding.protobuf.types import Type
+from sluice.core.decoding.protobuf.types import Type, struct_of
 from sluice.core.decoding.protobuf.values import row_of
 from sluice.core.decoding.registered.unfollowed import Following, Version
 from sluice.core.registry.framing import framed, unframed
 from sluice.core.registry.lookups import in_turn, kept, of_id
 from sluice.core.registry.schemas import PROTOBUF, RegisteredSchema, Schemas
+from sluice.core.registry.subjects import Part
 
 # Schemas that are ready for use; a topic has few, unless a producer registers one for each record.
 _MAX_WRITERS = 1_000
 # No import can have the name.
 _ROOT = "_registered.proto"
+# What a stream declares of a part.
+_WORDS = {Part.VALUE: "format", Part.KEY: "key"}
+_NO_COLUMNS = struct_of(())
 
 
 def schema_of(schema: RegisteredSchema, compiled: Compile) -> ProtobufSchema:
@@ -57,32 +63,23 @@ class _Message:
     version: Version | None = None
 
 
-class RegisteredProtobuf:
-    """A :class:`Decoder` of messages of the table's name, of each schema that its columns can be read of."""
+class _Registered(ABC):
+    """A :class:`Decoder` of messages that name their schema, and their place in it."""
 
-    def __init__(
-        self,
-        table: TableMessage,
-        schemas: Schemas,
-        compiled: Compile,
-        unknown: str = "",
-        following: Following | None = None,
-    ) -> None:
-        """``compiled``: compiles a registered schema; ``unknown``: the column of what the table lacks of a
-        message, empty if it is not kept; ``following``: how the table follows other schemas, None if they are
-        none of its versions."""
-        self._given = table, schemas, compiled, unknown, following
-        self._table, self._schemas, self._compiled, self._unknown, self._following = self._given
-        self.schema = table.columns(unknown)
+    def __init__(self, schema: pa.Schema, schemas: Schemas, compiled: Compile, part: Part) -> None:
+        """``compiled``: compiles a registered schema; ``part``: of the record."""
+        self.schema = schema
+        self._schemas, self._compiled, self._part = schemas, compiled, part
         self._writers: dict[int, ProtobufSchema | str] = {}
         self._messages: dict[tuple[int, tuple[int, ...]], _Message] = {}
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), self._given
+    @abstractmethod
+    def _new_message(self, schema_id: int, writer: ProtobufSchema, indexes: tuple[int, ...]) -> _Message:
+        """The message at a place of a schema."""
 
     def decode(self, values: pa.BinaryArray, headers: pa.ListArray) -> Decoded:
         """As the protocol says; raises also what ``compiled`` raises if it says nothing of a schema."""
-        found = framed(values, headers)
+        found = framed(values, headers, self._part)
         ids = found.ids.tolist()
         # In this order: an id that the login may not read is judged beside those that it may.
         in_turn(found.schema_ids, self._writer)
@@ -103,7 +100,7 @@ class RegisteredProtobuf:
     def reference(self, value: bytes | None, headers: RawHeaders) -> Mapping[str, Any]:
         if value is None:
             raise Malformed(TOMBSTONE)
-        schema_id, body = unframed(value, headers)
+        schema_id, body = unframed(value, headers, self._part)
         message, begin = self._message(schema_id, body)
         return _reader(message).reference(body[begin:])
 
@@ -119,6 +116,39 @@ class RegisteredProtobuf:
             made = self._new_message(schema_id, writer, indexes)
             found = kept(self._messages, (schema_id, indexes), made, _MAX_WRITERS)
         return found, begin
+
+    def _writer(self, schema_id: int) -> ProtobufSchema | str:
+        """The schema, or the reason why its records are rejected."""
+        return of_id(self._writers, schema_id, self._schemas, self._new_writer, _MAX_WRITERS)
+
+    def _new_writer(self, schema: RegisteredSchema) -> ProtobufSchema | str:
+        what = f"schema id {schema.id}"
+        if schema.type != PROTOBUF:
+            return f"{what} is of type {schema.type}, and the stream's {_WORDS[self._part]} is protobuf"
+        try:
+            return schema_of(schema, self._compiled)
+        except NotCompiled as error:
+            return f"{what} cannot be used: {error}"
+
+
+class RegisteredProtobuf(_Registered):
+    """A :class:`Decoder` of messages of the table's name, of each schema that its columns can be read of."""
+
+    def __init__(
+        self,
+        table: TableMessage,
+        schemas: Schemas,
+        compiled: Compile,
+        unknown: str = "",
+        following: Following | None = None,
+    ) -> None:
+        """``unknown``: the column of what the table lacks of a message, empty if it is not kept;
+        ``following``: how the table follows other schemas, None if they are none of its versions."""
+        super().__init__(table.columns(unknown), schemas, compiled, Part.VALUE)
+        self._table, self._unknown, self._following = table, unknown, following
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._table, self._schemas, self._compiled, self._unknown, self._following)
 
     def _new_message(self, schema_id: int, writer: ProtobufSchema, indexes: tuple[int, ...]) -> _Message:
         what, names = f"schema id {schema_id}", writer.names_at(indexes)
@@ -138,18 +168,34 @@ class RegisteredProtobuf:
         except UnsupportedMessage as error:
             return _Message(f"{what} cannot be read with the table's columns: {error}", version)
 
-    def _writer(self, schema_id: int) -> ProtobufSchema | str:
-        """The schema, or the reason why its records are rejected."""
-        return of_id(self._writers, schema_id, self._schemas, self._new_writer, _MAX_WRITERS)
 
-    def _new_writer(self, schema: RegisteredSchema) -> ProtobufSchema | str:
-        what = f"schema id {schema.id}"
-        if schema.type != PROTOBUF:
-            return f"{what} is of type {schema.type}, and the stream's format is protobuf"
+class RegisteredProtobufKeys(_Registered):
+    """A :class:`Decoder` of keys that are any messages, each as the text of JSON, as what no column has of a
+    value."""
+
+    def __init__(self, column: str, schemas: Schemas, compiled: Compile) -> None:
+        super().__init__(pa.schema([pa.field(column, pa.utf8())]), schemas, compiled, Part.KEY)
+        self._column = column
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._column, self._schemas, self._compiled)
+
+    def _new_message(self, schema_id: int, writer: ProtobufSchema, indexes: tuple[int, ...]) -> _Message:
+        names = writer.names_at(indexes)
+        if len(names) != 1:
+            place = f"schema id {schema_id}: message indexes {', '.join(map(str, indexes))}"
+            return _Message(f"its message is {' or '.join(names) if names else 'none'} of {place}")
         try:
-            return schema_of(schema, self._compiled)
-        except NotCompiled as error:
-            return f"{what} cannot be used: {error}"
+            return _Message(_TextReader(writer.message(names[0]), _NO_COLUMNS, self._column))
+        except UnsupportedMessage as error:
+            return _Message(f"schema id {schema_id} cannot be read: {error}")
+
+
+class _TextReader(MessageReader):
+    """All of a message, which no column has, as a text."""
+
+    def _values(self, message: AnyMessage) -> dict[str, Any]:
+        return {column: text or "{}" for column, text in super()._values(message).items()}
 
 
 def _reader(message: _Message) -> MessageReader:

@@ -15,7 +15,7 @@ from sluice.config.reading.protoc import compiled
 from sluice.core.decoding.decoder import TOMBSTONE, Malformed
 from sluice.core.decoding.protobuf.decoder import TableMessage
 from sluice.core.decoding.protobuf.schema import ProtobufSchema
-from sluice.core.decoding.registered.protobuf import RegisteredProtobuf
+from sluice.core.decoding.registered.protobuf import RegisteredProtobuf, RegisteredProtobufKeys
 from sluice.core.decoding.registered.unfollowed import Following
 from sluice.core.record_batches.records import SCHEMA
 from sluice.core.registry.errors import RefusedSchema, RegistryUnreachable, UnknownSchema
@@ -91,7 +91,7 @@ def decoder(text: str = V1, name: str = "shop.Order", unknown: str = "_unknown_f
     return found
 
 
-def decoded(reader: RegisteredProtobuf, values: Sequence[bytes | None]) -> list[Any]:
+def decoded(reader: RegisteredProtobuf | RegisteredProtobufKeys, values: Sequence[bytes | None]) -> list[Any]:
     headers = pa.array([[]] * len(values), SCHEMA.field("headers").type)
     found = reader.decode(pa.array([b"x", *values], pa.binary())[1:], headers)
     found.columns.validate(full=True)
@@ -102,7 +102,7 @@ def decoded(reader: RegisteredProtobuf, values: Sequence[bytes | None]) -> list[
     return said
 
 
-def by_reference(reader: RegisteredProtobuf, value: bytes | None) -> Any:
+def by_reference(reader: RegisteredProtobuf | RegisteredProtobufKeys, value: bytes | None) -> Any:
     try:
         return dict(reader.reference(value, ()))
     except Malformed as error:
@@ -267,3 +267,23 @@ def test_a_table_whose_columns_stay_reads_by_names_and_names_versions_that_canno
     row = {"id": 5, "rest": '{"remark":"","new":false}'}
     assert decoded(wide, [framed(2, b"\2\2\x08\5")]) == [row]
     assert unfollowed(wide, framed(2, b"\2\2\x08\5")) == set()
+
+
+def test_a_key_is_any_message_as_a_text_of_json() -> None:
+    text = f"""{HEAD} message First {{ map<string, int32> m = 1; message In {{}} }} message Empty {{}}
+        message Key {{ uint64 id = 1; repeated Key parts = 2; optional string note = 3; }}"""
+    schemas = Schemas({1: (text, {}), 2: (text, {}), 8: ("{}", {}), 11: RegistryUnreachable("no answer")})
+    reader = pickle.loads(pickle.dumps(RegisteredProtobufKeys("key", schemas, compiled)))  # noqa: S301
+    key = b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x12\x02\x08\x01\x20\x05"
+    found = decoded(
+        reader,
+        [framed(1, b"\2\4" + key), framed(2, b"\2\2"), framed(1, b"\4\0\2"), framed(1, b"\2\x0e")],
+    )
+    whole = '{"id":18446744073709551615,"parts":[{"id":1,"parts":[]}],"4":{"varint":5}}'
+    assert found[:3] == [{"key": whole}, {"key": "{}"}, {"key": "{}"}]
+    assert found[3] == "its message is none of schema id 1: message indexes 7"
+    assert "not a message shop.Key" in decoded(reader, [framed(1, b"\2\4\x08")])[0]
+    of_avro = "schema id 8 is of type AVRO, and the stream's key is protobuf"
+    assert decoded(reader, [framed(8, b"\0"), None]) == [of_avro, TOMBSTONE]
+    with raising(RegistryUnreachable, "no answer"):
+        decoded(reader, [framed(11, b"\0")])
