@@ -248,7 +248,7 @@ def _headers_line(guess: Guess | None) -> str:
 def _registry_lines(guess: Guess) -> str:
     message = f'message = "{guess.message}"\n' if guess.message else ""
     # Subjects of records are several schemas, which are no versions of one.
-    follows = guess.format == "avro" and guess.subjects == "topic"
+    follows = guess.format in ("avro", _PROTOBUF) and guess.subjects == "topic"
     columns = 'new_fields = "column"             # the table follows further versions\n' if follows else ""
     more = f"{message}{columns}"
     return f"registry = true                   # values begin with the id of their schema\n{more}"

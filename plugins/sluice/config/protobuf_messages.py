@@ -58,7 +58,8 @@ def of_table(spec: StreamSpec, file: Path | None = None) -> TableMessage:
         files.setdefault(path.relative_to(found.parent).as_posix(), declared_text(path))
     try:
         schema = ProtobufSchema(compiled(files, found.name), found.name)
-        return TableMessage(schema, spec.records.message, spec.records.json_fields)
+        records = spec.records
+        return TableMessage(schema, records.message, records.json_fields, by_number=records.follows)
     except NotCompiled as error:
         raise ConfigError(f"{spec.name}/{spec.schema}: {error}. Fix: correct the schema file") from error
     except UnsupportedMessage as error:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import cast
 
-from sluice.config import protobuf_messages
 from sluice.config.reading.protoc import compiled
 from sluice.config.sections.records.declaration import Format, Records
 from sluice.config.stream import StreamSpec
@@ -21,11 +20,11 @@ from sluice.core.decoding.registered.avro import RegisteredAvro, RegisteredAvroK
 from sluice.core.decoding.registered.fingerprints import FingerprintAvro
 from sluice.core.decoding.registered.json import RegisteredJson
 from sluice.core.decoding.registered.own import OwnRegisteredAvro
-from sluice.core.decoding.registered.protobuf import RegisteredProtobuf
+from sluice.core.decoding.registered.protobuf import RegisteredProtobuf, RegisteredProtobufKeys
 from sluice.core.decoding.registered.unfollowed import Following
 from sluice.core.registry.schemas import Schemas
 from sluice.core.registry.subjects import Part
-from spark_jobs.common.consumer.followed import table_schema
+from spark_jobs.common.consumer.followed import table_message, table_schema
 from spark_jobs.common.kafka.avro import Schemas as OwnSchemas
 
 _PLAIN: Mapping[str, Callable[[str], Decoder]] = {
@@ -90,7 +89,7 @@ def _of_others(
     if not records.has_schema:
         values = _PLAIN[records.format](records.value_column)
     elif records.format == Format.PROTOBUF:
-        values = _of_protobuf(spec, records, registry)
+        values = _of_protobuf(spec, records, registry, followed, following)
     elif spec.follows_fingerprints:
         values = _of_fingerprints(spec, records.unknown_column, registry, followed, following)
     elif not records.registry:
@@ -109,16 +108,21 @@ def _of_others(
     return OthersRecords(values, keys, records.headers, cast("Tombstones", records.tombstones))
 
 
-def _of_protobuf(spec: StreamSpec, records: Records, registry: Schemas | None) -> Decoder:
-    table = protobuf_messages.of_table(spec)
+def _of_protobuf(
+    spec: StreamSpec, records: Records, registry: Schemas | None, followed: str, following: Following | None
+) -> Decoder:
+    table = table_message(spec, followed)
     if not records.registry:
         return ProtobufDecoder(table, records.unknown_column)
-    return RegisteredProtobuf(table, _needed(registry), compiled, records.unknown_column)
+    following = following or Following(records.follows)
+    return RegisteredProtobuf(table, _needed(registry), compiled, records.unknown_column, following)
 
 
 def _of_keys(records: Records, registry: Schemas | None) -> Decoder:
     if records.key == Format.AVRO:
         return RegisteredAvroKeys(records.key_column, _needed(registry))
+    if records.key == Format.PROTOBUF:
+        return RegisteredProtobufKeys(records.key_column, _needed(registry), compiled)
     plain = _PLAIN[records.key](records.key_column)
     if records.key == Format.JSON and records.registry:
         return RegisteredJson(plain, _needed(registry), Part.KEY, is_optional=True)

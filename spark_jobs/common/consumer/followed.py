@@ -5,10 +5,15 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 
 from sluice.clients.s3.requests import connect
+from sluice.config import protobuf_messages
 from sluice.config.platform import Platform
 from sluice.config.stream import StreamSpec
 from sluice.core.decoding.avro.following.merging import merge
 from sluice.core.decoding.avro.types import parsed
+from sluice.core.decoding.protobuf.decoder import TableMessage
+from sluice.core.decoding.protobuf.following.merging import merge as merge_messages
+from sluice.core.decoding.protobuf.following.written import row_of_text
+from sluice.core.schema_versions.followed import AVRO, PROTOBUF
 from spark_jobs.common.kafka.avro import Schemas as OwnSchemas
 from spark_jobs.common.lake import tables
 from spark_jobs.common.lake.followed import followed_schema
@@ -21,7 +26,12 @@ def followed_by(spark: SparkSession, platform: Platform, spec: StreamSpec) -> st
     digest = followed_schema.digest_of(table.properties()) if table is not None else ""
     if not digest:
         return ""
-    return followed_schema.read(connect(platform.s3), str(table.location()), digest)
+    return followed_schema.read(connect(platform.s3), str(table.location()), digest, ending_of(spec))
+
+
+def ending_of(spec: StreamSpec) -> str:
+    """What the name of the document ends with that says what the stream's table follows."""
+    return PROTOBUF if spec.is_protobuf else AVRO
 
 
 def table_schema(spec: StreamSpec, followed: str) -> str:
@@ -32,8 +42,26 @@ def table_schema(spec: StreamSpec, followed: str) -> str:
         return declared
     found = merge(parsed(followed), parsed(declared))
     if found.conflicts:
-        raise tables.IncompatibleSchema(
-            f"{spec.table} follows the schemas of its records, and {spec.schema} is none of them: "
-            f"{found.reason}. Fix: correct {spec.schema}, or name a new table"
-        )
+        raise _other(spec, found.reason)
     return found.text
+
+
+def table_message(spec: StreamSpec, followed: str) -> TableMessage:
+    """As :func:`table_schema`, of a stream of Protobuf."""
+    declared = protobuf_messages.of_table(spec)
+    if not followed:
+        return declared
+    name, row = row_of_text(followed)
+    if name != declared.name:
+        raise _other(spec, f"its message is {declared.name}, and the table's is {name}")
+    found = merge_messages(row, declared.descriptor, declared.as_text)
+    if found.conflicts:
+        raise _other(spec, found.reason)
+    return declared.following(found.schema)
+
+
+def _other(spec: StreamSpec, reason: str) -> tables.IncompatibleSchema:
+    return tables.IncompatibleSchema(
+        f"{spec.table} follows the schemas of its records, and {spec.schema} is none of them: {reason}. Fix: "
+        f"correct {spec.schema}, or name a new table"
+    )

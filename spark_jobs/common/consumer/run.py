@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 from sluice.clients.kafka.consumers import topic_offsets
 from sluice.clients.registry.schemas import RegistrySchemas
 from sluice.config import platform as platforms
-from sluice.config import protobuf_messages, streams
+from sluice.config import streams
 from sluice.config.stream import StreamSpec
 from sluice.core.decoding.decoder import RecordDecoder
 from sluice.core.processes import java
@@ -25,7 +25,7 @@ from spark_jobs.common.consumer.decoded_rows import Decode
 from spark_jobs.common.consumer.decoders import decoder_of
 from spark_jobs.common.consumer.direct.direct_rows import DirectSource
 from spark_jobs.common.consumer.direct.follower import Follower
-from spark_jobs.common.consumer.followed import followed_by, table_schema
+from spark_jobs.common.consumer.followed import followed_by, table_message, table_schema
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.kafka.avro import AvroSchema
 from spark_jobs.common.kafka.avro import Schemas as OwnSchemas
@@ -92,12 +92,12 @@ def run(name: str) -> int:
 def record_type(spark: SparkSession, spec: StreamSpec, followed: str = "") -> StructType:
     """The type of a record, as Spark has it: all columns of the table that are made of it. ``followed``: as
     ``decoders.decoder_of`` has it."""
-    if followed:
+    if spec.is_protobuf:
+        values = cast("StructType", from_arrow_type(table_message(spec, followed).type.arrow))
+    elif followed:
         values = AvroSchema(table_schema(spec, followed)).struct(spark)
     elif spec.is_avro:
         values = OwnSchemas.load(spec).current.struct(spark)
-    elif spec.is_protobuf:
-        values = cast("StructType", from_arrow_type(protobuf_messages.of_table(spec).type.arrow))
     else:
         values = tables.declared(spec)
     if not spec.records or not spec.records.added_columns:
@@ -112,9 +112,11 @@ def decoding(spec: StreamSpec, registry: Schemas | None = None, followed: str = 
 
 
 def follower_of(spec: StreamSpec, registry: Schemas | None) -> Follower | None:
-    """What follows the schemas of records in Avro that name them, of others or by fingerprints; None of any
-    other stream."""
-    if registry is None or not spec.is_avro or not (spec.records or spec.follows_fingerprints):
+    """What follows the schemas of records that name them: of others in Avro or Protobuf, or by fingerprints;
+    None of any other stream."""
+    if registry is None or not (spec.is_avro or spec.is_protobuf):
+        return None
+    if not (spec.records or spec.follows_fingerprints):
         return None
     return Follower(spec, registry)
 

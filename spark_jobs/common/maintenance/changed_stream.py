@@ -29,6 +29,7 @@ from sluice.core.tables.summary import (
     OF_WRITER,
 )
 from spark_jobs.common.consumer import state
+from spark_jobs.common.consumer.followed import ending_of
 from spark_jobs.common.consumer.state import StreamState
 from spark_jobs.common.kafka.offsets import Topic
 from spark_jobs.common.lake.followed import followed_schema
@@ -75,7 +76,9 @@ class ChangedStream:
     def followed(self, digest: str) -> str:
         """The text of the schema with this digest that the table follows; empty for the declared one. Raises
         LakeFileMissing, and botocore's errors."""
-        return followed_schema.read(self._client, self.table.location(), digest) if digest else ""
+        if not digest:
+            return ""
+        return followed_schema.read(self._client, self.table.location(), digest, ending_of(self.spec))
 
     def is_published(self, now: StreamState) -> bool:
         """Raises ChangeRefused if another change was published since this one was planned: rows that are to

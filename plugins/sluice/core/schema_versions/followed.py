@@ -4,8 +4,10 @@ from __future__ import annotations
 
 # The digest of a document beside the table; a table with the declared schema has none.
 PROPERTY = "sluice.schema"
+# What a document's name ends with.
+AVRO, PROTOBUF = "avsc", "json"
 _FOLDER = "schemas"
 
 
-def address(location: str, digest: str) -> str:
-    return f"{location}/{_FOLDER}/{digest}.avsc"
+def address(location: str, digest: str, ending: str = AVRO) -> str:
+    return f"{location}/{_FOLDER}/{digest}.{ending}"

@@ -9,17 +9,15 @@ import pyarrow as pa
 
 from sluice.config.reading.names import COLUMN, ICEBERG, OURS
 from sluice.config.stream import StreamSpec
-from sluice.core.decoding.avro.following.conflicts import MAX_DEPTH, Conflict, Names
-from sluice.core.decoding.avro.following.merging import Merged
-from sluice.core.decoding.avro.following.written import schema_text
-from sluice.core.decoding.avro.types import Schema, arrow_type, parsed, written
+from sluice.core.decoding.avro.following.conflicts import Names
 from sluice.core.decoding.decoder import RecordDecoder
 from sluice.core.decoding.registered.fingerprints import fingerprint_of
 from sluice.core.decoding.registered.unfollowed import Following
 from sluice.core.error_codes import ErrorCode
 from sluice.core.registry.schemas import Schemas
 from spark_jobs.common.consumer.decoders import decoder_of
-from spark_jobs.common.consumer.followed import table_schema
+from spark_jobs.common.consumer.followed import ending_of
+from spark_jobs.common.consumer.followed_formats import format_of
 from spark_jobs.common.lake.data_files.schema import arrow_schema
 from spark_jobs.common.lake.followed import followed_schema
 from spark_jobs.common.lake.tables import METRICS
@@ -42,10 +40,12 @@ class Follower:
 
     def __init__(self, spec: StreamSpec, registry: Schemas) -> None:
         self._spec, self._registry = spec, registry
+        self._format, self._ending = format_of(spec), ending_of(spec)
         # None of Sluice's own records: they have no column but those of their schema.
         self._added = spec.records.added_columns if spec.records else {}
         self._stops = spec.records.stops if spec.records else False
-        self._schema: Schema | None = None
+        # As the format has it.
+        self._schema: Any = None
         # The table's, when the decoder was made; empty for the declared schema.
         self._digest = ""
         self._following = Following(self._spec.follows)
@@ -55,19 +55,21 @@ class Follower:
     def decoder(self, writer: StreamWriter) -> RecordDecoder:
         """The decoder for the table as it is. Raises LakeFileMissing, ConfigError."""
         digest, table = writer.written_schema(), writer.table
-        followed = followed_schema.read(writer.client, table.location(), digest) if digest else ""
+        followed = (
+            followed_schema.read(writer.client, table.location(), digest, self._ending) if digest else ""
+        )
         self._digest = digest
-        self._schema, self._refused = parsed(table_schema(self._spec, followed)), set()
-        names = self._names(arrow_schema(table.schema()), self._schema)
+        self._schema, self._refused = self._format.table(self._spec, followed), set()
+        names = self._names(arrow_schema(table.schema()), self._format.columns(self._schema))
         self._following = Following(self._spec.follows, names)
         found = decoder_of(self._spec, self._registry, followed, self._following)
         assert found is not None
         return found
 
-    def _names(self, table: pa.Schema, schema: Schema) -> Names:
+    def _names(self, table: pa.Schema, columns: pa.Schema) -> Names:
         """What no column of a further field may be called."""
         added = frozenset(map(str.lower, self._added))
-        known = {field.name.lower() for field in schema.record.fields} | added
+        known = {name.lower() for name in columns.names} | added
         earlier = {field.name.lower(): field.type for field in table if field.name.lower() not in known}
         return Names(
             COLUMN.pattern,
@@ -84,7 +86,7 @@ class Follower:
         assert self._schema is not None
         schema, followed = self._schema, list[int]()
         for schema_id in sorted(schema_ids - self._refused):
-            found = self._merged(schema, schema_id)
+            found = self._format.merged(self._following, schema, self._registry.get(schema_id))
             if found.conflicts and self._stops:
                 what = "Avro schema" if self._spec.follows_fingerprints else "schema id"
                 raise SchemaNotFollowed(
@@ -107,18 +109,10 @@ class Follower:
     def _name(self, schema_id: int) -> str:
         return fingerprint_of(schema_id) if self._spec.follows_fingerprints else str(schema_id)
 
-    def _merged(self, schema: Schema, schema_id: int) -> Merged:
-        try:
-            return self._following.merged(schema, written(self._registry.get(schema_id).text))
-        # A task has more of its stack left than this.
-        except RecursionError:
-            too_deep = Conflict("the whole schema", f"at most {MAX_DEPTH} levels", "more")
-            return Merged(schema, conflicts=(too_deep,))
-
-    def _commit(self, writer: StreamWriter, schema: Schema, ids: list[int]) -> str:
+    def _commit(self, writer: StreamWriter, schema: Any, ids: list[int]) -> str:
         table = writer.table
-        columns = pa.schema(list(arrow_type(schema.record)))
-        digest = followed_schema.keep(writer.client, table.location(), schema_text(schema.record))
+        columns, text = self._format.columns(schema), self._format.text(schema)
+        digest = followed_schema.keep(writer.client, table.location(), text, self._ending)
         properties = {followed_schema.SCHEMA: digest, **self._metrics(table.schema(), columns)}
         writer.change_schema(self._digest, columns, properties, ids)
         return digest

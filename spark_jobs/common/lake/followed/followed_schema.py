@@ -1,8 +1,9 @@
 """The schema that a table follows, where its declaration is less: a document beside it.
 
-``<location>/schemas/<digest>.avsc``: an Avro schema, written before the commit that names it, once and never
-changed. The table's property SCHEMA has the digest, and is set in the commit that changes the columns: a
-catalog that is restored has both as they were.
+``<location>/schemas/<digest>.avsc``: an Avro schema; ``….json`` of Protobuf: its columns, with the numbers of
+fields. It is written before the commit that names it, once and never changed. The table's property SCHEMA has
+the digest, and is set in the commit that changes the columns: a catalog that is restored has both as they
+were.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import ClientError
 
 from sluice.clients.s3.requests import split
-from sluice.core.schema_versions.followed import PROPERTY, address
+from sluice.core.schema_versions.followed import AVRO, PROPERTY, address
 from sluice.core.tables.file_removal import missing_message
 from spark_jobs.common.spark.failures import LakeFileMissing
 
@@ -30,11 +31,12 @@ def digest_of(properties: Mapping[str, str]) -> str:
     return properties.get(SCHEMA) or ""
 
 
-def keep(client: S3Client, location: str, text: str) -> str:
-    """Write the document, unless it is there; return its digest. Raises botocore's errors."""
+def keep(client: S3Client, location: str, text: str, ending: str = AVRO) -> str:
+    """Write the document, unless it is there; return its digest. ``ending``: AVRO or PROTOBUF. Raises
+    botocore's errors."""
     body = text.encode()
     digest = hashlib.sha256(body).hexdigest()
-    bucket, key = split(address(location, digest))
+    bucket, key = split(address(location, digest, ending))
     try:
         client.put_object(Bucket=bucket, Key=key, Body=body, ContentType="application/json", IfNoneMatch="*")
     except ClientError as error:
@@ -44,9 +46,10 @@ def keep(client: S3Client, location: str, text: str) -> str:
     return digest
 
 
-def read(client: S3Client, location: str, digest: str) -> str:
-    """The document's text. Raises LakeFileMissing if it is gone or another one, and botocore's errors."""
-    uri = address(location, digest)
+def read(client: S3Client, location: str, digest: str, ending: str = AVRO) -> str:
+    """The document's text. ``ending``: as it was kept with. Raises LakeFileMissing if it is gone or another
+    one, and botocore's errors."""
+    uri = address(location, digest, ending)
     bucket, key = split(uri)
     try:
         body = client.get_object(Bucket=bucket, Key=key)["Body"].read()

@@ -45,6 +45,8 @@ def test_formats_with_a_schema_have_its_columns_and_those_of_the_section(tmp_pat
     assert types(spec, tmp_path) == {**own, "_key": "string", "_unknown_fields": "string"}
     assert types(parsed('format = "json"\nunknown_fields = ""', "schema.ddl"), tmp_path) == own
     avro = '{"type": "record", "name": "o", "fields": [{"name": "id", "type": "long"}]}'
+    spec = parsed('format = "text"\nregistry = true\nkey = "protobuf"')
+    assert types(spec, tmp_path) == {"value": "string", "key": "string"}
     spec = parsed('format = "avro"\nregistry = true\nkey = "avro"', "schema.avsc")
     assert types(spec, tmp_path, avro) == {"id": "long", "key": "string", "_unknown_fields": "string"}
     assert spec.is_avro
@@ -67,6 +69,7 @@ def test_formats_with_a_schema_have_its_columns_and_those_of_the_section(tmp_pat
         ('format = "json"', "schema.avsc", "format 'json' with schema 'schema.avsc'"),
         ('format = "text"\nregistry = true', "", "registry with format 'text': its values have no schema"),
         ('format = "avro"\nkey = "avro"', "schema.avsc", "key 'avro' without registry"),
+        ('format = "text"\nkey = "protobuf"', "", "key 'protobuf' without registry"),
         ('format = "text"\nkey = "text"\nkey_column = ""', "", "key_column is empty"),
         ('format = "text"\nvalue_column = ""', "", "value_column is empty"),
         ('format = "text"\nkey = "text"\nkey_column = "VALUE"', "", "'value' and 'VALUE' differ in case"),
@@ -81,6 +84,11 @@ def test_formats_with_a_schema_have_its_columns_and_those_of_the_section(tmp_pat
             'format = "json"\nregistry = true\non_incompatible = "stop"',
             "schema.ddl",
             "on_incompatible 'stop' with format 'json' and registry true",
+        ),
+        (
+            'format = "protobuf"\nnew_fields = "column"',
+            "schema.proto",
+            "new_fields 'column' with format 'protobuf' and registry false",
         ),
         ("registry = true", "schema.avsc", "key 'format' is missing"),
     ],

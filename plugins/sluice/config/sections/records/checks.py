@@ -17,12 +17,14 @@ from sluice.config.sections.records.declaration import (
 
 _CHOICES: Mapping[str, Iterable[str]] = {
     "format": [*Format],
-    # No keys of protobuf yet: their message would be one more declaration.
-    "key": ["", *(one for one in Format if one != Format.PROTOBUF)],
+    "key": ["", *Format],
     "tombstones": [*Tombstones],
     "new_fields": [*NewFields],
     "on_incompatible": [*OnIncompatible],
 }
+
+# Formats of which a schema of a registry says what bytes are.
+_REGISTERED = (Format.AVRO, Format.PROTOBUF)
 
 
 def check(records: Records, schema: str, where: str) -> None:
@@ -57,26 +59,30 @@ def check(records: Records, schema: str, where: str) -> None:
                 f"{where}: [records] {key} with format {records.format!r}, which has no messages. Fix: "
                 "remove it"
             )
-    if records.registry and records.key != Format.AVRO and not records.has_schema:
+    if records.registry and records.key not in _REGISTERED and not records.has_schema:
         raise ConfigError(
             f"{where}: [records] registry with format {records.format!r}: its values have no schema. Fix: "
             "remove registry"
         )
-    if records.key == Format.AVRO and not records.registry:
+    if records.key in _REGISTERED and not records.registry:
         raise ConfigError(
-            f"{where}: [records] key 'avro' without registry: a key's schema is one of the registry's. Fix: "
-            'set registry = true, or use key = "bytes"'
+            f"{where}: [records] key {records.key!r} without registry: a key's schema is one of "
+            'the registry\'s. Fix: set registry = true, or use key = "bytes"'
         )
     named = {"new_fields": records.follows, "on_incompatible": records.stops}
     for key in (key for key, is_set in named.items() if is_set):
-        if records.format != Format.AVRO or not (records.registry or records.follows):
+        if records.format not in _REGISTERED or not (records.registry or _follows_files(records)):
             raise ConfigError(
                 f"{where}: [records] {key} {getattr(records, key)!r} with format {records.format!r} and "
-                f"registry {str(records.registry).lower()}: only Avro's records that name their schemas have "
-                f"some that move. Fix: remove {key}, or use format avro with registry = true, or with "
-                'new_fields = "column"'
+                f"registry {str(records.registry).lower()}: only Avro's and Protobuf's records that name "
+                f"their schemas have some that move. Fix: remove {key}, or use format avro or protobuf with "
+                'registry = true, or avro with new_fields = "column"'
             )
     _check_names(records, where)
+
+
+def _follows_files(records: Records) -> bool:
+    return records.format == Format.AVRO and records.follows
 
 
 def _check_names(records: Records, where: str) -> None:

@@ -43,12 +43,13 @@ class OnIncompatible(StrEnum):
 HEADERS_TYPE = "array<struct<key: string, value: binary>>"
 # Formats of which each value is one column, without a schema.
 _OF_ONE_COLUMN = {Format.TEXT: "string", Format.BYTES: "binary"}
-# Keys of Avro and JSON are texts of JSON, whatever their fields are.
+# Keys of Avro, Protobuf and JSON are texts of JSON, whatever their fields are.
 _KEY_TYPES: dict[str, str] = {
     "": "",
     Format.TEXT: "string",
     Format.JSON: "string",
     Format.AVRO: "string",
+    Format.PROTOBUF: "string",
     Format.BYTES: "binary",
 }
 
@@ -70,11 +71,13 @@ class Records:
     ] = False
     key: Annotated[
         str,
-        "format of keys that are kept: `text`, `bytes`, `json`, `avro` (with `registry`); empty: not kept",
+        "format of keys that are kept: `text`, `bytes`, `json`, `avro` and `protobuf` (with `registry`); "
+        "empty: not kept",
     ] = ""
     key_column: Annotated[
         str,
-        "the column of `key`: a text, or binary with `bytes`; of `json` as it was sent, of `avro` as JSON",
+        "the column of `key`: a text, or binary with `bytes`; of `json` as it was sent, of `avro` and "
+        "`protobuf` as JSON",
     ] = "key"
     value_column: Annotated[str, "the column of `text` (a text) and `bytes` (binary)"] = "value"
     headers: Annotated[
@@ -104,14 +107,15 @@ class Records:
     ] = "_unknown_fields"
     new_fields: Annotated[
         str,
-        "what a [further version of the schema](schema-changes.md) adds, of `avro`: `column` "
-        "(the table follows it) or `unknown_fields` (its columns stay as `schema` declares them)",
+        "what a [further version of the schema](schema-changes.md) adds, of `avro`, and of `protobuf` with "
+        "`registry`: `column` (the table follows it) or `unknown_fields` (its columns stay as `schema` "
+        "declares them)",
     ] = "unknown_fields"
     on_incompatible: Annotated[
         str,
         "records of a schema that [the table cannot follow](schema-changes.md#what-a-table-cannot-follow), "
-        "of `avro` with `registry` or `new_fields` `column`: `quarantine`, or `stop`, which ends the "
-        "consumer before their batch is published",
+        "of `avro` and `protobuf` with `registry`, and of `avro` with `new_fields` `column`: `quarantine`, "
+        "or `stop`, which ends the consumer before their batch is published",
     ] = "quarantine"
 
     @property

@@ -16,16 +16,28 @@ from sluice.core.decoding.protobuf.types import Type, type_of
 class TableMessage:
     """The message that the table is made of. Can be pickled."""
 
-    def __init__(self, schema: ProtobufSchema, name: str = "", as_text: Collection[str] = ()) -> None:
-        """``name``: the message's full name, the first one's if it is empty; ``as_text``: as ``type_of`` has
-        it. Raises UnsupportedMessage."""
-        self._given = schema, name, tuple(as_text)
-        self.name = name or schema.first
+    def __init__(
+        self,
+        schema: ProtobufSchema,
+        name: str = "",
+        as_text: Collection[str] = (),
+        by_number: bool = False,
+        followed: Type | None = None,
+    ) -> None:
+        """``name``: the message's full name, the first one's if it is empty; ``as_text``, ``by_number``: as
+        ``type_of`` has them; ``followed``: the type of the table's row, None if it is the message's. Raises
+        UnsupportedMessage."""
+        self._given = schema, name, tuple(as_text), by_number, followed
+        self.name, self.as_text = name or schema.first, frozenset(as_text)
         self.descriptor = schema.message(self.name)
-        self.type: Type = type_of(self.descriptor, as_text)
+        self.type = type_of(self.descriptor, as_text, by_number=by_number) if followed is None else followed
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._given
+
+    def following(self, followed: Type) -> TableMessage:
+        """The same message, of a table whose row is another type by now."""
+        return TableMessage(*self._given[:-1], followed)
 
     def columns(self, unknown: str = "") -> pa.Schema:
         """The table's columns, with the one of what it lacks."""

@@ -23,11 +23,12 @@ Lacking = Callable[[Any], str | None]
 
 def lacking(writer: Descriptor, reader: Type) -> Lacking:
     """From a message to what ``reader`` lacks of it. Writer and reader fit together, as ``row_of`` checks."""
-    known = {field.name: field.type for field in reader.fields}
-    others = [field for field in writer.fields if field.name not in known]
+    columns = [(field.source(writer), field.type) for field in reader.fields]
+    known = {source.number: kind for source, kind in columns if source is not None}
+    others = [field for field in writer.fields if field.number not in known]
     parts: list[tuple[str, int, Lacking]] = []
     for field in writer.fields:
-        part = _of_field(field, known[field.name]) if field.name in known else None
+        part = _of_field(field, known[field.number]) if field.number in known else None
         if part is not None:
             parts.append((field.name, field.number, part))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -72,11 +72,21 @@ _JSON = frozenset({STRUCT, VALUE, LIST_VALUE, f"{_GOOGLE}Any"})
 
 @dataclass(frozen=True)
 class Field:
-    """A field of a message. ``number``: as on the wire."""
+    """A column of a message's field. ``number``: as on the wire; ``by_number``: whether that says which field
+    of a writer is the column's, as of a table that follows its records' schemas, or the name does."""
 
     name: str
     number: int
     type: Type
+    by_number: bool = False
+
+    def source(self, writer: Descriptor) -> FieldDescriptor | None:
+        """The field of a writer's message that the column has; None without one."""
+        return (
+            writer.fields_by_number.get(self.number)
+            if self.by_number
+            else writer.fields_by_name.get(self.name)
+        )
 
 
 @dataclass(frozen=True)
@@ -119,12 +129,25 @@ def is_map(field: FieldDescriptor) -> bool:
     return bool(field.is_repeated and message is not None and message.GetOptions().map_entry)
 
 
-def type_of(message: Descriptor, as_text: Collection[str] = ()) -> Type:
+def struct_of(fields: Iterable[Field]) -> Type:
+    found = tuple(fields)
+    return Type("struct", pa.struct([pa.field(one.name, one.type.arrow) for one in found]), found)
+
+
+def list_of(item: Type) -> Type:
+    return Type("list", pa.list_(item.arrow), item=item)
+
+
+def map_of(key: Type, item: Type) -> Type:
+    return Type("map", pa.map_(key.arrow, item.arrow), key=key, item=item)
+
+
+def type_of(message: Descriptor, as_text: Collection[str] = (), *, by_number: bool = False) -> Type:
     """The type of a message as a row. ``as_text``: paths of fields, with points between the names, which are
-    kept as the text of JSON, whatever they have. Raises UnsupportedMessage naming the path: for a message
-    without fields, one that contains itself, more than MAX_FIELDS fields or MAX_LEVELS levels, and a path
-    that there is not."""
-    found = _Types(frozenset(as_text))
+    kept as the text of JSON, whatever they have; ``by_number``: as Field has it. Raises UnsupportedMessage
+    naming the path: for a message without fields, one that contains itself, more than MAX_FIELDS fields or
+    MAX_LEVELS levels, and a path that there is not."""
+    found = Types(frozenset(as_text), by_number=by_number)
     row = found.struct(message, "", ())
     if not row.fields:
         raise UnsupportedMessage(f"{message.full_name} has no fields: it has no columns")
@@ -133,21 +156,27 @@ def type_of(message: Descriptor, as_text: Collection[str] = ()) -> Type:
     return row
 
 
-class _Types:
-    def __init__(self, as_text: frozenset[str]) -> None:
-        self._as_text, self.used, self._fields = as_text, set[str](), 0
+class Types:
+    """The types of fields, of which there are not more than MAX_FIELDS. ``used``: the paths of ``as_text``
+    that were found."""
+
+    def __init__(self, as_text: frozenset[str], *, by_number: bool = False) -> None:
+        self._as_text, self.used, self._fields, self._by_number = as_text, set[str](), 0, by_number
 
     def struct(self, message: Descriptor, path: str, outer: tuple[str, ...]) -> Type:
-        fields = []
-        for field in message.fields:
-            self._fields += 1
-            if self._fields > MAX_FIELDS:
-                raise UnsupportedMessage(f"it has more than {MAX_FIELDS} fields, with those of its messages")
-            inner = f"{path}.{field.name}" if path else field.name
-            kind = self._of(field, inner, (*outer, message.full_name))
-            fields.append(Field(field.name, field.number, kind))
-        arrow = pa.struct([pa.field(field.name, field.type.arrow) for field in fields])
-        return Type("struct", arrow, tuple(fields))
+        inside = (*outer, message.full_name)
+        return struct_of(
+            self.field(field, f"{path}.{field.name}" if path else field.name, inside)
+            for field in message.fields
+        )
+
+    def field(self, field: FieldDescriptor, path: str, outer: tuple[str, ...]) -> Field:
+        """The column of a field. ``outer``: the names of the messages that it is in. Raises
+        UnsupportedMessage."""
+        self._fields += 1
+        if self._fields > MAX_FIELDS:
+            raise UnsupportedMessage(f"it has more than {MAX_FIELDS} fields, with those of its messages")
+        return Field(field.name, field.number, self._of(field, path, outer), self._by_number)
 
     def _of(self, field: FieldDescriptor, path: str, outer: tuple[str, ...]) -> Type:
         if path in self._as_text:
@@ -155,10 +184,9 @@ class _Types:
             return Type("json", ARROW["json"])
         if is_map(field):
             of_key, of_value = (field.message_type.fields_by_number[number] for number in (1, 2))
-            key, item = self._single(of_key, path, outer), self._single(of_value, path, outer)
-            return Type("map", pa.map_(key.arrow, item.arrow), key=key, item=item)
+            return map_of(self._single(of_key, path, outer), self._single(of_value, path, outer))
         one = self._single(field, path, outer)
-        return Type("list", pa.list_(one.arrow), item=one) if field.is_repeated else one
+        return list_of(one) if field.is_repeated else one
 
     def _single(self, field: FieldDescriptor, path: str, outer: tuple[str, ...]) -> Type:
         kind = scalar_kind(field)

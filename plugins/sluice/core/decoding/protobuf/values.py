@@ -1,4 +1,4 @@
-"""From a message of the writer's schema to a row of the table: by the names of fields."""
+"""From a message of the writer's schema to a row of the table: by the names or the numbers of fields."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def row_of(writer: Descriptor, reader: Type) -> Convert:
-    """From a message to the columns of ``reader``, by name. Raises UnsupportedMessage, which names the path,
+    """From a message to the columns of ``reader``. Raises UnsupportedMessage, which names the path,
     if no message of ``writer`` can be such a row; the function raises Malformed for a value that cannot be
     read."""
     return _struct(writer, reader, "")
@@ -47,7 +47,7 @@ def _struct(writer: Descriptor, reader: Type, path: str) -> Convert:
     found: list[tuple[str, int, Any, Convert]] = []
     missing: dict[str, None] = {}
     for field in reader.fields:
-        source = writer.fields_by_name.get(field.name)
+        source = field.source(writer)
         if source is None:
             missing[field.name] = None
             continue
@@ -155,10 +155,11 @@ def _enum(enum: EnumDescriptor) -> Convert:
 
 
 def _conflict(source: FieldDescriptor, reader: Type, path: str) -> UnsupportedMessage:
-    return UnsupportedMessage(f"{path} is {_words(source)}, and the table has {_of_table(reader)}")
+    return UnsupportedMessage(f"{path} is {words(source)}, and the table has {words_of_table(reader)}")
 
 
-def _words(source: FieldDescriptor) -> str:
+def words(source: FieldDescriptor) -> str:
+    """A field's type for people."""
     if is_map(source):
         return "a map"
     kind = scalar_kind(source)
@@ -166,5 +167,6 @@ def _words(source: FieldDescriptor) -> str:
     return f"repeated {one}" if source.is_repeated else one
 
 
-def _of_table(reader: Type) -> str:
+def words_of_table(reader: Type) -> str:
+    """A column's type for people."""
     return {"struct": "a message", "list": "a list", "map": "a map"}.get(reader.kind, str(reader.arrow))

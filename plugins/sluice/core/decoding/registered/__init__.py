@@ -6,7 +6,8 @@ unknown, refused or of another format, or what is written with it cannot be read
 promises that records of many schemas stay in their order, and that a registry that cannot be asked is an
 error of the batch, never of a record.
 
-Start with ``avro``: values, and keys as the text of JSON. ``json`` takes the frame off JSON, whose JSON
-Schema is not evaluated: its id must exist and be one of JSON. ``own``: records that Sluice's producers send,
-some of them without a frame. Pure: the registry is asked by a protocol.
+Start with ``avro``: values, and keys as the text of JSON; ``protobuf`` has the same. ``json`` takes the frame
+off JSON, whose JSON Schema is not evaluated: its id must exist and be one of JSON. ``own``: records that
+Sluice's producers send, some of them without a frame. ``unfollowed``: versions that a table may follow. Pure:
+the registry is asked by a protocol.
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -38,16 +38,22 @@ class Following:
 class Version:
     """A schema that is more than a table's."""
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, is_record: Callable[[bytes], bool]) -> None:
+        """``is_record``: whether a body is one of the schema."""
         # None: a record was found.
-        self._layout: Layout | None = Layout(schema)
+        self._is_record: Callable[[bytes], bool] | None = is_record
+
+    @classmethod
+    def of_avro(cls, schema: Schema) -> Version:
+        layout = Layout(schema)
+        return cls(lambda body: not layout.why_malformed(body))
 
     def has_record(self, bodies: Iterable[bytes]) -> bool:
         """Whether a body was ever seen that is one of the schema. Any bytes can name any schema of a
         registry, and these are to change no table."""
-        if self._layout is not None and any(not self._layout.why_malformed(body) for body in bodies):
-            self._layout = None
-        return self._layout is None
+        if self._is_record is not None and any(map(self._is_record, bodies)):
+            self._is_record = None
+        return self._is_record is None
 
 
 class Unfollowed:
@@ -66,7 +72,7 @@ class Unfollowed:
         the schema is followed."""
         found = self._following.merged(self._table, schema)
         if found.is_new or found.conflicts:
-            _keep(self._forms, form, Version(schema), self._most_forms)
+            _keep(self._forms, form, Version.of_avro(schema), self._most_forms)
         return found.reason if self._following.adds_columns else ""
 
     def name(self, schema_id: int, form: str) -> None:

@@ -15,11 +15,12 @@ from sluice.config.reading.protoc import compiled
 from sluice.core.decoding.decoder import TOMBSTONE, Malformed
 from sluice.core.decoding.protobuf.decoder import TableMessage
 from sluice.core.decoding.protobuf.schema import ProtobufSchema
-from sluice.core.decoding.registered.protobuf import RegisteredProtobuf
+from sluice.core.decoding.registered.protobuf import RegisteredProtobuf, RegisteredProtobufKeys
+from sluice.core.decoding.registered.unfollowed import Following
 from sluice.core.record_batches.records import SCHEMA
 from sluice.core.registry.errors import RefusedSchema, RegistryUnreachable, UnknownSchema
 from sluice.core.registry.schemas import RegisteredSchema
-from tests.support.protobuf import message_class
+from tests.support.protobuf import message_class, proto3
 from tests.support.raising import raising
 from tests.support.registered import framed
 
@@ -90,7 +91,7 @@ def decoder(text: str = V1, name: str = "shop.Order", unknown: str = "_unknown_f
     return found
 
 
-def decoded(reader: RegisteredProtobuf, values: Sequence[bytes | None]) -> list[Any]:
+def decoded(reader: RegisteredProtobuf | RegisteredProtobufKeys, values: Sequence[bytes | None]) -> list[Any]:
     headers = pa.array([[]] * len(values), SCHEMA.field("headers").type)
     found = reader.decode(pa.array([b"x", *values], pa.binary())[1:], headers)
     found.columns.validate(full=True)
@@ -101,7 +102,7 @@ def decoded(reader: RegisteredProtobuf, values: Sequence[bytes | None]) -> list[
     return said
 
 
-def by_reference(reader: RegisteredProtobuf, value: bytes | None) -> Any:
+def by_reference(reader: RegisteredProtobuf | RegisteredProtobufKeys, value: bytes | None) -> Any:
     try:
         return dict(reader.reference(value, ()))
     except Malformed as error:
@@ -197,3 +198,95 @@ def test_a_message_behind_a_map_is_found_by_both_ways_of_counting(indexes: bytes
     # One of these places is another message's, too.
     assert schema.names_at((0, 1)) == ["shop.Outer.Order", "shop.Outer.A"]
     assert schema.names_at((0, 0)) == ["shop.Outer.A"]
+
+
+def following(text: str, schemas: Schemas, how: Following | None) -> RegisteredProtobuf:
+    table = TableMessage(proto3(text), "shop.Order", by_number=how is None or how.adds_columns)
+    made = RegisteredProtobuf(table, schemas, compiled, "rest", how)
+    found = pickle.loads(pickle.dumps(made))  # noqa: S301  (its own)
+    assert isinstance(found, RegisteredProtobuf)
+    return found
+
+
+def unfollowed(reader: RegisteredProtobuf, *values: bytes | None) -> set[int]:
+    headers = pa.array([[]] * len(values), SCHEMA.field("headers").type)
+    return set(reader.decode(pa.array(values, pa.binary()), headers).unfollowed)
+
+
+BEFORE = "message Order { int32 id = 1; string note = 2; }"
+VERSIONS = Schemas(
+    {
+        1: (f"{HEAD} {BEFORE}", {}),
+        2: (
+            f"{HEAD} message First {{}} message Order {{ int64 id = 1; string remark = 2; bool new = 3; }}",
+            {},
+        ),
+        3: (f"{HEAD} message Order {{ string id = 1; bool other = 4; }}", {}),
+        # At the place of the first one.
+        5: (f"{HEAD} message Other {{ int32 id = 1; bool new = 3; }} {BEFORE}", {}),
+    }
+)
+REFUSED = "schema id 3 cannot be followed: id: the table has int32, the schema string"
+
+
+def test_a_version_that_is_more_than_the_tables_is_named_once_one_of_its_records_is_there() -> None:
+    reader = following(BEFORE, VERSIONS, Following())
+    good = framed(2, b"\2\2\x08\5\x18\1")
+    # No message of it, and another one of its schema.
+    assert unfollowed(reader, framed(2, b"\2\2\x08"), framed(2, b"\0"), None, framed(99, b"\0")) == set()
+    assert unfollowed(reader, framed(1, b"\0\x08\5"), good) == {2}
+    assert unfollowed(reader, framed(1, b"\0\x08\5")) == set(), "one of these records"
+    assert unfollowed(following(BEFORE, VERSIONS, None), good) == set()
+    after = following("message Order { int64 id = 1; string note = 2; bool new = 3; }", VERSIONS, Following())
+    assert unfollowed(after, good) == set()
+    # Whatever name a field has.
+    body = framed(2, b"\2\2\x08\5\x12\1n\x18\1")
+    assert decoded(after, [body]) == [{"id": 5, "note": "n", "new": True, "rest": None}]
+
+
+def test_a_version_that_cannot_be_followed_rejects_its_records_and_is_named() -> None:
+    reader = following(BEFORE, VERSIONS, Following())
+    assert unfollowed(reader, framed(3, b"\0\x0a\5x")) == set(), "no message of it"
+    assert decoded(reader, [framed(3, b"\0\x0a\1x")]) == [REFUSED]
+    assert unfollowed(reader, framed(3, b"\0\x0a\1x")) == {3}
+
+
+def test_another_message_at_the_same_place_is_no_version() -> None:
+    reader = following(BEFORE, VERSIONS, Following())
+    why = "its message is a shop.Other, and the stream's is shop.Order"
+    assert decoded(reader, [framed(5, b"\0\x08\5"), framed(5, b"\2\2\x08\5")]) == [
+        why,
+        {"id": 5, "note": "", "rest": None},
+    ]
+    assert unfollowed(reader, framed(5, b"\0\x08\5"), framed(5, b"\2\2\x08\5")) == set()
+
+
+def test_a_table_whose_columns_stay_reads_by_names_and_names_versions_that_cannot_be_read() -> None:
+    reader = following(BEFORE, VERSIONS, Following(adds_columns=False))
+    why = "schema id 2 cannot be read with the table's columns: id is long, and the table has int32"
+    assert decoded(reader, [framed(2, b"\2\2\x08\5")]) == [why]
+    assert unfollowed(reader, framed(2, b"\2\2\x08\5")) == {2}
+    wide = following("message Order { int64 id = 1; }", VERSIONS, Following(adds_columns=False))
+    row = {"id": 5, "rest": '{"remark":"","new":false}'}
+    assert decoded(wide, [framed(2, b"\2\2\x08\5")]) == [row]
+    assert unfollowed(wide, framed(2, b"\2\2\x08\5")) == set()
+
+
+def test_a_key_is_any_message_as_a_text_of_json() -> None:
+    text = f"""{HEAD} message First {{ map<string, int32> m = 1; message In {{}} }} message Empty {{}}
+        message Key {{ uint64 id = 1; repeated Key parts = 2; optional string note = 3; }}"""
+    schemas = Schemas({1: (text, {}), 2: (text, {}), 8: ("{}", {}), 11: RegistryUnreachable("no answer")})
+    reader = pickle.loads(pickle.dumps(RegisteredProtobufKeys("key", schemas, compiled)))  # noqa: S301
+    key = b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x12\x02\x08\x01\x20\x05"
+    found = decoded(
+        reader,
+        [framed(1, b"\2\4" + key), framed(2, b"\2\2"), framed(1, b"\4\0\2"), framed(1, b"\2\x0e")],
+    )
+    whole = '{"id":18446744073709551615,"parts":[{"id":1,"parts":[]}],"4":{"varint":5}}'
+    assert found[:3] == [{"key": whole}, {"key": "{}"}, {"key": "{}"}]
+    assert found[3] == "its message is none of schema id 1: message indexes 7"
+    assert "not a message shop.Key" in decoded(reader, [framed(1, b"\2\4\x08")])[0]
+    of_avro = "schema id 8 is of type AVRO, and the stream's key is protobuf"
+    assert decoded(reader, [framed(8, b"\0"), None]) == [of_avro, TOMBSTONE]
+    with raising(RegistryUnreachable, "no answer"):
+        decoded(reader, [framed(11, b"\0")])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sluice.core.schema_versions.followed import PROTOBUF
 from spark_jobs.common.lake.followed import followed_schema
 from spark_jobs.common.spark.failures import LakeFileMissing
 from tests.support.memory_s3 import MemoryS3
@@ -20,6 +21,9 @@ def test_it_is_read_as_it_was_written_and_written_once() -> None:
     assert followed_schema.keep(client, TABLE, "{}") == digest
     assert followed_schema.read(client, TABLE, digest) == "{}"
     assert followed_schema.keep(client, TABLE, "[]") != digest
+    assert followed_schema.keep(client, TABLE, "{}", PROTOBUF) == digest
+    assert ("w", f"lake/raw/x/schemas/{digest}.json") in s3.objects
+    assert followed_schema.read(client, TABLE, digest, PROTOBUF) == "{}"
 
 
 def test_one_that_is_gone_or_damaged_is_named() -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 import pyarrow as pa
 
-from sluice.core.decoding.avro.types import MAX_PRECISION, Field, Type, arrow_type
+from sluice.core.decoding.avro.types import MAX_PRECISION, Type
 from sluice.core.messages import quoted
 
+T = TypeVar("T")
 # Columns of a table, with the fields of records in them, and how deep these are.
 MAX_COLUMNS, MAX_DEPTH = 2_000, 50
 # Characters of a type in a message: a record may have a thousand fields.
@@ -27,6 +29,21 @@ class Conflict:
 
     def __str__(self) -> str:
         return f"{self.path}: the table has {self.table}, the schema {self.schema}"
+
+
+@dataclass(frozen=True)
+class Combined(Generic[T]):
+    """``schema``: the table's, with what the other one adds and widens; ``is_new``: it is another one than
+    before; ``conflicts``: why it cannot be followed, and then nothing of it is."""
+
+    schema: T
+    is_new: bool = False
+    conflicts: tuple[Conflict, ...] = ()
+
+    @property
+    def reason(self) -> str:
+        """Why the schema cannot be followed; empty if it can."""
+        return "; ".join(map(str, self.conflicts))
 
 
 @dataclass(frozen=True)
@@ -52,15 +69,13 @@ class Names:
             return f"a name that is reserved, {quoted(name)}"
         return ""
 
-    def of_column(self, new: Field) -> tuple[str, str] | None:
-        """What the table has in the place of a new column, and the schema; None if it may be added."""
-        known = new.name.lower()
+    def in_place_of(self, name: str, kind: pa.DataType) -> str:
+        """What the table has in the place of a new column; empty if it may be added."""
+        known = name.lower()
         if known in self.own:
-            return f"a column {known} of its own", described(new.type.optional)
-        found, wanted = self.present.get(known), arrow_type(new.type)
-        if found is not None and not found.equals(wanted):
-            return f"an earlier column {known}, {found}", described(new.type.optional)
-        return None
+            return f"a column {known} of its own"
+        found = self.present.get(known)
+        return "" if found is None or found.equals(kind) else f"an earlier column {known}, {found}"
 
 
 def described(kind: Type) -> str:

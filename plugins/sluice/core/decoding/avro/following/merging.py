@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sluice.core.decoding.avro.following.conflicts import (
+    Combined,
     Conflict,
     Names,
     beyond_bounds,
@@ -22,25 +23,22 @@ from sluice.core.decoding.avro.reference.resolution import (
     resolver,
     writers_field,
 )
-from sluice.core.decoding.avro.types import MAX_PRECISION, Field, Schema, Type, UnsupportedSchema, parsed
+from sluice.core.decoding.avro.types import (
+    MAX_PRECISION,
+    Field,
+    Schema,
+    Type,
+    UnsupportedSchema,
+    arrow_type,
+    parsed,
+)
 
 _NULL = Type("null")
 _WIDER = {("int", "long"), ("float", "double")}
 
 
-@dataclass(frozen=True)
-class Merged:
-    """``schema``: the table's, with what the other one adds and widens; ``is_new``: it is another one than
-    before; ``conflicts``: why it cannot be followed, and then nothing of it is."""
-
-    schema: Schema
-    is_new: bool = False
-    conflicts: tuple[Conflict, ...] = ()
-
-    @property
-    def reason(self) -> str:
-        """Why the schema cannot be followed; empty if it can."""
-        return "; ".join(map(str, self.conflicts))
+class Merged(Combined[Schema]):
+    """A table's Avro schema with another one's."""
 
     @property
     def text(self) -> str:
@@ -185,8 +183,8 @@ class _Merging:
         inner = _at(path, added.name)
         if why := self._names.problem(added.name):
             self._conflict(inner, "no such column", why)
-        if not path and (found := self._names.of_column(added)):
-            self._conflict(inner, *found)
+        if not path and (found := self._names.in_place_of(added.name, arrow_type(added.type))):
+            self._conflict(inner, found, described(added.type.optional))
         for where, what in without_column(added.type, inner):
             self._conflict(where, "no such column", what)
         for where, record in records(added.type, inner):
