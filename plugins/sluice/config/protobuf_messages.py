@@ -58,7 +58,9 @@ def of_table(spec: StreamSpec, file: Path | None = None) -> TableMessage:
         files.setdefault(path.relative_to(found.parent).as_posix(), declared_text(path))
     try:
         schema = ProtobufSchema(compiled(files, found.name), found.name)
-        return TableMessage(schema, spec.records.message, spec.records.json_fields)
+        return TableMessage(
+            schema, spec.records.message, spec.records.json_fields, spec.records.has_recursive_texts
+        )
     except NotCompiled as error:
         raise ConfigError(f"{spec.name}/{spec.schema}: {error}. Fix: correct the schema file") from error
     except UnsupportedMessage as error:

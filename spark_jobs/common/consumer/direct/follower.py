@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -45,7 +46,9 @@ class Follower:
         self._schema: Schema | None = None
         # The table's, when the decoder was made; empty for the declared schema.
         self._digest = ""
-        self._following = Following(self._records.follows)
+        self._following = Following(
+            self._records.follows, recursive_as_text=self._records.has_recursive_texts
+        )
         # Those of which nothing is followed, as long as the table follows this schema.
         self._refused: set[int] = set()
 
@@ -56,7 +59,7 @@ class Follower:
         self._digest = digest
         self._schema, self._refused = parsed(table_schema(self._spec, followed)), set()
         names = self._names(arrow_schema(table.schema()), self._schema)
-        self._following = Following(self._records.follows, names)
+        self._following = replace(self._following, names=names)
         found = decoder_of(self._spec, self._registry, followed, self._following)
         assert found is not None
         return found

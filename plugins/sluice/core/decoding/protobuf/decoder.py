@@ -16,13 +16,19 @@ from sluice.core.decoding.protobuf.types import Type, type_of
 class TableMessage:
     """The message that the table is made of. Can be pickled."""
 
-    def __init__(self, schema: ProtobufSchema, name: str = "", as_text: Collection[str] = ()) -> None:
-        """``name``: the message's full name, the first one's if it is empty; ``as_text``: as ``type_of`` has
-        it. Raises UnsupportedMessage."""
-        self._given = schema, name, tuple(as_text)
+    def __init__(
+        self,
+        schema: ProtobufSchema,
+        name: str = "",
+        as_text: Collection[str] = (),
+        recursive_as_text: bool = False,
+    ) -> None:
+        """``name``: the message's full name, the first one's if it is empty; ``as_text``,
+        ``recursive_as_text``: as ``type_of`` has them. Raises UnsupportedMessage."""
+        self._given = schema, name, tuple(as_text), recursive_as_text
         self.name = name or schema.first
         self.descriptor = schema.message(self.name)
-        self.type: Type = type_of(self.descriptor, as_text)
+        self.type: Type = type_of(self.descriptor, as_text, recursive_as_text=recursive_as_text)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._given

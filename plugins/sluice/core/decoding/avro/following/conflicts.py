@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from sluice.core.decoding.avro.types import MAX_PRECISION, Field, Type, arrow_type
+from sluice.core.decoding.avro.types import JSON, MAX_PRECISION, RECURSIVE, Field, Type, arrow_type
 from sluice.core.messages import quoted
 
 # Columns of a table, with the fields of records in them, and how deep these are.
@@ -80,6 +80,10 @@ def _described(kind: Type) -> str:
         return f"{kind.kind} of {_described(kind.item)}"
     if kind.kind == "union":
         return f"[{', '.join(map(_described, kind.branches))}]"
+    if kind.kind == RECURSIVE:
+        return f"a {kind.name} inside of another one"
+    if kind.kind == JSON:
+        return "a text of JSON"
     if kind.kind == "fixed":
         return f"fixed of {kind.size} bytes"
     return f"enum {kind.name}" if kind.kind == "enum" else kind.kind
@@ -90,6 +94,8 @@ def without_column(kind: Type, path: str) -> Iterator[tuple[str, str]]:
     inner = kind.optional
     if inner.kind == "null" or (inner.kind == "union" and not inner.values):
         yield path, "a type that has null alone"
+    elif inner.kind == RECURSIVE:
+        yield path, f"{described(inner)} (a text with recursive_fields = \"json\")"
     elif inner.digits[0] > MAX_PRECISION:
         yield path, f"{described(inner)}, more digits than {MAX_PRECISION}"
     elif inner.kind == "record":
@@ -136,6 +142,8 @@ def too_deep(kind: Type) -> Conflict | None:
 
 
 def _depth(kind: Type) -> int:
+    if kind.kind == RECURSIVE:
+        return 1
     parts = [*kind.branches, *(one.type for one in kind.fields), *([kind.items] if kind.items else [])]
     below = max(map(_depth, parts), default=0)
     return below if kind.kind == "union" else below + 1

@@ -14,7 +14,8 @@ from sluice.core.decoding.avro.following.conflicts import (
     too_deep,
     without_column,
 )
-from sluice.core.decoding.avro.following.written import schema_text
+from sluice.core.decoding.avro.following.recursive import with_texts
+from sluice.core.decoding.avro.following.written import optional, schema_text
 from sluice.core.decoding.avro.reference.resolution import (
     Unresolvable,
     default_of,
@@ -24,7 +25,6 @@ from sluice.core.decoding.avro.reference.resolution import (
 )
 from sluice.core.decoding.avro.types import MAX_PRECISION, Field, Schema, Type, UnsupportedSchema, parsed
 
-_NULL = Type("null")
 _WIDER = {("int", "long"), ("float", "double")}
 
 
@@ -48,12 +48,14 @@ class Merged:
         return schema_text(self.schema.record)
 
 
-def merge(table: Schema, other: Schema, names: Names | None = None) -> Merged:
+def merge(
+    table: Schema, other: Schema, names: Names | None = None, *, recursive_as_text: bool = False
+) -> Merged:
     """The schema ``table`` with what records of ``other`` have beside and beyond it. ``names``: those that
-    columns may not have."""
+    columns may not have; ``recursive_as_text``: further fields that contain themselves are texts of JSON."""
     if found := too_deep(other.record):
         return Merged(table, conflicts=(found,))
-    merging = _Merging(names or Names())
+    merging = _Merging(names or Names(), recursive_as_text)
     record = merging.record(table.record, other.record, "")
     if not merging.conflicts and record == table.record:
         return Merged(table)
@@ -77,9 +79,9 @@ def merge(table: Schema, other: Schema, names: Names | None = None) -> Merged:
 class _Merging:
     """Merges two schemas; ``conflicts``: what was found so far."""
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: Names, recursive_as_text: bool) -> None:
         self.conflicts: list[Conflict] = []
-        self._names = names
+        self._names, self._recursive_as_text = names, recursive_as_text
 
     def _conflict(self, path: str, table: str, schema: str) -> None:
         self.conflicts.append(Conflict(path or "the record", table, schema))
@@ -179,7 +181,8 @@ class _Merging:
     def _added(self, new: Field, names: set[str], path: str) -> Field:
         # An earlier name of it may come later, from another partition.
         aliases = tuple(alias for alias in new.aliases if alias not in names)
-        return Field(new.name, optional(new.type), aliases, None)
+        kind = with_texts(new.type) if self._recursive_as_text else new.type
+        return Field(new.name, optional(kind), aliases, None)
 
     def _check_new(self, added: Field, path: str) -> None:
         inner = _at(path, added.name)
@@ -244,13 +247,6 @@ def _enum(table: Type, other: Type) -> Type:
 
 def _known_as(table: Type, other: Type) -> Type:
     return table if is_same_name(other, table) else replace(table, aliases=(*table.aliases, other.name))
-
-
-def optional(kind: Type) -> Type:
-    """The type, or null, which is its first branch."""
-    if kind.kind == "union":
-        return replace(kind, branches=(_NULL, *(one for one in kind.branches if one.kind != "null")))
-    return kind if kind.kind == "null" else Type("union", branches=(_NULL, kind))
 
 
 def _null_last(kind: Type) -> Type:
