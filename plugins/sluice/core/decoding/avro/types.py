@@ -19,7 +19,7 @@ from sluice.core.decoding.avro import trees
 from sluice.core.decoding.avro.names import NAMED, definitions, full_name, namespace_of, qualified
 from sluice.core.error_codes import ErrorCode
 
-PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
+PRIMITIVES = trees.PRIMITIVES
 _NO_DEFAULT: Any = object()
 # A value whose type contains itself, and a use of a name within such a type; a text of JSON, of a table.
 RECURSIVE, AGAIN, JSON = "recursive", "again", "json"
@@ -188,7 +188,8 @@ def written(text: str) -> Schema:
 
 def _parsed(text: str, parser: _Parser) -> Schema:
     try:
-        tree = trees.used(json.loads(text)) if parser.is_writers else json.loads(text)
+        tree = trees.without_braces(json.loads(text))
+        tree = trees.used(tree) if parser.is_writers else tree
         checked = trees.without_meaning(tree) if parser.is_writers else tree
         crc = fingerprint(to_parsing_canonical_form(checked), "CRC-64-AVRO")
         record = parser.schema(tree)
@@ -278,11 +279,17 @@ class _Parser:
         self._trees: dict[str, Mapping[str, Any]] = {}
         self._wholes: dict[tuple[str | int, str], Type] = {}
         self._again = 0
+        # Names of the fields that are read.
+        self._at: list[str] = []
 
     def schema(self, tree: Any) -> Type:
         """The type of a whole schema."""
         self._root = tree
-        return self.type_of(tree, "")
+        try:
+            return self.type_of(tree, "")
+        except UnsupportedSchema as error:
+            # Those that are not at their ends yet.
+            raise UnsupportedSchema(f"{error} (at {'.'.join(self._at)})" if self._at else str(error)) from error
 
     def type_of(self, tree: Any, namespace: str) -> Type:
         if isinstance(tree, list):
@@ -339,6 +346,13 @@ class _Parser:
         self._open.pop()
         return found
 
+    def _field(self, tree: Mapping[str, Any], namespace: str) -> Field:
+        name = tree["name"]
+        self._at.append(str(name))
+        kind = self._field_type(tree["type"], namespace)
+        self._at.pop()
+        return Field(name, kind, tuple(tree.get("aliases", ())), tree.get("default", _NO_DEFAULT))
+
     def _field_type(self, tree: Any, namespace: str) -> Type:
         found = self.type_of(tree, namespace)
         again = _use_of(found)
@@ -375,15 +389,7 @@ class _Parser:
                 raise UnsupportedSchema(f"the Avro schema has a fixed type of {size} bytes")
             found = Type(kind, name, size=size, aliases=aliases, **self._logical(tree, kind))
         else:
-            fields = tuple(
-                Field(
-                    field["name"],
-                    self._field_type(field["type"], inner),
-                    tuple(field.get("aliases", ())),
-                    field.get("default", _NO_DEFAULT),
-                )
-                for field in tree["fields"]
-            )
+            fields = tuple(self._field(field, inner) for field in tree["fields"])
             names = {one.name for one in fields if isinstance(one.name, str) and one.name}
             if len(names) < len(fields):
                 raise UnsupportedSchema(

@@ -99,8 +99,6 @@ def without_column(kind: Type, path: str) -> Iterator[tuple[str, str]]:
     elif inner.digits[0] > MAX_PRECISION:
         yield path, f"{described(inner)}, more digits than {MAX_PRECISION}"
     elif inner.kind == "record":
-        if not inner.fields:
-            yield path, "a record without fields"
         for one in inner.fields:
             yield from without_column(one.type, f"{path}.{one.name}")
     elif inner.kind in ("array", "map"):
@@ -132,18 +130,20 @@ def beyond_bounds(kind: Type) -> Conflict | None:
 
 
 def too_deep(kind: Type) -> Conflict | None:
-    """As :func:`beyond_bounds`, of its levels alone."""
-    deepest = _depth(kind)
-    return (
-        Conflict("the whole schema", f"at most {MAX_DEPTH} levels", f"{deepest}")
-        if deepest > MAX_DEPTH
-        else None
-    )
+    """As :func:`beyond_bounds`, of its levels alone: the first part that is beyond them."""
+    found = _beyond(kind, "", 1)
+    return Conflict(found, f"at most {MAX_DEPTH} levels", "more of them") if found else None
 
 
-def _depth(kind: Type) -> int:
+def _beyond(kind: Type, path: str, level: int) -> str:
+    """The path; empty without one."""
+    if kind.kind == "union":
+        return next(filter(None, (_beyond(one, path, level) for one in kind.branches)), "")
+    if level > MAX_DEPTH:
+        return path
     if kind.kind == RECURSIVE:
-        return 1
-    parts = [*kind.branches, *(one.type for one in kind.fields), *([kind.items] if kind.items else [])]
-    below = max(map(_depth, parts), default=0)
-    return below if kind.kind == "union" else below + 1
+        return ""
+    if kind.items:
+        return _beyond(kind.items, f"{path}[]", level + 1)
+    inner = ((one.type, f"{path}.{one.name}" if path else one.name) for one in kind.fields)
+    return next(filter(None, (_beyond(*one, level + 1) for one in inner)), "")

@@ -14,7 +14,7 @@ from sluice.core.decoding.avro.following.conflicts import (
     too_deep,
     without_column,
 )
-from sluice.core.decoding.avro.following.recursive import with_texts
+from sluice.core.decoding.avro.following.recursive import as_columns, is_null, is_text
 from sluice.core.decoding.avro.following.written import optional, schema_text
 from sluice.core.decoding.avro.reference.resolution import (
     Unresolvable,
@@ -23,7 +23,7 @@ from sluice.core.decoding.avro.reference.resolution import (
     resolver,
     writers_field,
 )
-from sluice.core.decoding.avro.types import MAX_PRECISION, Field, Schema, Type, UnsupportedSchema, parsed
+from sluice.core.decoding.avro.types import JSON, MAX_PRECISION, Field, Schema, Type, UnsupportedSchema, parsed
 
 _WIDER = {("int", "long"), ("float", "double")}
 
@@ -112,7 +112,7 @@ class _Merging:
         """Merge unions of several types: their columns have a member for each branch, which stays there."""
         branches, others = own.values, other.values
         is_same = len(branches) == len(others) and all(
-            (one.kind, one.logical, one.name) == (two.kind, two.logical, two.name)
+            _is_branch(one, two)
             for one, two in zip(branches, others, strict=True)
         )
         if not is_same or own.is_widened or other.is_widened:
@@ -164,7 +164,8 @@ class _Merging:
         fields = [self._field(one, sources.get(one.name), path) for one in table.fields]
         taken = {one.name.lower(): one.name for one in table.fields}
         known = {source.name for source in sources.values()}
-        for new in (one for one in other.fields if one.name not in known):
+        # One that has null alone has no column: nothing says what it will have.
+        for new in (one for one in other.fields if one.name not in known and not is_null(one.type)):
             inner = _at(path, new.name)
             if found := next((one.name for one in table.fields if new.name in one.aliases), ""):
                 self._conflict(inner, f"it as column {found}", f"a field {found} too")
@@ -181,7 +182,7 @@ class _Merging:
     def _added(self, new: Field, names: set[str], path: str) -> Field:
         # An earlier name of it may come later, from another partition.
         aliases = tuple(alias for alias in new.aliases if alias not in names)
-        kind = with_texts(new.type) if self._recursive_as_text else new.type
+        kind = as_columns(new.type, recursive_as_text=self._recursive_as_text)
         return Field(new.name, optional(kind), aliases, None)
 
     def _check_new(self, added: Field, path: str) -> None:
@@ -238,6 +239,14 @@ def _sources(table: Type, other: Type) -> Mapping[str, Field]:
             found[one.name] = source
             known.add(source.name)
     return found
+
+
+def _is_branch(table: Type, other: Type) -> bool:
+    """Whether a branch of a union goes on as the table's."""
+    if table.kind == JSON:
+        return is_text(other)
+    is_named = table.name == other.name or is_same_name(other, table)
+    return (table.kind, table.logical) == (other.kind, other.logical) and is_named
 
 
 def _enum(table: Type, other: Type) -> Type:

@@ -282,6 +282,9 @@ def branch_of(writer: Type, reader: Type, path: str = "") -> Type:
 
 def _distance(writer: Type, branch: Type) -> int:
     """The least for the branch to try first: one of the same name, of the same type, to be promoted to."""
+    if branch.kind == JSON:
+        # A record with a column goes on in one.
+        return 3 if any(one.type.kind != "null" for one in writer.fields) else 0
     if branch.kind != writer.kind:
         return 3
     if branch.name == writer.name:
