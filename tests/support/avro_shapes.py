@@ -1,8 +1,9 @@
-"""A hundred shapes of Avro schemas that public repositories have in their test data: of Avro itself, of registries,
-of Debezium, Iceberg, Hudi, and of libraries in other languages. Shapes, not files: each is written for its point.
+"""A hundred shapes of Avro schemas that public repositories have in their test data: of Avro itself, of
+registries, of Debezium, Iceberg, Hudi, and of libraries in other languages. Shapes, not files: each is
+written for its point.
 
-``SHAPES``: a name -> its fields beside ``id``, and the path and the words for which a table refuses to follow it,
-none if it follows. ``None`` for the fields: the schema is made by the function of the same name in LARGE.
+``SHAPES``: a name -> its fields beside ``id``, and the path and the words for which a table refuses to follow
+it, none if it follows.
 """
 
 from __future__ import annotations
@@ -89,7 +90,10 @@ SHAPES: dict[str, tuple[Fields, str]] = {
     "an array of unions with null": ([array(null("int")), array(["string", "null"])], ""),
     "an array of unions of null alone": ([f("a", array(["null"]))], "a[]: the table has no such column"),
     "a union of two primitives": ([["int", "string"]], ""),
-    "a union of two numbers": ([["int", "long"], ["float", "double"], null("int"), ["long", "null", "int"]], ""),
+    "a union of two numbers": (
+        [["int", "long"], ["float", "double"], null("int"), ["long", "null", "int"]],
+        "",
+    ),
     "a union of numbers with times": ([[logical("int", "date"), logical("long", "timestamp-micros")]], ""),
     "a union of all": ([["null", *ALL]], ""),
     "a union of two records": ([[CLICK, VIEW]], ""),
@@ -130,13 +134,22 @@ SHAPES: dict[str, tuple[Fields, str]] = {
     "a decimal without a scale": ([logical("bytes", "decimal", precision=4)], ""),
     "a decimal of no valid digits is bytes": ([decimal(2, 3), decimal(0), decimal(4, -1)], ""),
     "a decimal of more digits than its fixed": ([fixed("D", 2, logicalType="decimal", precision=9)], ""),
-    "a decimal of too many digits": ([f("d", null(decimal(39, 2)))], "d: the table has no such column, the schema"),
-    "a decimal of too many digits within": ([f("r", array(record("R", ("d", decimal(50)))))], "r[].d: the table"),
+    "a decimal of too many digits": (
+        [f("d", null(decimal(39, 2)))],
+        "d: the table has no such column, the schema",
+    ),
+    "a decimal of too many digits within": (
+        [f("r", array(record("R", ("d", decimal(50)))))],
+        "r[].d: the table",
+    ),
     "arrays and maps of decimals": ([array(decimal(10, 2)), mapped(null(decimal(20, 5)))], ""),
     "a date": ([logical("int", "date"), null(logical("int", "date"))], ""),
     "times of a day": ([logical("int", "time-millis"), logical("long", "time-micros")], ""),
     "timestamps": ([logical("long", f"timestamp-{one}") for one in ("millis", "micros", "nanos")], ""),
-    "local timestamps": ([logical("long", f"local-timestamp-{one}") for one in ("millis", "micros", "nanos")], ""),
+    "local timestamps": (
+        [logical("long", f"local-timestamp-{one}") for one in ("millis", "micros", "nanos")],
+        "",
+    ),
     "lists of timestamps": ([array(logical("long", "timestamp-millis")), mapped(logical("int", "date"))], ""),
     "a uuid": ([logical("string", "uuid"), null(logical("string", "uuid"))], ""),
     "a uuid in a fixed": ([fixed("U", 16, logicalType="uuid")], ""),
@@ -154,73 +167,189 @@ SHAPES: dict[str, tuple[Fields, str]] = {
     "an empty record in a record": ([record("R", ("e", EMPTY), ("x", "int"))], ""),
     "a map of empty records": ([mapped(EMPTY)], ""),
     "namespaces": ([record("R", ("x", POINT), namespace="a.b"), "a.b.Point", array("a.b.R")], ""),
-    "names with points": ([enum("a.b.K", "A"), record("c.d.R", ("k", "a.b.K"), ("p", POINT)), "c.d.Point"], ""),
-    "a name without a namespace, used in one": ([{**POINT, "namespace": ""}, "Point"], "UnknownType: n.Point"),
-    "one name in two namespaces": ([record("x.P", ("a", "int")), record("y.P", ("b", "string")), ["x.P", "y.P"]], ""),
-    "aliases of fields and records": ([f("new", {**POINT, "aliases": ["Old"]}, aliases=["old", "older"])], ""),
+    "names with points": (
+        [enum("a.b.K", "A"), record("c.d.R", ("k", "a.b.K"), ("p", POINT)), "c.d.Point"],
+        "",
+    ),
+    "a name without a namespace, used in one": (
+        [{**POINT, "namespace": ""}, "Point"],
+        "UnknownType: n.Point",
+    ),
+    "one name in two namespaces": (
+        [record("x.P", ("a", "int")), record("y.P", ("b", "string")), ["x.P", "y.P"]],
+        "",
+    ),
+    "aliases of fields and records": (
+        [f("new", {**POINT, "aliases": ["Old"]}, aliases=["old", "older"])],
+        "",
+    ),
     "defaults of primitives": (
-        [f("b", "boolean", default=True), f("i", "int", default=-1), f("l", "long", default=2**40),
-         f("f", "float", default=0.5), f("d", "double", default=-1e12), f("y", "bytes", default="\xff\x00"),
-         f("s", "string", default="a\"b")], "",
+        [
+            f("b", "boolean", default=True),
+            f("i", "int", default=-1),
+            f("l", "long", default=2**40),
+            f("f", "float", default=0.5),
+            f("d", "double", default=-1e12),
+            f("y", "bytes", default="\xff\x00"),
+            f("s", "string", default='a"b'),
+        ],
+        "",
     ),
     "defaults of nested types": (
-        [f("r", POINT, default={"x": 1, "y": 2}), f("m", mapped("int"), default={"a": 1}),
-         f("a", array("string"), default=["x"]), f("e", KIND, default="B"), f("z", fixed("F", 2), default="\0\xff"),
-         f("n", null("int"), default=None), f("u", ["int", "null"], default=0)], "",
+        [
+            f("r", POINT, default={"x": 1, "y": 2}),
+            f("m", mapped("int"), default={"a": 1}),
+            f("a", array("string"), default=["x"]),
+            f("e", KIND, default="B"),
+            f("z", fixed("F", 2), default="\0\xff"),
+            f("n", null("int"), default=None),
+            f("u", ["int", "null"], default=0),
+        ],
+        "",
     ),
-    "a default that is none of its type": ([f("u", null("string"), default="null"), f("i", "int", default="x")], ""),
+    "a default that is none of its type": (
+        [f("u", null("string"), default="null"), f("i", "int", default="x")],
+        "",
+    ),
     "words that languages reserve": (
-        [f(one, "int") for one in ("class", "package", "select", "from", "order", "user", "default", "null", "type")], "",
+        [
+            f(one, "int")
+            for one in ("class", "package", "select", "from", "order", "user", "default", "null", "type")
+        ],
+        "",
     ),
     "names of capitals": ([f("ID2", "int"), f("customerName", "string"), f("XMLHttpRequest", "int")], ""),
     "names with underscores": ([f("_id", "int"), f("__op", "string"), f("a__b_", "int")], ""),
-    "names that differ in case": ([f("Name", "int"), f("name", "int")], "name: the table has Name, the schema name"),
-    "names within that differ in case": (
-        [f("r", record("R", ("x", "int"), ("X", "int")))], "r.X: the table has no such column, the schema x too",
+    "names that differ in case": (
+        [f("Name", "int"), f("name", "int")],
+        "name: the table has Name, the schema name",
     ),
-    "a name of the table's own": ([f("_kafka_offset", "long")], "_kafka_offset: the table has no such column"),
+    "names within that differ in case": (
+        [f("r", record("R", ("x", "int"), ("X", "int")))],
+        "r.X: the table has no such column, the schema x too",
+    ),
+    "a name of the table's own": (
+        [f("_kafka_offset", "long")],
+        "_kafka_offset: the table has no such column",
+    ),
     "a name of Iceberg's own": ([f("_pos", "long")], "_pos: the table has no such column"),
     "a name with a point": ([f("a.b", "int")], f"a.b: the table has no such column, the schema {MAY_NOT}"),
     "a name with a space": ([f("a b", "int")], f"a b: the table has no such column, the schema {MAY_NOT}"),
-    "a name with a hyphen": ([f("r", record("R", ("a-b", "int")))], f"r.a-b: the table has no such column"),
-    "a name with a digit first": ([f("1a", "int")], f"1a: the table has no such column, the schema {MAY_NOT}"),
-    "a name with a dollar": ([f("m", mapped(record("R", ("$t", "int"))))], "m[].$t: the table has no such column"),
+    "a name with a hyphen": ([f("r", record("R", ("a-b", "int")))], "r.a-b: the table has no such column"),
+    "a name with a digit first": (
+        [f("1a", "int")],
+        f"1a: the table has no such column, the schema {MAY_NOT}",
+    ),
+    "a name with a dollar": (
+        [f("m", mapped(record("R", ("$t", "int"))))],
+        "m[].$t: the table has no such column",
+    ),
     "a name that is not ASCII": ([f("gr\xf6\xdfe", "int")], "gr\xf6\xdfe: the table has no such column"),
-    "a field twice": ([f("r", record("R", ("x", "int"), ("x", "long")))], "a record with a field twice, or without"),
-    "a field without a name": ([f("r", record("R", ("", "int")))], "a record with a field twice, or without a name"),
-    "docs and orders": ([f("a", "int", doc="of it", order="descending"), f("b", "string", order="ignore")], ""),
+    "a field twice": (
+        [f("r", record("R", ("x", "int"), ("x", "long")))],
+        "a record with a field twice, or without",
+    ),
+    "a field without a name": (
+        [f("r", record("R", ("", "int")))],
+        "a record with a field twice, or without a name",
+    ),
+    "docs and orders": (
+        [f("a", "int", doc="of it", order="descending"), f("b", "string", order="ignore")],
+        "",
+    ),
     "props of one's own": ([f("a", {"type": "int", "pii": True, "tags": ["x"]}, owner={"team": "t"})], ""),
-    "a record that has itself": ([f("next", null("Row"))], "next: the table has no such column, the schema a n.Row inside"),
+    "a record that has itself": (
+        [f("next", null("Row"))],
+        "next: the table has no such column, the schema a n.Row inside",
+    ),
     "a tree": ([f("label", "string"), f("children", array("Row"))], "children: the table has no such column"),
     "records that have each other": (
-        [f("b", null(record("B", ("x", "int"), ("r", null("Row")))))], "b.r: the table has no such column",
+        [f("b", null(record("B", ("x", "int"), ("r", null("Row")))))],
+        "b.r: the table has no such column",
     ),
     "a value of JSON": (
-        [f("v", ["null", "boolean", "string", array("Row"), mapped("Row")])], "v: the table has no such column",
+        [f("v", ["null", "boolean", "string", array("Row"), mapped("Row")])],
+        "v: the table has no such column",
     ),
     "an unknown name": ([f("x", "Nothing")], "uses the type 'Nothing', which no schema to which it refers"),
     "a change event": (
-        [f("before", null(ROW), default=None), f("after", null("Value"), default=None), f("op", "string"),
-         f("source", record("Source", ("version", "string"), f("snapshot",
-           null({"type": "string", "connect.parameters": {"allowed": "true,last,false"}}), default=None))),
-         f("ts_ms", null("long"), default=None)], "",
+        [
+            f("before", null(ROW), default=None),
+            f("after", null("Value"), default=None),
+            f("op", "string"),
+            f(
+                "source",
+                record(
+                    "Source",
+                    ("version", "string"),
+                    f(
+                        "snapshot",
+                        null({"type": "string", "connect.parameters": {"allowed": "true,last,false"}}),
+                        default=None,
+                    ),
+                ),
+            ),
+            f("ts_ms", null("long"), default=None),
+        ],
+        "",
     ),
-    "a time of Debezium": ([{"type": "long", **PARAMETERS}, {"type": "bytes", "connect.name": "VariableScaleDecimal"}], ""),
+    "a time of Debezium": (
+        [{"type": "long", **PARAMETERS}, {"type": "bytes", "connect.name": "VariableScaleDecimal"}],
+        "",
+    ),
     "an envelope with a map of anything": ([f("meta", mapped(["null", *ALL])), f("body", "bytes")], ""),
     "a manifest entry of Iceberg": (
-        [f("status", "int", **{"field-id": 0}), f("data_file", record("r2", f("file_path", "string", **{"field-id": 100}),
-           f("column_sizes", null(array(record("k117_v118", ("key", "int"), ("value", "long")), logicalType="map")))))], "",
+        [
+            f("status", "int", **{"field-id": 0}),
+            f(
+                "data_file",
+                record(
+                    "r2",
+                    f("file_path", "string", **{"field-id": 100}),
+                    f(
+                        "column_sizes",
+                        null(
+                            array(record("k117_v118", ("key", "int"), ("value", "long")), logicalType="map")
+                        ),
+                    ),
+                ),
+            ),
+        ],
+        "",
     ),
     "a commit of Hudi": (
-        [f("partitionToWriteStats", null(mapped(array(record("Stat", f("path", null({"type": "string",
-           "avro.java.string": "String"})), f("numWrites", null("long")))))), default=None)], "",
+        [
+            f(
+                "partitionToWriteStats",
+                null(
+                    mapped(
+                        array(
+                            record(
+                                "Stat",
+                                f("path", null({"type": "string", "avro.java.string": "String"})),
+                                f("numWrites", null("long")),
+                            )
+                        )
+                    )
+                ),
+                default=None,
+            )
+        ],
+        "",
     ),
     "an optional list of optional records": ([null(array(null(POINT)))], ""),
     "an order with lines": (
-        [f("lines", array(record("Line", ("sku", "string"), ("amount", AMOUNT), f("discount", null("Amount"))))),
-         f("state", enum("State", "NEW", "PAID", default="NEW")), f("at", logical("long", "timestamp-millis"))], "",
+        [
+            f(
+                "lines",
+                array(record("Line", ("sku", "string"), ("amount", AMOUNT), f("discount", null("Amount")))),
+            ),
+            f("state", enum("State", "NEW", "PAID", default="NEW")),
+            f("at", logical("long", "timestamp-millis")),
+        ],
+        "",
     ),
-}  # fmt: skip
+}
 
 
 def columns(number: int) -> Fields:
@@ -247,10 +376,16 @@ def wide_enums() -> Fields:
 # As SHAPES, made when they are used.
 LARGE: dict[str, tuple[Callable[[], Fields], str]] = {
     "2,000 columns": (lambda: columns(2_000), ""),
-    "2,001 columns": (lambda: columns(2_001), "the whole schema: the table has at most 2,000 columns, the schema 2,001"),
+    "2,001 columns": (
+        lambda: columns(2_001),
+        "the whole schema: the table has at most 2,000 columns, the schema 2,001",
+    ),
     "50 levels": (lambda: deep(50), ""),
     "50 levels, each of which may be null": (lambda: deep(50, null), ""),
-    "51 levels": (lambda: deep(51), ".".join(["in"] * 50) + ": the table has at most 50 levels, the schema more"),
+    "51 levels": (
+        lambda: deep(51),
+        ".".join(["in"] * 50) + ": the table has at most 50 levels, the schema more",
+    ),
     "a megabyte of docs": (long_docs, ""),
     "a megabyte of symbols": (wide_enums, ""),
 }

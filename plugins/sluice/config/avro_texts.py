@@ -23,6 +23,6 @@ def table_avro(spec: StreamSpec, text: str, where: str) -> str:
             return unrolled(text)
         parsed(text)
     except UnsupportedSchema as error:
-        fix = "remove the field, or keep it as a text with recursive_fields = \"json\" in [records]"
+        fix = 'remove the field, or keep it as a text with recursive_fields = "json" in [records]'
         raise ConfigError(f"{where}: {error}. Fix: {fix}") from error
     return text

@@ -86,8 +86,7 @@ def _of_others(
             current,
             _needed(registry),
             records.unknown_column,
-            following=following
-            or Following(records.follows, recursive_as_text=records.has_recursive_texts),
+            following=following or Following(records.follows, recursive_as_text=records.has_recursive_texts),
         )
     else:
         values = RegisteredJson(_of_values(spec, records.unknown_column), _needed(registry))

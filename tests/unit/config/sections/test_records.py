@@ -203,7 +203,8 @@ def test_what_does_not_go_with_protobuf(records: str, schema: str, said: str) ->
 
 
 NODE = """{"type": "record", "name": "Node", "fields": [{"name": "id", "type": "int"},
-  {"name": "in", "type": {"type": "record", "name": "In", "fields": [{"name": "of", "type": ["null", "Node"]}]}},
+  {"name": "in", "type": {"type": "record", "name": "In", "fields": [
+    {"name": "of", "type": ["null", "Node"]}]}},
   {"name": "parts", "type": {"type": "array", "items": "Node"}}]}"""
 RECURSIVE = 'recursive_fields = "json"'
 

@@ -11,8 +11,8 @@ import pytest
 
 from sluice.core.decoding.avro.types import parsed
 from sluice.core.registry.avro_references import MAX_TYPES, self_contained
-from sluice.core.registry.json_text import MAX_NESTING
 from sluice.core.registry.errors import RefusedSchema
+from sluice.core.registry.json_text import MAX_NESTING
 from tests.support.raising import raising
 
 Tree = dict[str, Any]

@@ -106,8 +106,8 @@ class Records:
     ] = field(default_factory=list)
     recursive_fields: Annotated[
         str,
-        "fields whose record, or message, is [inside of another one of its kind](schema-changes.md#recursion), "
-        "of `avro` with `registry` and of `protobuf`: `refuse`, or `json` (each of them is the text of JSON)",
+        "fields whose record, or message, is [inside of another one of its kind]"
+        "(schema-changes.md#recursion), of `avro` with `registry` and of `protobuf`: `refuse`, or `json` (each of them is the text of JSON)",
     ] = "refuse"
     unknown_fields: Annotated[
         str,

@@ -49,7 +49,11 @@ def without_braces(tree: Any) -> Any:
     kind = tree["type"]
     if not isinstance(kind, str) or kind not in _KINDS:
         return without_braces(kind)
-    inner = {key: without_braces(tree[key]) for key in ("items", "values") if kind in ("array", "map") and key in tree}
+    inner = {
+        key: without_braces(tree[key])
+        for key in ("items", "values")
+        if kind in ("array", "map") and key in tree
+    }
     if kind in RECORDS:
         inner["fields"] = [{**one, "type": without_braces(one["type"])} for one in tree["fields"]]
     return {**tree, **inner}

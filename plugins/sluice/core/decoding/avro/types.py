@@ -60,12 +60,12 @@ class Type:
 
     ``kind``: a primitive type's name, or record, enum, fixed, array, map, union, RECURSIVE, AGAIN, JSON.
     ``name``: the full name of a record, enum or fixed, of which AGAIN is a use, or which RECURSIVE is inside
-    of. ``logical``: a logical type that is valid and has its own type in Arrow.
-    ``digits``: precision and scale of a decimal. ``size``: bytes of a fixed. ``symbols``, ``default``: of an
-    enum. ``fields``: of a record. ``items``: of an array, values of a map; of RECURSIVE its type, with each definition once. ``branches``: of a union.
-    ``aliases``: full names that a writer's type may have instead. ``note``: what the schema says of a type's
-    meaning that is no logical type here, for messages. ``most``: the largest absolute value of a number that
-    is read at once, 0 for all.
+    of. ``logical``: a logical type that is valid and has its own type in Arrow. ``digits``: precision and
+    scale of a decimal. ``size``: bytes of a fixed. ``symbols``, ``default``: of an enum. ``fields``: of a
+    record. ``items``: of an array, values of a map; of RECURSIVE its type, with each definition once.
+    ``branches``: of a union. ``aliases``: full names that a writer's type may have instead. ``note``: what
+    the schema says of a type's meaning that is no logical type here, for messages. ``most``: the largest
+    absolute value of a number that is read at once, 0 for all.
     """
 
     kind: str
@@ -117,7 +117,11 @@ class Type:
             one = parts.pop()
             if one.name and one.kind != AGAIN:
                 found[one.name] = one
-            parts += [*one.branches, *(field.type for field in one.fields), *([one.items] if one.items else [])]
+            parts += [
+                *one.branches,
+                *(field.type for field in one.fields),
+                *([one.items] if one.items else []),
+            ]
         return found
 
     @property
@@ -289,7 +293,9 @@ class _Parser:
             return self.type_of(tree, "")
         except UnsupportedSchema as error:
             # Those that are not at their ends yet.
-            raise UnsupportedSchema(f"{error} (at {'.'.join(self._at)})" if self._at else str(error)) from error
+            raise UnsupportedSchema(
+                f"{error} (at {'.'.join(self._at)})" if self._at else str(error)
+            ) from error
 
     def type_of(self, tree: Any, namespace: str) -> Type:
         if isinstance(tree, list):
@@ -372,7 +378,8 @@ class _Parser:
         self._again += number
         if self._again > _MAX_AGAIN:
             raise UnsupportedSchema(
-                f"the Avro schema has more than {_MAX_AGAIN} fields, with those of records inside of each other"
+                f"the Avro schema has more than {_MAX_AGAIN} fields, with those of records inside of each "
+                "other"
             )
 
     def _defined(self, tree: Mapping[str, Any], kind: str, name: str) -> Type:

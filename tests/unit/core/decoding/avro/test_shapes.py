@@ -1,21 +1,21 @@
-"""A hundred shapes of schemas: a table is made of each, and what fastavro wrote is read exactly, or it is refused with
-the path."""
+"""A hundred shapes of schemas: a table is made of each, and what fastavro wrote is read exactly, or it is
+refused with the path."""
 
 from __future__ import annotations
 
 import io
 import json
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
 import fastavro
-import pyarrow as pa
 import pytest
 
 from sluice.config.reading.names import COLUMN, ICEBERG, OURS
+from sluice.core.decoding.avro import trees
 from sluice.core.decoding.avro.following.conflicts import Names
 from sluice.core.decoding.avro.following.merging import merge
-from sluice.core.decoding.avro import trees
 from sluice.core.decoding.avro.names import definitions
 from sluice.core.decoding.avro.types import JSON, Type, UnsupportedSchema, arrow_type, parsed, written
 from sluice.core.decoding.registered.avro import RegisteredAvro
@@ -24,15 +24,22 @@ from sluice.core.registry.avro_references import self_contained
 from sluice.core.registry.errors import RefusedSchema
 from spark_jobs.common.lake.data_files.schema import iceberg_type
 from tests.support.avro_bodies import Chance
-from tests.support.hostile_records import zigzag
 from tests.support.avro_shapes import LARGE, SHAPES, Fields, f, record
+from tests.support.hostile_records import zigzag
 from tests.support.registered import FakeSchemas, by_both, framed
 from tests.unit.core.decoding.avro.test_both_ways import fastavros, is_equal, simple
 
 KEPT = "_unknown_fields"
 NAMES = Names(COLUMN.pattern, OURS, ICEBERG, frozenset({KEPT}))
 # Those with types of their own in a table; the others are what they are made of.
-KNOWN = {"decimal", "date", "timestamp-millis", "timestamp-micros", "local-timestamp-millis", "local-timestamp-micros"}
+KNOWN = {
+    "decimal",
+    "date",
+    "timestamp-millis",
+    "timestamp-micros",
+    "local-timestamp-millis",
+    "local-timestamp-micros",
+}
 RECORDS = 12
 
 
@@ -56,7 +63,9 @@ class Bodies(Chance):
             self._level -= 1
 
     def _looked_up(self, kind: Any) -> Any:
-        while isinstance(kind, dict) and not (isinstance(kind["type"], str) and kind["type"] not in self._names()):
+        while isinstance(kind, dict) and not (
+            isinstance(kind["type"], str) and kind["type"] not in self._names()
+        ):
             kind = kind["type"]
         if isinstance(kind, str) and kind in self._names():
             return self._names()[kind]
@@ -83,8 +92,8 @@ def is_known(kind: dict[str, Any]) -> bool:
 
 
 def without_others(tree: Any) -> Any:
-    """A schema without the logical types that no table knows, and without defaults, which no reader of the same
-    schema uses."""
+    """A schema without the logical types that no table knows, and without defaults, which no reader of the
+    same schema uses."""
     if isinstance(tree, list):
         kinds = [one["type"] if isinstance(one, dict) and "logicalType" in one else one for one in tree]
         # Spark reads these numbers as such.
@@ -99,7 +108,11 @@ def tree_of(fields: Fields) -> dict[str, Any]:
     return record("Row", f("id", "int"), *fields, namespace="n")
 
 
-ALL = {**{name: (lambda one=one: one[0], one[1]) for name, one in SHAPES.items()}, **LARGE}
+def made(fields: Fields) -> Callable[[], Fields]:
+    return lambda: fields
+
+
+ALL = {**{name: (made(fields), words) for name, (fields, words) in SHAPES.items()}, **LARGE}
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -121,7 +134,9 @@ def test_a_shape_is_followed_and_read_exactly_or_refused_with_its_path(name: str
         reason = found.reason
     assert reason == ""
     check_columns(found.schema.record)
-    decoder = RegisteredAvro(found.text, FakeSchemas({1: ("AVRO", text)}), KEPT, following=Following(names=NAMES))
+    decoder = RegisteredAvro(
+        found.text, FakeSchemas({1: ("AVRO", text)}), KEPT, following=Following(names=NAMES)
+    )
     check_rows(decoder, tree, found.schema.record)
 
 
@@ -159,14 +174,20 @@ def is_all(row: Any, value: Any, kept: Any, kind: Type) -> bool:
             is_all(row[one], value[one], beside.get(one), kind.by_name[one].type) for one in row
         )
     if isinstance(row, list) and isinstance(value, list) and kind.kind == "array":
-        return len(row) == len(value) and all(is_all(*two, None, kind.item) for two in zip(row, value, strict=True))
+        return len(row) == len(value) and all(
+            is_all(*two, None, kind.item) for two in zip(row, value, strict=True)
+        )
     return is_same_text(row, value) or is_equal(row, fastavros(value))
 
 
 def is_same_text(row: Any, value: Any) -> bool:
     """Whether an empty record, of a union or of a map's values, is the text of one."""
     if isinstance(row, dict) and isinstance(value, dict):
-        return bool(row) and row.keys() == value.keys() and all(row[one] == "{}" and not value[one] for one in row)
+        return (
+            bool(row)
+            and row.keys() == value.keys()
+            and all(row[one] == "{}" and not value[one] for one in row)
+        )
     return bool(row == "{}" and value == {})
 
 

@@ -1,5 +1,5 @@
-"""Schemas that contain themselves: where they do, a table has the text of JSON, by declaration; Protobuf's have the
-same words."""
+"""Schemas that contain themselves: where they do, a table has the text of JSON, by declaration; Protobuf's
+have the same words."""
 
 from __future__ import annotations
 
@@ -14,7 +14,14 @@ from sluice.core.decoding.avro.following.conflicts import Names
 from sluice.core.decoding.avro.following.merging import merge
 from sluice.core.decoding.avro.following.recursive import unrolled
 from sluice.core.decoding.avro.reference.layout import MAX_LEVELS
-from sluice.core.decoding.avro.types import UnsupportedSchema, arrow_type, declared, parsed, recursion, written
+from sluice.core.decoding.avro.types import (
+    UnsupportedSchema,
+    arrow_type,
+    declared,
+    parsed,
+    recursion,
+    written,
+)
 from sluice.core.decoding.protobuf.decoder import ProtobufDecoder, TableMessage
 from sluice.core.decoding.registered.avro import RegisteredAvro, RegisteredAvroKeys
 from sluice.core.decoding.registered.unfollowed import Following
@@ -100,13 +107,15 @@ def shape(name: str) -> dict[str, Any]:
 @pytest.mark.parametrize("name", SHAPES)
 def test_where_a_record_is_inside_of_itself_there_is_the_text_of_json(name: str, is_followed: bool) -> None:
     tree, (_, paths, value, row) = shape(name), SHAPES[name]
-    with raising(UnsupportedSchema, f"the Avro schema is recursive: {paths[0]} is a s.T inside of another one"):
+    with raising(
+        UnsupportedSchema, f"the Avro schema is recursive: {paths[0]} is a s.T inside of another one"
+    ):
         parsed(json.dumps(tree))
     if is_followed:
         table = parsed(json.dumps({**record("T", ("id", "int")), "namespace": "s"}))
         found = merge(table, written(json.dumps(tree)), Names())
         assert found.reason.startswith(
-            f'{paths[0]}: the table has no such column, the schema a s.T inside of another one'
+            f"{paths[0]}: the table has no such column, the schema a s.T inside of another one"
         )
         found = merge(table, written(json.dumps(tree)), Names(), recursive_as_text=True)
         text = found.text
@@ -135,7 +144,10 @@ def test_what_the_table_lacks_of_it_is_kept_without_a_declaration() -> None:
 
 
 def test_a_text_stays_one_whatever_later_versions_have_there() -> None:
-    first, later = shape("in a union"), {**record("T", ("id", "int"), ("next", ["null", LEAF])), "namespace": "s"}
+    first, later = (
+        shape("in a union"),
+        {**record("T", ("id", "int"), ("next", ["null", LEAF])), "namespace": "s"},
+    )
     text = unrolled(json.dumps(first))
     assert not merge(parsed(text), written(json.dumps(later)), recursive_as_text=True).is_new
     schemas = FakeSchemas({1: avro(later), 2: avro(record("T", ("id", "int"), ("next", AT)))})
@@ -166,7 +178,9 @@ def test_records_that_are_as_deep_as_no_reader_can_read_are_refused(kept: bool) 
         decoder, [framed(1, deep(one)) for one in (MAX_LEVELS + 1, MAX_LEVELS + 2, 10_000, 1_000_000)]
     )
     assert (most["next"] if kept else most[KEPT]).count('"id":1') == MAX_LEVELS
-    assert others == [f"not an Avro body of T: next has more than {MAX_LEVELS} records inside of each other"] * 3
+    assert (
+        others == [f"not an Avro body of T: next has more than {MAX_LEVELS} records inside of each other"] * 3
+    )
 
 
 def test_lists_of_lists_are_refused_before_they_end_the_process() -> None:
@@ -183,7 +197,9 @@ def test_lists_of_lists_are_refused_before_they_end_the_process() -> None:
 def test_a_record_that_has_itself_without_an_end_has_no_value() -> None:
     tree = record("T", ("id", "int"), ("next", "T"))
     text = unrolled(json.dumps(tree))
-    found = by_both(RegisteredAvro(text, FakeSchemas({1: avro(tree)})), [framed(1, b"\2" * n) for n in (1, 900)])
+    found = by_both(
+        RegisteredAvro(text, FakeSchemas({1: avro(tree)})), [framed(1, b"\2" * n) for n in (1, 900)]
+    )
     assert all(isinstance(one, str) for one in found)
 
 
@@ -222,7 +238,9 @@ def test_a_few_records_that_have_each_other_stand_for_too_many_paths() -> None:
 
 
 def test_a_map_that_has_itself_by_two_paths_is_named_by_the_first() -> None:
-    tree = record("T", ("a", record("A", ("b", mapped(array(record("B", ("t", "T"))))))), ("t", ["null", "T"]))
+    tree = record(
+        "T", ("a", record("A", ("b", mapped(array(record("B", ("t", "T"))))))), ("t", ["null", "T"])
+    )
     said = recursion(written(json.dumps(tree)).record)
     assert said == "a.b[][].t is a T inside of another one, and no table has such columns"
 
@@ -230,7 +248,10 @@ def test_a_map_that_has_itself_by_two_paths_is_named_by_the_first() -> None:
 def test_protobuf_has_the_same_form_by_the_same_declaration() -> None:
     found = TableMessage(schema(OLD), recursive_as_text=True).columns()
     assert found == TableMessage(schema(OLD), as_text=RECURSIVE).columns()
-    tree = proto3("message T { int32 id = 1; repeated T parts = 2; I in = 3; map<string, T> by = 4; } message I { T t = 1; }")
+    tree = proto3(
+        "message T { int32 id = 1; repeated T parts = 2; I in = 3; map<string, T> by = 4; } "
+        "message I { T t = 1; }"
+    )
     table = TableMessage(tree, recursive_as_text=True)
     body = b"\x08\x01\x12\x02\x08\x02\x1a\x04\x0a\x02\x08\x03"
     (row,) = by_both(ProtobufDecoder(table), [body])

@@ -95,7 +95,7 @@ def without_column(kind: Type, path: str) -> Iterator[tuple[str, str]]:
     if inner.kind == "null" or (inner.kind == "union" and not inner.values):
         yield path, "a type that has null alone"
     elif inner.kind == RECURSIVE:
-        yield path, f"{described(inner)} (a text with recursive_fields = \"json\")"
+        yield path, f'{described(inner)} (a text with recursive_fields = "json")'
     elif inner.digits[0] > MAX_PRECISION:
         yield path, f"{described(inner)}, more digits than {MAX_PRECISION}"
     elif inner.kind == "record":

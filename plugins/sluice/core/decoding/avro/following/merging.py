@@ -23,7 +23,15 @@ from sluice.core.decoding.avro.reference.resolution import (
     resolver,
     writers_field,
 )
-from sluice.core.decoding.avro.types import JSON, MAX_PRECISION, Field, Schema, Type, UnsupportedSchema, parsed
+from sluice.core.decoding.avro.types import (
+    JSON,
+    MAX_PRECISION,
+    Field,
+    Schema,
+    Type,
+    UnsupportedSchema,
+    parsed,
+)
 
 _WIDER = {("int", "long"), ("float", "double")}
 
@@ -112,8 +120,7 @@ class _Merging:
         """Merge unions of several types: their columns have a member for each branch, which stays there."""
         branches, others = own.values, other.values
         is_same = len(branches) == len(others) and all(
-            _is_branch(one, two)
-            for one, two in zip(branches, others, strict=True)
+            _is_branch(one, two) for one, two in zip(branches, others, strict=True)
         )
         if not is_same or own.is_widened or other.is_widened:
             # Each of its branches, not one of them.

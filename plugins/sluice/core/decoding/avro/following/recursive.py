@@ -1,5 +1,5 @@
-"""A schema as one that a table can have: where it contains itself, or a record has no fields, there is the text of
-JSON."""
+"""A schema as one that a table can have: where it contains itself, or a record has no fields, there is the
+text of JSON."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _TEXT = optional(Type(JSON))
 
 
 def unrolled(text: str) -> str:
-    """A schema with a text in the place of each field that is inside of itself; as it was without any. Raises
-    UnsupportedSchema."""
+    """A schema with a text in the place of each field that is inside of itself; as it was without any.
+    Raises UnsupportedSchema."""
     found = declared(text).record
     return schema_text(as_columns(found)) if found.has_recursion else text
 
@@ -25,12 +25,13 @@ def is_null(kind: Type) -> bool:
 
 def is_text(kind: Type) -> bool:
     """Whether values of a type that is no union are texts of JSON: no column of another type can have them."""
-    return kind.kind in (RECURSIVE, JSON) or (kind.kind == "record" and all(is_null(one.type) for one in kind.fields))
+    return kind.kind in (RECURSIVE, JSON) or (
+        kind.kind == "record" and all(is_null(one.type) for one in kind.fields)
+    )
 
 
 def as_columns(kind: Type, *, recursive_as_text: bool = True) -> Type:
-    """A type as columns have it. Fields that have null alone have none; what has no column at all is a text, which
-    may be null."""
+    """A type as columns have it. Fields that have null alone have none; what has no column at all is a text."""
     if kind.kind == RECURSIVE and not recursive_as_text:
         return kind
     if is_text(kind):

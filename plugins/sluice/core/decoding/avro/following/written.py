@@ -8,7 +8,6 @@ from typing import Any
 
 from sluice.core.decoding.avro.types import JSON, JSON_TEXT, Type
 
-
 _NULL = Type("null")
 
 

@@ -231,7 +231,11 @@ def test_columns_and_depth_are_bounded() -> None:
 
 def test_a_field_that_has_null_alone_has_no_column_and_a_record_of_none_is_a_text() -> None:
     nulls = {**LINE, "fields": [{"name": "n", "type": ["null"]}]}
-    fields = [("n", "null"), ("r", nulls), ("e", {"type": "array", "items": ["null", {**LINE, "name": "E", "fields": []}]})]
+    fields = [
+        ("n", "null"),
+        ("r", nulls),
+        ("e", {"type": "array", "items": ["null", {**LINE, "name": "E", "fields": []}]}),
+    ]
     found = merged(schema(("id", "long")), schema(("id", "long"), *fields), NAMES)
     text = {"type": "string", "logicalType": "sluice-json"}
     assert types_of(found) == {
@@ -240,5 +244,10 @@ def test_a_field_that_has_null_alone_has_no_column_and_a_record_of_none_is_a_tex
         "e": ["null", {"type": "array", "items": ["null", text]}],
     }
     # The field has a column once something says which; the record stays a text.
-    later = schema(("id", "long"), ("n", ["null", "int"]), ("r", {**LINE, "fields": [{"name": "n", "type": "int"}]}))
-    assert types_of(merged(json.dumps(json.loads(found.text)), later)) == {**types_of(found), "n": ["null", "int"]}
+    later = schema(
+        ("id", "long"), ("n", ["null", "int"]), ("r", {**LINE, "fields": [{"name": "n", "type": "int"}]})
+    )
+    assert types_of(merged(json.dumps(json.loads(found.text)), later)) == {
+        **types_of(found),
+        "n": ["null", "int"],
+    }
