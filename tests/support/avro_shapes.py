@@ -257,7 +257,7 @@ SHAPES: dict[str, tuple[Fields, str]] = {
         [f("a", "int", doc="of it", order="descending"), f("b", "string", order="ignore")],
         "",
     ),
-    "props of one's own": ([f("a", {"type": "int", "pii": True, "tags": ["x"]}, owner={"team": "t"})], ""),
+    "props of one's own": ([f("a", {"type": "int", "pii": True, "tags": ["x"]}, team={"name": "t"})], ""),
     "a record that has itself": (
         [f("next", null("Row"))],
         "next: the table has no such column, the schema a n.Row inside",

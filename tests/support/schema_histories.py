@@ -30,8 +30,6 @@ OTHER: list[Any] = [
 
 
 class Unplanned(Histories):
-    """Of any seed."""
-
     def history(self, number: int) -> list[dict[str, Any]]:
         """The first one is the declared one."""
         found = [self.schema(2)]

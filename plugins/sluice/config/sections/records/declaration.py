@@ -107,7 +107,8 @@ class Records:
     recursive_fields: Annotated[
         str,
         "fields whose record, or message, is [inside of another one of its kind]"
-        "(schema-changes.md#recursion), of `avro` with `registry` and of `protobuf`: `refuse`, or `json` (each of them is the text of JSON)",
+        "(schema-changes.md#recursion), of `avro` with `registry` and of `protobuf`: `refuse`, or `json` "
+        "(each of them is the text of JSON)",
     ] = "refuse"
     unknown_fields: Annotated[
         str,

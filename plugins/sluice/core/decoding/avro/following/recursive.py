@@ -12,7 +12,7 @@ _TEXT = optional(Type(JSON))
 
 
 def unrolled(text: str) -> str:
-    """A schema with a text in the place of each field that is inside of itself; as it was without any.
+    """A schema with a text in the place of each field that is inside of itself; the same without any.
     Raises UnsupportedSchema."""
     found = declared(text).record
     return schema_text(as_columns(found)) if found.has_recursion else text
@@ -24,14 +24,14 @@ def is_null(kind: Type) -> bool:
 
 
 def is_text(kind: Type) -> bool:
-    """Whether values of a type that is no union are texts of JSON: no column of another type can have them."""
+    """Whether values of a type that is no union are texts of JSON: no other column can have them."""
     return kind.kind in (RECURSIVE, JSON) or (
         kind.kind == "record" and all(is_null(one.type) for one in kind.fields)
     )
 
 
 def as_columns(kind: Type, *, recursive_as_text: bool = True) -> Type:
-    """A type as columns have it. Fields that have null alone have none; what has no column at all is a text."""
+    """A type as columns have it. Fields that have null alone have none; what has no column is a text."""
     if kind.kind == RECURSIVE and not recursive_as_text:
         return kind
     if is_text(kind):

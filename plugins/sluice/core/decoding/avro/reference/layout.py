@@ -31,16 +31,17 @@ class _Other(Exception):
 
 
 class _Deep(Exception):
-    """Records are inside of too many others; its text is their path."""
+    """Records are inside of too many others."""
 
 
 class _Body:
     """One body, read from its start. ``is_beyond``: whether a value is beyond its type. ``not_text``: the
-    path of the first text that is not UTF-8. ``level``: records of a recursive type that it is in."""
+    path of the first text that is not UTF-8. ``level``: records of a recursive type that it is in;
+    ``too_deep``: the path of one that is in too many."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.at, self.level = data, 0, 0
-        self.is_beyond, self.not_text = False, ""
+        self.is_beyond, self.not_text, self.too_deep = False, "", ""
 
     def number(self) -> int:
         value = shift = 0
@@ -109,9 +110,9 @@ class Layout:
             why = "it ends before its last field does"
         except _Other:
             pass
-        except _Deep as error:
+        except _Deep:
             many = f"more than {MAX_LEVELS} records inside of each other"
-            return f"not an Avro body of {self._title}: {error} has {many}"
+            return f"not an Avro body of {self._title}: {body.too_deep} has {many}"
         except RecursionError:
             return f"not an Avro body of {self._title}: {NESTED}"
         if not value:
@@ -167,7 +168,8 @@ def _level(fields: list[_Walk], path: str) -> _Walk:
     def walk(body: _Body) -> None:
         body.level += 1
         if body.level > MAX_LEVELS:
-            raise _Deep(path)
+            body.too_deep = path
+            raise _Deep
         for field in fields:
             field(body)
         body.level -= 1

@@ -61,8 +61,8 @@ def follow(seed: int) -> None:
 
 
 def followed(table: Schema, schemas: FakeSchemas, ids: list[int]) -> Schema:
-    """The table once the versions of a batch are followed, as far as they can be: as the consumer, until there
-    is nothing more. One may say how a name goes on that another one could not have."""
+    """The table once the versions of a batch are followed, as far as they can be: as the consumer, until
+    there is nothing more. One may say how a name goes on that another one could not have."""
     for _ in range(len(ids) + 1):
         before = table
         for number in sorted(set(ids)):
