@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sluice.config.avro_texts import table_avro
 from sluice.config.reading.files import declared_text
 from sluice.config.reading.names import column_problem
 from sluice.config.reading.toml import ConfigError
@@ -94,7 +95,8 @@ def avro_text(spec: StreamSpec, file: Path) -> str:
     ConfigError."""
     text = declared_text(file)
     if not spec.is_ddl:
-        return text
+        is_unrolled = spec.records is not None and spec.records.has_recursive_texts
+        return table_avro(spec, text, f"{spec.name}/{spec.schema}") if is_unrolled else text
     return json.dumps(ddl_avro(parse_ddl(text, f"{spec.name}/{spec.schema}"), spec.name))
 
 

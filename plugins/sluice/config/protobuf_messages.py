@@ -59,7 +59,13 @@ def of_table(spec: StreamSpec, file: Path | None = None) -> TableMessage:
     try:
         schema = ProtobufSchema(compiled(files, found.name), found.name)
         records = spec.records
-        return TableMessage(schema, records.message, records.json_fields, by_number=records.follows)
+        return TableMessage(
+            schema,
+            records.message,
+            records.json_fields,
+            recursive_as_text=records.has_recursive_texts,
+            by_number=records.follows,
+        )
     except NotCompiled as error:
         raise ConfigError(f"{spec.name}/{spec.schema}: {error}. Fix: correct the schema file") from error
     except UnsupportedMessage as error:

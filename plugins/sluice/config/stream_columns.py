@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sluice.config import csv_reading, protobuf_messages
+from sluice.config.avro_texts import table_avro
 from sluice.config.reading.files import declared_text
 from sluice.config.reading.names import check_avro
 from sluice.config.reading.toml import ConfigError
@@ -75,7 +76,7 @@ def _value_types(spec: StreamSpec, text: str, file: Path, where: str) -> dict[st
     if spec.is_protobuf:
         return protobuf_messages.declared_types(spec, file, where)
     try:
-        schema = json.loads(text)
+        schema = json.loads(table_avro(spec, text, where))
         check_avro(schema, where)
         names = dict(definitions(schema)), namespace_of(full_name(schema, ""))
         return {field["name"]: _column_type(field, names, where) for field in schema["fields"]}

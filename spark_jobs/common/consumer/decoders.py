@@ -100,7 +100,7 @@ def _of_others(
             current,
             _needed(registry),
             records.unknown_column,
-            following=following or Following(records.follows),
+            following=following or Following(records.follows, recursive_as_text=records.has_recursive_texts),
         )
     else:
         values = RegisteredJson(_of_values(spec, records.unknown_column), _needed(registry))

@@ -54,7 +54,9 @@ def table_message(spec: StreamSpec, followed: str) -> TableMessage:
     name, row = row_of_text(followed)
     if name != declared.name:
         raise _other(spec, f"its message is {declared.name}, and the table's is {name}")
-    found = merge_messages(row, declared.descriptor, declared.as_text)
+    found = merge_messages(
+        row, declared.descriptor, declared.as_text, recursive_as_text=declared.recursive_as_text
+    )
     if found.conflicts:
         raise _other(spec, found.reason)
     return declared.following(found.schema)

@@ -29,6 +29,7 @@ INTERNAL = {
     "sluice.core.csv.inference.NotInferred",  # a UsageError of the command
     "sluice.core.decoding.avro.columnar.evolution.Unusual",
     "sluice.core.decoding.avro.reference.layout._Cut",
+    "sluice.core.decoding.avro.reference.layout._Deep",
     "sluice.core.decoding.avro.reference.layout._Other",
     "sluice.core.decoding.avro.reference.resolution.Unresolvable",
     "sluice.core.decoding.protobuf.messages.WrittenAgain",  # read by the reference

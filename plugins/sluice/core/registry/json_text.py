@@ -8,9 +8,10 @@ from typing import Any, NoReturn
 from sluice.core.decoding.json.document import deepest
 from sluice.core.registry.errors import RefusedSchema
 
-# Bytes of one schema's text, and how deep its objects and lists are nested: a record in a record takes four.
+# Bytes of one schema's text, and how deep its objects and lists are nested: a record in a
+# record takes three, or four if it may be null, and a table has at most 50 levels.
 MAX_TEXT_BYTES = 1 << 20
-MAX_NESTING = 128
+MAX_NESTING = 208
 
 
 def read(text: str, what: str) -> Any:

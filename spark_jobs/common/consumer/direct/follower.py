@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -48,7 +49,8 @@ class Follower:
         self._schema: Any = None
         # The table's, when the decoder was made; empty for the declared schema.
         self._digest = ""
-        self._following = Following(self._spec.follows)
+        recursive_as_text = spec.records.has_recursive_texts if spec.records else False
+        self._following = Following(spec.follows, recursive_as_text=recursive_as_text)
         # Those of which nothing is followed, as long as the table follows this schema.
         self._refused: set[int] = set()
 
@@ -61,7 +63,7 @@ class Follower:
         self._digest = digest
         self._schema, self._refused = self._format.table(self._spec, followed), set()
         names = self._names(arrow_schema(table.schema()), self._format.columns(self._schema))
-        self._following = Following(self._spec.follows, names)
+        self._following = replace(self._following, names=names)
         found = decoder_of(self._spec, self._registry, followed, self._following)
         assert found is not None
         return found

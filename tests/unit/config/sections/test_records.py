@@ -201,8 +201,28 @@ def test_a_message_that_can_be_no_table_is_a_wrong_declaration(
         ('format = "protobuf"\nkey = "protobuf"', "schema.proto", "[records] key 'protobuf'"),
         ('format = "avro"\nmessage = "A"', "schema.avsc", "[records] message with format 'avro'"),
         ('format = "avro"\njson_fields = ["a"]', "schema.avsc", "[records] json_fields with format 'avro'"),
+        ('format = "avro"\nrecursive_fields = "json"', "schema.avsc", "recursive_fields 'json' with format"),
+        ('format = "protobuf"\nrecursive_fields = "text"', "schema.proto", "recursive_fields 'text'"),
     ],
 )
 def test_what_does_not_go_with_protobuf(records: str, schema: str, said: str) -> None:
     with raising(ConfigError, said, "Fix: "):
         parsed(records, schema)
+
+
+NODE = """{"type": "record", "name": "Node", "fields": [{"name": "id", "type": "int"},
+  {"name": "in", "type": {"type": "record", "name": "In", "fields": [
+    {"name": "of", "type": ["null", "Node"]}]}},
+  {"name": "parts", "type": {"type": "array", "items": "Node"}}]}"""
+RECURSIVE = 'recursive_fields = "json"'
+
+
+def test_a_record_in_itself_is_refused_with_the_path_or_is_a_text(tmp_path: Path) -> None:
+    avro = 'format = "avro"\nregistry = true'
+    with raising(ConfigError, "in.of is a Node inside of another one", RECURSIVE, "Fix: "):
+        types(parsed(avro, "schema.avsc"), tmp_path, NODE)
+    found = types(parsed(f"{avro}\n{RECURSIVE}", "schema.avsc"), tmp_path, NODE)
+    assert found == {"id": "int", "in": "struct<", "parts": "string", "_unknown_fields": "string"}
+    text = 'syntax = "proto3"; message A { A a = 1; repeated A parts = 2; int32 b = 3; }'
+    found = types(parsed(f'format = "protobuf"\n{RECURSIVE}', "schema.proto"), tmp_path, text)
+    assert found == {"a": "string", "parts": "string", "b": "int", "_unknown_fields": "string"}

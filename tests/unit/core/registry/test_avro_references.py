@@ -12,6 +12,7 @@ import pytest
 from sluice.core.decoding.avro.types import parsed
 from sluice.core.registry.avro_references import MAX_TYPES, self_contained
 from sluice.core.registry.errors import RefusedSchema
+from sluice.core.registry.json_text import MAX_NESTING
 from tests.support.raising import raising
 
 Tree = dict[str, Any]
@@ -126,6 +127,6 @@ def test_names_that_stand_for_billions_of_types_are_refused() -> None:
 
 
 def test_references_cannot_nest_deeper_than_a_text_may() -> None:
-    chain = [record("R0", x="int"), *(record(f"R{n}", a=f"R{n - 1}") for n in range(1, 100))]
+    chain = [record("R0", x="int"), *(record(f"R{n}", a=f"R{n - 1}") for n in range(1, MAX_NESTING))]
     with raising(RefusedSchema, "schema id 7 is nested deeper"):
-        resolved("R99", *chain)
+        resolved(f"R{MAX_NESTING - 1}", *chain)

@@ -12,6 +12,7 @@ from sluice.config.sections.records.declaration import (
     NewFields,
     OnIncompatible,
     Records,
+    RecursiveFields,
     Tombstones,
 )
 
@@ -21,6 +22,7 @@ _CHOICES: Mapping[str, Iterable[str]] = {
     "tombstones": [*Tombstones],
     "new_fields": [*NewFields],
     "on_incompatible": [*OnIncompatible],
+    "recursive_fields": [*RecursiveFields],
 }
 
 # Formats of which a schema of a registry says what bytes are.
@@ -68,6 +70,13 @@ def check(records: Records, schema: str, where: str) -> None:
         raise ConfigError(
             f"{where}: [records] key {records.key!r} without registry: a key's schema is one of "
             'the registry\'s. Fix: set registry = true, or use key = "bytes"'
+        )
+    may_recur = records.format == Format.PROTOBUF or (records.format == Format.AVRO and records.registry)
+    if records.has_recursive_texts and not may_recur:
+        raise ConfigError(
+            f"{where}: [records] recursive_fields {records.recursive_fields!r} with format "
+            f"{records.format!r} and registry {str(records.registry).lower()}: only Avro's records of a "
+            "registry, and Protobuf's, have such fields. Fix: remove recursive_fields"
         )
     named = {"new_fields": records.follows, "on_incompatible": records.stops}
     for key in (key for key, is_set in named.items() if is_set):

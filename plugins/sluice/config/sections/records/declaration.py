@@ -32,6 +32,13 @@ class NewFields(StrEnum):
     UNKNOWN_FIELDS = "unknown_fields"
 
 
+class RecursiveFields(StrEnum):
+    """What a field becomes whose record, or message, is inside of another one of its own kind."""
+
+    REFUSE = "refuse"
+    JSON = "json"
+
+
 class OnIncompatible(StrEnum):
     """What a schema leads to whose records the table cannot have."""
 
@@ -56,8 +63,8 @@ _KEY_TYPES: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Records:
-    """``format``: a Format; ``key``: one, or empty; ``tombstones``, ``new_fields``, ``on_incompatible``:
-    of the enumerations."""
+    """``format``: a Format; ``key``: one, or empty; ``tombstones``, ``new_fields``, ``on_incompatible``,
+    ``recursive_fields``: of the enumerations."""
 
     format: Annotated[
         str,
@@ -98,8 +105,14 @@ class Records:
     json_fields: Annotated[
         list[str],
         "of `protobuf`: paths of fields, as `item.tree`, that are kept as the text of JSON, whatever they "
-        "have; messages that contain themselves must be",
+        "have",
     ] = field(default_factory=list)
+    recursive_fields: Annotated[
+        str,
+        "fields whose record, or message, is [inside of another one of its kind]"
+        "(schema-changes.md#recursion), of `avro` with `registry` and of `protobuf`: `refuse`, or `json` "
+        "(each of them is the text of JSON)",
+    ] = "refuse"
     unknown_fields: Annotated[
         str,
         "the column of fields that `schema` does not have, as the text of a JSON object, null without any; "
@@ -122,6 +135,11 @@ class Records:
     def follows(self) -> bool:
         """Whether the table's columns follow the schemas of its records."""
         return self.new_fields == NewFields.COLUMN
+
+    @property
+    def has_recursive_texts(self) -> bool:
+        """Whether a field of a record that is inside of itself is a text of JSON."""
+        return self.recursive_fields == RecursiveFields.JSON
 
     @property
     def stops(self) -> bool:

@@ -8,7 +8,7 @@ meaning only; a column without one has the number that was sent.
 
 from __future__ import annotations
 
-from sluice.core.decoding.avro.types import MAX_PRECISION, Type
+from sluice.core.decoding.avro.types import JSON, MAX_PRECISION, RECURSIVE, Type
 
 # The largest of consecutive whole numbers that a float and a double have.
 _EXACT = {"float": 1 << 24, "double": 1 << 53}
@@ -68,6 +68,8 @@ def described(kind: Type) -> str:
     if kind.kind in ("record", "enum", "fixed"):
         named = f"the {kind.kind} {kind.name}"
         return f"{named} ({kind.note})" if kind.note else named
+    if kind.kind in (RECURSIVE, JSON):
+        return f"a {kind.name} inside of another one" if kind.kind == RECURSIVE else "a text of JSON"
     if kind.kind == "union":
         return f"one of {', '.join(map(described, kind.branches))}"
     return f"{kind.kind} ({kind.note})" if kind.note else kind.logical or kind.kind

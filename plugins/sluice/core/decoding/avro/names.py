@@ -40,3 +40,21 @@ def definitions(tree: Any, namespace: str = "") -> Iterator[tuple[str, Any]]:
                 yield from definitions(field["type"], namespace_of(full))
         elif kind in ("array", "map"):
             yield from definitions(tree["items" if kind == "array" else "values"], namespace)
+
+
+def is_recursive(tree: Any, namespace: str = "", outer: tuple[str, ...] = ()) -> bool:
+    """Whether a schema uses the name of a record within its definition. Raises KeyError for what is no
+    schema."""
+    if isinstance(tree, list):
+        return any(is_recursive(branch, namespace, outer) for branch in tree)
+    if isinstance(tree, str):
+        return tree in outer or qualified(tree, namespace) in outer
+    if not isinstance(tree, dict):
+        return False
+    kind = tree["type"]
+    if kind in ("array", "map"):
+        return is_recursive(tree["items" if kind == "array" else "values"], namespace, outer)
+    if kind not in RECORDS:
+        return False
+    full = full_name(tree, namespace)
+    return any(is_recursive(one["type"], namespace_of(full), (*outer, full)) for one in tree["fields"])

@@ -8,9 +8,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from sluice.core.decoding.avro.names import NAMED, RECORDS
+
 # What of a writer's schema its readers use; and what fastavro needs of that, which refuses some of the rest.
 _USED = frozenset({"type", "name", "namespace", "fields", "symbols", "items", "values", "size"})
 _MEANING = frozenset({"logicalType", "precision", "scale", "connect.name"})
+PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
+_KINDS = PRIMITIVES | NAMED | {"array", "map"}
 # A name that others gave, and digits of a decimal, as a message may have them.
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 _ALIASES = "aliases"
@@ -34,6 +38,25 @@ def used(tree: Any) -> Any:
 def without_meaning(tree: Any) -> Any:
     """What a schema's canonical form is made of, and nothing that is refused though that has none of it."""
     return _only(tree, _USED)
+
+
+def without_braces(tree: Any) -> Any:
+    """A type, without braces around types that have their own, or a name: ``{"type": {"type": "int"}}``."""
+    if isinstance(tree, list):
+        return [without_braces(one) for one in tree]
+    if not isinstance(tree, dict):
+        return tree
+    kind = tree["type"]
+    if not isinstance(kind, str) or kind not in _KINDS:
+        return without_braces(kind)
+    inner = {
+        key: without_braces(tree[key])
+        for key in ("items", "values")
+        if kind in ("array", "map") and key in tree
+    }
+    if kind in RECORDS:
+        inner["fields"] = [{**one, "type": without_braces(one["type"])} for one in tree["fields"]]
+    return {**tree, **inner}
 
 
 def _only(tree: Any, keys: frozenset[str]) -> Any:

@@ -16,11 +16,18 @@ import pyarrow as pa
 from fastavro.schema import SchemaParseException, UnknownType, fingerprint, to_parsing_canonical_form
 
 from sluice.core.decoding.avro import trees
-from sluice.core.decoding.avro.names import NAMED, full_name, namespace_of, qualified
+from sluice.core.decoding.avro.names import NAMED, definitions, full_name, namespace_of, qualified
 from sluice.core.error_codes import ErrorCode
 
-PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
+PRIMITIVES = trees.PRIMITIVES
 _NO_DEFAULT: Any = object()
+# A value whose type contains itself, and a use of a name within such a type; a text of JSON, of a table.
+RECURSIVE, AGAIN, JSON = "recursive", "again", "json"
+# A table's schema has it where a field is kept as the text of JSON; other readers have a text.
+JSON_TEXT = "sluice-json"
+# Fields that are parsed again, since they are inside of other records there, and definitions of recursive
+# ones: a few records that have each other stand for billions of paths.
+_MAX_AGAIN = 50_000
 # Spark's and Iceberg's most digits of a decimal; and those of one that records have and no column.
 MAX_PRECISION, MAX_WRITTEN_PRECISION = 38, 76
 # Logical types by their underlying type; others are read as that, as Avro's specification says.
@@ -42,6 +49,8 @@ _ARROW = {
     "fixed": pa.binary(),
     "string": pa.utf8(),
     "enum": pa.utf8(),
+    RECURSIVE: pa.utf8(),
+    JSON: pa.utf8(),
 }
 
 
@@ -49,13 +58,14 @@ _ARROW = {
 class Type:
     """A type of a schema; of ``kind`` depends what else it has.
 
-    ``kind``: a primitive type's name, or record, enum, fixed, array, map, union. ``name``: the full name of a
-    record, enum or fixed. ``logical``: a logical type that is valid and has its own type in Arrow.
-    ``digits``: precision and scale of a decimal. ``size``: bytes of a fixed. ``symbols``, ``default``: of an
-    enum. ``fields``: of a record. ``items``: of an array, values of a map. ``branches``: of a union.
-    ``aliases``: full names that a writer's type may have instead. ``note``: what the schema says of a type's
-    meaning that is no logical type here, for messages. ``most``: the largest absolute value of a number that
-    is read at once, 0 for all.
+    ``kind``: a primitive type's name, or record, enum, fixed, array, map, union, RECURSIVE, AGAIN, JSON.
+    ``name``: the full name of a record, enum or fixed, of which AGAIN is a use, or which RECURSIVE is inside
+    of. ``logical``: a logical type that is valid and has its own type in Arrow. ``digits``: precision and
+    scale of a decimal. ``size``: bytes of a fixed. ``symbols``, ``default``: of an enum. ``fields``: of a
+    record. ``items``: of an array, values of a map; of RECURSIVE its type, with each definition once.
+    ``branches``: of a union. ``aliases``: full names that a writer's type may have instead. ``note``: what
+    the schema says of a type's meaning that is no logical type here, for messages. ``most``: the largest
+    absolute value of a number that is read at once, 0 for all.
     """
 
     kind: str
@@ -92,6 +102,27 @@ class Type:
     def optional(self) -> Type:
         """The only type of a union that is not null, or the type itself."""
         return self.values[0] if len(self.values) == 1 else self
+
+    @cached_property
+    def has_recursion(self) -> bool:
+        """Whether a part of it is RECURSIVE."""
+        parts = [*self.branches, *(one.type for one in self.fields), *([self.items] if self.items else [])]
+        return self.kind == RECURSIVE or any(part.has_recursion for part in parts)
+
+    @cached_property
+    def definitions(self) -> Mapping[str, Type]:
+        """The types that RECURSIVE defines, by their names."""
+        found, parts = dict[str, Type](), [self.item]
+        while parts:
+            one = parts.pop()
+            if one.name and one.kind != AGAIN:
+                found[one.name] = one
+            parts += [
+                *one.branches,
+                *(field.type for field in one.fields),
+                *([one.items] if one.items else []),
+            ]
+        return found
 
     @property
     def item(self) -> Type:
@@ -132,7 +163,25 @@ class Schema:
 def parsed(text: str) -> Schema:
     """Parse a table's schema. Raises UnsupportedSchema if it is none, is no record, is recursive, has a union
     or enum of nothing, an array whose items take no bytes, or a decimal of more than 38 digits."""
+    found = declared(text)
+    if at := recursion(found.record):
+        raise UnsupportedSchema(f"the Avro schema is recursive: {at}")
+    return found
+
+
+def declared(text: str) -> Schema:
+    """As :func:`parsed`; it may be recursive."""
     return _parsed(text, _Parser())
+
+
+def recursion(kind: Type, path: str = "") -> str:
+    """The first part that is RECURSIVE, with its path; empty without one."""
+    if kind.kind == RECURSIVE:
+        return f"{path} is a {kind.name} inside of another one, and no table has such columns"
+    parts = [*kind.branches, *([kind.items] if kind.items else [])]
+    inner = [(part, f"{path}[]" if kind.items else path) for part in parts]
+    inner += [(one.type, f"{path}.{one.name}" if path else one.name) for one in kind.fields]
+    return next((recursion(*one) for one in inner if one[0].has_recursion), "")
 
 
 def written(text: str) -> Schema:
@@ -143,10 +192,11 @@ def written(text: str) -> Schema:
 
 def _parsed(text: str, parser: _Parser) -> Schema:
     try:
-        tree = trees.used(json.loads(text)) if parser.is_writers else json.loads(text)
+        tree = trees.without_braces(json.loads(text))
+        tree = trees.used(tree) if parser.is_writers else tree
         checked = trees.without_meaning(tree) if parser.is_writers else tree
         crc = fingerprint(to_parsing_canonical_form(checked), "CRC-64-AVRO")
-        record = parser.type_of(tree, "")
+        record = parser.schema(tree)
     except (SchemaParseException, UnknownType, ValueError, KeyError, TypeError, AttributeError) as error:
         if isinstance(error, UnsupportedSchema):
             raise
@@ -199,8 +249,10 @@ def without_times(kind: pa.DataType) -> pa.DataType:
 
 def min_bytes(kind: Type) -> int:
     """How many bytes a value has at least."""
-    if kind.kind in ("null", "fixed"):
+    if kind.kind in ("null", "fixed", AGAIN):
         return kind.size
+    if kind.kind == RECURSIVE:
+        return min_bytes(kind.item)
     if kind.kind in ("float", "double"):
         return 4 if kind.kind == "float" else 8
     if kind.kind == "record":
@@ -210,13 +262,40 @@ def min_bytes(kind: Type) -> int:
     return 1
 
 
-class _Parser:
-    """Resolves the names of one schema. ``is_writers``: it is one that records are written with."""
+def _use_of(kind: Type) -> str:
+    """The name of the record that a field's type has, or its items or branches, and that the field is in."""
+    if kind.kind == AGAIN:
+        return kind.name
+    parts = [*kind.branches, *([kind.items] if kind.items and kind.kind != RECURSIVE else [])]
+    return next(filter(None, map(_use_of, parts)), "")
 
-    def __init__(self, *, is_writers: bool = False) -> None:
-        self.is_writers = is_writers
-        # None: not defined to its end, so that a use of the name is recursive.
-        self._named: dict[str, Type | None] = {}
+
+class _Parser:
+    """Resolves the names of one schema. ``is_writers``: it is one that records are written with. ``every``:
+    of a type that contains itself, the definitions of its schema; each is then made once."""
+
+    def __init__(self, *, is_writers: bool = False, every: Mapping[str, Any] | None = None) -> None:
+        self.is_writers, self._every = is_writers, every
+        self._root: Any = None
+        self._named: dict[str, Type] = {}
+        # Those that are not defined to their ends: a use of such a name is recursive.
+        self._open: list[str] = []
+        self._trees: dict[str, Mapping[str, Any]] = {}
+        self._wholes: dict[tuple[str | int, str], Type] = {}
+        self._again = 0
+        # Names of the fields that are read.
+        self._at: list[str] = []
+
+    def schema(self, tree: Any) -> Type:
+        """The type of a whole schema."""
+        self._root = tree
+        try:
+            return self.type_of(tree, "")
+        except UnsupportedSchema as error:
+            # Those that are not at their ends yet.
+            raise UnsupportedSchema(
+                f"{error} (at {'.'.join(self._at)})" if self._at else str(error)
+            ) from error
 
     def type_of(self, tree: Any, namespace: str) -> Type:
         if isinstance(tree, list):
@@ -241,25 +320,71 @@ class _Parser:
             return Type(kind, items=items)
         if kind in NAMED:
             return self._definition(tree, kind, namespace)
+        if kind == "string" and tree.get("logicalType") == JSON_TEXT and not self.is_writers:
+            return Type(JSON)
         return Type(kind, **self._logical(tree, kind))
 
     def _lookup(self, name: str, namespace: str) -> Type:
+        known = self._trees if self._every is None else self._every
         full = qualified(name, namespace)
-        full = full if full in self._named else name
-        if full not in self._named:
+        full = full if full in known else name
+        if full not in known:
             raise UnsupportedSchema(f"the Avro schema does not define its type {name}")
-        found = self._named[full]
-        if found is None:
-            raise UnsupportedSchema(
-                f"the Avro schema is recursive: {full} contains itself, which no table can have as columns"
-            )
-        return found
+        if full in self._open:
+            # It has a union, an array or a map: without one it has no end.
+            return Type(AGAIN, full, size=1)
+        found = self._named.get(full)
+        if found is not None and not found.has_recursion and self._every is None:
+            return found
+        return self._definition(known[full], known[full]["type"], namespace_of(full))
 
     def _definition(self, tree: Mapping[str, Any], kind: str, namespace: str) -> Type:
         name = full_name(tree, namespace)
+        if self._every is not None and (known := self._named.get(name)) is not None:
+            return Type(AGAIN, name, size=min_bytes(known))
+        if name in self._open:
+            return Type(AGAIN, name, size=1)
+        if name in self._trees:
+            self._count(len(tree.get("fields", ())))
+        self._trees[name] = tree
+        self._open.append(name)
+        found = self._named[name] = self._defined(tree, kind, name)
+        self._open.pop()
+        return found
+
+    def _field(self, tree: Mapping[str, Any], namespace: str) -> Field:
+        name = tree["name"]
+        self._at.append(str(name))
+        kind = self._field_type(tree["type"], namespace)
+        self._at.pop()
+        return Field(name, kind, tuple(tree.get("aliases", ())), tree.get("default", _NO_DEFAULT))
+
+    def _field_type(self, tree: Any, namespace: str) -> Type:
+        found = self.type_of(tree, namespace)
+        again = _use_of(found)
+        if not again or self._every is not None:
+            return found
+        # A tree is as long there as its root.
+        key = tree if isinstance(tree, str) else id(tree), namespace
+        whole = self._wholes.get(key)
+        if whole is None:
+            every = dict(definitions(self._root))
+            whole = _Parser(is_writers=self.is_writers, every=every).type_of(tree, namespace)
+            whole = self._wholes[key] = Type(RECURSIVE, again, items=whole)
+        self._count(len(whole.definitions))
+        return whole
+
+    def _count(self, number: int) -> None:
+        self._again += number
+        if self._again > _MAX_AGAIN:
+            raise UnsupportedSchema(
+                f"the Avro schema has more than {_MAX_AGAIN} fields, with those of records inside of each "
+                "other"
+            )
+
+    def _defined(self, tree: Mapping[str, Any], kind: str, name: str) -> Type:
         inner = namespace_of(name)
         aliases = tuple(qualified(alias, inner) for alias in tree.get("aliases", ()))
-        self._named[name] = None
         if kind == "enum":
             symbols = tuple(tree["symbols"])
             if not symbols:
@@ -271,22 +396,13 @@ class _Parser:
                 raise UnsupportedSchema(f"the Avro schema has a fixed type of {size} bytes")
             found = Type(kind, name, size=size, aliases=aliases, **self._logical(tree, kind))
         else:
-            fields = tuple(
-                Field(
-                    field["name"],
-                    self.type_of(field["type"], inner),
-                    tuple(field.get("aliases", ())),
-                    field.get("default", _NO_DEFAULT),
-                )
-                for field in tree["fields"]
-            )
+            fields = tuple(self._field(field, inner) for field in tree["fields"])
             names = {one.name for one in fields if isinstance(one.name, str) and one.name}
             if len(names) < len(fields):
                 raise UnsupportedSchema(
                     f"the Avro schema has a record with a field twice, or without a name: {name}"
                 )
             found = Type("record", name, fields=fields, aliases=aliases)
-        self._named[name] = found
         return found
 
     def _logical(self, tree: Mapping[str, Any], kind: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from sluice.core.decoding.avro.columnar.arrays import Arrays
 from sluice.core.decoding.avro.columnar.bodies import SPARE, Bodies, portions
 from sluice.core.decoding.avro.columnar.narrowing import narrowed
 from sluice.core.decoding.avro.reference import resolution
-from sluice.core.decoding.avro.reference.layout import BEYOND, Layout
+from sluice.core.decoding.avro.reference.layout import BEYOND, NESTED, Layout
 from sluice.core.decoding.avro.reference.values import ValueReader, arrow_value
 from sluice.core.decoding.avro.types import Schema, UnsupportedSchema
 from sluice.core.decoding.avro.unknown.fields import UnknownFields
@@ -35,8 +35,9 @@ class Writer:
         self._layout, self._values = Layout(schema), ValueReader(schema.record)
         # As arrays have it.
         self._record = narrowed(schema.record, current.record)
-        self._reader = readers.reader(self._record)
-        self.margin = self._reader.margin + SPARE
+        # What contains itself is read one by one.
+        self._reader = None if schema.record.has_recursion else readers.reader(self._record)
+        self.margin = SPARE + (self._reader.margin if self._reader else 0)
         try:
             self._resolve = resolution.resolver(schema.record, current.record)
         except resolution.Unresolvable as error:
@@ -54,7 +55,7 @@ class Writer:
         """The records that are not odd, in their order, in arrays of some of them; and which records are odd.
         ``data`` has ``margin`` bytes behind the last one."""
         bodies, found = Bodies(data, ends), list[pa.StructArray]()
-        if self._convert is None:
+        if self._convert is None or self._reader is None:
             return found, np.ones(len(starts), np.bool_)
         arrays = Arrays(bodies)
         for rows in portions(ends - starts, _STEP):
@@ -82,13 +83,13 @@ class Writer:
             raise Malformed(why)
         raw = self._values.read(body)
         try:
-            resolved = self._resolve(raw)
-        except resolution.Unresolvable as error:
-            raise Malformed(f"written with an earlier Avro schema: {error}") from error
-        try:
-            found: dict[str, Any] = arrow_value(self._current, resolved)
+            found: dict[str, Any] = arrow_value(self._current, self._resolve(raw))
             if self._unknown is not None:
                 found[self._unknown_column] = self._unknown.text(raw)
+        except resolution.Unresolvable as error:
+            raise Malformed(f"written with an earlier Avro schema: {error}") from error
         except OverflowError as error:
             raise Malformed(f"not an Avro body of {self.schema.title}: {BEYOND}") from error
+        except RecursionError as error:
+            raise Malformed(f"not an Avro body of {self.schema.title}: {NESTED}") from error
         return found

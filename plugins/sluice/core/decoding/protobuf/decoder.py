@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -21,23 +22,37 @@ class TableMessage:
         schema: ProtobufSchema,
         name: str = "",
         as_text: Collection[str] = (),
+        *,
+        recursive_as_text: bool = False,
         by_number: bool = False,
         followed: Type | None = None,
     ) -> None:
-        """``name``: the message's full name, the first one's if it is empty; ``as_text``, ``by_number``: as
-        ``type_of`` has them; ``followed``: the type of the table's row, None if it is the message's. Raises
-        UnsupportedMessage."""
-        self._given = schema, name, tuple(as_text), by_number, followed
+        """``name``: the message's full name, the first one's if it is empty; ``as_text``,
+        ``recursive_as_text``, ``by_number``: as ``type_of`` has them; ``followed``: the type of the table's
+        row, None if it is the message's. Raises UnsupportedMessage."""
         self.name, self.as_text = name or schema.first, frozenset(as_text)
+        self.recursive_as_text = recursive_as_text
         self.descriptor = schema.message(self.name)
-        self.type = type_of(self.descriptor, as_text, by_number=by_number) if followed is None else followed
+        self.type = (
+            type_of(self.descriptor, as_text, recursive_as_text=recursive_as_text, by_number=by_number)
+            if followed is None
+            else followed
+        )
+        self._made_with: dict[str, Any] = {
+            "schema": schema,
+            "name": name,
+            "as_text": tuple(as_text),
+            "recursive_as_text": recursive_as_text,
+            "by_number": by_number,
+            "followed": followed,
+        }
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), self._given
+        return partial(type(self), **self._made_with), ()
 
     def following(self, followed: Type) -> TableMessage:
         """The same message, of a table whose row is another type by now."""
-        return TableMessage(*self._given[:-1], followed)
+        return TableMessage(**self._made_with | {"followed": followed})
 
     def columns(self, unknown: str = "") -> pa.Schema:
         """The table's columns, with the one of what it lacks."""

@@ -124,6 +124,12 @@ def scalar_kind(field: FieldDescriptor) -> str:
     return WRAPPERS.get(name, "struct")
 
 
+def _is_again(field: FieldDescriptor, outer: Collection[str]) -> bool:
+    """Whether its message, or the one of its map's values, is inside of another one of its kind."""
+    one = field.message_type.fields_by_number[2] if is_map(field) else field
+    return one.message_type is not None and one.message_type.full_name in outer
+
+
 def is_map(field: FieldDescriptor) -> bool:
     message = field.message_type
     return bool(field.is_repeated and message is not None and message.GetOptions().map_entry)
@@ -142,12 +148,19 @@ def map_of(key: Type, item: Type) -> Type:
     return Type("map", pa.map_(key.arrow, item.arrow), key=key, item=item)
 
 
-def type_of(message: Descriptor, as_text: Collection[str] = (), *, by_number: bool = False) -> Type:
+def type_of(
+    message: Descriptor,
+    as_text: Collection[str] = (),
+    *,
+    recursive_as_text: bool = False,
+    by_number: bool = False,
+) -> Type:
     """The type of a message as a row. ``as_text``: paths of fields, with points between the names, which are
-    kept as the text of JSON, whatever they have; ``by_number``: as Field has it. Raises UnsupportedMessage
-    naming the path: for a message without fields, one that contains itself, more than MAX_FIELDS fields or
-    MAX_LEVELS levels, and a path that there is not."""
-    found = Types(frozenset(as_text), by_number=by_number)
+    kept as the text of JSON, whatever they have; ``recursive_as_text``: so are those whose message is inside
+    of another one of its kind; ``by_number``: as Field has it. Raises UnsupportedMessage naming the path: for
+    a message without fields, one that contains itself, more than MAX_FIELDS fields or MAX_LEVELS levels, and
+    a path that there is not."""
+    found = Types(frozenset(as_text), recursive_as_text=recursive_as_text, by_number=by_number)
     row = found.struct(message, "", ())
     if not row.fields:
         raise UnsupportedMessage(f"{message.full_name} has no fields: it has no columns")
@@ -160,8 +173,11 @@ class Types:
     """The types of fields, of which there are not more than MAX_FIELDS. ``used``: the paths of ``as_text``
     that were found."""
 
-    def __init__(self, as_text: frozenset[str], *, by_number: bool = False) -> None:
-        self._as_text, self.used, self._fields, self._by_number = as_text, set[str](), 0, by_number
+    def __init__(
+        self, as_text: frozenset[str], *, recursive_as_text: bool = False, by_number: bool = False
+    ) -> None:
+        self._as_text, self.used, self._fields = as_text, set[str](), 0
+        self._recursive_as_text, self._by_number = recursive_as_text, by_number
 
     def struct(self, message: Descriptor, path: str, outer: tuple[str, ...]) -> Type:
         inside = (*outer, message.full_name)
@@ -182,6 +198,8 @@ class Types:
         if path in self._as_text:
             self.used.add(path)
             return Type("json", ARROW["json"])
+        if self._recursive_as_text and _is_again(field, outer):
+            return Type("json", ARROW["json"])
         if is_map(field):
             of_key, of_value = (field.message_type.fields_by_number[number] for number in (1, 2))
             return map_of(self._single(of_key, path, outer), self._single(of_value, path, outer))
@@ -201,7 +219,8 @@ class Types:
         if message.full_name in outer:
             raise UnsupportedMessage(
                 f"{path} is a {message.full_name} inside of another one: no table has such columns. Fix: "
-                f"name {path!r}, or a field that it is in, in json_fields of [records]"
+                f"name {path!r}, or a field that it is in, in json_fields of [records], or set "
+                'recursive_fields = "json"'
             )
         # Without a field there is no column: it is a text, or null.
         return self.struct(message, path, outer) if message.fields else Type("json", ARROW["json"])

@@ -47,7 +47,9 @@ def combined(following: Following, table: TableMessage, other: Descriptor) -> Co
     """The row of ``table`` with what messages of ``other`` add. Without columns to add: the same, or the
     conflict for which no message can be read."""
     if following.adds_columns:
-        return merge(table.type, other, table.as_text, following.names)
+        return merge(
+            table.type, other, table.as_text, following.names, recursive_as_text=table.recursive_as_text
+        )
     try:
         row_of(other, table.type)
     except UnsupportedMessage as error:

@@ -18,16 +18,18 @@ K = TypeVar("K")
 @dataclass(frozen=True)
 class Following:
     """How a table follows further versions of its schema. ``adds_columns``: false if its columns stay as they
-    are; ``names``: those that no column may have."""
+    are; ``names``: those that no column may have; ``recursive_as_text``: fields that contain themselves are
+    texts."""
 
     adds_columns: bool = True
     names: Names = field(default_factory=Names)
+    recursive_as_text: bool = False
 
     def merged(self, table: Schema, other: Schema) -> Merged:
         """The schema ``table`` with what ``other`` adds. Without columns to add: the same, or the conflict
         for which no record can be read."""
         if self.adds_columns:
-            return merge(table, other, self.names)
+            return merge(table, other, self.names, recursive_as_text=self.recursive_as_text)
         try:
             resolver(other.record, table.record)
         except Unresolvable as error:

@@ -90,7 +90,7 @@ def test_a_name_is_looked_up_in_its_namespace() -> None:
         ('"int"', "of type int, not of a record"),
         ('["null", "int"]', "of type union, not of a record"),
         (fields("Unknown"), "not an Avro schema: UnknownType: Unknown"),
-        (fields(["null", "T"]), "the Avro schema is recursive: T contains itself"),
+        (fields(["null", "T"]), "the Avro schema is recursive: a is a T inside of another one"),
         (fields({"type": "array", "items": "null"}), "items that take no bytes"),
         (fields({"type": "array", "items": {**RECORD, "fields": []}}), "items that take no bytes"),
         (fields(logical("bytes", "decimal", precision=2, scale=3)), "not an Avro schema: "),

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 import pyarrow as pa
 
-from sluice.core.decoding.avro.types import MAX_PRECISION, Type
+from sluice.core.decoding.avro.types import JSON, MAX_PRECISION, RECURSIVE, Type
 from sluice.core.messages import quoted
 
 T = TypeVar("T")
@@ -95,6 +95,10 @@ def _described(kind: Type) -> str:
         return f"{kind.kind} of {_described(kind.item)}"
     if kind.kind == "union":
         return f"[{', '.join(map(_described, kind.branches))}]"
+    if kind.kind == RECURSIVE:
+        return f"a {kind.name} inside of another one"
+    if kind.kind == JSON:
+        return "a text of JSON"
     if kind.kind == "fixed":
         return f"fixed of {kind.size} bytes"
     return f"enum {kind.name}" if kind.kind == "enum" else kind.kind
@@ -105,11 +109,11 @@ def without_column(kind: Type, path: str) -> Iterator[tuple[str, str]]:
     inner = kind.optional
     if inner.kind == "null" or (inner.kind == "union" and not inner.values):
         yield path, "a type that has null alone"
+    elif inner.kind == RECURSIVE:
+        yield path, f'{described(inner)} (a text with recursive_fields = "json")'
     elif inner.digits[0] > MAX_PRECISION:
         yield path, f"{described(inner)}, more digits than {MAX_PRECISION}"
     elif inner.kind == "record":
-        if not inner.fields:
-            yield path, "a record without fields"
         for one in inner.fields:
             yield from without_column(one.type, f"{path}.{one.name}")
     elif inner.kind in ("array", "map"):
@@ -141,16 +145,20 @@ def beyond_bounds(kind: Type) -> Conflict | None:
 
 
 def too_deep(kind: Type) -> Conflict | None:
-    """As :func:`beyond_bounds`, of its levels alone."""
-    deepest = _depth(kind)
-    return (
-        Conflict("the whole schema", f"at most {MAX_DEPTH} levels", f"{deepest}")
-        if deepest > MAX_DEPTH
-        else None
-    )
+    """As :func:`beyond_bounds`, of its levels alone: the first part that is beyond them."""
+    found = _beyond(kind, "", 1)
+    return Conflict(found, f"at most {MAX_DEPTH} levels", "more of them") if found else None
 
 
-def _depth(kind: Type) -> int:
-    parts = [*kind.branches, *(one.type for one in kind.fields), *([kind.items] if kind.items else [])]
-    below = max(map(_depth, parts), default=0)
-    return below if kind.kind == "union" else below + 1
+def _beyond(kind: Type, path: str, level: int) -> str:
+    """The path; empty without one."""
+    if kind.kind == "union":
+        return next(filter(None, (_beyond(one, path, level) for one in kind.branches)), "")
+    if level > MAX_DEPTH:
+        return path
+    if kind.kind == RECURSIVE:
+        return ""
+    if kind.items:
+        return _beyond(kind.items, f"{path}[]", level + 1)
+    inner = ((one.type, f"{path}.{one.name}" if path else one.name) for one in kind.fields)
+    return next(filter(None, (_beyond(*one, level + 1) for one in inner)), "")

@@ -15,7 +15,8 @@ from sluice.core.decoding.avro.following.conflicts import (
     too_deep,
     without_column,
 )
-from sluice.core.decoding.avro.following.written import schema_text
+from sluice.core.decoding.avro.following.recursive import as_columns, is_null, is_text
+from sluice.core.decoding.avro.following.written import optional, schema_text
 from sluice.core.decoding.avro.reference.resolution import (
     Unresolvable,
     default_of,
@@ -24,6 +25,7 @@ from sluice.core.decoding.avro.reference.resolution import (
     writers_field,
 )
 from sluice.core.decoding.avro.types import (
+    JSON,
     MAX_PRECISION,
     Field,
     Schema,
@@ -33,7 +35,6 @@ from sluice.core.decoding.avro.types import (
     parsed,
 )
 
-_NULL = Type("null")
 _WIDER = {("int", "long"), ("float", "double")}
 
 
@@ -46,12 +47,14 @@ class Merged(Combined[Schema]):
         return schema_text(self.schema.record)
 
 
-def merge(table: Schema, other: Schema, names: Names | None = None) -> Merged:
+def merge(
+    table: Schema, other: Schema, names: Names | None = None, *, recursive_as_text: bool = False
+) -> Merged:
     """The schema ``table`` with what records of ``other`` have beside and beyond it. ``names``: those that
-    columns may not have."""
+    columns may not have; ``recursive_as_text``: further fields that contain themselves are texts of JSON."""
     if found := too_deep(other.record):
         return Merged(table, conflicts=(found,))
-    merging = _Merging(names or Names())
+    merging = _Merging(names or Names(), recursive_as_text)
     record = merging.record(table.record, other.record, "")
     if not merging.conflicts and record == table.record:
         return Merged(table)
@@ -75,9 +78,9 @@ def merge(table: Schema, other: Schema, names: Names | None = None) -> Merged:
 class _Merging:
     """Merges two schemas; ``conflicts``: what was found so far."""
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: Names, recursive_as_text: bool) -> None:
         self.conflicts: list[Conflict] = []
-        self._names = names
+        self._names, self._recursive_as_text = names, recursive_as_text
 
     def _conflict(self, path: str, table: str, schema: str) -> None:
         self.conflicts.append(Conflict(path or "the record", table, schema))
@@ -108,8 +111,7 @@ class _Merging:
         """Merge unions of several types: their columns have a member for each branch, which stays there."""
         branches, others = own.values, other.values
         is_same = len(branches) == len(others) and all(
-            (one.kind, one.logical, one.name) == (two.kind, two.logical, two.name)
-            for one, two in zip(branches, others, strict=True)
+            _is_branch(one, two) for one, two in zip(branches, others, strict=True)
         )
         if not is_same or own.is_widened or other.is_widened:
             # Each of its branches, not one of them.
@@ -160,7 +162,8 @@ class _Merging:
         fields = [self._field(one, sources.get(one.name), path) for one in table.fields]
         taken = {one.name.lower(): one.name for one in table.fields}
         known = {source.name for source in sources.values()}
-        for new in (one for one in other.fields if one.name not in known):
+        # One that has null alone has no column: nothing says what it will have.
+        for new in (one for one in other.fields if one.name not in known and not is_null(one.type)):
             inner = _at(path, new.name)
             if found := next((one.name for one in table.fields if new.name in one.aliases), ""):
                 self._conflict(inner, f"it as column {found}", f"a field {found} too")
@@ -177,7 +180,8 @@ class _Merging:
     def _added(self, new: Field, names: set[str], path: str) -> Field:
         # An earlier name of it may come later, from another partition.
         aliases = tuple(alias for alias in new.aliases if alias not in names)
-        return Field(new.name, optional(new.type), aliases, None)
+        kind = as_columns(new.type, recursive_as_text=self._recursive_as_text)
+        return Field(new.name, optional(kind), aliases, None)
 
     def _check_new(self, added: Field, path: str) -> None:
         inner = _at(path, added.name)
@@ -235,6 +239,14 @@ def _sources(table: Type, other: Type) -> Mapping[str, Field]:
     return found
 
 
+def _is_branch(table: Type, other: Type) -> bool:
+    """Whether a branch of a union goes on as the table's."""
+    if table.kind == JSON:
+        return is_text(other)
+    is_named = table.name == other.name or is_same_name(other, table)
+    return (table.kind, table.logical) == (other.kind, other.logical) and is_named
+
+
 def _enum(table: Type, other: Type) -> Type:
     symbols = (*table.symbols, *(one for one in other.symbols if one not in table.symbols))
     return _known_as(replace(table, symbols=symbols), other)
@@ -242,13 +254,6 @@ def _enum(table: Type, other: Type) -> Type:
 
 def _known_as(table: Type, other: Type) -> Type:
     return table if is_same_name(other, table) else replace(table, aliases=(*table.aliases, other.name))
-
-
-def optional(kind: Type) -> Type:
-    """The type, or null, which is its first branch."""
-    if kind.kind == "union":
-        return replace(kind, branches=(_NULL, *(one for one in kind.branches if one.kind != "null")))
-    return kind if kind.kind == "null" else Type("union", branches=(_NULL, kind))
 
 
 def _null_last(kind: Type) -> Type:

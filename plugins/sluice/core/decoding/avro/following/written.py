@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
-from sluice.core.decoding.avro.types import Type
+from sluice.core.decoding.avro.types import JSON, JSON_TEXT, Type
+
+_NULL = Type("null")
+
+
+def optional(kind: Type) -> Type:
+    """The type, or null, which is its first branch."""
+    if kind.kind == "union":
+        return replace(kind, branches=(_NULL, *(one for one in kind.branches if one.kind != "null")))
+    return kind if kind.kind == "null" else Type("union", branches=(_NULL, kind))
 
 
 def schema_text(record: Type) -> str:
@@ -31,6 +41,8 @@ class _Writer:
             return {"type": "map", "values": self.of(kind.item)}
         if kind.kind in ("record", "enum", "fixed"):
             return self._named(kind)
+        if kind.kind == JSON:
+            return {"type": "string", "logicalType": JSON_TEXT}
         return {"type": kind.kind, **_logical(kind)} if kind.logical else kind.kind
 
     def _named(self, kind: Type) -> Any:

@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from sluice.core.decoding.avro.types import Schema, Type, min_bytes
+from sluice.core.decoding.avro.types import AGAIN, RECURSIVE, Schema, Type, min_bytes
 from sluice.core.decoding.wire_formats import wire_format
 
 BEYOND = "a value is beyond its type, or a map's key is there twice or not UTF-8"
+# Arrays and maps of a schema that contains itself have no bound of their own.
+NESTED = "its values are nested too deeply"
 # A value that reaches further beyond the body's end than this is no sign of a body that was cut.
 _MAX_MISSING = 65_536
+# Records inside of each other where a schema contains itself, as Google's library has it of messages.
+MAX_LEVELS = 100
 _MILLIS = ("timestamp-millis", "local-timestamp-millis")
 
 
@@ -26,13 +30,18 @@ class _Other(Exception):
     """The bytes are no body of the schema."""
 
 
+class _Deep(Exception):
+    """Records are inside of too many others."""
+
+
 class _Body:
     """One body, read from its start. ``is_beyond``: whether a value is beyond its type. ``not_text``: the
-    path of the first text that is not UTF-8."""
+    path of the first text that is not UTF-8. ``level``: records of a recursive type that it is in;
+    ``too_deep``: the path of one that is in too many."""
 
     def __init__(self, data: bytes) -> None:
-        self.data, self.at = data, 0
-        self.is_beyond, self.not_text = False, ""
+        self.data, self.at, self.level = data, 0, 0
+        self.is_beyond, self.not_text, self.too_deep = False, "", ""
 
     def number(self) -> int:
         value = shift = 0
@@ -75,6 +84,8 @@ class _Body:
 
 
 _Walk = Callable[[_Body], None]
+# The walks of what a recursive type defines, by its names.
+_Named = dict[str, _Walk]
 
 
 class Layout:
@@ -99,6 +110,11 @@ class Layout:
             why = "it ends before its last field does"
         except _Other:
             pass
+        except _Deep:
+            many = f"more than {MAX_LEVELS} records inside of each other"
+            return f"not an Avro body of {self._title}: {body.too_deep} has {many}"
+        except RecursionError:
+            return f"not an Avro body of {self._title}: {NESTED}"
         if not value:
             why = "it is empty"
         elif framed := wire_format(value):
@@ -109,8 +125,13 @@ class Layout:
         return f"{named}: {why}" if why else named
 
 
-def _walk(kind: Type, path: str, *, in_items: bool) -> _Walk:
-    """``path``: the value's, as a reason names it; ``in_items``: whether it is within an array or map."""
+def _walk(kind: Type, path: str, *, in_items: bool, named: _Named | None = None) -> _Walk:
+    """``path``: the value's, as a reason names it; ``in_items``: whether it is within an array or map;
+    ``named``: within a recursive type, whose values all have its path."""
+    if kind.kind == RECURSIVE:
+        return _walk(kind.item, path, in_items=in_items, named={})
+    if named is not None:
+        return _in_recursive(kind, path, named)
     if kind.kind == "record":
         return _record(
             [_walk(f.type, _inner(path, f.name, in_items=in_items), in_items=in_items) for f in kind.fields]
@@ -121,6 +142,42 @@ def _walk(kind: Type, path: str, *, in_items: bool) -> _Walk:
         return _array(_walk(kind.item, f"an element of {path}", in_items=True), min_bytes(kind.item))
     if kind.kind == "map":
         return _map(_walk(kind.item, f"a value of {path}", in_items=True), 1 + min_bytes(kind.item))
+    return _single(kind, path)
+
+
+def _in_recursive(kind: Type, path: str, named: _Named) -> _Walk:
+    def inner(part: Type) -> _Walk:
+        return _walk(part, path, in_items=True, named=named)
+
+    if kind.kind == AGAIN:
+        return lambda body: named[kind.name](body)
+    if kind.kind == "union":
+        return _branches([inner(branch) for branch in kind.branches])
+    if kind.kind == "array":
+        return _array(inner(kind.item), min_bytes(kind.item))
+    if kind.kind == "map":
+        return _map(inner(kind.item), 1 + min_bytes(kind.item))
+    is_record = kind.kind == "record"
+    found = _level([inner(one.type) for one in kind.fields], path) if is_record else _single(kind, path)
+    if kind.name:
+        named[kind.name] = found
+    return found
+
+
+def _level(fields: list[_Walk], path: str) -> _Walk:
+    def walk(body: _Body) -> None:
+        body.level += 1
+        if body.level > MAX_LEVELS:
+            body.too_deep = path
+            raise _Deep
+        for field in fields:
+            field(body)
+        body.level -= 1
+
+    return walk
+
+
+def _single(kind: Type, path: str) -> _Walk:
     if kind.logical == "decimal":
         return _decimal(kind)
     if kind.kind == "enum":
@@ -156,7 +213,10 @@ def _union(kind: Type, path: str, *, in_items: bool) -> _Walk:
         named = _inner(path, f"member{member}", in_items=in_items) if is_several else path
         branches.append(_walk(branch, named, in_items=in_items))
         member += branch.kind != "null"
+    return _branches(branches)
 
+
+def _branches(branches: list[_Walk]) -> _Walk:
     def walk(body: _Body) -> None:
         place = body.number()
         if not 0 <= place < len(branches):

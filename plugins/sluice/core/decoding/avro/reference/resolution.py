@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from sluice.core.decoding.avro import meaning
-from sluice.core.decoding.avro.reference.values import arrow_value
-from sluice.core.decoding.avro.types import Field, Type, arrow_type
+from sluice.core.decoding.avro.reference.values import arrow_value, json_text
+from sluice.core.decoding.avro.types import JSON, RECURSIVE, Field, Type, arrow_type
 
 Resolve = Callable[[Any], Any]
 # By a writer's type: the types that it may be read as, beside itself.
@@ -51,6 +51,8 @@ def resolver(writer: Type, reader: Type, path: str = "") -> Resolve:
         return _from_union(writer, reader, path)
     if reader.kind == "union":
         return _into_union(writer, reader, path)
+    if reader.kind == JSON:
+        return _as_json(writer, path)
     if not meaning.is_same(writer, reader):
         raise Unresolvable(f"{path} is {meaning.why_not(writer, reader)}")
     if meaning.is_decimal(writer, reader):
@@ -120,6 +122,14 @@ def _may_have(kind: Type, default: Any) -> bool:
 
 def _same(value: Any) -> Any:
     return value
+
+
+def _as_json(writer: Type, path: str) -> Resolve:
+    if writer.kind == "null":
+        # A null is one, and no text.
+        raise Unresolvable(f"{path} is {meaning.described(Type(JSON))}, and was null")
+    whole, known = (writer.item, writer.definitions) if writer.kind == RECURSIVE else (writer, {})
+    return lambda value: None if value is None else json_text(whole, value, known)
 
 
 def _promoted(writer: Type, reader: Type, path: str) -> Resolve:
@@ -272,6 +282,9 @@ def branch_of(writer: Type, reader: Type, path: str = "") -> Type:
 
 def _distance(writer: Type, branch: Type) -> int:
     """The least for the branch to try first: one of the same name, of the same type, to be promoted to."""
+    if branch.kind == JSON:
+        # A record with a column goes on in one.
+        return 3 if any(one.type.kind != "null" for one in writer.fields) else 0
     if branch.kind != writer.kind:
         return 3
     if branch.name == writer.name:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from sluice.core.decoding.avro.types import Type
+from sluice.core.decoding.avro.types import JSON, RECURSIVE, Type
 
 Text = Callable[[Any], str]
 _EPOCH, _DAY = datetime(1970, 1, 1, tzinfo=UTC), date(1970, 1, 1)
@@ -132,4 +132,7 @@ _PLAIN: dict[str, Text] = {
     "fixed": _bytes,
     "string": _text,
     "enum": _text,
+    # Texts of JSON already.
+    RECURSIVE: str,
+    JSON: str,
 }

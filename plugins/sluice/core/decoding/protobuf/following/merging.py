@@ -35,11 +35,20 @@ _WIDER = {("int", "uint"): "long", ("int", "long"): "long"}
 
 
 def merge(
-    table: Type, other: Descriptor, as_text: Collection[str] = (), names: Names | None = None
+    table: Type,
+    other: Descriptor,
+    as_text: Collection[str] = (),
+    names: Names | None = None,
+    *,
+    recursive_as_text: bool = False,
 ) -> Combined[Type]:
-    """The row ``table`` with what messages of ``other`` have beside and beyond it. ``as_text``: paths of
-    columns that are texts of JSON; ``names``: those that columns may not have."""
-    merging = _Merging(frozenset(as_text), names or Names())
+    """The row ``table`` with what messages of ``other`` have beside and beyond it. ``as_text``,
+    ``recursive_as_text``: as ``type_of`` has them; ``names``: those that columns may not have."""
+    merging = _Merging(
+        Types(frozenset(as_text), recursive_as_text=recursive_as_text, by_number=True),
+        frozenset(as_text),
+        names or Names(),
+    )
     row = merging.struct(table, other, "", ())
     if not merging.conflicts and row != table and (columns := _count(row)) > MAX_COLUMNS:
         limit = f"at most {MAX_COLUMNS:,} columns"
@@ -52,10 +61,9 @@ def merge(
 class _Merging:
     """Merges two messages; ``conflicts``: what was found so far."""
 
-    def __init__(self, as_text: frozenset[str], names: Names) -> None:
+    def __init__(self, types: Types, as_text: frozenset[str], names: Names) -> None:
         self.conflicts: list[Conflict] = []
-        self._as_text, self._names = as_text, names
-        self._types = Types(as_text, by_number=True)
+        self._types, self._as_text, self._names = types, as_text, names
 
     def struct(self, table: Type, other: Descriptor, path: str, outer: tuple[str, ...]) -> Type:
         inside = (*outer, other.full_name)

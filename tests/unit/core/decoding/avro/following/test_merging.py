@@ -186,10 +186,9 @@ NAMES = Names(
             ("d", {**DECIMAL, "precision": 39}),
             "d: the table has no such column, the schema decimal(39, 2), more digits than 38",
         ),
-        (("n", "null"), "n: the table has no such column, the schema a type that has null alone"),
         (
-            ("r", {**LINE, "fields": []}),
-            "r: the table has no such column, the schema a record without fields",
+            ("n", {"type": "map", "values": "null"}),
+            "n[]: the table has no such column, the schema a type that has null alone",
         ),
         (
             ("r", {**LINE, "fields": [*LINE["fields"], {"name": "SKU", "type": "int"}]}),
@@ -227,4 +226,28 @@ def test_columns_and_depth_are_bounded() -> None:
     for _ in range(50):
         deep = {"type": "array", "items": deep}
     found = merged(schema(("f0", "int")), schema(("deep", deep)))
-    assert found.reason == "the whole schema: the table has at most 50 levels, the schema 52"
+    assert found.reason == f"deep{'[]' * 49}: the table has at most 50 levels, the schema more of them"
+
+
+def test_a_field_that_has_null_alone_has_no_column_and_a_record_of_none_is_a_text() -> None:
+    nulls = {**LINE, "fields": [{"name": "n", "type": ["null"]}]}
+    fields = [
+        ("n", "null"),
+        ("r", nulls),
+        ("e", {"type": "array", "items": ["null", {**LINE, "name": "E", "fields": []}]}),
+    ]
+    found = merged(schema(("id", "long")), schema(("id", "long"), *fields), NAMES)
+    text = {"type": "string", "logicalType": "sluice-json"}
+    assert types_of(found) == {
+        "id": "long",
+        "r": ["null", text],
+        "e": ["null", {"type": "array", "items": ["null", text]}],
+    }
+    # The field has a column once something says which; the record stays a text.
+    later = schema(
+        ("id", "long"), ("n", ["null", "int"]), ("r", {**LINE, "fields": [{"name": "n", "type": "int"}]})
+    )
+    assert types_of(merged(json.dumps(json.loads(found.text)), later)) == {
+        **types_of(found),
+        "n": ["null", "int"],
+    }
