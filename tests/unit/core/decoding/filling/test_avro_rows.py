@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sluice.core.decoding.avro.decoder import row_type
-from sluice.core.decoding.avro.filling import filler, merging
-from sluice.core.decoding.avro.filling.filler import Filled, Filler
+from sluice.core.decoding.filling import avro, merging
+from sluice.core.decoding.filling.avro import AvroFiller
+from sluice.core.decoding.filling.batches import Filled
 from sluice.core.decoding.avro.following.merging import merge
 from sluice.core.decoding.avro.following.written import schema_text
 from sluice.core.decoding.avro.types import Schema, UnsupportedSchema, arrow_type, parsed, without_times, written
@@ -63,7 +64,7 @@ def filled(
 ) -> tuple[dict[str, Any], Filled]:
     """The row of a record that is filled, and the account of it."""
     published = row(writer, before, body)
-    known = Filler([json.dumps(one) for one in writers], schema_text(now.record))
+    known = AvroFiller([json.dumps(one) for one in writers], schema_text(now.record))
     present = later(published, row_type(before, KEPT), row_type(now, KEPT))
     text = present.pop(KEPT)
     if text is None:
@@ -160,7 +161,7 @@ def check(done: dict[str, Any], expected: dict[str, Any], of: Filled) -> None:
         assert same(done, expected)
         return
     for _, reason in of.kept:
-        assert reason in (filler.OTHER_TYPES, merging.HAS_A_VALUE) or reason.startswith("it may be of"), of
+        assert reason in (avro.OTHER_TYPES, merging.HAS_A_VALUE) or reason.startswith("it may be of"), of
     names = {path.partition(".")[0].partition("[")[0] for path, _ in of.kept}
     assert json.loads(done[KEPT]).keys() <= names
     for name in of.values.keys() - names:
@@ -176,7 +177,7 @@ def test_a_number_of_32_bits_is_told_from_one_of_64_by_the_schemas_of_the_record
     assert filled([wide], before, now, wide, of_double)[0]["new"] == 0.1
     for writer, body in ((narrow, of_float), (wide, of_double)):
         found, of = filled([narrow, wide], before, now, writer, body)
-        assert (found["new"], found[KEPT], of.kept) == (None, '{"new":0.1}', [("new", filler.OTHER_TYPES)])
+        assert (found["new"], found[KEPT], of.kept) == (None, '{"new":0.1}', [("new", avro.OTHER_TYPES)])
     # With more digits than one of 32 bits has, or the same number in both.
     for body in (b"\2" + bytes(7) + b"\x40", b"\2\x9b\x99\x99\x99\x99\x99\xb9\x3f"):
         found, _ = filled([narrow, wide], before, now, wide, body)
@@ -209,7 +210,7 @@ def test_what_is_lacking_inside_of_a_column_is_filled_at_its_place() -> None:
 
 def test_a_column_that_has_a_value_keeps_it_and_so_does_the_text() -> None:
     writer = record({"name": "new", "type": "int"}, {"name": "other", "type": "int"})
-    known = Filler([json.dumps(writer)], json.dumps(writer))
+    known = AvroFiller([json.dumps(writer)], json.dumps(writer))
     found = known.fill({"id": 1, "new": 5, "other": None}, '{"new":7,"other":8}')
     assert (found.values, found.left) == ({"other": 8}, '{"new":7}')
     assert (found.fields, found.kept) == (["other"], [("new", merging.HAS_A_VALUE)])
@@ -218,18 +219,18 @@ def test_a_column_that_has_a_value_keeps_it_and_so_does_the_text() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ('{"new":2147483648}', filler.NO_TYPE),
-        ('{"new":1.0}', filler.NO_TYPE),
-        ('{"new":true}', filler.NO_TYPE),
-        ('{"new":"1"}', filler.NO_TYPE),
-        ('{"new":1,"later":1}', filler.NO_SCHEMA),
+        ('{"new":2147483648}', avro.NO_TYPE),
+        ('{"new":1.0}', avro.NO_TYPE),
+        ('{"new":true}', avro.NO_TYPE),
+        ('{"new":"1"}', avro.NO_TYPE),
+        ('{"new":1,"later":1}', avro.NO_SCHEMA),
         ('{"new":1', "not the text of further fields"),
         ("[1]", "not the text of further fields"),
     ],
 )
 def test_what_no_record_of_the_schemas_has_stays_as_it_is(text: str, reason: str) -> None:
     writer = json.dumps(record({"name": "new", "type": "int"}))
-    found = Filler(["{}", writer], writer).fill({"id": 1, "new": None}, text)
+    found = AvroFiller(["{}", writer], writer).fill({"id": 1, "new": None}, text)
     assert (found.values, found.left, found.fields) == ({}, text, [])
     ((_, why),) = found.kept
     assert why.startswith(reason)
@@ -238,7 +239,7 @@ def test_what_no_record_of_the_schemas_has_stays_as_it_is(text: str, reason: str
 def test_a_field_that_was_renamed_goes_into_the_column_of_its_other_name() -> None:
     writer = record({"name": "old", "type": "int"}, {"name": "without", "type": "int"})
     table = record({"name": "new", "type": ["null", "int"], "aliases": ["old"], "default": None})
-    found = Filler([json.dumps(writer)], json.dumps(table)).fill({"id": 1, "new": None}, '{"old":3,"without":4}')
+    found = AvroFiller([json.dumps(writer)], json.dumps(table)).fill({"id": 1, "new": None}, '{"old":3,"without":4}')
     assert (found.values, found.left, found.kept) == ({"new": 3}, '{"without":4}', [])
 
 
@@ -247,7 +248,7 @@ def test_more_digits_than_the_column_has_stay() -> None:
         kind = {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": 2}
         return record({"name": "new", "type": ["null", kind]})
 
-    known = Filler([json.dumps(decimal(9))], json.dumps(decimal(4)))
+    known = AvroFiller([json.dumps(decimal(9))], json.dumps(decimal(4)))
     assert known.fill({"new": None}, '{"new":"12.34"}').left is None
     found = known.fill({"new": None}, '{"new":"123.45"}')
     assert (found.left, found.kept) == (

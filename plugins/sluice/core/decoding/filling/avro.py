@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
-from sluice.core.decoding.avro.filling.from_json import NotWritten, Undecided, read, written
-from sluice.core.decoding.avro.filling.merging import Merging, Outcome, Pair
-from sluice.core.decoding.avro.reference.resolution import Unresolvable
+from sluice.core.decoding.filling.batches import Filled
+from sluice.core.decoding.filling.from_json import NotWritten, Undecided, read, written
+from sluice.core.decoding.filling.merging import Merging, Outcome, Pair
+from sluice.core.decoding.avro.reference.resolution import Unresolvable, resolver
 from sluice.core.decoding.avro.types import Type, UnsupportedSchema, arrow_type, parsed
 from sluice.core.decoding.avro.types import written as writers_schema
 from sluice.core.decoding.avro.unknown.json_values import joined
@@ -21,40 +21,30 @@ NO_TYPE = "its text is of no type that it has in a known schema of the records"
 NO_COLUMN = "a known schema of the records has it without a column"
 
 
-@dataclass
-class Filled:
-    """What is made of a row's further fields."""
-
-    values: dict[str, Any] = field(default_factory=dict)
-    """Column -> its new value, in the form of ``arrow_value``."""
-    left: str | None = None
-    """The text of what is left; None if nothing is."""
-    fields: list[str] = field(default_factory=list)
-    """Paths of the fields that went into columns: ``lines[].price``."""
-    kept: list[tuple[str, str]] = field(default_factory=list)
-    """Paths of fields that have a column and stay in the text, each with the reason."""
-
-
-class Filler:
-    """For rows of one table. Can be pickled."""
+class AvroFiller:
+    """A :class:`~sluice.core.decoding.filling.batches.Filler` of records in Avro."""
 
     def __init__(self, writers: Iterable[str], reader: str) -> None:
         """``writers``: the schemas that its records may be written with; ``reader``: the table's, each as JSON
-        text. Raises UnsupportedSchema for a ``reader`` that no table can have; with a writer's that cannot be
-        read, no row was written."""
+        text. Raises UnsupportedSchema for a ``reader`` that no table can have. Those of others that cannot be
+        read as the table's wrote no row of it."""
         self._given = tuple(writers), reader
         self._reader, self._merging = parsed(reader).record, Merging()
-        self._writers = [one for text in self._given[0] if (one := _record(text)) is not None]
+        self._writers = [
+            one
+            for text in self._given[0]
+            if (one := _record(text)) is not None and _is_read(one, self._reader)
+        ]
         # By the names of a text: name -> how its value may be read; None if no schema has all of them.
         self._known: dict[tuple[str, ...], Mapping[str, Sequence[Pair]] | None] = {}
         self._names = {name for one in self._reader.fields for name in (one.name, *one.aliases)}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Filler, self._given
+        return AvroFiller, self._given
 
     @property
     def type(self) -> pa.StructType:
-        """The columns that may be filled."""
+        """As the protocol says."""
         return arrow_type(self._reader)
 
     def fill(self, row: Mapping[str, Any], text: str) -> Filled:
@@ -123,6 +113,14 @@ def _record(text: str) -> Type | None:
         return writers_schema(text).record
     except (UnsupportedSchema, RecursionError):
         return None
+
+
+def _is_read(writer: Type, reader: Type) -> bool:
+    try:
+        resolver(writer, reader)
+    except (Unresolvable, RecursionError):
+        return False
+    return True
 
 
 def _distinct(pairs: Iterable[Pair]) -> list[Pair]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from sluice.core.decoding.avro.filling.from_json import Members, NotWritten, Undecided, raw, read, written
+from sluice.core.decoding.filling.from_json import Members, NotWritten, Undecided, raw, read, written
 from sluice.core.decoding.avro.reference.resolution import (
     Resolve,
     Unresolvable,
