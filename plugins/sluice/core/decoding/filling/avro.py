@@ -7,13 +7,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from sluice.core.decoding.filling.batches import Filled
-from sluice.core.decoding.filling.from_json import NotWritten, Undecided, read, written
-from sluice.core.decoding.filling.merging import Merging, Outcome, Pair
 from sluice.core.decoding.avro.reference.resolution import Unresolvable, resolver
 from sluice.core.decoding.avro.types import Type, UnsupportedSchema, arrow_type, parsed
 from sluice.core.decoding.avro.types import written as writers_schema
 from sluice.core.decoding.avro.unknown.json_values import joined
+from sluice.core.decoding.filling.batches import Filled
+from sluice.core.decoding.filling.from_json import NotWritten, Undecided, read, written
+from sluice.core.decoding.filling.merging import Merging, Outcome, Pair
 
 NO_SCHEMA = "no known schema of the records has it, with the other fields of its row"
 OTHER_TYPES = "schemas of the records have it with other types, and its text is of several"
@@ -25,9 +25,9 @@ class AvroFiller:
     """A :class:`~sluice.core.decoding.filling.batches.Filler` of records in Avro."""
 
     def __init__(self, writers: Iterable[str], reader: str) -> None:
-        """``writers``: the schemas that its records may be written with; ``reader``: the table's, each as JSON
-        text. Raises UnsupportedSchema for a ``reader`` that no table can have. Those of others that cannot be
-        read as the table's wrote no row of it."""
+        """``writers``: the schemas that its records may be written with; ``reader``: the table's, each as
+        JSON text. Raises UnsupportedSchema for a ``reader`` that no table can have. Writers' schemas that
+        cannot be read as the table's wrote no row of it."""
         self._given = tuple(writers), reader
         self._reader, self._merging = parsed(reader).record, Merging()
         self._writers = [

@@ -58,9 +58,7 @@ def lacking(wanted: pa.DataType, present: pa.DataType, path: str = "") -> list[s
     return [] if without_times(wanted) == without_times(present) else [path]
 
 
-def filled(
-    rows: pa.RecordBatch, unknown: str, chosen: Flags, filler: Filler
-) -> Iterator[tuple[int, Filled]]:
+def filled(rows: pa.RecordBatch, unknown: str, chosen: Flags, filler: Filler) -> Iterator[tuple[int, Filled]]:
     """The ``chosen`` rows that have further fields in the column ``unknown``: the place of each, and what is
     made of it. The columns of ``filler`` are there."""
     texts = rows.column(unknown)
@@ -69,7 +67,9 @@ def filled(
         return
     few = rows.take(pa.array(places))
     columns = _Columns(few, frozenset(filler.type.names))
-    for number, (place, text) in enumerate(zip(places.tolist(), few.column(unknown).to_pylist(), strict=True)):
+    for number, (place, text) in enumerate(
+        zip(places.tolist(), few.column(unknown).to_pylist(), strict=True)
+    ):
         yield place, filler.fill(_Row(columns, number), text)
 
 
@@ -137,6 +137,8 @@ class Account:
     """Number of rows of which at least one went into a column."""
     fields: Counter[str] = field(default_factory=Counter)
     """Path -> number of values that went into its column."""
+    columns: set[str] = field(default_factory=set)
+    """Those that have a value that went into them."""
     kept: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Path and reason -> number of values that stay, though the table has a column."""
     first: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
@@ -147,6 +149,7 @@ class Account:
         self.rows += bool(one.fields)
         # A field in each item of a list is one of the row's.
         self.fields.update(set(one.fields))
+        self.columns |= one.values.keys()
         for each in dict.fromkeys(one.kept):
             self.kept[each] += 1
             self.first[each] = min(place, self.first.get(each, place))

@@ -101,6 +101,7 @@ def _of_union(kind: Type, value: Any) -> Any:
 
 
 def _plain(kind: Type, value: Any) -> Any:
+    found: Any
     try:
         if kind.logical == "decimal":
             found = _decimal(kind, value)

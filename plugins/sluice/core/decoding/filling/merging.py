@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from sluice.core.decoding.filling.from_json import Members, NotWritten, Undecided, raw, read, written
 from sluice.core.decoding.avro.reference.resolution import (
     Resolve,
     Unresolvable,
@@ -18,6 +17,7 @@ from sluice.core.decoding.avro.reference.values import arrow_value
 from sluice.core.decoding.avro.types import Field, Type
 from sluice.core.decoding.avro.unknown.fields import UnknownFields
 from sluice.core.decoding.avro.unknown.json_values import joined
+from sluice.core.decoding.filling.from_json import Members, NotWritten, Undecided, raw, read, written
 
 HAS_A_VALUE = "the column has a value already"
 
@@ -69,8 +69,8 @@ class Merging:
         return self._tools[key]
 
     def merged(self, writer: Field, reader: Field, present: Any, value: Any, path: str) -> Outcome:
-        """Raises NotWritten if it is no value of the writer's, Unresolvable if it is none of the reader's, and
-        Undecided."""
+        """``present``: what the column has; ``value``: what the text has. Raises NotWritten if it is no value
+        of the writer's, Unresolvable if it is none of the reader's, and Undecided."""
         if present is None:
             return self._whole(writer, reader, value, path)
         own, of = writer.type.optional, reader.type.optional

@@ -14,14 +14,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sluice.core.decoding.avro.decoder import row_type
+from sluice.core.decoding.avro.following.merging import merge
+from sluice.core.decoding.avro.following.written import schema_text
+from sluice.core.decoding.avro.types import (
+    Schema,
+    UnsupportedSchema,
+    arrow_type,
+    parsed,
+    without_times,
+    written,
+)
+from sluice.core.decoding.avro.writers import Writer
+from sluice.core.decoding.decoder import Malformed
 from sluice.core.decoding.filling import avro, merging
 from sluice.core.decoding.filling.avro import AvroFiller
 from sluice.core.decoding.filling.batches import Filled
-from sluice.core.decoding.avro.following.merging import merge
-from sluice.core.decoding.avro.following.written import schema_text
-from sluice.core.decoding.avro.types import Schema, UnsupportedSchema, arrow_type, parsed, without_times, written
-from sluice.core.decoding.avro.writers import Writer
-from sluice.core.decoding.decoder import Malformed
 from tests.support.avro_bodies import PRIMITIVES, UNIONS, Chance
 from tests.support.schema_versions import Histories
 
@@ -191,7 +198,9 @@ MOST = {**MORE, "fields": [*MORE["fields"], {"name": "z", "type": ["null", "int"
 
 def nested(kind: dict[str, Any]) -> dict[str, Any]:
     parts = {"a": kind, "b": {"type": "array", "items": "I"}, "c": {"type": "map", "values": ["null", "I"]}}
-    return record(*({"name": name, "type": one} for name, one in parts.items()), {"name": "d", "type": ["int", "I"]})
+    return record(
+        *({"name": name, "type": one} for name, one in parts.items()), {"name": "d", "type": ["int", "I"]}
+    )
 
 
 def test_what_is_lacking_inside_of_a_column_is_filled_at_its_place() -> None:
@@ -239,7 +248,9 @@ def test_what_no_record_of_the_schemas_has_stays_as_it_is(text: str, reason: str
 def test_a_field_that_was_renamed_goes_into_the_column_of_its_other_name() -> None:
     writer = record({"name": "old", "type": "int"}, {"name": "without", "type": "int"})
     table = record({"name": "new", "type": ["null", "int"], "aliases": ["old"], "default": None})
-    found = AvroFiller([json.dumps(writer)], json.dumps(table)).fill({"id": 1, "new": None}, '{"old":3,"without":4}')
+    found = AvroFiller([json.dumps(writer)], json.dumps(table)).fill(
+        {"id": 1, "new": None}, '{"old":3,"without":4}'
+    )
     assert (found.values, found.left, found.kept) == ({"new": 3}, '{"without":4}', [])
 
 

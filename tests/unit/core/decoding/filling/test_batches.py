@@ -14,7 +14,11 @@ from sluice.core.decoding.filling.merging import HAS_A_VALUE
 
 MICROS = {"type": "long", "logicalType": "timestamp-micros"}
 DAY = {"type": "int", "logicalType": "date"}
-PART = {"type": "record", "name": "P", "fields": [{"name": "at", "type": MICROS}, {"name": "day", "type": DAY}]}
+PART = {
+    "type": "record",
+    "name": "P",
+    "fields": [{"name": "at", "type": MICROS}, {"name": "day", "type": DAY}],
+}
 TREE = {
     "type": "record",
     "name": "T",
@@ -36,7 +40,9 @@ def test_rows_that_are_chosen_are_filled_and_no_other_value_changes() -> None:
     text = '{"parts":{"k":{"at":"2026-01-02T03:04:05.000006Z","day":"2026-01-02"}}}'
     # The last day that a column has is beyond Python's.
     rows = pa.RecordBatch.from_pylist([{"_kafka_offset": n, "id": n, "kept": text} for n in range(4)], SCHEMA)
-    far = pa.array([{"at": 2**62, "day": 2**31 - 1}] * 4, pa.struct([("at", pa.int64()), ("day", pa.int32())]))
+    far = pa.array(
+        [{"at": 2**62, "day": 2**31 - 1}] * 4, pa.struct([("at", pa.int64()), ("day", pa.int32())])
+    )
     rows = rows.set_column(3, "of", far.cast(KIND)).set_column(
         4, "kept", pa.array([text, None, text, '{"of":null}'])
     )

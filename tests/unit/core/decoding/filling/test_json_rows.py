@@ -1,4 +1,4 @@
-"""Members that were kept of JSON objects, filled into columns: as the decoder reads the same object by then."""
+"""Members that were kept of JSON objects, filled into columns: as the decoder reads the same object then."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from sluice.core.decoding.json.decoder import JsonDecoder
 KEPT = "_unknown_fields"
 BEFORE = {"id": "bigint"}
 NOW = BEFORE | {
-    "text": "string", "number": "double", "amount": "decimal(9,2)", "at": "timestamp", "day": "date", "is": "boolean",
+    "text": "string", "number": "double", "amount": "decimal(9,2)", "at": "timestamp", "day": "date",
+    "is": "boolean",
 }  # fmt: skip
 TEXT = (
     '{"id": 1, "text": "\\u00e4\\"", "number" : 1.50, "amount":"12.3", "at":"2026-01-02T03:04:05Z", '
