@@ -194,7 +194,7 @@ def test_a_difference_is_found(
 
 
 def test_a_message_does_not_grow_with_the_fields_and_documents_of_before_have_none() -> None:
-    many = FilledFields(1, {f"f{n:03}": 1 for n in range(100)}, (), FILLED.kept * 100)
+    many = FilledFields(1, {f"f{n:03}": 1 for n in range(100)}, (), [*FILLED.kept] * 100)
     assert "f019 1)" in many.message()
     assert many.message().endswith("and 80 more in its document")
     document = ChangeResult.none().to_document()

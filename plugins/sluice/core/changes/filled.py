@@ -15,7 +15,7 @@ class KeptValues:
     """Values that stay in the column of further fields though the table has a column for them."""
 
     path: str
-    """Of the field, by its writer's names: ``lines[].price``; empty for all of a row."""
+    """Path of the field, by its writer's names: ``lines[].price``; empty for all of a row."""
     reason: str
     """Why they stay."""
     count: int

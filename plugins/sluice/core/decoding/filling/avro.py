@@ -28,13 +28,14 @@ class AvroFiller:
         """``writers``: the schemas that its records may be written with; ``reader``: the table's, each as
         JSON text. Raises UnsupportedSchema for a ``reader`` that no table can have. Writers' schemas that
         cannot be read as the table's wrote no row of it."""
-        self._given = tuple(writers), reader
         self._reader, self._merging = parsed(reader).record, Merging()
-        self._writers = [
-            one
-            for text in self._given[0]
+        found = {
+            text: one
+            for text in writers
             if (one := _record(text)) is not None and _is_read(one, self._reader)
-        ]
+        }
+        # A registry may have many more than those.
+        self._given, self._writers = (tuple(found), reader), [*found.values()]
         # By the names of a text: name -> how its value may be read; None if no schema has all of them.
         self._known: dict[tuple[str, ...], Mapping[str, Sequence[Pair]] | None] = {}
         self._names = {name for one in self._reader.fields for name in (one.name, *one.aliases)}

@@ -21,6 +21,8 @@ from sluice.core.decoding.avro.unknown.json_values import joined, text_of
 _EPOCH, _DAY = datetime(1970, 1, 1, tzinfo=UTC), date(1970, 1, 1)
 _BITS = {"int": 31, "long": 63}
 _MICROSECOND = timedelta(microseconds=1)
+# Reasons have nothing of a value: each is counted by itself.
+OTHER_TEXT = "not the text of further fields"
 
 
 class Members(tuple[tuple[str, Any], ...]):
@@ -48,9 +50,9 @@ def read(text: str) -> Members:
     try:
         found = json.loads(text, object_pairs_hook=Members, parse_float=Number)
     except (ValueError, RecursionError) as error:
-        raise NotWritten(f"not the text of further fields: {error}") from error
+        raise NotWritten(OTHER_TEXT) from error
     if not isinstance(found, Members):
-        raise NotWritten("not the text of further fields: no object")
+        raise NotWritten(OTHER_TEXT)
     return found
 
 

@@ -15,6 +15,9 @@ from sluice.core.decoding.filling.merging import HAS_A_VALUE
 from sluice.core.decoding.json.decoder import JsonDecoder
 from sluice.core.decoding.json.unknown import member_places
 
+TWICE = "the record has it twice"
+OTHER_VALUE = "its column cannot have the value"
+
 
 class JsonFiller:
     """A :class:`~sluice.core.decoding.filling.batches.Filler` of records in JSON: each member is as it was
@@ -44,17 +47,17 @@ class JsonFiller:
                 rest.append(member)
                 continue
             try:
-                if row[name] is not None:
-                    raise Malformed(HAS_A_VALUE)
-                if times[name] > 1:
-                    raise Malformed(f"{name} is there twice")
                 value = self._decoder.reference(f"{{{member}}}".encode(), ())[name]
-            except Malformed as error:
-                found.kept.append((name, str(error)))
+                reason = HAS_A_VALUE if row[name] is not None else TWICE if times[name] > 1 else ""
+            except Malformed:
+                # Its text may have the value, and each reason is counted by itself.
+                reason = OTHER_VALUE
+            if reason:
+                found.kept.append((name, reason))
                 rest.append(member)
-                continue
-            found.values[name] = self._as_number(name, value)
-            found.fields.append(name)
+            else:
+                found.values[name] = self._as_number(name, value)
+                found.fields.append(name)
         found.left = "{%s}" % ",".join(rest) if rest else None  # noqa: UP031  (braces)
         return found
 
