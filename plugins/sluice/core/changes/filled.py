@@ -21,9 +21,9 @@ class KeptValues:
     count: int
     """Number of rows with one."""
     partition: int
-    """Of the first of these rows."""
+    """Kafka partition of the first of these rows."""
     offset: int
-    """The same."""
+    """Its offset there."""
 
     def __str__(self) -> str:
         return (
