@@ -169,3 +169,5 @@ def _check(
         diff = compare(one, other)
         if not diff.is_same:
             raise RowsDiffer(f"{staged.name}: {diff.message()}; nothing was published")
+    if left := _survey(after, rows)[1].rows:
+        raise RowsDiffer(f"{staged.name}: {left} rows are not filled; nothing was published")

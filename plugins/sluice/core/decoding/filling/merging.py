@@ -162,7 +162,7 @@ class Merging:
         return self._or_kept(Field("item", writer.item), Field("item", reader.item), present, value, path)
 
     def _in_union(self, writer: Field, reader: Field, present: Any, value: Any, path: str) -> Outcome:
-        """Merge into a union of several types, on either side: by the branches that the column's value is of."""
+        """Merge into a union of several types, on either side: by the branches that the column has."""
         found = dict[str, Outcome]()
         for branch in writer.type.values or (writer.type,):
             for member, of in _branches(branch, reader.type):
