@@ -79,7 +79,7 @@ class StagedChange(StagedFiles):
 
     @property
     def name(self) -> str:
-        """Of the table, with its namespace."""
+        """Name of the table, with its namespace."""
         return self._name
 
     def described(self, handles: Iterable[Any]) -> list[TableFile]:
