@@ -188,12 +188,13 @@ def change() -> dict[str, Param]:
             "what was rejected and is good now. revert: take a load's rows out. redo: bring them back. "
             "replace: take the rows of an object's earlier versions out, and publish those of its newest "
             "one, which a load with withhold has sent. remove: take single records out of the table and the "
-            "quarantine",
+            "quarantine. fill_columns: put what the column of further fields kept into the columns that the "
+            "table has got since, without the topic",
         ),
         "ranges": _optional(
             "Ranges",
             "For replay, remove, and redo of what remove took out: offsets as in messages and proofs, "
-            f"{EXAMPLE}",
+            f"{EXAMPLE}. For fill_columns: rows there only; default: all",
         ),
         "from_time": _optional(
             "From", "For replay, instead of ranges: the first timestamp in Kafka", format="date-time"

@@ -49,6 +49,8 @@ def why_undecidable(document: Document, published: Changes) -> str | None:
     """Why no answer of a person decides about a change; None if one does: a rejection, or none in time, would
     say that nothing was changed."""
     plan = ChangePlan.from_document(document)
+    if plan.is_empty:
+        return f"change {plan.id} has nothing to fill"
     match published.has(plan.id, plan.changes):
         case True:
             return f"change {plan.id} is published already"
@@ -108,6 +110,9 @@ def is_to_apply(ledger: Ledger, run_id: str, document: Document, published: Chan
     """Whether the job has to make the change, or to end what it began. Raises Refused if it is not
     approved, or not made any more."""
     plan = ChangePlan.from_document(document)
+    if plan.is_empty:
+        log.info("change %s has nothing to fill: no row has further fields there", plan.id)
+        return False
     # One of the newest goes to the job, which completes its part of the quarantine.
     is_older = plan.id not in published.newest and published.has(plan.id, plan.changes)
     if is_older and ledger.get(run_key(run_id, "change-proof")) is not None:

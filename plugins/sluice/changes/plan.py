@@ -87,6 +87,8 @@ def plan_action(stream: PlannedStream, params: Mapping[str, Any]) -> ChangePlan:
             return records.redo_records(stream, params)
         case Action.REDO:
             return loads.redo(stream, required(params, "load"), is_partial=bool(params.get("partial")))
+        case Action.FILL:
+            return records.fill(stream, params)
         case Action.REMOVE:
             return records.remove(stream, required(params, "ranges"))
         case Action.REPLACE:
@@ -144,6 +146,8 @@ def _metadata(lake: Lake, spec: StreamSpec) -> dict[str, str]:
 def _count(lake: Lake, spec: StreamSpec, plan: ChangePlan) -> Document:
     """Rows that go, and of the records that come how many are published, in quarantine and missing."""
     going = 0
+    if plan.action is Action.FILL:
+        return _with_further_fields(lake, spec, plan)
     if plan.sources_out:
         going = number_of_rows(lake.table(spec.table), plan.sources_out)
     if plan.rows_out:
@@ -156,6 +160,17 @@ def _count(lake: Lake, spec: StreamSpec, plan: ChangePlan) -> Document:
         check = check_offsets(LoadFiles.at(lake, spec, plan.rows_in))
         counted |= {"missing": check.verification.gaps.count, "quarantined": check.quarantined.count}
     return counted
+
+
+def _with_further_fields(lake: Lake, spec: StreamSpec, plan: ChangePlan) -> Document:
+    from sluice.clients.lake.reading.further_fields import rows_with
+
+    if plan.is_empty:
+        log.info("nothing to fill: no row of %s has further fields there", spec.table)
+        return {"rows_out": 0, "records_in": 0}
+    column = spec.records.unknown_column if spec.records else ""
+    rows = rows_with(lake.table(spec.table), column, plan.rows_out)
+    return {"rows_out": rows, "records_in": rows}
 
 
 def preview(document: Document, address: str, limit: int = SHOWN) -> list[list[Any]]:

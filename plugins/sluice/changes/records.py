@@ -1,4 +1,5 @@
-"""Changes of single records, named by offsets or reasons: replay, retry, remove, and redo of removed ones."""
+"""Changes of single records, named by offsets or reasons: replay, retry, remove, redo of removed ones, and
+filling columns."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sluice.changes.loads import sent_sources
 from sluice.changes.requested import parse_offsets, requested_offsets
 from sluice.changes.stream import refused
+from sluice.config.sections.records.declaration import Format
 from sluice.core.changes.plan import MAX_RECORDS, Action, ChangePlan
 from sluice.core.offsets.quarantine import WITHHELD
 from sluice.core.offsets.ranges import OffsetRanges
@@ -84,3 +86,20 @@ def redo_records(stream: PlannedStream, params: Mapping[str, Any]) -> ChangePlan
     there = stream.readable(asked, is_partial=bool(params.get("partial")))
     # A withheld record returns to the quarantine: it would come beside the rows of the older version.
     return stream.planned(Action.REDO, rows_in=there)
+
+
+def fill(stream: PlannedStream, params: Mapping[str, Any]) -> ChangePlan:
+    """The rows at ``ranges`` (empty: all) with further fields, as far as the files' metadata tells. Reads no
+    topic."""
+    if params.get("from_time") or params.get("until_time"):
+        raise refused(f"action {Action.FILL} reads no topic, and knows no times", "give ranges, or none")
+    text, records = str(params.get("ranges") or ""), stream.spec.records
+    asked = parse_offsets(stream, text) if text else stream.published
+    if records is not None and records.unknown_column and records.format == Format.PROTOBUF:
+        raise refused(
+            f"{stream.spec.name} has records of the format {records.format}, whose further fields no action "
+            "fills into columns",
+            "use action replay, as long as the topic has the records",
+        )
+    found = stream.with_further_fields(asked)
+    return stream.planned(Action.FILL, rows_out=found, rows_in=found)

@@ -83,6 +83,13 @@ class PlannedStream:
         table = self.lake.table(self.spec.table)
         return files.rows_by_source(table, [source_id])[source_id]
 
+    def with_further_fields(self, asked: OffsetRanges) -> OffsetRanges:
+        """Those of ``asked`` that are in files with rows that have fields without a column."""
+        from sluice.clients.lake.reading.further_fields import offsets_with
+
+        column = self.spec.records.unknown_column if self.spec.records else ""
+        return offsets_with(self.lake.table(self.spec.table), column, asked)
+
     def check_published(self, asked: OffsetRanges) -> OffsetRanges:
         """``asked``. Raises Refused if the stream has not published all of it."""
         if beyond := asked.minus(self.published):

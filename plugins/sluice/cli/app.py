@@ -145,7 +145,8 @@ def change(
     timeout: Timeout = None,
     json: AsJson = False,
 ) -> None:
-    """Change published rows: replay, revert, redo, replace, remove, retry_quarantine (-p action=…)."""
+    """Change published rows: replay, revert, redo, replace, remove, retry_quarantine, fill_columns (-p
+    action=…)."""
     from sluice.cli import loads
 
     request = loads.Request(f"{stream}_change", param or [], wait, unpause, timeout, json)

@@ -2,7 +2,7 @@
 
 Rows of the plan go, and records of the plan are read from the topic (from the quarantine if the topic has
 lost them), decoded as by the consumer, and come: in one commit beside the running stream, whose writer
-acquires its lease again. Before it:
+acquires its lease again. Action fill_columns reads no record: ``fill`` makes its rows. Before it:
 
 - each record of the plan is in the new files or rejected, once;
 - no row of a source is in the table twice afterwards: one that is elsewhere already is rejected;
@@ -45,6 +45,8 @@ from spark_jobs.common.lake.written.read_offsets import COLUMNS, OffsetReader
 from spark_jobs.common.lake.written.written_batch import WrittenBatch
 from spark_jobs.common.maintenance.change_quarantine import ChangeQuarantine
 from spark_jobs.common.maintenance.changed_stream import ChangedStream, ChangeRefused
+from spark_jobs.common.maintenance.fill.columns import FilledFiles, fill
+from spark_jobs.common.maintenance.fill.fillers import filler_of
 from spark_jobs.common.maintenance.incoming import IncomingRecords, StagedRecords
 from spark_jobs.common.maintenance.leaving import Leaving
 from spark_jobs.common.maintenance.row_diff import RowsDiffer, compare
@@ -113,6 +115,9 @@ class Change:
 
     def _stage_and_publish(self) -> None:
         with StagedChange(self.spark, self.spec.table, self.reader) as staged:
+            if not self.plan.reads_records:
+                self._fill_and_publish(staged)
+                return
             touched = staged.touched(self.plan.rows_out, self.plan.sources_out)
             log.info(
                 "change %s: %d rows go, of %d files; %d records come",
@@ -135,6 +140,33 @@ class Change:
                 recovered=coming.recovered,
             )
             self._publish(staged, touched, [*kept, *coming.files], coming, result)
+
+    def _fill_and_publish(self, staged: StagedChange) -> None:
+        found, records = FilledFiles(), self.spec.records
+        filler = filler_of(self.spec, self.platform, self.stream.followed(staged.schema))
+        if filler is not None and records is not None:
+            partitioned = bool(self.spec.partition_by)
+            found = fill(
+                staged, records.unknown_column, filler, self.plan.rows_out, is_partitioned=partitioned
+            )
+        touched = found.touched
+        result = ChangeResult(
+            id=self.plan.id,
+            action=self.plan.action,
+            out=touched.offsets,
+            rows_out=touched.rows,
+            published=touched.offsets,
+            rejected=OffsetRanges(),
+            removed=OffsetRanges(),
+            kept=touched.kept_rows,
+            files_removed=len(touched.files),
+            files_added=len(found.files),
+            filled=found.account,
+        )
+        # Nothing comes that was not there: no row has another source, and the quarantine stays as it is.
+        bad = self.spark.createDataFrame([], "reason string")
+        none = StagedRecords([], staged.batch([]), OffsetRanges(), bad)
+        self._publish(staged, touched, found.files, none, result)
 
     def _incoming(self, staged: StagedChange) -> IncomingRecords:
         decode = self._decoding(self.stream.followed(staged.schema))
@@ -178,7 +210,7 @@ class Change:
         result: ChangeResult,
     ) -> None:
         checked, leaving = staged.base, Leaving(self.reader, self.plan, touched, coming.rejected)
-        waits = 0
+        waits, came = 0, result.published if self.plan.reads_records else OffsetRanges()
         for _ in range(MAX_PUBLISHES):
             now, head = self.stream.now(), self.stream.table.head(MAIN)
             if self.stream.is_published(now):
@@ -190,7 +222,7 @@ class Change:
                     self.plan.id,
                     now.epoch,
                     now.rejected,
-                    result.published.union(self.plan.quarantined_out),
+                    came.union(self.plan.quarantined_out),
                     coming.rejected,
                     coming.bad,
                 )

@@ -77,6 +77,11 @@ class StagedChange(StagedFiles):
         self._columns = {name: self._stage.schema().findField(name) for name in BOUNDED}
         self._value_of = self._jvm.org.apache.iceberg.types.Conversions.fromByteBuffer
 
+    @property
+    def name(self) -> str:
+        """Name of the table, with its namespace."""
+        return self._name
+
     def described(self, handles: Iterable[Any]) -> list[TableFile]:
         return [TableFile(one, read(one, self._columns, self._value_of)) for one in handles]
 
@@ -116,10 +121,12 @@ class StagedChange(StagedFiles):
             # A scan reuses it.
             yield tasks.next().file().copy()
 
-    def touched(self, ranges: OffsetRanges, sources: Sequence[str] = ()) -> Touched:
-        """The files of ``base`` with rows at these offsets or of these sources."""
+    def touched(
+        self, ranges: OffsetRanges, sources: Sequence[str] = (), files: Sequence[TableFile] | None = None
+    ) -> Touched:
+        """The files of ``base`` with rows at these offsets or of these sources; of ``files``, if given."""
         found, unclear = Touched(), list[TableFile]()
-        for one in self.candidates(ranges, sources):
+        for one in self.candidates(ranges, sources) if files is None else files:
             offsets = _offsets_by_bounds(one.file, ranges, sources)
             if offsets is None:
                 unclear.append(one)

@@ -34,6 +34,8 @@ INTERNAL = {
     "sluice.core.decoding.avro.reference.resolution.Unresolvable",
     "sluice.core.decoding.protobuf.messages.WrittenAgain",  # read by the reference
     "sluice.core.decoding.protobuf.well_known.OtherMessage",  # a NotCompiled
+    "sluice.core.decoding.filling.from_json.NotWritten",  # the reason why a further field stays
+    "sluice.core.decoding.filling.from_json.Undecided",
     "sluice.core.decoding.decoder.Malformed",  # its text is the reason of a rejected record
     "sluice.core.tables.file_removal.ClockChanged",  # the reason why remove_files deletes nothing
     "sluice.cli.airflow_api.AirflowError",

@@ -27,6 +27,7 @@ class Action(StrEnum):
     REDO = "redo"
     REPLACE = "replace"
     REMOVE = "remove"
+    FILL = "fill_columns"
 
 
 def change_id(run_id: str) -> str:
@@ -49,7 +50,8 @@ class ChangePlan:
     sources_out: tuple[str, ...] = ()
     """Ids of sources all of whose rows go."""
     rows_in: OffsetRanges = field(default_factory=OffsetRanges)
-    """Offsets of records that are read from the topic, else the quarantine, decoded and loaded."""
+    """Offsets of records that are read from the topic, else the quarantine, decoded and loaded; of FILL those
+    of ``rows_out``, among which are the rows to fill, and nothing is read."""
     reverts: tuple[str, ...] = ()
     """Ids of the sources that count as reverted afterwards."""
     redoes: tuple[str, ...] = ()
@@ -80,6 +82,16 @@ class ChangePlan:
             "nothing tells any more whether it is one of them, or was never made. Fix: if it is still "
             "wanted, trigger a new run with the same values: its plan is refused if nothing is left to do"
         )
+
+    @property
+    def reads_records(self) -> bool:
+        """Whether what comes is decoded again; else it is what goes, with further fields in their columns."""
+        return self.action is not Action.FILL
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to fill, which is no error."""
+        return self.action is Action.FILL and not self.rows_out
 
     @property
     def quarantined_out(self) -> OffsetRanges:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from sluice.core.changes.filled import FilledFields
 from sluice.core.changes.plan import Action, ChangePlan
 from sluice.core.offsets.ranges import OffsetRanges
 
@@ -63,6 +64,9 @@ class ChangeResult:
     """Those of ``removed`` that went singly."""
     recovered: OffsetRanges = field(default_factory=OffsetRanges)
     """Offsets of records read from the quarantine, since the topic had lost them."""
+    filled: FilledFields | None = None
+    """What action fill_columns did, whose ``out`` and ``published`` are the plan's rows in the files that it
+    exchanged; None of another action."""
 
     @classmethod
     def none(cls) -> ChangeResult:
@@ -141,6 +145,7 @@ class ChangeResult:
             },
             "records": [[one.partition, one.offset, one.source_id, one.row] for one in self.records],
             "recovered": self.recovered.to_json(),
+            **({"filled": self.filled.to_document()} if self.filled else {}),
         }
 
     @classmethod
@@ -162,9 +167,15 @@ class ChangeResult:
             },
             [RemovedRecord(*values) for values in document["records"]],
             OffsetRanges.from_json(document["recovered"]),
+            FilledFields.from_document(document["filled"]) if "filled" in document else None,
         )
 
     def message(self) -> str:
+        if self.filled:
+            return (
+                f"{self.filled.message()}; {self.files_removed} files removed, {self.files_added} added, "
+                f"with {self.rows_out + self.kept} rows"
+            )
         recovered = f"{self.recovered.count} read from the quarantine, " if self.recovered else ""
         return (
             f"{self.rows_out} rows out, {self.published.count} in, {self.rejected.count} in quarantine, "

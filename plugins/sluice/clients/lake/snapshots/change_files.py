@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from pyiceberg.manifest import DataFile
@@ -77,3 +77,8 @@ def _of_change(table: Table, change_id: str) -> list[Snapshot]:
 def digest_without(table: Table, files: Sequence[DataFile], offsets: OffsetRanges) -> FileSetDigest:
     """Number and hash of the rows of ``files`` but those at ``offsets``: all columns but bytes."""
     return digest_of(table, files, without_binary(table), offsets)
+
+
+def digest_of_others(table: Table, files: Sequence[DataFile], columns: Collection[str]) -> FileSetDigest:
+    """The same of all rows, in all columns but these, and bytes."""
+    return digest_of(table, files, [name for name in without_binary(table) if name not in columns])

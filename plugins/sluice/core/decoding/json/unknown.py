@@ -21,11 +21,11 @@ from sluice.core.decoding.json.parts import Flags
 
 def unknown_text(text: str, known: Sequence[str]) -> str | None:
     """The reference: of one object, which is valid. None if all members are ``known``."""
-    found = [text[start:end] for name, start, end in _members(text) if name not in known]
+    found = [text[start:end] for name, start, end in member_places(text) if name not in known]
     return "{%s}" % ",".join(found) if found else None  # noqa: UP031  (braces)
 
 
-def _members(text: str) -> Iterator[tuple[str, int, int]]:
+def member_places(text: str) -> Iterator[tuple[str, int, int]]:
     """The key of each member, and where it begins and ends."""
     at = _next(text, text.index("{") + 1)
     while text[at] == '"':

@@ -1,0 +1,129 @@
+"""Further fields of a row, as values of the columns that the table has by now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from sluice.core.decoding.avro.reference.resolution import Unresolvable, resolver
+from sluice.core.decoding.avro.types import Type, UnsupportedSchema, arrow_type, parsed
+from sluice.core.decoding.avro.types import written as writers_schema
+from sluice.core.decoding.avro.unknown.json_values import joined
+from sluice.core.decoding.filling.batches import Filled
+from sluice.core.decoding.filling.from_json import NotWritten, Undecided, read, written
+from sluice.core.decoding.filling.merging import Merging, Outcome, Pair
+
+NO_SCHEMA = "no known schema of the records has it, with the other fields of its row"
+OTHER_TYPES = "schemas of the records have it with other types, and its text is of several"
+NO_TYPE = "its text is of no type that it has in a known schema of the records"
+NO_COLUMN = "a known schema of the records has it without a column"
+
+
+class AvroFiller:
+    """A :class:`~sluice.core.decoding.filling.batches.Filler` of records in Avro."""
+
+    def __init__(self, writers: Iterable[str], reader: str) -> None:
+        """``writers``: the schemas that its records may be written with; ``reader``: the table's, each as
+        JSON text. Raises UnsupportedSchema for a ``reader`` that no table can have. Writers' schemas that
+        cannot be read as the table's wrote no row of it."""
+        self._reader, self._merging = parsed(reader).record, Merging()
+        found = {
+            text: one
+            for text in writers
+            if (one := _record(text)) is not None and _is_read(one, self._reader)
+        }
+        # A registry may have many more than those.
+        self._given, self._writers = (tuple(found), reader), [*found.values()]
+        # By the names of a text: name -> how its value may be read; None if no schema has all of them.
+        self._known: dict[tuple[str, ...], Mapping[str, Sequence[Pair]] | None] = {}
+        self._names = {name for one in self._reader.fields for name in (one.name, *one.aliases)}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return AvroFiller, self._given
+
+    @property
+    def type(self) -> pa.StructType:
+        """As the protocol says."""
+        return arrow_type(self._reader)
+
+    def fill(self, row: Mapping[str, Any], text: str) -> Filled:
+        """``row``: its columns, in the form of ``arrow_value``; ``text``: its further fields."""
+        try:
+            members = read(text)
+        except NotWritten as error:
+            return Filled(left=text, kept=[("", str(error))])
+        pairs = self._pairs(tuple(name for name, _ in members))
+        found, rest = Filled(), []
+        for name, value in members:
+            if pairs is None:
+                rest.append((name, written(value)))
+                found.kept += [(name, NO_SCHEMA)] if name in self._names else []
+                continue
+            columns = {pair.reader.name: None for pair in pairs[name] if pair.reader is not None}
+            if not columns:
+                rest.append((name, written(value)))
+                continue
+            column, of = self._member(name, value, row, pairs[name])
+            found.fields += of.fields
+            found.kept += of.kept
+            if of.fields:
+                found.values[column] = of.value
+            if of.left is not None:
+                rest.append((name, of.left))
+        found.left = joined(rest) if rest else None
+        return found
+
+    def _pairs(self, names: tuple[str, ...]) -> Mapping[str, Sequence[Pair]] | None:
+        if names not in self._known:
+            writers = [one for one in self._writers if all(name in one.by_name for name in names)]
+            found = {
+                name: _distinct(self._merging.pair(one, self._reader, name) for one in writers)
+                for name in names
+            }
+            self._known[names] = found if writers else None
+        return self._known[names]
+
+    def _member(
+        self, name: str, value: Any, row: Mapping[str, Any], pairs: Sequence[Pair]
+    ) -> tuple[str, Outcome]:
+        """The column of a member, and what all schemas that may have it make of it."""
+        found, reasons = dict[str, tuple[str, Outcome]](), list[str]()
+        for pair in pairs:
+            if pair.reader is None:
+                reasons.append(NO_COLUMN)
+                continue
+            try:
+                of = self._merging.merged(pair.writer, pair.reader, row.get(pair.reader.name), value, name)
+            except NotWritten:
+                continue
+            except (Undecided, Unresolvable) as error:
+                reasons.append(str(error))
+                continue
+            found[repr((pair.reader.name, of))] = pair.reader.name, of
+        if len(found) == 1 and not reasons:
+            (outcome,) = found.values()
+            return outcome
+        reason = reasons[0] if reasons else OTHER_TYPES if found else NO_TYPE
+        return "", Outcome(None, written(value), kept=[(name, reason)])
+
+
+def _record(text: str) -> Type | None:
+    try:
+        return writers_schema(text).record
+    except (UnsupportedSchema, RecursionError):
+        return None
+
+
+def _is_read(writer: Type, reader: Type) -> bool:
+    try:
+        resolver(writer, reader)
+    except (Unresolvable, RecursionError):
+        return False
+    return True
+
+
+def _distinct(pairs: Iterable[Pair]) -> list[Pair]:
+    """One for each pair of types."""
+    return list({(repr(one.writer.type), repr(one.reader)): one for one in pairs}.values())

@@ -1,0 +1,97 @@
+"""Columns that came after their records: filled from what was kept, once the topic has lost the records."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from local.demo.orders.plain_consumer import committed
+from sluice.changes.plan import plan_change
+from sluice.changes.verify import ChangeVerification
+from sluice.clients.kafka.admin import KafkaAdmin
+from sluice.clients.lake.catalog import Lake
+from sluice.clients.s3.requests import connect
+from sluice.core.changes.plan import ChangePlan
+from spark_jobs.common.consumer.run import decoding, registry_of
+from spark_jobs.common.maintenance.change import Change
+from tests.spark.test_schema_changes import EACH, Orders, assert_row, orders
+from tests.support.lakehouse import PARTITIONS
+from tests.support.memory_s3 import MemoryS3
+from tests.support.steps import ledger
+
+__all__ = ["orders"]
+
+
+def fill(orders: Orders, run_id: str, **params: str) -> dict[str, Any]:
+    """A run of the change DAG; what its last step says."""
+    with closing(Lake.open(orders.platform)) as lake:
+        systems: Any = SimpleNamespace(
+            lake=lake,
+            kafka=KafkaAdmin(orders.platform.kafka),
+            s3=connect(orders.platform.s3),
+            source=SimpleNamespace(within=lambda *given: None),
+        )
+        kept = ledger(orders.spec.name, MemoryS3())
+        asked = {"action": "fill_columns", **params}
+        document = plan_change(systems, orders.spec, kept, run_id, asked, lambda: True)
+        plan = ChangePlan.from_document(document)
+        if not plan.is_empty:
+            decoder = partial(decoding, orders.spec, registry_of(orders.spec, orders.platform))
+            Change(orders.spark, orders.platform, orders.spec, decoder, plan).run()
+        return ChangeVerification(systems, orders.spec, kept, run_id).run(lambda: True)
+
+
+def test_rows_get_columns_that_came_after_them_though_the_topic_has_lost_their_records(
+    orders: Orders,
+) -> None:
+    following = orders.spec
+    assert following.records is not None
+    orders.spec = replace(following, records=replace(following.records, new_fields="unknown_fields"))
+    running = orders.run(orders.writer())
+    for version in (1, 2):
+        orders.send_version(version)
+        running.query.processAllAvailable()
+    # Without a column there is nothing to fill, and the rows stay as they are.
+    before = orders.rows()
+    assert fill(orders, "r0")["filled"] == "0 rows filled; nothing stays"
+    assert orders.rows() == before
+    running.query.stop()
+    records = committed(orders.services.kafka, orders.registry, orders.spec.topic.name)
+    admin = AdminClient(orders.services.kafka)
+    for deleted in admin.delete_records(
+        [TopicPartition(orders.spec.topic.name, partition, 2 * EACH) for partition in range(PARTITIONS)]
+    ).values():
+        deleted.result(30)
+    orders.spec = following
+    orders.send_version(2)
+    running = orders.run(orders.writer())
+    assert {"channel"} <= orders.columns().keys()
+    assert sum(row["_unknown_fields"] is not None for row in orders.rows().values()) == EACH * PARTITIONS
+
+    # One partition, then all that is left, beside the running stream.
+    found = fill(orders, "r1", ranges=f"{orders.spec.topic.name}: 0=[0,{3 * EACH})")
+    assert found["filled"].startswith(
+        f"{EACH} rows filled (address.zip {EACH}, channel {EACH}, lines[].count"
+    )
+    assert sum(row["_unknown_fields"] is not None for row in orders.rows().values()) == EACH * (
+        PARTITIONS - 1
+    )
+    found = fill(orders, "r2")
+    assert found["filled"].startswith(f"{EACH * (PARTITIONS - 1)} rows filled (")
+    rows = orders.rows()
+    assert len(rows) == len(orders.sent)
+    for place, record in records.items():
+        assert_row(rows[place], record)
+    assert fill(orders, "r3") == {"rows_out": 0, "published": 0}
+    # The stream goes on.
+    running.query.stop()
+    orders.send_version(2)
+    orders.run(orders.writer()).query.stop()
+    assert len(orders.rows()) == len(orders.sent)
+    assert orders.quarantined() == {}

@@ -1,0 +1,109 @@
+"""What fills the rows of a stream, by what it declares and by the schemas that are kept."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sluice.clients.registry.kept import RegistryChanged
+from sluice.clients.registry.objects import SchemaObjects
+from sluice.config.sections.records.declaration import Records
+from sluice.core.registry.schemas import AVRO, JSON, Bundle, Definition, document
+from spark_jobs.common.maintenance.fill import fillers
+from tests.support.memory_s3 import MemoryS3
+from tests.support.raising import raising
+
+
+def schema(**fields: Any) -> str:
+    named = [{"name": name, "type": kind} for name, kind in fields.items()]
+    return json.dumps({"type": "record", "name": "T", "fields": named})
+
+
+TABLE = schema(id="int", new=["null", "double"])
+TEXT = '{"new":0.1}'
+ROW = {"id": 1, "new": None}
+
+
+@pytest.fixture
+def memory(monkeypatch: pytest.MonkeyPatch) -> MemoryS3:
+    found = MemoryS3()
+    monkeypatch.setattr(fillers, "connect", lambda s3: found.as_client())
+    return found
+
+
+PLATFORM: Any = SimpleNamespace(
+    s3=None,
+    lake=SimpleNamespace(ledger="s3://warehouse/ledger"),
+    need_registry=lambda: SimpleNamespace(identity="registry"),
+)
+
+
+def keep(memory: MemoryS3, *schemas: tuple[str, str]) -> SchemaObjects:
+    store = SchemaObjects(memory.as_client(), "s3://warehouse/ledger", "registry")
+    for number, (kind, text) in enumerate(schemas, 1):
+        store.put(number, document(Bundle(number, Definition(kind, text), {})))
+    return store
+
+
+def spec(folder: Path, records: Records | None, **more: Any) -> Any:
+    (folder / "schema.avsc").write_text(TABLE)
+    given = {"name": "t", "table": "raw.t", "schema": "schema.avsc", "schema_file": folder / "schema.avsc"}
+    return SimpleNamespace(
+        **{**given, "folder": folder, "records": records, "is_avro": True, "is_ddl": False, **more}
+    )
+
+
+def test_records_are_read_by_all_schemas_that_are_kept_and_that_the_table_can_read(
+    tmp_path: Path, memory: MemoryS3
+) -> None:
+    """Those of other topics too; of a schema with other docs only once."""
+    wide, narrow = schema(id="int", new="double"), schema(id="int", new="float")
+    other = json.dumps({**json.loads(wide), "doc": "of no use"})
+    unlike, no_avro = schema(id="string", new="float"), '{"type": "object"}'
+    keep(memory, (AVRO, wide), (AVRO, other), (AVRO, unlike), (JSON, no_avro))
+    own = spec(tmp_path, Records("avro", registry=True))
+    assert len(fillers.kept_schemas(PLATFORM)) == 2
+    filler = fillers.filler_of(own, PLATFORM, "")
+    assert filler is not None
+    assert filler.fill(ROW, TEXT).values == {"new": 0.1}
+    # A record may have had 32 bits.
+    keep(memory, *[(AVRO, wide)] * 4, (AVRO, narrow))
+    filler = fillers.filler_of(own, PLATFORM, "")
+    assert filler is not None
+    assert filler.fill(ROW, TEXT).left == TEXT
+
+
+def test_a_kept_document_that_is_damaged_is_named(memory: MemoryS3) -> None:
+    keep(memory, (AVRO, TABLE))
+    (place,) = memory.objects
+    memory.objects[place] = b'{"form": 1, "id": 7}'
+    with raising(
+        RegistryChanged, "schema id 1 of registry 'registry'", "nothing was changed", "Fix: restore"
+    ):
+        fillers.kept_schemas(PLATFORM)
+
+
+def test_without_a_registry_the_folder_has_all_schemas(tmp_path: Path) -> None:
+    (tmp_path / "schemas").mkdir()
+    (tmp_path / "schemas" / "0.avsc").write_text(schema(id="int", new="float"))
+    filler = fillers.filler_of(spec(tmp_path, Records("avro")), PLATFORM, "")
+    assert filler is not None
+    # The declared schema has a double, the one beside it a float.
+    assert filler.fill(ROW, TEXT).left == TEXT
+    assert filler.fill(ROW, '{"new":0.5}').values == {"new": 0.5}
+
+
+def test_json_is_read_by_the_columns(tmp_path: Path) -> None:
+    own = spec(tmp_path, Records("json"), is_avro=False, ddl_columns={"id": "bigint", "new": "double"})
+    filler = fillers.filler_of(own, PLATFORM, "")
+    assert filler is not None
+    assert filler.fill(ROW, TEXT).values == {"new": 0.1}
+
+
+@pytest.mark.parametrize("records", [None, Records("avro", unknown_fields=""), Records("protobuf")])
+def test_of_other_streams_nothing_is_filled(tmp_path: Path, records: Records | None) -> None:
+    assert fillers.filler_of(spec(tmp_path, records), PLATFORM, "") is None
