@@ -18,17 +18,20 @@ from sluice.clients.lake.schema_offsets import schema_offsets
 from sluice.clients.registry.client import RegistryClient
 from sluice.clients.registry.client import Version as OfSubject
 from sluice.clients.s3.requests import read_change
-from sluice.config.reading.files import declared_text
+from sluice.config import protobuf_messages
+from sluice.config.csv_reading import avro_text
 from sluice.config.reading.names import COLUMN, ICEBERG, OURS
+from sluice.config.reading.protoc import compiled
 from sluice.config.reading.toml import ConfigError
 from sluice.config.stream import StreamSpec
 from sluice.core.decoding.avro.following.conflicts import Names
-from sluice.core.decoding.avro.types import parsed
+from sluice.core.decoding.avro.types import UnsupportedSchema, parsed
+from sluice.core.decoding.protobuf.following.written import row_of_text
 from sluice.core.errors import ClientError
 from sluice.core.registry.errors import UnknownSchema
-from sluice.core.registry.schemas import AVRO
+from sluice.core.registry.schemas import AVRO, PROTOBUF
 from sluice.core.schema_versions import columns, followed
-from sluice.core.schema_versions.compared import differences
+from sluice.core.schema_versions.compared import differences, differences_of_messages
 from sluice.core.schema_versions.offsets import Seen
 from sluice.core.schema_versions.stream import Column, Latest, StreamSchema, Version, column_of, fields_of
 from sluice.core.tables.known_tables import CREATED_AT
@@ -60,7 +63,7 @@ def stream_schema(
         asked = registry()
         places = {schema_id: _place(asked, subject, schema_id) for schema_id, _ in newest}
         latest = _latest(spec, table, client, asked.latest(subject))
-    except (ClientError, ConfigError) as error:
+    except (ClientError, ConfigError, UnsupportedSchema) as error:
         problem = str(error)
 
     def version(schema_id: int, seen: Seen) -> Version:
@@ -109,14 +112,23 @@ def _place(registry: RegistryClient, subject: str, schema_id: int) -> str:
 def _latest(spec: StreamSpec, table: Table, client: S3Client, newest: OfSubject) -> Latest:
     schema = newest.schema
     found = Latest(newest.subject, newest.version, schema.id)
-    if spec.records is None or not spec.is_avro or schema.type != AVRO:
-        return replace(found, note="not compared: Avro of a topic that others fill is")
-    digest = table.properties.get(followed.PROPERTY)
+    kind = PROTOBUF if spec.is_protobuf else AVRO
+    if spec.records is None or not (spec.is_avro or spec.is_protobuf):
+        return replace(found, note="not compared: Avro and Protobuf of a topic that others fill are")
+    if schema.type != kind:
+        return replace(found, note=f"not compared: it is of type {schema.type}, and the table's of {kind}")
+    text, digest = "", table.properties.get(followed.PROPERTY)
     if digest:
-        uri = followed.address(table.location(), digest)
-        text = json.dumps(read_change(client, uri, "schema that the table follows"))
-    else:
-        text = declared_text(spec.schema_file)
+        ending = followed.PROTOBUF if spec.is_protobuf else followed.AVRO
+        uri = followed.address(table.location(), digest, ending)
+        text = json.dumps(read_change(client, uri, "schema that the table follows"), ensure_ascii=False)
     own = frozenset(map(str.lower, spec.records.added_columns))
     names = Names(COLUMN.pattern, OURS, ICEBERG, own)
-    return replace(found, differences=differences(parsed(text), schema.text, names))
+    if spec.is_protobuf:
+        message = protobuf_messages.of_table(spec)
+        message = message.following(row_of_text(text)[1]) if text else message
+        return replace(found, differences=differences_of_messages(message, schema, compiled, names))
+    of_table = parsed(text or avro_text(spec, spec.schema_file))
+    as_text = spec.records.has_recursive_texts
+    lacks = differences(of_table, schema.text, names, recursive_as_text=as_text)
+    return replace(found, differences=lacks)

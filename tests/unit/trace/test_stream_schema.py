@@ -17,9 +17,13 @@ from sluice.clients.registry.client import Version as OfSubject
 from sluice.clients.s3.requests import split
 from sluice.config import streams
 from sluice.config.folders import VARIABLE
+from sluice.config.reading.protoc import compiled
+from sluice.core.decoding.protobuf.following.written import row_text
+from sluice.core.decoding.protobuf.types import type_of
+from sluice.core.decoding.registered.protobuf import schema_of
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.registry.errors import RegistryUnreachable, UnknownSchema
-from sluice.core.registry.schemas import AVRO, RegisteredSchema
+from sluice.core.registry.schemas import AVRO, PROTOBUF, RegisteredSchema
 from sluice.core.schema_versions import columns, followed
 from sluice.core.schema_versions.columns import Came
 from sluice.core.schema_versions.offsets import PROPERTY, SchemaOffsets, address
@@ -112,6 +116,57 @@ def test_the_followed_schema_is_what_is_compared(rig: Rig) -> None:
         change.set_properties({followed.PROPERTY: "ab"})
     found = rig.say(Registry())
     assert (found.follows, found.latest.result) == ("ab", "the table has all of it")
+
+
+PROTO = 'syntax = "proto3"; package shop; message Order {{ int64 id = 1; {} }}'
+
+
+class MessageRegistry(Registry):
+    """The newest version is one of Protobuf, with a field more than its text names."""
+
+    def __init__(self, fields: str) -> None:
+        super().__init__()
+        self._text = PROTO.format(fields)
+
+    def latest(self, subject: str) -> OfSubject:
+        return OfSubject(subject, 2, RegisteredSchema(8, PROTOBUF, self._text))
+
+
+def test_a_message_is_compared_by_the_numbers_of_its_fields(rig: Rig) -> None:
+    newest = MessageRegistry("string mail = 2; map<string, int32> counts = 3;")
+    assert rig.say(newest).latest.note == "not compared: it is of type PROTOBUF, and the table's of AVRO"
+    declared = rig.spec.schema_file.parent
+    (declared / "schema.proto").write_text(PROTO.format("string email = 2;"))
+    (declared / "stream.toml").write_text(
+        DECLARED.replace("schema.avsc", "schema.proto").replace("avro", "protobuf")
+    )
+    rig.spec = streams.load("orders")
+    found = rig.say(newest).latest
+    assert [str(one) for one in found.differences] == ["counts: missing in the table (map<string, int32>)"]
+    (said,) = rig.say(MessageRegistry("int32 email = 2;")).latest.differences
+    assert str(said).startswith("email: cannot be followed: ")
+    # With its column, as the table follows it.
+    followed_text = row_text("shop.Order", type_of(compiled_of(newest), by_number=True))
+    rig.s3.objects[split(followed.address(LOCATION, "ab", followed.PROTOBUF))] = followed_text.encode()
+    with rig.lake.catalog.load_table(lakes.TABLE).transaction() as change:
+        change.set_properties({followed.PROPERTY: "ab"})
+    assert rig.say(newest).latest.result == "the table has all of it"
+
+
+def compiled_of(registry: MessageRegistry) -> Any:
+    return schema_of(registry.latest("orders-value").schema, compiled).message("shop.Order")
+
+
+def test_a_field_that_contains_itself_is_no_difference_where_it_is_a_text(rig: Rig) -> None:
+    node = '{"type": "record", "name": "Node", "fields": [{"name": "next", "type": ["null", "Node"]}]}'
+    registry = Registry()
+    with patch.object(Registry, "latest", lambda *_: OfSubject("s", 1, RegisteredSchema(8, AVRO, node))):
+        rig.spec.schema_file.write_text(node)
+        assert "next is a Node inside of another one" in rig.say(registry).problem
+        toml = rig.spec.schema_file.with_name("stream.toml")
+        toml.write_text(DECLARED.replace("registry = true", 'registry = true, recursive_fields = "json"'))
+        rig.spec = streams.load("orders")
+        assert rig.say(registry).latest.result == "the table has all of it"
 
 
 def test_a_registry_that_is_down_is_a_problem_of_its_part(rig: Rig) -> None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
 import pyarrow as pa
 
-from sluice.core.decoding.avro.following.conflicts import Names
+from sluice.core.decoding.avro.following.conflicts import Conflict, Names
 from sluice.core.decoding.avro.following.merging import merge
 from sluice.core.decoding.avro.types import Schema, UnsupportedSchema, arrow_type, written
+from sluice.core.decoding.protobuf.decoder import TableMessage
+from sluice.core.decoding.protobuf.schema import Compile, NotCompiled, UnsupportedMessage
+from sluice.core.decoding.registered.protobuf import combined, schema_of
+from sluice.core.decoding.registered.unfollowed import Following
 from sluice.core.decoding.texts import printable
+from sluice.core.registry.schemas import RegisteredSchema
 
 # Characters of a type.
 _MAX_SHOWN = 200
@@ -41,20 +46,42 @@ class Difference:
         return f"{self.path}: {self.kind}: the table has {self.table}, the schema {self.schema}"
 
 
-def differences(table: Schema, text: str, names: Names) -> list[Difference]:
+def differences(
+    table: Schema, text: str, names: Names, *, recursive_as_text: bool = False
+) -> list[Difference]:
     """What a table lacks of an Avro schema, in its order; if a part cannot be followed, such parts alone:
-    nothing of the others is then. ``names``: as of :func:`merge`."""
+    nothing of the others is then. ``names``, ``recursive_as_text``: as of :func:`merge`."""
     try:
-        merged = merge(table, written(text), names)
+        merged = merge(table, written(text), names, recursive_as_text=recursive_as_text)
     except (UnsupportedSchema, ValueError, TypeError, LookupError, RecursionError) as error:
         said = "more levels than can be read" if isinstance(error, RecursionError) else str(error)
-        return [Difference("the whole schema", Kind.UNFOLLOWED, "columns", said)]
-    if merged.conflicts:
-        return [Difference(one.path, Kind.UNFOLLOWED, one.table, one.schema) for one in merged.conflicts]
-    had = dict(_paths(pa.struct(list(arrow_type(table.record)))))
+        return [_whole(said)]
+    return _between(arrow_type(table.record), arrow_type(merged.schema.record), merged.conflicts)
+
+
+def differences_of_messages(
+    table: TableMessage, latest: RegisteredSchema, compiled: Compile, names: Names
+) -> list[Difference]:
+    """As :func:`differences`, of the message of the table's name in a registered schema of Protobuf."""
+    try:
+        merged = combined(Following(names=names), table, schema_of(latest, compiled).message(table.name))
+    except (NotCompiled, UnsupportedMessage) as error:
+        return [_whole(str(error))]
+    return _between(table.type.arrow, merged.schema.arrow, merged.conflicts)
+
+
+def _whole(said: str) -> Difference:
+    return Difference("the whole schema", Kind.UNFOLLOWED, "columns", said)
+
+
+def _between(before: pa.DataType, after: pa.DataType, conflicts: Iterable[Conflict]) -> list[Difference]:
+    """What a table of the type ``before`` lacks of the one that it would have ``after``."""
+    if unfollowed := [Difference(one.path, Kind.UNFOLLOWED, one.table, one.schema) for one in conflicts]:
+        return unfollowed
+    had = dict(_paths(before))
     found = list[Difference]()
     inside_new = list[str]()
-    for path, kind in _paths(pa.struct(list(arrow_type(merged.schema.record)))):
+    for path, kind in _paths(after):
         if path not in had:
             if not path.startswith(tuple(inside_new)):
                 found.append(Difference(path, Kind.MISSING, "", _shown(kind)))
