@@ -197,8 +197,8 @@ STATUSES = replace(ZIPCODES, group_by=["status"])
 DISTINCT = replace(ZIPCODES, aggregates={"statuses": "distinct status"})
 
 
-def put_statuses(queried: Queried, *hits: tuple[str, int]) -> None:
-    """Hits of (zipcode, status), each in a snapshot of its own."""
+def put_statuses(queried: Queried, *hits: tuple[str, int | str]) -> None:
+    """Hits of (zipcode, status in SQL), each in a snapshot of its own."""
     for zipcode, status in hits:
         offset = queried._offset
         queried._offset += 1
@@ -261,3 +261,17 @@ def test_a_state_of_before_types_were_kept_goes_on(make: Make, monkeypatch: pyte
     assert queried.sinks["distinct"][0].results == {"1": [3]}
     state = queried.states()["distinct"]
     assert (state.batch_offset, state.types) == (0, {"zipcode": "string", "status": "int"})
+
+
+def test_records_with_a_further_field_are_other_values(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rig, "COLUMNS", f"status STRUCT<code: INT>, {rig.COLUMNS}")
+    queried = make(distinct=DISTINCT)
+    running = queried.own()
+    put_statuses(queried, ("1", "struct(5)"), ("1", "struct(6)"))
+    queried.catch_up(running)
+    queried.spark.sql(f"ALTER TABLE {queried.table} ADD COLUMN status.reason STRING")
+    put_statuses(queried, ("1", "struct(5, 'slow')"), ("1", "struct(5, 'full')"))
+    assert [type(error) for error in ended(running)] == [ColumnsWidened]
+    queried.catch_up(queried.own())
+    assert_counted(queried)
+    assert queried.sinks["distinct"][0].results == {"1": [4]}
