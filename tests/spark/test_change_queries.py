@@ -18,6 +18,7 @@ from spark_jobs.common.lake.written.read_offsets import OffsetReader
 from spark_jobs.common.maintenance.staged_change import StagedChange
 from spark_jobs.common.queries.first_batch import PartialSnapshotRead
 from spark_jobs.common.queries.streaming_query import ColumnsWidened, SourceChanged, StreamingQueryRun
+from tests.support import queried as rig
 from tests.support.queried import Make, Queried, wait
 
 SINKS = [Sink("console"), Sink("memory")]
@@ -187,5 +188,90 @@ def test_a_column_that_becomes_wider_ends_the_query_before_it_writes_and_it_goes
     running = queried.own()
     queried.catch_up(running)
     state, sinks = queried.states()["zipcodes"], queried.sinks["zipcodes"]
+    assert state.batch_offset == 0, "it counts nothing by that column"
     expected = queried.counted("zipcodes", state.batch_offset)
     assert {sink.name: sink.results for sink in sinks} == {sink.name: expected for sink in sinks}
+
+
+STATUSES = replace(ZIPCODES, group_by=["status"])
+DISTINCT = replace(ZIPCODES, aggregates={"statuses": "distinct status"})
+
+
+def put_statuses(queried: Queried, *hits: tuple[str, int | str]) -> None:
+    """Hits of (zipcode, status in SQL), each in a snapshot of its own."""
+    for zipcode, status in hits:
+        offset = queried._offset
+        queried._offset += 1
+        at = "timestamp_seconds(100000)"
+        queried.spark.sql(
+            f"INSERT INTO {queried.table} VALUES "
+            f"({status}, '{zipcode}', {at}, 'a', 'x', DATE'1970-01-02', 0, {offset}, {at}, NULL, NULL)"
+        )
+
+
+def assert_counted(queried: Queried) -> None:
+    for name, sinks in queried.sinks.items():
+        expected = queried.counted(name, queried.states()[name].batch_offset)
+        assert {sink.name: sink.results for sink in sinks} == {sink.name: expected for sink in sinks}
+
+
+def test_values_of_a_column_that_became_wider_are_counted_with_those_from_before(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark has 5 of an INT beside 5 of a BIGINT in a set, and reads no groups that are by an INT."""
+    monkeypatch.setattr(rig, "COLUMNS", f"status INT, {rig.COLUMNS}")
+    table = "results.statuses"
+    windows = replace(WINDOWS, group_by=["status"], sinks=[*SINKS, Sink("iceberg", table=table)])
+    queried = make(statuses=STATUSES, distinct=DISTINCT, windows=windows)
+    running = queried.own()
+    put_statuses(queried, ("1", 5), ("1", 6), ("2", 5))
+    queried.catch_up(running)
+    queried.spark.sql(f"ALTER TABLE {queried.table} ALTER COLUMN status TYPE BIGINT")
+    put_statuses(queried, ("1", 5), ("1", 2**40))
+    assert [type(error) for error in ended(running)] == [ColumnsWidened] * 3
+    queried.catch_up(queried.own())
+    assert_counted(queried)
+    assert queried.sinks["distinct"][0].results == {"1": [3], "2": [1]}
+    rebuilt = {name: state.batch_offset for name, state in queried.states().items()}
+    assert all(rebuilt.values())
+    queried.stop()
+    running = queried.own()
+    put_statuses(queried, ("2", 6), ("2", 2**40))
+    queried.catch_up(running)
+    assert_counted(queried)
+    assert {name: state.batch_offset for name, state in queried.states().items()} == rebuilt, "once"
+    rows = queried.spark.table(f"{CATALOG}.{table}").collect()
+    found = {f"{row['status']}|{row['window_start']}": [row["hits"]] for row in rows}
+    assert found == queried.sinks["windows"][0].results
+
+
+def test_a_state_of_before_types_were_kept_goes_on(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rig, "COLUMNS", f"status INT, {rig.COLUMNS}")
+    queried = make(distinct=DISTINCT)
+    running = queried.own()
+    states = queried.writers[-1].states
+    states["distinct"] = replace(states["distinct"], types={})
+    put_statuses(queried, ("1", 5), ("1", 6))
+    queried.catch_up(running)
+    queried.stop()
+    assert queried.states()["distinct"].types == {}
+    running = queried.own()
+    put_statuses(queried, ("1", 6), ("1", 7))
+    queried.catch_up(running)
+    assert queried.sinks["distinct"][0].results == {"1": [3]}
+    state = queried.states()["distinct"]
+    assert (state.batch_offset, state.types) == (0, {"zipcode": "string", "status": "int"})
+
+
+def test_records_with_a_further_field_are_other_values(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rig, "COLUMNS", f"status STRUCT<code: INT>, {rig.COLUMNS}")
+    queried = make(distinct=DISTINCT)
+    running = queried.own()
+    put_statuses(queried, ("1", "struct(5)"), ("1", "struct(6)"))
+    queried.catch_up(running)
+    queried.spark.sql(f"ALTER TABLE {queried.table} ADD COLUMN status.reason STRING")
+    put_statuses(queried, ("1", "struct(5, 'slow')"), ("1", "struct(5, 'full')"))
+    assert [type(error) for error in ended(running)] == [ColumnsWidened]
+    queried.catch_up(queried.own())
+    assert_counted(queried)
+    assert queried.sinks["distinct"][0].results == {"1": [4]}

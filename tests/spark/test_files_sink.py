@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
+from io import BytesIO
 from itertools import count
 from typing import Any
 
 import pytest
-from pyarrow import dataset, fs
+from pyarrow import dataset, fs, parquet
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -196,6 +197,50 @@ def test_a_batch_that_was_begun_is_told_and_completed(place: StreamPosition) -> 
     assert successor.write(0, rows.orderBy(F.desc("hit_id")))
     assert place.ids() == ids(rows)
     assert before.items() < place.objects().items()
+
+
+def widened(rows: DataFrame) -> DataFrame:
+    """As a query reads them that began when the stream's table had followed a further schema."""
+    return rows.withColumns(
+        {
+            "bytes": F.col("bytes").cast("bigint"),
+            "client": F.struct(F.col("client")["name"].alias("name"), F.lit("v2").alias("version")),
+            "channel": F.lit("web"),
+        }
+    ).select("channel", *rows.columns)
+
+
+def test_a_batch_that_was_begun_before_columns_came_or_became_wider_is_completed_as_it_was_begun(
+    place: StreamPosition,
+) -> None:
+    rows = place.hits("10115", "20095", "50667")
+    rows = rows.withColumn("bytes", F.col("bytes").cast("int"))
+    rows = rows.withColumn("client", F.struct(F.lit("app").alias("name")))
+    half(place.sink(1), 0, rows.where("zipcode < '3'"))
+    successor = place.sink()
+    assert successor.open(2) == 0
+    assert successor.write(0, widened(rows))
+    assert place.ids() == ids(rows)
+    assert all(row["client"] == {"name": "app"} and "channel" not in row for row in place.read())
+    later = place.hits("10115", batch=1).withColumn("client", F.struct(F.lit("app").alias("name")))
+    assert successor.write(1, widened(later))
+    (wide,) = [key for key in place.objects() if key.endswith("b000000000001.parquet")]
+    file = place.client.get_object(Bucket="warehouse", Key=f"{place.prefix}{wide}")["Body"].read()
+    assert {"channel": "web", "client": {"name": "app", "version": "v2"}}.items() <= (
+        parquet.read_table(BytesIO(file)).to_pylist()[0].items()
+    )
+
+
+def test_a_batch_that_was_begun_before_its_columns_were_kept_is_completed_with_those_that_there_are(
+    place: StreamPosition,
+) -> None:
+    rows = place.hits("10115")
+    key = f"{place.prefix}_sluice/started/{10**15 - 1:015d}.json"
+    place.client.put_object(Bucket="warehouse", Key=key, Body=b'{"batch": 0, "epoch": 1}')
+    sink = place.sink()
+    assert sink.open(2) == 0
+    assert sink.write(0, rows)
+    assert place.ids() == ids(rows)
 
 
 def test_other_rows_under_the_same_number_are_noticed(place: StreamPosition) -> None:

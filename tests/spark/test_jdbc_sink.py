@@ -518,6 +518,27 @@ def test_values_that_do_not_fit_are_refused_and_not_cut_off(
     assert sink.write(0, frame({"1": 1}))
 
 
+def test_a_key_that_became_wider_is_written_as_it_is_or_refused(spark: SparkSession, server: Server) -> None:
+    """The stream's column is declared as INT, and its table has followed a BIGINT."""
+    query = Query([SINK], ["status"], {"hits": "count"}, mode="complete")
+    types = {"status": "int", "hits": "bigint", "version": "bigint"}
+    databases.provision(server.database, TABLE, query, types)
+    rows = spark.sql(f"select {2**40}l status, 3l hits")
+    target = Target("isp", "statuses", query, SINK, Never())
+    sink = JdbcSink(target, types, server.database)
+    sink.open(1)
+    assert sink.write(0, rows)
+    assert results(server, query) == [{"status": 2**40, "hits": 3, "version": 0}]
+    # Made by a person: a column of whole numbers fits what is declared.
+    is_postgres = server.database.kind == "postgresql"
+    narrow = "alter column status type int" if is_postgres else "modify status int not null"
+    run(server, f"delete from {TABLE}", f"alter table {TABLE} {narrow}")
+    with raising(SinkWriteFailed, "jdbc hits", "Fix:", "make the column wider"):
+        sink.write(1, rows)
+    assert results(server, query) == []
+    sink.close()
+
+
 class Chunked(JdbcSink):
     """Remembers what it writes in one statement."""
 

@@ -274,6 +274,11 @@ def _ensure_order(spark: SparkSession, table: str, columns: Sequence[str]) -> No
         _alter(spark, table, f"WRITE DISTRIBUTED BY PARTITION LOCALLY ORDERED BY {names}")
 
 
+def widen(spark: SparkSession, table: str, column: str) -> None:
+    """Give a column of INT all values of BIGINT."""
+    _alter(spark, table, f"ALTER COLUMN `{column}` TYPE BIGINT")
+
+
 def _alter(spark: SparkSession, table: str, change: str) -> None:
     with committing(spark, table):
         spark.sql(f"ALTER TABLE {CATALOG}.{table} {change}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamWriter
+from pyspark.sql.types import StructType
 
 from sluice.clients.kafka.query_progress import EARLY_ROWS, LEFT_OUT
 from sluice.config.platform_sections.lake import CATALOG
@@ -38,13 +39,23 @@ def results(rows: DataFrame, query: Query) -> DataFrame:
     return aggregated.select(*query.group_by, *start, *query.aggregates)
 
 
-def stream(
-    spark: SparkSession, table: str, query: Query, label: str, checkpoint_uri: str
-) -> DataStreamWriter:
-    """The results over the stream's ``table``, as it grows, for a streaming query ``label``."""
+def state_types(columns: StructType, query: Query) -> dict[str, str]:
+    """Column -> its type, of those ``columns`` whose values Spark keeps for the query."""
+    if not query.aggregates:
+        return {}
+    kept = [*query.group_by, *query.distinct.values(), *([query.event_time] if query.window else [])]
+    return {column: columns[column].dataType.simpleString() for column in kept}
+
+
+def source(spark: SparkSession, table: str) -> DataFrame:
+    """The rows of the stream's ``table``, as it grows, with the columns that it has now."""
     # At a change, Iceberg's source throws, or skips it. A batch that reads past one is refused.
     skip = {f"streaming-skip-{kind}-snapshots": "true" for kind in ("overwrite", "delete")}
-    rows = spark.readStream.format("iceberg").options(**skip).load(f"{CATALOG}.{table}")
+    return spark.readStream.format("iceberg").options(**skip).load(f"{CATALOG}.{table}")
+
+
+def stream(rows: DataFrame, query: Query, label: str, checkpoint_uri: str) -> DataStreamWriter:
+    """The results over the :func:`source` ``rows``, for a streaming query ``label``."""
     return (
         results(rows, query)
         .writeStream.queryName(label)

@@ -110,5 +110,6 @@ def start(spark: SparkSession, spec: StreamSpec, query: str, write: Write, folde
             persisted.unpersist()
 
     label = f"{spec.name}.{query} preview"
-    streaming = aggregate.stream(spark, spec.table, spec.queries[query], label, checkpoint.uri)
+    rows = aggregate.source(spark, spec.table)
+    streaming = aggregate.stream(rows, spec.queries[query], label, checkpoint.uri)
     return streaming.foreachBatch(write_batch).start()

@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import SparkSession
 
+from sluice.config.platform_sections.lake import CATALOG
 from sluice.config.sections.query import Mode, Query
 from sluice.core.error_codes import ErrorCode
 from sluice.core.queries.progress import QueryState
 from spark_jobs.common.consumer.state import changes_until
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
-from spark_jobs.common.queries import first_batch
+from spark_jobs.common.queries import aggregate, first_batch
 from spark_jobs.common.queries.state_table import QueryStateWriter
 from spark_jobs.common.sinks.base import Sink
 from spark_jobs.common.spark import offset_log as plans
@@ -34,10 +35,11 @@ def checkpoint(
 
     It is copied from an earlier epoch at the batch of the query's state, with the plan of a batch that some
     sink has. If no checkpoint has that, a sink misses a batch, the stream's table has lost the snapshots to
-    continue from, or a change came since, the query is rebuilt: all results are written again with higher
-    versions, and all others are removed. A query without aggregates is not corrected, and says so in its
-    state. Raises Fenced, ConcurrentCommit, PartialSnapshotRead, and LookupError for a query without
-    aggregates that cannot be resumed: a rebuild would duplicate its rows.
+    continue from, a change came since, or a column whose values it keeps has another type, the query is
+    rebuilt: all results are written again with higher versions, and all others are removed. A query without
+    aggregates is not corrected, and says so in its state. Raises Fenced, ConcurrentCommit,
+    PartialSnapshotRead, and LookupError for a query without aggregates that cannot be resumed: a rebuild
+    would duplicate its rows.
     """
     query, state = writer.spec.queries[name], writer.before[name]
     source = IcebergTable(spark, writer.spec.table)
@@ -52,9 +54,13 @@ def checkpoint(
         )
         if query.mode == Mode.APPEND:
             writer.leave_uncorrected(name, changes)
-    if newest is not None and (query.mode == Mode.APPEND or not is_changed):
+    types = aggregate.state_types(spark.table(f"{CATALOG}.{source.name}").schema, query)
+    has_other_types = state.has_other_types(types)
+    if has_other_types:
+        log.warning("query %s: its state is of %s, and %s has %s", name, state.types, source.name, types)
+    if newest is not None and (query.mode == Mode.APPEND or not (is_changed or has_other_types)):
         if newest < 0:
-            return _start(spark, writer, name, checkpoints)
+            return _start(spark, writer, name, checkpoints, types)
         try:
             _check_kept(name, source, state.source_snapshot_id)
             resumed = state.batch if newest == state.batch else newest - 1
@@ -65,6 +71,7 @@ def checkpoint(
             # The batch that runs again, and the one before it. The first batch has none before it.
             for batch in {max(resumed, 0), newest}:
                 _check_kept(name, source, plans.read(restored, batch).source)
+            writer.keep_types(name, types)
             return restored
         except SourceLost as error:
             if query.mode == Mode.APPEND:
@@ -80,14 +87,20 @@ def checkpoint(
     log.warning("query rebuilt query=%s table=%s sinks=%s", name, writer.spec.table, sink_batches)
     numbers = [number for number in sink_batches.values() if number is not None]
     writer.rebuild(name, max([state.number, *numbers]))
-    return _start(spark, writer, name, checkpoints)
+    return _start(spark, writer, name, checkpoints, types)
 
 
-def _start(spark: SparkSession, writer: QueryStateWriter, name: str, checkpoints: Checkpoints) -> Checkpoint:
+def _start(
+    spark: SparkSession,
+    writer: QueryStateWriter,
+    name: str,
+    checkpoints: Checkpoints,
+    types: Mapping[str, str],
+) -> Checkpoint:
     created = checkpoints.create(writer.branch)
     snapshot = first_batch.plan(spark, created, writer.spec.table)
     source = IcebergTable(spark, writer.spec.table)
-    writer.start(name, snapshot.at_ms, changes_until(source.snapshots(MAIN), snapshot.id).of_rows)
+    writer.start(name, snapshot.at_ms, changes_until(source.snapshots(MAIN), snapshot.id).of_rows, types)
     return created
 
 

@@ -72,16 +72,22 @@ class QueryStateWriter(WriterLease):
         with self._lock:
             self.states = {**self.states, query: self.states[query].leave_uncorrected(source_changes)}
 
-    def start(self, query: str, source_at: int, source_changes: int) -> None:
+    def keep_types(self, query: str, types: Mapping[str, str]) -> None:
+        """Continue ``query`` with values of these types; committed with its next batch."""
+        with self._lock:
+            self.states = {**self.states, query: replace(self.states[query], types=dict(types))}
+
+    def start(self, query: str, source_at: int, source_changes: int, types: Mapping[str, str]) -> None:
         """Commit that the first batch of ``query`` reads the stream's table as of ``source_at`` (ms since
         1970), so that the snapshots from then on are kept for the next one. ``source_changes``: number of
-        changes until then. Raises as :meth:`publish`."""
+        changes until then; ``types``: of the values that the query keeps. Raises as :meth:`publish`."""
         with self._lock:
             state = replace(
                 self.states[query],
                 source_snapshot_at=source_at,
                 source_changes=source_changes,
                 checkpoints=[self.branch],
+                types=dict(types),
             )
             after = {**self.states, query: state}
             self.stage_summary(progress.summary("query-start", self.spec.name, self.epoch, after))

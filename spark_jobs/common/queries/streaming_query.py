@@ -72,8 +72,9 @@ class StreamingQueryRun(GuardedQuery):
         self.doing = f"{name}: starting"
         self._steps = 0
         self._source = IcebergTable(spark, spec.table)
-        # As Spark reads them from its start on.
+        # As Spark reads them from its start on: all columns, and those whose values it keeps.
         self._types: Mapping[int, pa.DataType] = {}
+        self._kept: Mapping[str, pa.DataType] = {}
 
     @property
     def is_resting(self) -> bool:
@@ -90,10 +91,17 @@ class StreamingQueryRun(GuardedQuery):
         self._steps += 1
 
     def start(self) -> None:
-        uri = self._checkpoint.uri
+        """Raises ColumnsWidened if the table has other types than the checkpoint was restored for."""
         self._source.refresh()
-        self._types = leaf_types(arrow_schema(self._source.schema()))
-        self._start(aggregate.stream(self._spark, self._spec.table, self._query, self.label, uri))
+        # Before Spark reads them: what becomes wider in between ends the first batch.
+        columns = arrow_schema(self._source.schema())
+        rows = aggregate.source(self._spark, self._spec.table)
+        kept = aggregate.state_types(rows.schema, self._query)
+        if self._writer.states[self.name].has_other_types(kept):
+            raise self._widened()
+        self._types = leaf_types(columns)
+        self._kept = {name: columns.field(name).type for name in kept}
+        self._start(aggregate.stream(rows, self._query, self.label, self._checkpoint.uri))
 
     def _batch(self, rows: DataFrame, batch: int) -> None:
         started = time.monotonic()
@@ -101,17 +109,17 @@ class StreamingQueryRun(GuardedQuery):
         before = plans.read(self._checkpoint, batch - 1) if batch else Plan(None, 0, 0)
         plan = plans.read(self._checkpoint, batch)
         state = self._writer.states[self.name]
+        # Before Spark reads the rows: of a wider column it would fail, or read other values.
+        snapshot = self._read(plan) if plan.source != before.source else None
         # Computed once: a query with state would write a state version with every action.
         results = rows.persist()
         try:
             count = results.count()
             if self._query.aggregates:
                 self._checkpoint.verify(batch)
-            if plan.source == before.source:
+            if snapshot is None:
                 # Only the watermark moved: no group has changed.
                 return
-            snapshot = self._read(plan)
-            self._check_types()
             self._check_reads_all(before, snapshot)
             after = self._after(state, batch, plan, snapshot)
             if is_committed(state, batch, plan, self._checkpoint.uri):
@@ -136,6 +144,7 @@ class StreamingQueryRun(GuardedQuery):
 
     def _read(self, plan: Plan) -> Snapshot:
         self._source.refresh()
+        self._check_types()
         snapshot = next((s for s in self._source.snapshots(MAIN) if s.id == plan.source), None)
         if snapshot is None:
             raise PartialSnapshotRead(
@@ -156,12 +165,19 @@ class StreamingQueryRun(GuardedQuery):
     def _check_types(self) -> None:
         """Raises ColumnsWidened if the batch may have values that the columns are too narrow for: Iceberg's
         source keeps those that it began with, and reads a decimal of more digits as null."""
-        found = leaf_types(arrow_schema(self._source.schema()))
+        columns = arrow_schema(self._source.schema())
+        found = leaf_types(columns)
         if any(found.get(number, kind) != kind for number, kind in self._types.items()):
-            raise ColumnsWidened(
-                f"{self.name}: columns of {self._spec.table} became wider, and nothing of the batch is "
-                "written; the query starts again with these"
-            )
+            raise self._widened()
+        # A record with a further field is another value.
+        if any(columns.field(name).type != kind for name, kind in self._kept.items()):
+            raise self._widened()
+
+    def _widened(self) -> ColumnsWidened:
+        return ColumnsWidened(
+            f"{self.name}: columns of {self._spec.table} became wider, and nothing of the batch is written; "
+            "the query starts again with these"
+        )
 
     def _check_reads_all(self, before: Plan, until: Snapshot) -> None:
         """Raises PartialSnapshotRead if another program than Sluice overwrote rows since ``before``: of what

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from botocore.exceptions import BotoCoreError, ClientError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from sluice.clients.s3.requests import connect, split
 from sluice.config.platform_sections.s3 import S3
@@ -58,7 +60,8 @@ class FilesSink:
 
     def write(self, batch: int, rows: DataFrame, *, is_whole: bool = False) -> bool:
         """See base.Sink, and :meth:`open` for errors. After a failure, the same rows under the same number
-        complete the batch. All columns of ``rows`` are written."""
+        complete the batch. All columns of ``rows`` are written, but of a batch that was begun those with
+        which it was: the stream's table may have more by now, or wider ones."""
         if is_whole:
             raise ValueError(f"{self._label}: append only, it cannot remove rows of earlier batches")
         if not self._epoch:
@@ -67,9 +70,9 @@ class FilesSink:
             return False
         try:
             self._check_fenced(self._epoch)
-            self._markers.put(_STARTED, batch, {"batch": batch, "epoch": self._epoch})
+            begun = self._begin(batch, rows)
             self._check_fenced(self._epoch)
-            counts = self._write_files(batch, rows)
+            counts = self._write_files(batch, begun)
             self._check_fenced(self._epoch)
             self._commit(batch, counts)
         except (ClientError, BotoCoreError, PySparkException) as error:
@@ -79,6 +82,17 @@ class FilesSink:
 
     def close(self) -> None:
         """No open resources."""
+
+    def _begin(self, batch: int, rows: DataFrame) -> DataFrame:
+        """The rows with the columns that the batch was begun with."""
+        columns = _nullable(rows.schema).jsonValue()
+        begun: dict[str, Any] = {"batch": batch, "epoch": self._epoch, "columns": columns}
+        if not self._markers.put(_STARTED, batch, begun):
+            begun = self._markers.get(_STARTED, batch) or begun
+        # A marker of 0.1.0 has none.
+        if (kept := begun.get("columns", columns)) == columns:
+            return rows
+        return rows.to(StructType.fromJson(kept))
 
     def _write_files(self, batch: int, rows: DataFrame) -> dict[str, int]:
         by = tuple(self._query.group_by)
@@ -136,3 +150,14 @@ def _has_map(kind: DataType) -> bool:
     if isinstance(kind, StructType):
         return any(_has_map(field.dataType) for field in kind)
     return isinstance(kind, MapType) or (isinstance(kind, ArrayType) and _has_map(kind.elementType))
+
+
+def _nullable(kind: DataType) -> DataType:
+    """The type with parts that may all be null, and without comments."""
+    if isinstance(kind, StructType):
+        return StructType([StructField(one.name, _nullable(one.dataType)) for one in kind])
+    if isinstance(kind, ArrayType):
+        return ArrayType(_nullable(kind.elementType))
+    if isinstance(kind, MapType):
+        return MapType(_nullable(kind.keyType), _nullable(kind.valueType))
+    return kind

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import LongType
 
 from sluice.config.platform_sections.lake import CATALOG
 from sluice.config.sections import sink
@@ -33,7 +34,8 @@ KEEP_SNAPSHOTS = 60
 class IcebergSink(WriterLease):
     """The table of one sink. For one thread at a time.
 
-    ``types``: result column -> Spark's DDL type. Raises SinkWriteFailed if the table has other columns.
+    ``types``: result column -> Spark's DDL type, as declared. A column becomes wider with the results'.
+    Raises SinkWriteFailed if the table has other columns.
     """
 
     def __init__(self, spark: SparkSession, target: Target, types: Mapping[str, str]) -> None:
@@ -61,6 +63,7 @@ class IcebergSink(WriterLease):
         self.check_lease()
         if self._batch is not None and batch <= self._batch:
             return False
+        self._widen(rows)
         summary = self._summary("batch", batch)
         results = rows.withColumn(VERSION, F.lit(batch).cast("bigint"))
         if is_whole:
@@ -86,6 +89,13 @@ class IcebergSink(WriterLease):
             )
         self._batch = int(found[BATCH_ID]) if found.get(BATCH_ID) else None
 
+    def _widen(self, rows: DataFrame) -> None:
+        narrow = {field["name"] for field in self.table.schema()["fields"] if field["type"] == "int"}
+        for field in rows.schema:
+            if field.name in narrow and isinstance(field.dataType, LongType):
+                tables.widen(self.spark, self.table.name, field.name)
+                self.table.refresh()
+
     def _merge(self, results: DataFrame, windows: list[int], summary: Mapping[str, str]) -> None:
         branch = on_branch(self.table.name, self.branch)
         starts = [F.timestamp_millis(F.lit(start)) for start in sorted(windows)]
@@ -110,7 +120,12 @@ def _ensure(spark: SparkSession, sink: sink.Sink, types: Mapping[str, str]) -> N
     columns = [f"`{name}` {kind.upper()}" for name, kind in types.items()]
     tables.create(spark, sink.table, columns, PROPERTIES, [WINDOW])
     existing = {field.name: field.dataType.simpleString() for field in spark.table(table).schema}
-    if existing != dict(types):
+    if {**existing, **_whole(existing)} != {**types, **_whole(types)}:
         raise SinkWriteFailed(
             f"{sink.name}: has columns {existing}, expected {dict(types)}. Fix: name a new table"
         )
+
+
+def _whole(types: Mapping[str, str]) -> dict[str, str]:
+    """The columns of whole numbers, as one type: the stream's may be wider than it is declared."""
+    return {name: "bigint" for name, kind in types.items() if kind == "int"}

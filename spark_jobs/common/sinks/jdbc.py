@@ -231,7 +231,7 @@ class JdbcSink:
                 missing = FENCE_TABLE if FENCE_TABLE in server_message(cause) else self._table
                 raise self._missing(missing) from cause
             fix = _FIXES[kind].format(connection=self._connection_id)
-            raise SinkWriteFailed(f"{self.name}: {message}; {fix}") from cause
+            raise SinkWriteFailed(f"{self.name}: {message}. Fix: {fix}") from cause
         except NoSuchTableError as error:
             raise self._missing(self._table) from error
         except (LookupError, ValueError) as error:

@@ -43,6 +43,8 @@ class QueryState:
     """Number of changes of rows of the stream's table that it knows."""
     uncorrected: int = 0
     """How many of these its sinks do not have."""
+    types: dict[str, str] = field(default_factory=dict)
+    """Column -> Spark's type, of those whose values it has; none in a state of 0.1.0."""
 
     @property
     def number(self) -> int:
@@ -56,6 +58,11 @@ class QueryState:
     def rebuild(self, writer: str, number: int) -> QueryState:
         """Count everything again, in batches above ``number``."""
         return QueryState(definition=self.definition, batch_offset=number + 1, checkpoints=[writer])
+
+    def has_other_types(self, types: Mapping[str, str]) -> bool:
+        """Whether its values are of other types than these: equal ones would count twice. What it does not
+        know, it has none of."""
+        return bool(self.types) and self.types != types
 
     def leave_uncorrected(self, source_changes: int) -> QueryState:
         """After so many changes of the stream's table, the newest of which its sinks will not have."""

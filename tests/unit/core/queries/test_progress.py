@@ -29,6 +29,7 @@ STATE = QueryState(
     early_rows=9,
     checkpoints=["w2_a"],
     ends={"0": 8},
+    types={"zipcode": "string", "hittime": "timestamp"},
 )
 
 
@@ -48,6 +49,24 @@ def test_a_state_of_before_early_rows_were_left_out_is_continued() -> None:
     assert query_definition.read([before], {"windows": QUERY}, "queries.x") == {
         "windows": replace(STATE, early_rows=0)
     }
+
+
+def test_a_state_of_before_types_were_kept_is_of_those_that_there_are() -> None:
+    told = progress.summary("batch", "isp_hits", 2, {"windows": STATE})
+    recorded = json.loads(told["sluice.queries"])
+    del recorded["windows"]["types"]
+    before = query_definition.read(
+        [{"sluice.queries": json.dumps(recorded)}], {"windows": QUERY}, "queries.x"
+    )["windows"]
+    assert before == replace(STATE, types={})
+    assert not before.has_other_types({"zipcode": "bigint"})
+
+
+def test_a_state_of_an_int_is_none_of_a_bigint() -> None:
+    state = replace(STATE, types={"zipcode": "int"})
+    assert state.has_other_types({"zipcode": "bigint"})
+    assert not state.has_other_types({"zipcode": "int"})
+    assert state.rebuild("w5_a", 11).types == {}, "those of its first batch"
 
 
 def test_a_query_that_was_not_there_has_counted_nothing() -> None:
