@@ -106,12 +106,18 @@ class Orders(Stream):
     """A stream over a topic whose records a program with Confluent's serializer sends."""
 
     def __init__(
-        self, spark: SparkSession, services: Services, root: Path, on_incompatible: str, by: tuple[str, ...]
+        self,
+        spark: SparkSession,
+        services: Services,
+        root: Path,
+        on_incompatible: str,
+        by: tuple[str, ...],
+        first: str = schema(**V1),
     ) -> None:
         name = f"moving_{next(_numbers)}"
         folder = root / "streams" / name
         folder.mkdir(parents=True)
-        (folder / "schema.avsc").write_text(schema(**V1))
+        (folder / "schema.avsc").write_text(first)
         text = DECLARED.format(name=name, on_incompatible=on_incompatible, by=[*by])
         (folder / "stream.toml").write_text(text)
         self.declared = streams.load(name)

@@ -146,6 +146,8 @@ _TYPES = {
 }
 # Iceberg's and Spark's.
 MAX_PRECISION = 38
+# Unions that are read as one type of numbers; others of several types are a struct with a member for each.
+_WIDENED: dict[tuple[str, ...], str] = {("int", "long"): "long", ("double", "float"): "double"}
 _NESTED = {"map": "map<", "array": "list<", "record": "struct<"}
 
 
@@ -153,13 +155,17 @@ Named = Mapping[str, Mapping[str, Any]]
 
 
 def avro_iceberg_type(avro: Any, named: Named = MappingProxyType({}), namespace: str = "") -> str:
-    """The Iceberg type; of a nested type its beginning (``map<``), of a union with null the other branch's.
-    ``named``: full name -> definition, for a type that is used by its name in ``namespace``. Raises
-    ValueError for another type."""
+    """The Iceberg type; of a nested type its beginning (``map<``), of a union with null the other branch's,
+    of several others a struct's, or the wider number's. ``named``: full name -> definition, for a type that
+    is used by its name in ``namespace``. Raises ValueError for another type."""
     if isinstance(avro, list):
         branches = [branch for branch in avro if branch != "null"]
-        if len(branches) == 1:
-            return avro_iceberg_type(branches[0], named, namespace)
+        kinds = [avro_iceberg_type(branch, named, namespace) for branch in branches]
+        if len(kinds) == 1:
+            return kinds[0]
+        # Spark's, of which the decoders' types are the same.
+        if kinds:
+            return _WIDENED.get(tuple(sorted(map(str, branches))), "struct<")
     elif isinstance(avro, Mapping):
         if avro.get("logicalType") == "decimal":
             return _decimal(avro["precision"], avro.get("scale", 0))

@@ -54,6 +54,9 @@ def test_another_type_is_named() -> None:
         ({"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}, "decimal(9, 2)"),
         ({"type": "record", "name": "r", "fields": []}, "struct<"),
         (["null", {"type": "enum", "name": "e", "symbols": []}], "string"),
+        (["null", "int", "string"], "struct<"),
+        (["long", "null", "int"], "long"),
+        (["float", "double"], "double"),
     ],
 )
 def test_types(avro: Any, iceberg: str) -> None:
@@ -88,7 +91,7 @@ def test_a_type_that_is_used_again_by_its_name(tmp_path: Path) -> None:
 KIND = {"type": "enum", "name": "shop.Kind", "symbols": ["A"]}
 
 
-@pytest.mark.parametrize("avro", ["null", ["null", "int", "string"], "duration"])
+@pytest.mark.parametrize("avro", ["null", ["null"], ["null", "int", "duration"], "duration"])
 def test_what_has_no_column_is_refused(avro: Any) -> None:
     with raising(ValueError, avro[-1] if isinstance(avro, list) else avro):
         avro_iceberg_type(avro)
@@ -102,7 +105,7 @@ def test_a_decimal_that_no_table_can_hold_is_refused(precision: Any, scale: int)
 
 
 def test_the_column_of_a_type_that_is_refused_is_named(tmp_path: Path) -> None:
-    types = [*(["null", "int"] for _ in range(50)), ["int", "string"]]
+    types = [*(["null", "int"] for _ in range(50)), ["int", "duration"]]
     fields = [{"name": f"field_{number}", "type": one} for number, one in enumerate(types)]
     file = tmp_path / "schema.avsc"
     file.write_text(json.dumps({"type": "record", "name": "T", "fields": fields}))
