@@ -22,7 +22,7 @@ from tests.support.schema_histories import Unplanned, is_whole
 from tests.support.services import Services
 from tests.unit.core.decoding.avro.test_both_ways import simple
 
-# Of a value that its version has and that its column cannot have.
+# The ends of reasons for a value that its version has and that its column cannot have.
 VALUES = ("more digits", "bytes that are no text")
 # Where a consumer ends: in the commit of columns, in that of a batch; before or after it.
 ENDS = [(name, is_after) for name in ("change_schema", "_publish") for is_after in (False, True)]
