@@ -169,4 +169,11 @@ def words(source: FieldDescriptor) -> str:
 
 def words_of_table(reader: Type) -> str:
     """A column's type for people."""
-    return {"struct": "a message", "list": "a list", "map": "a map"}.get(reader.kind, str(reader.arrow))
+    named = {
+        "struct": "a message",
+        "list": "a list",
+        "map": "a map",
+        "enum": "an enum",
+        "json": "a text of JSON",
+    }
+    return named.get(reader.kind, str(reader.arrow))

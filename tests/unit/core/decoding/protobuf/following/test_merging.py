@@ -106,6 +106,7 @@ REFUSED = [
     # A number that is used again.
     (changed("string note = 9", "int32 count = 9"), "note: the table has string, the schema int"),
     (changed("string note = 9", "E state2 = 9"), "note: the table has string, the schema enum"),
+    (changed("E state = 10", "string state = 10"), "state: the table has an enum, the schema string"),
     (changed("int32 id = 1", "repeated int32 id = 1"), "id: the table has int32, the schema repeated int"),
     (changed("repeated int32 parts", "int32 parts"), "parts: the table has a list, the schema int"),
     (
