@@ -42,7 +42,7 @@ def keep(client: S3Client, location: str, text: str, ending: str = AVRO) -> str:
     except ClientError as error:
         if error.response["Error"]["Code"] != "PreconditionFailed":
             raise
-        # An earlier attempt has written it, if nothing has damaged it since: a commit may name it from now on.
+        # An earlier attempt has written it, if nothing has damaged it since: a commit is to name it.
         read(client, location, digest, ending)
     return digest
 
