@@ -44,10 +44,15 @@ def _named(records: DataFrame) -> DataFrame:
 
 
 def decoded_rows(
-    records: DataFrame, decoding: Decode | RecordDecoder, published: Collection[str] | None = ()
+    records: DataFrame,
+    decoding: Decode | RecordDecoder,
+    published: Collection[str] | None = (),
+    *,
+    keeps_fields: bool = False,
 ) -> DataFrame:
     """As :func:`decoded`, with the identity of each record, and a reason also where its values cannot be
-    read, or it is withheld: but for those of the ``published`` sources (ids; None: all)."""
+    read, or it is withheld: but for those of the ``published`` sources (ids; None: all). ``keeps_fields``: a
+    column keeps fields that the table has no column for; without it a record that has more is rejected."""
     if callable(decoding):
         rows, decoder = decoded(records, decoding), None
         record = rows.schema["record"].dataType
@@ -60,7 +65,8 @@ def decoded_rows(
             if decoder is None:
                 yield assessed(batch, published)
             else:
-                yield assessed(_with_record(batch, decoder), published, has_sources=decoder.has_sources)
+                with_record = _with_record(batch, decoder, keeps_fields=keeps_fields)
+                yield assessed(with_record, published, has_sources=decoder.has_sources)
 
     # All of them nullable: a function's record may be never null.
     kinds = {field.name: field.dataType for field in rows.schema}
@@ -68,7 +74,9 @@ def decoded_rows(
     return rows.mapInArrow(judge, StructType([StructField(name, kind) for name, kind in kinds.items()]))
 
 
-def _with_record(rows: pa.RecordBatch, decoder: RecordDecoder) -> pa.RecordBatch:
+def _with_record(
+    rows: pa.RecordBatch, decoder: RecordDecoder, *, keeps_fields: bool = False
+) -> pa.RecordBatch:
     # As ``record_batches.records.SCHEMA`` has them; Spark has null in place of none.
     headers = pc.coalesce(rows.column("headers").cast(_HEADERS), pa.scalar([], _HEADERS))
     keys, values = (rows.column(name).cast(pa.binary()) for name in ("key", "value"))
@@ -76,8 +84,8 @@ def _with_record(rows: pa.RecordBatch, decoder: RecordDecoder) -> pa.RecordBatch
     if found.skipped is not None:
         # A change has an account of rows and rejected records alone.
         found = replace(found, reasons=pc.if_else(pa.array(found.skipped), SKIPPED, found.reasons))
-    if found.unfollowed:
-        # A change follows nothing: what the table lacks would be lost, or be in its further fields alone.
+    if found.unfollowed and not keeps_fields:
+        # A change follows nothing, and what the table lacks would be lost.
         is_of = pa.array(_unfollowed(decoder, keys, values, headers))
         reasons = pc.if_else(pc.and_(is_of, found.reasons.is_null()), UNFOLLOWED, found.reasons)
         found = replace(found, reasons=reasons)

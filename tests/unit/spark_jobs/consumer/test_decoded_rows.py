@@ -62,7 +62,7 @@ def test_a_change_rejects_what_the_stream_skips_and_takes_no_key_of_others_for_i
 
 
 def test_a_change_rejects_a_record_of_a_version_that_is_not_followed_yet() -> None:
-    """Beside the records of others, and not what is rejected anyway: no field is lost without a word."""
+    """If nothing keeps its further fields: beside other records, and not what is rejected anyway."""
     table = {"type": "record", "name": "O", "fields": [{"name": "id", "type": "long"}]}
     amount = {"name": "amount", "type": ["null", "string"], "default": None}
     wider = {**table, "fields": [{"name": "id", "type": "long"}, amount]}
@@ -85,6 +85,8 @@ def test_a_change_rejects_a_record_of_a_version_that_is_not_followed_yet() -> No
     assert [reason == UNFOLLOWED for reason in reasons] == [False, True, False, False, True, False, True]
     assert reasons[3]
     assert found["record"].to_pylist() == [{"id": 1}, None, {"id": 1}, None, None, {"id": 1}, None]
+    kept = _with_record(given, decoder, keeps_fields=True)["reason"].to_pylist()
+    assert kept == [None, None, None, reasons[3], None, None, None]
     follows = OthersRecords(
         RegisteredAvro(json.dumps(wider), schemas, following=Following()), None, tombstones="reject"
     )
