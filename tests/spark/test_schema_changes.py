@@ -50,7 +50,7 @@ from spark_jobs.common.consumer.decoded_rows import Decode
 from spark_jobs.common.consumer.direct.direct_rows import DirectSource
 from spark_jobs.common.consumer.direct.follower import Follower, SchemaNotFollowed
 from spark_jobs.common.consumer.followed import followed_by
-from spark_jobs.common.consumer.run import decoding, record_type, registry_of
+from spark_jobs.common.consumer.run import decoding, decoding_of_change, record_type, registry_of
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.lake.iceberg import IcebergTable
 from spark_jobs.common.maintenance.change import Change
@@ -392,7 +392,8 @@ def _avro(text: str) -> Any:
 
 def change_of(orders: Orders, action: Action, **ranges: Any) -> None:
     """A change with these offsets, by the job's own decoder."""
-    decoder = partial(decoding, orders.spec, registry_of(orders.spec, orders.platform))
+    registry = registry_of(orders.spec, orders.platform)
+    decoder = partial(decoding_of_change, orders.spark, orders.spec, registry)
     plan = ChangePlan("r1", action, orders.spec.topic.name, **ranges, changes=0)
     Change(orders.spark, orders.platform, orders.spec, decoder, plan).run()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
@@ -14,11 +15,17 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from sluice.core.decoding.assessment import assess
 from sluice.core.decoding.decoder import Decoded, RecordDecoder
+from sluice.core.record_batches.cursor import Flags
 from sluice.core.tables.records import FROM_KAFKA, IDENTITY, KAFKA_COLUMNS
 
 # Kafka's columns (`_kafka_…`, `key`, `value`, `headers`) -> the same with the decoded `record`, and with the
 # `reason` why it is malformed (or null).
 Decode = Callable[[DataFrame], DataFrame]
+UNFOLLOWED = (
+    "its schema has more than the table follows yet. Fix: start the stream's consumer, by which the table "
+    "follows the schema with the next record of it; then publish this one with action replay or "
+    "retry_quarantine of the stream's change DAG"
+)
 SKIPPED = "the record has no value (a tombstone), and the stream skips these"
 _HEADERS = pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())]))
 _IDENTITY = dict(zip(IDENTITY, (StringType(), LongType(), LongType()), strict=True))
@@ -37,10 +44,15 @@ def _named(records: DataFrame) -> DataFrame:
 
 
 def decoded_rows(
-    records: DataFrame, decoding: Decode | RecordDecoder, published: Collection[str] | None = ()
+    records: DataFrame,
+    decoding: Decode | RecordDecoder,
+    published: Collection[str] | None = (),
+    *,
+    keeps_fields: bool = False,
 ) -> DataFrame:
     """As :func:`decoded`, with the identity of each record, and a reason also where its values cannot be
-    read, or it is withheld: but for those of the ``published`` sources (ids; None: all)."""
+    read, or it is withheld: but for those of the ``published`` sources (ids; None: all). ``keeps_fields``: a
+    column keeps fields that the table has no column for; without it a record that has more is rejected."""
     if callable(decoding):
         rows, decoder = decoded(records, decoding), None
         record = rows.schema["record"].dataType
@@ -53,7 +65,8 @@ def decoded_rows(
             if decoder is None:
                 yield assessed(batch, published)
             else:
-                yield assessed(_with_record(batch, decoder), published, has_sources=decoder.has_sources)
+                with_record = _with_record(batch, decoder, keeps_fields=keeps_fields)
+                yield assessed(with_record, published, has_sources=decoder.has_sources)
 
     # All of them nullable: a function's record may be never null.
     kinds = {field.name: field.dataType for field in rows.schema}
@@ -61,7 +74,9 @@ def decoded_rows(
     return rows.mapInArrow(judge, StructType([StructField(name, kind) for name, kind in kinds.items()]))
 
 
-def _with_record(rows: pa.RecordBatch, decoder: RecordDecoder) -> pa.RecordBatch:
+def _with_record(
+    rows: pa.RecordBatch, decoder: RecordDecoder, *, keeps_fields: bool = False
+) -> pa.RecordBatch:
     # As ``record_batches.records.SCHEMA`` has them; Spark has null in place of none.
     headers = pc.coalesce(rows.column("headers").cast(_HEADERS), pa.scalar([], _HEADERS))
     keys, values = (rows.column(name).cast(pa.binary()) for name in ("key", "value"))
@@ -69,10 +84,34 @@ def _with_record(rows: pa.RecordBatch, decoder: RecordDecoder) -> pa.RecordBatch
     if found.skipped is not None:
         # A change has an account of rows and rejected records alone.
         found = replace(found, reasons=pc.if_else(pa.array(found.skipped), SKIPPED, found.reasons))
+    if found.unfollowed and not keeps_fields:
+        # A change follows nothing, and what the table lacks would be lost.
+        is_of = pa.array(_unfollowed(decoder, keys, values, headers))
+        reasons = pc.if_else(pc.and_(is_of, found.reasons.is_null()), UNFOLLOWED, found.reasons)
+        found = replace(found, reasons=reasons)
     record = pa.StructArray.from_arrays(
         found.columns.columns, fields=list(found.columns.schema), mask=pc.is_valid(found.reasons)
     )
     return rows.append_column("record", record).append_column("reason", found.reasons)
+
+
+def _unfollowed(
+    decoder: RecordDecoder, keys: pa.BinaryArray, values: pa.BinaryArray, headers: pa.ListArray
+) -> Flags:
+    """The records of schemas that are not followed. A decoder says it of a piece, so halves of it are asked
+    as long as there is one in them."""
+    found, pieces = np.zeros(len(values), np.bool_), [(0, len(values))]
+    while pieces:
+        start, until = pieces.pop()
+        rows = pa.array(range(start, until))
+        if not decoder.decode(keys.take(rows), values.take(rows), headers.take(rows)).unfollowed:
+            continue
+        if until - start == 1:
+            found[start] = True
+        else:
+            middle = (start + until) // 2
+            pieces += [(start, middle), (middle, until)]
+    return found
 
 
 def assessed(

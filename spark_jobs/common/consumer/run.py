@@ -32,6 +32,7 @@ from spark_jobs.common.kafka.avro import Schemas as OwnSchemas
 from spark_jobs.common.kafka.fingerprints import FingerprintSchemas
 from spark_jobs.common.kafka.offsets import Topic
 from spark_jobs.common.lake import known_tables, tables
+from spark_jobs.common.lake.iceberg import IcebergTable
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit, run_with_lease
 from spark_jobs.common.spark import progress_listener, session
 from spark_jobs.common.spark.functions import function
@@ -109,6 +110,17 @@ def decoding(spec: StreamSpec, registry: Schemas | None = None, followed: str = 
     """How a stream's records are decoded: by its own function, or by its decoder. ``registry``: as
     :func:`registry_of` has it; ``followed``: as :func:`followed_by`. Raises ConfigError."""
     return decoder_of(spec, registry, followed) or own_decode_of(spec)
+
+
+def decoding_of_change(
+    spark: SparkSession, spec: StreamSpec, registry: Schemas | None, followed: str
+) -> Decode | RecordDecoder:
+    """As :func:`decoding`, of a change to the stream's table: what the consumer refuses for the names or the
+    earlier columns of the table is refused here too."""
+    follower = follower_of(spec, registry)
+    if follower is None:
+        return decoding(spec, registry, followed)
+    return follower.decoder_of(followed, IcebergTable(spark, spec.table).schema())
 
 
 def follower_of(spec: StreamSpec, registry: Schemas | None) -> Follower | None:

@@ -94,14 +94,15 @@ class FingerprintSchemas:
     def publish(self, schema: AvroSchema) -> None:
         """Keep a schema, before anything is sent with it. Raises Refused or Unreachable."""
         bundle = bundle_of(schema)
-        self._store().put(bundle.id, document(bundle))
+        self.store().put(bundle.id, document(bundle))
 
-    def _store(self) -> SchemaObjects:
+    def store(self) -> SchemaObjects:
+        """Of all schemas that were used or published."""
         return SchemaObjects(connect(self.s3), self.ledger, f"fingerprints of topic {self.topic}")
 
     def kept(self) -> KeptSchemas:
         """Without a memory yet."""
-        return KeptSchemas(SchemaFiles(self.spec), self._store(), is_by_content=True)
+        return KeptSchemas(SchemaFiles(self.spec), self.store(), is_by_content=True)
 
 
 # As ``sluice.clients.registry.schemas`` has it.

@@ -27,7 +27,7 @@ from spark_jobs.common.lake.clock import committing, now_ms
 from spark_jobs.common.lake.data_files.append import data_files
 from spark_jobs.common.lake.data_files.parquet_file import DataFile
 from spark_jobs.common.lake.followed.followed_schema import SCHEMA, digest_of
-from spark_jobs.common.lake.followed.schema_change import java_map, with_columns
+from spark_jobs.common.lake.followed.schema_change import java_map, remove_schemas, with_columns
 from spark_jobs.common.lake.written.added_file import BOUNDED, AddedFile, read
 
 MAIN = "main"
@@ -198,9 +198,9 @@ class IcebergTable:
         properties: Mapping[str, str] | None = None,
     ) -> None:
         """Set refs to snapshots, or remove them (None), remove the snapshots ``expired`` from the metadata
-        unless a ref then points at them, and set ``properties`` of the table, all in one commit that is made
-        only if the refs of ``expected`` are there (None: missing). It adds the staged snapshots. No file is
-        deleted.
+        unless a ref then points at them, with the schemas that no other has, and set ``properties`` of the
+        table, all in one commit that is made only if the refs of ``expected`` are there (None: missing). It
+        adds the staged snapshots. No file is deleted.
 
         Raises CommitRefused if one is not, if a snapshot of ``changed`` has expired, or if another commit
         came first, also since a snapshot was staged: the catalog compares the metadata file that was checked
@@ -235,6 +235,8 @@ class IcebergTable:
             for snapshot_id in set(expired) - reached:
                 ids.add(snapshot_id)
             builder.removeSnapshots(ids)
+            kept = {int(one["schema-id"]) for one in (t.said for t in staged.values()) if "schema-id" in one}
+            remove_schemas(self._jvm, builder, base, ids, kept)
         if properties:
             builder.setProperties(java_map(self._jvm, properties))
         # Not read back: the next look at the table does.

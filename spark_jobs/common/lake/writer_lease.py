@@ -20,10 +20,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from sluice.core.error_codes import ErrorCode
+from sluice.core.messages import summarize
 from sluice.core.tables.summary import EPOCH, WRITER
 from sluice.core.tables.writers import epoch_of, next_epoch, writer_name
 from spark_jobs.common.lake.clock import now_ms, outdated_by
 from spark_jobs.common.lake.data_files.parquet_file import DataFile
+from spark_jobs.common.lake.data_files.schema import column_ids, other_columns
 from spark_jobs.common.lake.followed.followed_schema import digest_of
 from spark_jobs.common.lake.iceberg import MAIN, CommitRefused, IcebergTable, StagedSnapshot
 from spark_jobs.common.lake.write import Write, write_rows
@@ -78,8 +80,10 @@ class WriterLease:
         # When the newest write to the branch began, in ms since 1970.
         self._began = 0
         self._until_expiry = EXPIRY_INTERVAL
-        # The digest of the schema that what is written has the columns of.
+        # The digest of the schema that what is written has the columns of, and these by their ids; None if
+        # it is written with none of its own.
         self._schema = ""
+        self._columns: Mapping[int, str] | None = None
 
     def _acquire(
         self,
@@ -166,6 +170,7 @@ class WriterLease:
         """The digest of the schema that the table follows, which what is staged from now on has the columns
         of; empty for the declared one."""
         self._schema = digest_of(self.table.properties())
+        self._columns = column_ids(self.table.schema())
         return self._schema
 
     def change_schema(
@@ -211,6 +216,14 @@ class WriterLease:
             raise ConcurrentCommit(
                 f"{self.table.name}: follows schema {found!r}, and what was written has {self._schema!r}: "
                 "the catalog was restored"
+            )
+        if self._columns is None:
+            return
+        # A table that was made again from the same versions in other batches has other ids.
+        if other := other_columns(self._columns, column_ids(self.table.schema())):
+            raise ConcurrentCommit(
+                f"{self.table.name}: has not the columns of what was written: {summarize(other)}: the "
+                "catalog was restored"
             )
 
     def _check_not_moved(self, expected: Mapping[str, int], attempt: int, refusal: CommitRefused) -> None:

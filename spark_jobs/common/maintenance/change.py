@@ -37,7 +37,7 @@ from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.tables.batches import Snapshot
 from sluice.core.tables.summary import KIND
 from spark_jobs.common.consumer.decoded_rows import Decode
-from spark_jobs.common.consumer.run import decoding, registry_of
+from spark_jobs.common.consumer.run import decoding_of_change, registry_of
 from spark_jobs.common.lake import known_tables
 from spark_jobs.common.lake.iceberg import MAIN
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit
@@ -74,7 +74,8 @@ def main(name: str, options: Sequence[str]) -> int:
     plan = ChangePlan.from_document(read_json(connect(platform.s3), args.plan))
     spark = session.start(f"sluice {name} change", platform, SHUFFLE_PARTITIONS)
     known_tables.check(spark, platform, name, spec.table, spec.quarantine_table)
-    Change(spark, platform, spec, partial(decoding, spec, registry_of(spec, platform)), plan).run()
+    decode = partial(decoding_of_change, spark, spec, registry_of(spec, platform))
+    Change(spark, platform, spec, decode, plan).run()
     return 0
 
 

@@ -98,7 +98,8 @@ class IncomingRecords:
         self, records: DataFrame, removed: Collection[tuple[str, int]], published: Collection[str] | None
     ) -> DataFrame:
         """A row that is withheld says so, whether or not a change removed it."""
-        rows = decoded_rows(records, self.decode, published)
+        keeps_fields = self.spec.records is not None and bool(self.spec.records.unknown_column)
+        rows = decoded_rows(records, self.decode, published, keeps_fields=keeps_fields)
         return deduplicate.flag_removed(rows, removed) if removed else rows
 
     def _write(self, staged: StagedChange, rows: DataFrame) -> StagedRecords:

@@ -11,6 +11,7 @@ import pyarrow.compute
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
+from sluice.core.messages import summarize
 from sluice.core.offsets.deduplication import Run
 from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
 from sluice.core.offsets.verify import FileStats
@@ -18,6 +19,7 @@ from sluice.core.tables.rewrites import id_of_change
 from sluice.core.tables.storage import REWRITE_ID
 from sluice.core.tables.summary import CHANGE_ID
 from spark_jobs.common.lake.clock import committing
+from spark_jobs.common.lake.data_files.schema import other_columns
 from spark_jobs.common.lake.followed.followed_schema import digest_of
 from spark_jobs.common.lake.iceberg import RACE, not_removed, with_properties
 from spark_jobs.common.lake.written.added_file import BOUNDED, AddedFile, read
@@ -187,7 +189,7 @@ class StagedChange(StagedFiles):
 
         Returns False, and nothing is published, if another commit came first. Raises CommitConflict if a
         removed file is not in the table any more, or if the table follows another schema than when it was
-        staged, and what ``summary`` raises.
+        staged or has its columns with other ids, and what ``summary`` raises.
         """
         self.check_age()
         rewrite = id_of_change(change_id, self._key)
@@ -195,7 +197,7 @@ class StagedChange(StagedFiles):
         try:
             with committing(self._spark, self._name):
                 transaction = self._table.newTransaction()
-                self._check_schema(digest_of(transaction.table().properties()))
+                self._check_schema(transaction.table())
                 head = transaction.table().currentSnapshot()
                 said = summary(int(head.snapshotId()))
                 if said is None:
@@ -211,12 +213,18 @@ class StagedChange(StagedFiles):
             return False
         return True
 
-    def _check_schema(self, found: str) -> None:
+    def _check_schema(self, table: Any) -> None:
         # Rows that come would lack fields that the table has by now.
-        if found != self.schema:
+        if (found := digest_of(table.properties())) != self.schema:
             raise CommitConflict(
                 f"{self._name}: follows schema {found!r}, and what was staged has {self.schema!r}; nothing "
                 "was published. Fix: run it again"
+            )
+        # A catalog was restored, and the stream followed the same versions again, in other batches.
+        if other := other_columns(self.columns, self._columns_of(table)):
+            raise CommitConflict(
+                f"{self._name}: has not the columns of what was staged: {summarize(other)}; nothing was "
+                "published. Fix: run it again"
             )
 
     def _exchange(

@@ -10,6 +10,7 @@ later appends and is refused if a removed file is missing. An attempt that ends 
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -21,6 +22,7 @@ from sluice.config.platform_sections.lake import CATALOG
 from sluice.core.error_codes import ErrorCode
 from sluice.core.tables.rewrites import REWRITES, Rewrites
 from spark_jobs.common.lake.clock import committing, now_ms, outdated_by
+from spark_jobs.common.lake.data_files.schema import column_ids
 from spark_jobs.common.lake.followed.followed_schema import digest_of
 from spark_jobs.common.lake.iceberg import with_properties
 
@@ -35,7 +37,7 @@ class StagedFiles:
     """Files of one table to exchange, for one thread. In its context rows can be read and staged.
 
     ``base``: the snapshot of ``main`` that it began with, or None. ``schema``: the digest of the schema that
-    the table followed then; empty for the declared one.
+    the table followed then; empty for the declared one. ``columns``: those that it had, by their ids.
     """
 
     def __init__(self, spark: SparkSession, table: str) -> None:
@@ -53,6 +55,7 @@ class StagedFiles:
         self._task_sets = self._static_get("org.apache.iceberg.spark.ScanTaskSetManager")
         self.base = self._head()
         self.schema = digest_of(self._stage.properties())
+        self.columns = self._columns_of(self._stage)
 
     def __enter__(self) -> Self:
         self._cache.add(self._key, self._stage)
@@ -72,6 +75,9 @@ class StagedFiles:
         new_array, lang = cast("Any", self._spark.sparkContext._gateway).new_array, self._jvm.java.lang
         kind = self._stage.getClass().getClassLoader().loadClass(name)
         return kind.getMethod("get", new_array(lang.Class, 0)).invoke(None, new_array(lang.Object, 0))
+
+    def _columns_of(self, table: Any) -> dict[int, str]:
+        return column_ids(json.loads(self._jvm.org.apache.iceberg.SchemaParser.toJson(table.schema())))
 
     def _head(self) -> int | None:
         snapshot = self._stage.currentSnapshot()

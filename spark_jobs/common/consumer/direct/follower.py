@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -61,8 +62,13 @@ class Follower:
             followed_schema.read(writer.client, table.location(), digest, self._ending) if digest else ""
         )
         self._digest = digest
+        return self.decoder_of(followed, table.schema())
+
+    def decoder_of(self, followed: str, table: Mapping[str, Any]) -> RecordDecoder:
+        """The decoder for a table that follows a schema, its text, empty for the declared one; ``table``: its
+        columns in Iceberg's JSON. Raises ConfigError."""
         self._schema, self._refused = self._format.table(self._spec, followed), set()
-        names = self._names(arrow_schema(table.schema()), self._format.columns(self._schema))
+        names = self._names(arrow_schema(table), self._format.columns(self._schema))
         self._following = replace(self._following, names=names)
         found = decoder_of(self._spec, self._registry, followed, self._following)
         assert found is not None

@@ -59,6 +59,33 @@ def iceberg_type(kind: pa.DataType, numbers: Iterable[int]) -> Any:
     return found
 
 
+def column_ids(schema: Mapping[str, Any]) -> dict[int, str]:
+    """Field id -> path and type of a table's columns and their parts, from Iceberg's JSON of a schema."""
+    return dict(_ids({**schema, "type": "struct"}, ""))
+
+
+def _ids(kind: str | Mapping[str, Any], path: str) -> Iterator[tuple[int, str]]:
+    if isinstance(kind, str):
+        return
+    match kind["type"]:
+        case "struct":
+            parts = [(one["id"], one["name"], one["type"]) for one in kind["fields"]]
+        case "list":
+            parts = [(kind["element-id"], "element", kind["element"])]
+        case _:
+            parts = [(kind[f"{part}-id"], part, kind[part]) for part in ("key", "value")]
+    for number, name, inner in parts:
+        own = f"{path}.{name}" if path else name
+        yield number, f"{own} {inner if isinstance(inner, str) else inner['type']}"
+        yield from _ids(inner, own)
+
+
+def other_columns(written: Mapping[int, str], found: Mapping[int, str]) -> list[str]:
+    """What a table does not have of the columns of files, each by its field id as :func:`column_ids` has
+    them: readers would see its values as null, or in another column."""
+    return [f"{name} with id {number}" for number, name in written.items() if found.get(number) != name]
+
+
 def leaf_ids(schema: pa.Schema) -> list[int]:
     """The field ids of the columns of a Parquet file with this schema, in their order."""
     return [number for field in schema for number, _ in _leaves(field)]

@@ -33,16 +33,17 @@ def digest_of(properties: Mapping[str, str]) -> str:
 
 def keep(client: S3Client, location: str, text: str, ending: str = AVRO) -> str:
     """Write the document, unless it is there; return its digest. ``ending``: AVRO or PROTOBUF. Raises
-    botocore's errors."""
+    LakeFileMissing if another one has its name, and botocore's errors."""
     body = text.encode()
     digest = hashlib.sha256(body).hexdigest()
     bucket, key = split(address(location, digest, ending))
     try:
         client.put_object(Bucket=bucket, Key=key, Body=body, ContentType="application/json", IfNoneMatch="*")
     except ClientError as error:
-        # An earlier attempt has written it: the name says that it is the same.
         if error.response["Error"]["Code"] != "PreconditionFailed":
             raise
+        # An earlier attempt has written it, if nothing has damaged it since: a commit is to name it.
+        read(client, location, digest, ending)
     return digest
 
 

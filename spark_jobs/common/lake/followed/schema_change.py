@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -33,6 +33,27 @@ def with_columns(
     known = with_fields(base.properties().get(COLUMNS) or "", new, came)
     builder.setProperties(java_map(jvm, {**properties, COLUMNS: known}))
     return builder.build()
+
+
+def remove_schemas(jvm: Any, builder: Any, base: Any, expired: Any, kept: Collection[int]) -> None:
+    """Remove from ``builder`` the schemas of ``base`` that are of no snapshot but the ``expired`` ones: else
+    every metadata file has each that the table ever followed.
+
+    The current one stays; the first one, which says what the table began with; and ``kept``, of staged
+    snapshots. ``expired``: ids in Java's set.
+    """
+    found = {int(one.schemaId()) for one in base.schemas()}
+    if len(found) <= 2:
+        return
+    used = {one.schemaId() for one in base.snapshots() if not expired.contains(one.snapshotId())}
+    unused = found - used - {*kept, int(base.currentSchemaId()), min(found)}
+    if not unused:
+        return
+    ids = jvm.java.util.HashSet()
+    for number in unused:
+        ids.add(number)
+    # Public, and the builder's own method is not.
+    jvm.org.apache.iceberg.MetadataUpdate.RemoveSchemas(ids).applyTo(builder)
 
 
 def java_map(jvm: Any, values: Mapping[str, str]) -> Any:

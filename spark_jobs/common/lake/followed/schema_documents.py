@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 def moved(client: S3Client, location: str, offsets: SchemaOffsets) -> SchemaOffsets:
     """``offsets`` with all their ids in a new document. ``location``: the table's ``s3://bucket/…``. Raises
-    LakeFileMissing if that of the earlier ones is gone or another one, and botocore's errors."""
+    LakeFileMissing if that of the earlier ones is gone or another one, or if the new one's name is taken by
+    another, and botocore's errors."""
     found, text = offsets.moved(_read(client, location, offsets.document))
     bucket, key = split(address(location, found.document))
     try:
@@ -34,9 +35,10 @@ def moved(client: S3Client, location: str, offsets: SchemaOffsets) -> SchemaOffs
             IfNoneMatch="*",
         )
     except ClientError as error:
-        # An earlier attempt has written it: the name says that it is the same.
         if error.response["Error"]["Code"] != "PreconditionFailed":
             raise
+        # An earlier attempt has written it, if nothing has damaged it since.
+        _read(client, location, found.document)
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from sluice.clients.registry.kept import RegistryChanged
@@ -14,11 +15,13 @@ from sluice.core.decoding.avro.trees import form
 from sluice.core.decoding.filling.avro import AvroFiller
 from sluice.core.decoding.filling.batches import Filler
 from sluice.core.decoding.filling.json import JsonFiller
+from sluice.core.decoding.registered.fingerprints import fingerprint_of
 from sluice.core.messages import quoted
 from sluice.core.registry.errors import RefusedSchema
 from sluice.core.registry.schemas import AVRO, bundle_of, registered
 from spark_jobs.common.consumer.followed import table_schema
 from spark_jobs.common.kafka.avro import Schemas as OwnSchemas
+from spark_jobs.common.kafka.fingerprints import FingerprintSchemas
 
 _THREADS = 8
 
@@ -33,10 +36,16 @@ def filler_of(spec: StreamSpec, platform: Platform, followed: str) -> Filler | N
     if not spec.is_avro:
         return JsonFiller(spec.ddl_columns)
     if records.registry:
-        writers = kept_schemas(platform)
+        registry = platform.need_registry().identity
+        store = SchemaObjects(connect(platform.s3), platform.lake.ledger, registry)
+        writers = kept_schemas(store, lambda one: f"schema id {one} of registry {quoted(registry)}")
     else:
         own = OwnSchemas.load(spec)
         writers = [own.current.text, *(schema.text for schema in own.earlier)]
+        if spec.follows_fingerprints:
+            # A file of the folder may be gone since its records were decoded.
+            found = FingerprintSchemas.of(spec, platform).store()
+            writers += kept_schemas(found, lambda one: f"schema {fingerprint_of(one)} of {spec.topic.name}")
     return AvroFiller(writers, table_schema(spec, followed))
 
 
@@ -48,12 +57,10 @@ def _form(text: str) -> str | None:
         return None
 
 
-def kept_schemas(platform: Platform) -> list[str]:
+def kept_schemas(store: SchemaObjects, title: Callable[[int], str]) -> list[str]:
     """The schemas in Avro of all ids that decoded records named: each is kept when it is first met, so those
     of a table's rows are among them, whatever the topic and the registry have lost. Those that readers take
-    for the same are one."""
-    registry = platform.need_registry().identity
-    store = SchemaObjects(connect(platform.s3), platform.lake.ledger, registry)
+    for the same are one. ``title``: of an id's, for messages."""
 
     def text(schema_id: int) -> str | None:
         try:
@@ -63,8 +70,8 @@ def kept_schemas(platform: Platform) -> list[str]:
             return None
         except ValueError as error:
             raise RegistryChanged(
-                f"the kept document of schema id {schema_id} of registry {quoted(registry)} is damaged: "
-                f"{error}; nothing was changed. Fix: restore its first version"
+                f"the kept document of {title(schema_id)} is damaged: {error}; nothing was changed. Fix: "
+                "restore its first version"
             ) from error
         return _form(found.text) if found.type == AVRO else None
 

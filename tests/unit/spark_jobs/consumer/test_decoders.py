@@ -125,3 +125,28 @@ def test_only_a_table_of_avro_whose_records_name_schemas_follows_them(declare: D
     assert own.is_avro
     assert follower_of(own, SCHEMAS) is None
     assert follower_of(declare(by_registry, "schema.avsc"), None) is None
+
+
+def test_a_change_reads_with_the_names_that_the_table_has(declare: Declare) -> None:
+    """What the consumer refuses for a name, or for a column that the table had earlier, a change does too."""
+    kinds = {4: ("_source_system", "int"), 5: ("amount", "int"), 6: ("note", "int")}
+    schemas = FakeSchemas(
+        {
+            number: avro({**TREE, "fields": [*FIELDS, {"name": name, "type": kind}]})
+            for number, (name, kind) in kinds.items()
+        }
+    )
+    records = 'format = "avro"\nregistry = true\nnew_fields = "column"\nunknown_fields = ""'
+    spec = declare(records, "schema.avsc")
+    follower = follower_of(spec, schemas)
+    assert follower is not None
+    columns = [
+        {"id": number, "name": name, "required": False, "type": kind}
+        for number, (name, kind) in enumerate((("id", "int"), ("amount", "string")), 1)
+    ]
+    decoder = follower.decoder_of("", {"fields": columns})
+    refused = [str(rows(decoder, None, framed(number, b"\2\4"))[0]) for number in kinds]
+    assert "cannot be followed: _source_system: " in refused[0]
+    assert "an earlier column amount, string" in refused[1]
+    # Not followed yet: its record is no row of a change, which follows nothing.
+    assert refused[2] == "{'id': 1}"

@@ -13,6 +13,9 @@ from sluice.clients.registry.kept import RegistryChanged
 from sluice.clients.registry.objects import SchemaObjects
 from sluice.config.sections.records.declaration import Records
 from sluice.core.registry.schemas import AVRO, JSON, Bundle, Definition, document
+from spark_jobs.common.kafka import fingerprints
+from spark_jobs.common.kafka.avro import AvroSchema
+from spark_jobs.common.kafka.fingerprints import FingerprintSchemas
 from spark_jobs.common.maintenance.fill import fillers
 from tests.support.memory_s3 import MemoryS3
 from tests.support.raising import raising
@@ -53,7 +56,9 @@ def spec(folder: Path, records: Records | None, **more: Any) -> Any:
     (folder / "schema.avsc").write_text(TABLE)
     given = {"name": "t", "table": "raw.t", "schema": "schema.avsc", "schema_file": folder / "schema.avsc"}
     return SimpleNamespace(
-        **{**given, "folder": folder, "records": records, "is_avro": True, "is_ddl": False, **more}
+        folder=folder,
+        records=records,
+        **{**given, "is_avro": True, "is_ddl": False, "follows_fingerprints": False, **more},
     )
 
 
@@ -64,9 +69,9 @@ def test_records_are_read_by_all_schemas_that_are_kept_and_that_the_table_can_re
     wide, narrow = schema(id="int", new="double"), schema(id="int", new="float")
     other = json.dumps({**json.loads(wide), "doc": "of no use"})
     unlike, no_avro = schema(id="string", new="float"), '{"type": "object"}'
-    keep(memory, (AVRO, wide), (AVRO, other), (AVRO, unlike), (JSON, no_avro))
+    store = keep(memory, (AVRO, wide), (AVRO, other), (AVRO, unlike), (JSON, no_avro))
     own = spec(tmp_path, Records("avro", registry=True))
-    assert len(fillers.kept_schemas(PLATFORM)) == 2
+    assert len(fillers.kept_schemas(store, str)) == 2
     filler = fillers.filler_of(own, PLATFORM, "")
     assert filler is not None
     assert filler.fill(ROW, TEXT).values == {"new": 0.1}
@@ -78,13 +83,11 @@ def test_records_are_read_by_all_schemas_that_are_kept_and_that_the_table_can_re
 
 
 def test_a_kept_document_that_is_damaged_is_named(memory: MemoryS3) -> None:
-    keep(memory, (AVRO, TABLE))
+    store = keep(memory, (AVRO, TABLE))
     (place,) = memory.objects
     memory.objects[place] = b'{"form": 1, "id": 7}'
-    with raising(
-        RegistryChanged, "schema id 1 of registry 'registry'", "nothing was changed", "Fix: restore"
-    ):
-        fillers.kept_schemas(PLATFORM)
+    with raising(RegistryChanged, "schema id 1 is damaged", "nothing was changed", "Fix: restore"):
+        fillers.kept_schemas(store, "schema id {}".format)
 
 
 def test_without_a_registry_the_folder_has_all_schemas(tmp_path: Path) -> None:
@@ -95,6 +98,22 @@ def test_without_a_registry_the_folder_has_all_schemas(tmp_path: Path) -> None:
     # The declared schema has a double, the one beside it a float.
     assert filler.fill(ROW, TEXT).left == TEXT
     assert filler.fill(ROW, '{"new":0.5}').values == {"new": 0.5}
+
+
+def test_schemas_that_were_followed_by_fingerprint_are_known_after_their_files_are_gone(
+    tmp_path: Path, memory: MemoryS3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fingerprints, "connect", lambda s3: memory.as_client())
+    topic = SimpleNamespace(name="orders")
+    own = spec(tmp_path, Records("avro"), topic=topic, follows_fingerprints=True)
+    filler = fillers.filler_of(own, PLATFORM, "")
+    assert filler is not None
+    assert filler.fill(ROW, TEXT).values == {"new": 0.1}
+    FingerprintSchemas.of(own, PLATFORM).publish(AvroSchema(schema(id="int", new="float")))
+    filler = fillers.filler_of(own, PLATFORM, "")
+    assert filler is not None
+    # A record may have had 32 bits, and what its text means then is another number.
+    assert filler.fill(ROW, TEXT).left == TEXT
 
 
 def test_json_is_read_by_the_columns(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from sluice.core.decoding.avro.reference.values import arrow_value
-from sluice.core.decoding.avro.types import Type
+from sluice.core.decoding.avro.types import RECURSIVE, Type
 from sluice.core.decoding.avro.unknown.json_values import joined, text_of
 
 _EPOCH, _DAY = datetime(1970, 1, 1, tzinfo=UTC), date(1970, 1, 1)
@@ -23,6 +23,7 @@ _BITS = {"int": 31, "long": 63}
 _MICROSECOND = timedelta(microseconds=1)
 # Reasons have nothing of a value: each is counted by itself.
 OTHER_TEXT = "not the text of further fields"
+IN_ITSELF = "its type contains itself, and is not read back from a text"
 
 
 class Members(tuple[tuple[str, Any], ...]):
@@ -70,6 +71,8 @@ def raw(kind: Type, value: Any) -> Any:
     if value is None and (kind.kind == "null" or any(one.kind == "null" for one in kind.branches)):
         return None
     kind = kind.optional
+    if kind.kind == RECURSIVE:
+        raise Undecided(IN_ITSELF)
     if kind.kind == "union":
         return _of_union(kind, value)
     if kind.kind == "record":

@@ -29,12 +29,20 @@ from sluice.core.decoding.decoder import Malformed
 from sluice.core.decoding.filling import avro, merging
 from sluice.core.decoding.filling.avro import AvroFiller
 from sluice.core.decoding.filling.batches import Filled
+from sluice.core.decoding.filling.from_json import IN_ITSELF
 from tests.support.avro_bodies import PRIMITIVES, UNIONS, Chance
 from tests.support.schema_versions import Histories
 
 KEPT = "_unknown_fields"
 RANDOM = st.integers(0, 2**32 - 1).map(Random)
 ID = {"name": "id", "type": "int"}
+
+
+NODE = {
+    "type": "record",
+    "name": "Node",
+    "fields": [{"name": "v", "type": "int"}, {"name": "next", "type": ["null", "Node"]}],
+}
 
 
 def record(*fields: Any, name: str = "T") -> dict[str, Any]:
@@ -265,3 +273,37 @@ def test_more_digits_than_the_column_has_stay() -> None:
     assert (found.left, found.kept) == (
         '{"new":"123.45"}', [("new", "new is decimal(4, 2), and was a number of more digits")],
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("own", "of"),
+    [
+        (NODE, '{"v":1,"next":{"v":2,"next":null}}'),
+        (["null", NODE], '{"v":1,"next":{"v":2,"next":null}}'),
+        ({"type": "array", "items": NODE}, '[{"v":1,"next":{"v":2,"next":null}}]'),
+    ],
+)
+def test_a_value_whose_type_contains_itself_stays_and_it_is_said_why(own: Any, of: str) -> None:
+    other = json.dumps(record({"name": "tree", "type": own}))
+    table = merge(parsed(json.dumps(record())), written(other), recursive_as_text=True)
+    assert not table.conflicts
+    text = f'{{"tree":{of}}}'
+    found = AvroFiller([other], table.text).fill({"id": 1, "tree": None}, text)
+    assert found == Filled(left=text, kept=[("tree", IN_ITSELF)])
+
+
+@pytest.mark.parametrize(
+    ("kind", "of", "filled"),
+    [
+        ("string", '"abc"', '"abc"'),
+        ({"type": "map", "values": "double"}, '{"a":0.1}', '{"a":0.1}'),
+        (["null", "string"], "null", None),
+    ],
+)
+def test_a_value_of_a_column_that_is_a_text_of_json_is_that_text(kind: Any, of: str, filled: Any) -> None:
+    first = json.dumps(record({"name": "tree", "type": NODE}))
+    table = merge(parsed(json.dumps(record())), written(first), recursive_as_text=True)
+    node = {**NODE, "fields": [{"name": "v", "type": "int"}, {"name": "next", "type": kind}]}
+    other = json.dumps(record({"name": "tree", "type": node}))
+    found = AvroFiller([other], table.text).fill({"id": 1, "tree": None}, f'{{"tree":{{"v":1,"next":{of}}}}}')
+    assert found == Filled({"tree": {"v": 1, "next": filled}}, fields=["tree"])

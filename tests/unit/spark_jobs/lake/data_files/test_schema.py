@@ -30,7 +30,14 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from spark_jobs.common.lake.data_files.schema import arrow_schema, iceberg_type, leaf_ids, leaf_types
+from spark_jobs.common.lake.data_files.schema import (
+    arrow_schema,
+    column_ids,
+    iceberg_type,
+    leaf_ids,
+    leaf_types,
+    other_columns,
+)
 from tests.support.raising import raising
 
 ID = b"PARQUET:field_id"
@@ -153,3 +160,26 @@ def _nullable(kind: pa.DataType) -> pa.DataType:
 def test_a_type_that_no_table_has_is_refused() -> None:
     with pytest.raises(ValueError, match="uint8"):
         iceberg_type(pa.uint8(), count(1))
+
+
+def test_columns_of_files_are_those_of_a_table_by_ids_names_and_types() -> None:
+    given = Schema(
+        NestedField(1, "id", LongType(), required=True),
+        NestedField(2, "at", ListType(12, POINT, element_required=False)),
+        NestedField(3, "of", MapType(13, StringType(), 14, DoubleType(), value_required=True)),
+    )
+    found = column_ids(given.model_dump(mode="json", by_alias=True))
+    assert found == {
+        1: "id long",
+        2: "at list",
+        12: "at.element struct",
+        10: "at.element.x double",
+        11: "at.element.y string",
+        3: "of map",
+        13: "of.key string",
+        14: "of.value double",
+    }
+    assert not other_columns(found, {**found, 15: "new string"})
+    swapped = {**found, 10: "at.element.y string", 11: "at.element.x double"}
+    others = ["at.element.x double with id 10", "at.element.y string with id 11"]
+    assert other_columns(found, swapped) == others

@@ -38,6 +38,14 @@ def test_one_that_is_gone_or_damaged_is_named() -> None:
         followed_schema.read(s3.as_client(), TABLE, digest)
 
 
+def test_one_that_is_damaged_is_not_named_by_a_commit() -> None:
+    s3 = MemoryS3()
+    digest = followed_schema.keep(s3.as_client(), TABLE, "{}")
+    s3.objects["w", f"lake/raw/x/schemas/{digest}.avsc"] = b""
+    with raising(LakeFileMissing, digest, "damaged", "Fix: "):
+        followed_schema.keep(s3.as_client(), TABLE, "{}")
+
+
 @pytest.mark.parametrize("refused", ["AccessDenied"])
 def test_what_the_bucket_refuses_is_no_answer(refused: str) -> None:
     s3 = MemoryS3()
