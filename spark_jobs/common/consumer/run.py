@@ -72,8 +72,7 @@ def run(name: str) -> int:
         spark = session.start(f"sluice {name} consumer", platform, partitions, settings)
         registry = registry_of(spec, platform)
         known_tables.check(spark, platform, name, spec.table, spec.quarantine_table)
-        followed = followed_by(spark, platform, spec)
-        tables.ensure(spark, spec, record_type(spark, spec, followed))
+        followed = ensure_table(spark, platform, spec)
         decoder, follower = decoding(spec, registry, followed), follower_of(spec, registry)
         rows_of = DirectSource(spark, platform, spec, decoder, follower)
         topic = Topic(platform.kafka, spec.topic.name)
@@ -88,6 +87,22 @@ def run(name: str) -> int:
             run_with_lease(writer, work)
 
     return run_process(f"the consumer of {name}", consume)
+
+
+def ensure_table(spark: SparkSession, platform: platforms.Platform, spec: StreamSpec) -> str:
+    """As ``tables.ensure`` does; what the table follows, as :func:`followed_by` has it. A predecessor that
+    still runs may make it follow more between the two: the columns are then more than those that were read,
+    and it is looked at again."""
+    followed = followed_by(spark, platform, spec)
+    while True:
+        try:
+            tables.ensure(spark, spec, record_type(spark, spec, followed))
+        except tables.IncompatibleSchema:
+            read, followed = followed, followed_by(spark, platform, spec)
+            if followed == read:
+                raise
+        else:
+            return followed
 
 
 def record_type(spark: SparkSession, spec: StreamSpec, followed: str = "") -> StructType:
