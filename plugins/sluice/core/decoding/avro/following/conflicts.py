@@ -100,8 +100,10 @@ def _described(kind: Type) -> str:
     if kind.kind == JSON:
         return "a text of JSON"
     if kind.kind == "fixed":
-        return f"fixed of {kind.size} bytes"
-    return f"enum {kind.name}" if kind.kind == "enum" else kind.kind
+        found = f"fixed of {kind.size} bytes"
+    else:
+        found = f"enum {kind.name}" if kind.kind == "enum" else kind.kind
+    return f"{found} ({kind.note})" if kind.note else found
 
 
 def without_column(kind: Type, path: str) -> Iterator[tuple[str, str]]:

@@ -15,6 +15,7 @@ from sluice.core.decoding.avro.following.conflicts import (
     too_deep,
     without_column,
 )
+from sluice.core.decoding.avro.following.meanings import is_other, with_meaning
 from sluice.core.decoding.avro.following.recursive import as_columns, is_null, is_text
 from sluice.core.decoding.avro.following.written import optional, schema_text
 from sluice.core.decoding.avro.reference.resolution import (
@@ -117,6 +118,8 @@ class _Merging:
             # Each of its branches, not one of them.
             for branch in others or (other,):
                 self._check_resolves(table, branch, path)
+                if is_other(branches or (own,), branch):
+                    self._conflict(path, described(own), described(branch))
             return table
         merged = iter([self.type(*two, path) for two in zip(branches, others, strict=True)])
         return replace(
@@ -125,6 +128,10 @@ class _Merging:
 
     def _one(self, table: Type, other: Type, path: str) -> Type:
         """Merge two types that are no unions."""
+        if is_other([table], other):
+            self._conflict(path, described(table), described(other))
+            return table
+        table = with_meaning(table, other)
         if table.logical == other.logical == "decimal" and table.digits[1] == other.digits[1]:
             if other.digits <= table.digits:
                 return table

@@ -61,7 +61,8 @@ LINE_2 = {**LINE, "fields": [*LINE["fields"], {"name": "count", "type": "int"}]}
         ),
         # As today: Avro's rules read them.
         ("double", "int", "double"),
-        ("long", MILLIS, "long"),
+        # The numbers as they were sent, and what they mean from now on.
+        ("long", MILLIS, {"type": "long", "connect.name": "timestamp-millis"}),
     ],
 )
 def test_types_become_wider(table: Any, other: Any, followed: Any) -> None:
