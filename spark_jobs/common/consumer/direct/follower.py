@@ -13,10 +13,10 @@ from sluice.config.stream import StreamSpec
 from sluice.core.decoding.avro.following.conflicts import Names
 from sluice.core.decoding.decoder import RecordDecoder
 from sluice.core.decoding.registered.fingerprints import fingerprint_of
-from sluice.core.decoding.registered.unfollowed import Following
 from sluice.core.error_codes import ErrorCode
+from sluice.core.registry.errors import RefusedSchema, UnknownSchema
 from sluice.core.registry.schemas import Schemas
-from spark_jobs.common.consumer.decoders import decoder_of
+from spark_jobs.common.consumer.decoders import decoder_of, following_of
 from spark_jobs.common.consumer.followed import ending_of
 from spark_jobs.common.consumer.followed_formats import format_of
 from spark_jobs.common.lake.data_files.schema import arrow_schema
@@ -49,8 +49,7 @@ class Follower:
         self._schema: Any = None
         # The table's, when the decoder was made; empty for the declared schema.
         self._digest = ""
-        recursive_as_text = spec.records.has_recursive_texts if spec.records else False
-        self._following = Following(spec.follows, recursive_as_text=recursive_as_text)
+        self._following = following_of(spec)
         # Those of which nothing is followed, as long as the table follows this schema.
         self._refused: set[int] = set()
 
@@ -88,17 +87,28 @@ class Follower:
         assert self._schema is not None
         schema, followed = self._schema, list[int]()
         for schema_id in sorted(schema_ids - self._refused):
-            found = self._format.merged(self._following, schema, self._registry.get(schema_id))
-            if found.conflicts and self._stops:
+            try:
+                version = self._registry.get(schema_id)
+            # A task knows it: this process was told before that there is none. It asks again later.
+            except (UnknownSchema, RefusedSchema) as error:
+                log.warning("schema not followed yet table=%s: %s", self._spec.table, error)
+                continue
+            found = self._format.merged(self._following, schema, version)
+            reason = found.reason
+            if found.is_new:
+                # It may become one of the topic's: not refused for good.
+                name = self._format.name(schema)
+                reason = self._following.why_foreign(self._registry, schema_id, name)
+            if reason and self._stops:
                 what = "Avro schema" if self._spec.follows_fingerprints else "schema id"
                 raise SchemaNotFollowed(
                     f"{self._spec.table}: {what} {self._name(schema_id)} cannot be followed: "
-                    f"{found.reason}; nothing of the batch is published. Fix: set [records] on_incompatible "
+                    f"{reason}; nothing of the batch is published. Fix: set [records] on_incompatible "
                     '= "quarantine" and restart the consumer, or name a new table'
                 )
             if found.conflicts:
                 self._refused.add(schema_id)
-            elif found.is_new:
+            elif found.is_new and not reason:
                 schema, followed = found.schema, [*followed, schema_id]
         if not followed:
             return False

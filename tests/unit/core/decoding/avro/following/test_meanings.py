@@ -36,7 +36,7 @@ CHANGES = [
 def test_a_number_does_not_change_its_unit_in_its_column(before: Any, after: Any) -> None:
     assert merge(written(schema(("at", before))), written(schema(("at", after)))).conflicts
     lists = [written(schema(("at", {"type": "array", "items": one}))) for one in (before, after)]
-    assert merge(*lists).conflicts
+    assert merge(lists[0], lists[1]).conflicts
 
 
 @pytest.mark.parametrize(("before", "after"), [one for one in CHANGES[:6] if isinstance(one[0], dict)])
