@@ -61,23 +61,25 @@ class Follower:
         )
         self._digest = digest
         self._schema, self._refused = self._format.table(self._spec, followed), set()
-        names = self._names(arrow_schema(table.schema()), self._format.columns(self._schema))
+        columns = self._format.columns(self._schema)
+        names = self._names(arrow_schema(table.schema()), columns, table.partition_names())
         self._following = replace(self._following, names=names)
         found = decoder_of(self._spec, self._registry, followed, self._following)
         assert found is not None
         return found
 
-    def _names(self, table: pa.Schema, columns: pa.Schema) -> Names:
+    def _names(self, table: pa.Schema, columns: pa.Schema, partitions: frozenset[str]) -> Names:
         """What no column of a further field may be called."""
         added = frozenset(map(str.lower, self._added))
         known = {name.lower() for name in columns.names} | added
-        earlier = {field.name.lower(): field.type for field in table if field.name.lower() not in known}
+        earlier = {field.name.lower(): field for field in table if field.name.lower() not in known}
         return Names(
             COLUMN.pattern,
             OURS,
             ICEBERG,
             added,
-            {name: kind for name, kind in earlier.items() if not name.startswith(OURS)},
+            {name: field for name, field in earlier.items() if not name.startswith(OURS)},
+            partitions,
         )
 
     def follow(self, writer: StreamWriter, schema_ids: frozenset[int]) -> bool:
