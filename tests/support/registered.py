@@ -19,10 +19,12 @@ from sluice.core.registry.schemas import AVRO, RegisteredSchema
 
 
 class FakeSchemas:
-    """``schemas``: id -> type and text, or the error that asking for it raises. ``asked``: the ids."""
+    """``schemas``: id -> type and text, or the error that asking for it raises. ``asked``: the ids;
+    ``versions``: id -> its subjects."""
 
     def __init__(self, schemas: dict[int, tuple[str, str] | Exception]) -> None:
         self.schemas, self.asked = schemas, list[int]()
+        self.versions: dict[int, set[str]] = {}
 
     def get(self, schema_id: int) -> RegisteredSchema:
         self.asked.append(schema_id)
@@ -30,6 +32,9 @@ class FakeSchemas:
         if isinstance(found, Exception):
             raise found
         return RegisteredSchema(schema_id, *found)
+
+    def subjects(self, schema_id: int) -> frozenset[str]:
+        return frozenset(self.versions.get(schema_id, ()))
 
 
 def avro(tree: Any) -> tuple[str, str]:

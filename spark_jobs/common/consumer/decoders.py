@@ -54,6 +54,13 @@ def decoder_of(
     return ByReference(decoder) if spec.consumer.by_reference else decoder
 
 
+def following_of(spec: StreamSpec) -> Following:
+    """How the stream's table follows the schemas of its records, but for names of columns."""
+    topic = spec.topic.name if spec.uses_registry else ""
+    is_text = spec.records.has_recursive_texts if spec.records else False
+    return Following(spec.follows, recursive_as_text=is_text, topic=topic)
+
+
 def _of_own(
     spec: StreamSpec, registry: Schemas | None, followed: str, following: Following | None
 ) -> Decoder:
@@ -100,7 +107,7 @@ def _of_others(
             current,
             _needed(registry),
             records.unknown_column,
-            following=following or Following(records.follows, recursive_as_text=records.has_recursive_texts),
+            following=following or following_of(spec),
         )
     else:
         values = RegisteredJson(_of_values(spec, records.unknown_column), _needed(registry))
@@ -114,7 +121,7 @@ def _of_protobuf(
     table = table_message(spec, followed)
     if not records.registry:
         return ProtobufDecoder(table, records.unknown_column)
-    following = following or Following(records.follows)
+    following = following or following_of(spec)
     return RegisteredProtobuf(table, _needed(registry), compiled, records.unknown_column, following)
 
 

@@ -31,6 +31,9 @@ class FollowedFormat(Protocol, Generic[T]):
     def merged(self, following: Following, table: T, other: RegisteredSchema) -> Combined[T]:
         """The table's with what a version adds of which a decoder has found a record."""
 
+    def name(self, table: T) -> str:
+        """The full name of the table's own record."""
+
     def columns(self, table: T) -> pa.Schema:
         """The columns of values."""
 
@@ -50,6 +53,9 @@ class _Avro:
             too_deep = Conflict("the whole schema", f"at most {MAX_DEPTH} levels", "more")
             return Combined(table, conflicts=(too_deep,))
 
+    def name(self, table: Schema) -> str:
+        return table.record.name
+
     def columns(self, table: Schema) -> pa.Schema:
         return pa.schema(list(arrow_type(table.record)))
 
@@ -66,6 +72,9 @@ class _Protobuf:
     ) -> Combined[TableMessage]:
         found = combined(following, table, schema_of(other, compiled).message(table.name))
         return Combined(table.following(found.schema), found.is_new, found.conflicts)
+
+    def name(self, table: TableMessage) -> str:
+        return table.name
 
     def columns(self, table: TableMessage) -> pa.Schema:
         return table.columns()

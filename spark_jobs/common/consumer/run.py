@@ -135,7 +135,7 @@ def decoding_of_change(
     follower = follower_of(spec, registry)
     if follower is None:
         return decoding(spec, registry, followed)
-    return follower.decoder_of(followed, IcebergTable(spark, spec.table).schema())
+    return follower.decoder_of(followed, IcebergTable(spark, spec.table))
 
 
 def follower_of(spec: StreamSpec, registry: Schemas | None) -> Follower | None:

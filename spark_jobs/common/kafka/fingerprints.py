@@ -34,6 +34,9 @@ class SchemaFiles:
     def __init__(self, spec: StreamSpec) -> None:
         self._spec, self.name = spec, f"the folder schemas/ of {spec.name}"
 
+    def subjects(self, schema_id: int) -> frozenset[str]:
+        return frozenset()
+
     def bundle(self, schema_id: int) -> Bundle:
         """Raises UnknownSchema."""
         wanted = fingerprint_of(schema_id)
@@ -90,6 +93,10 @@ class FingerprintSchemas:
                 "unknown. Fix: if it is known, publish the record with action replay of the stream's change "
                 "DAG"
             ) from error
+
+    def subjects(self, schema_id: int) -> frozenset[str]:
+        """None: a folder has the schemas of its topic alone."""
+        return frozenset()
 
     def publish(self, schema: AvroSchema) -> None:
         """Keep a schema, before anything is sent with it. Raises Refused or Unreachable."""

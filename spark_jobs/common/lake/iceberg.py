@@ -98,6 +98,11 @@ class IcebergTable:
             for field in self._table.spec().fields()
         ]
 
+    def partition_names(self) -> frozenset[str]:
+        """The names of partition fields that no column may have, as ``zip_trunc``."""
+        fields = self._table.spec().fields()
+        return frozenset(str(field.name()) for field in fields if not field.transform().isIdentity())
+
     def branches(self) -> list[str]:
         """The names of all branches and tags."""
         return [str(name) for name in self._table.refs()]

@@ -94,6 +94,9 @@ class _Asked:
             return found
         raise found
 
+    def subjects(self, schema_id: int) -> frozenset[str]:
+        return self._client.subjects(schema_id)
+
     def all(self, ids: Iterable[int]) -> tuple[list[RegisteredSchema], list[str]]:
         """The schemas of the first ids, and why there is none of others."""
         found, doubts = [], []

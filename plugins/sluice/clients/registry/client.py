@@ -85,8 +85,19 @@ class RegistryClient:
 
     def uses(self, schema_id: int) -> list[tuple[str, int]]:
         """The (subject, version) pairs whose schema has this id, sorted. Raises UnknownSchema."""
+        return self._uses(schema_id, None)
+
+    def subjects(self, schema_id: int) -> frozenset[str]:
+        """Those of :meth:`uses`, also of versions that are deleted, but not for good: their records are still
+        on topics. Empty for an id that the registry does not have."""
+        try:
+            return frozenset(subject for subject, _ in self._uses(schema_id, {"deleted": "true"}))
+        except UnknownSchema:
+            return frozenset()
+
+    def _uses(self, schema_id: int, query: dict[str, str] | None) -> list[tuple[str, int]]:
         what = f"schema id {schema_id}"
-        answer = self._get(("schemas", "ids", str(schema_id), "versions"), what, {_NO_SCHEMA})
+        answer = self._get(("schemas", "ids", str(schema_id), "versions"), what, {_NO_SCHEMA}, query)
         found: list[tuple[str, int]] = []
         for one in answer.body if isinstance(answer.body, list) else [None]:
             match one:

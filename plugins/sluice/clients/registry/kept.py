@@ -59,6 +59,8 @@ class Source(Protocol):
 
     def bundle(self, schema_id: int) -> Bundle: ...
 
+    def subjects(self, schema_id: int) -> frozenset[str]: ...
+
 
 class RegistryChanged(Refused):
     """An id has another schema than the kept one, or that cannot be read: no record is decoded by either."""
@@ -101,6 +103,8 @@ class KeptSchemas:
         self._schemas: OrderedDict[int, tuple[RegisteredSchema, float]] = OrderedDict()
         self._bytes = 0
         self._failed: OrderedDict[int, _Failure] = OrderedDict()
+        # Each until when it is not asked again: an id may become a version of another subject, too.
+        self._subjects: OrderedDict[int, tuple[frozenset[str], float]] = OrderedDict()
         self._warned: float | None = None
         self._budget = Budget(clock, FAILED_SECONDS)
         self._stored: tuple[float, frozenset[int]] | None = None
@@ -124,6 +128,18 @@ class KeptSchemas:
                     self._remember_failure(schema_id, error)
                     raise
                 self._remember(found, seconds)
+            return found
+
+    def subjects(self, schema_id: int) -> frozenset[str]:
+        """As :class:`~sluice.core.registry.schemas.Schemas`. Never kept in the store: it changes."""
+        with self._asking:
+            found, until = self._subjects.get(schema_id, (frozenset[str](), 0.0))
+            if self._clock() >= until:
+                found = self._source.subjects(schema_id)
+                self._subjects[schema_id] = found, self._clock() + FAILED_SECONDS
+                self._subjects.move_to_end(schema_id)
+                while len(self._subjects) > MAX_FAILED:
+                    self._subjects.popitem(last=False)
             return found
 
     def _check_budget(self, schema_id: int) -> None:

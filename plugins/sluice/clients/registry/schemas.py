@@ -37,6 +37,10 @@ class RegistrySchemas:
         """As :meth:`KeptSchemas.get`."""
         return _kept(self, os.getpid()).get(schema_id)
 
+    def subjects(self, schema_id: int) -> frozenset[str]:
+        """As :meth:`KeptSchemas.subjects`."""
+        return _kept(self, os.getpid()).subjects(schema_id)
+
 
 # A process reads one registry. Of a parent's connections a forked child must use none.
 @lru_cache(maxsize=2)

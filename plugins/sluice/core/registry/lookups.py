@@ -35,16 +35,16 @@ def of_id(
     most: int,
 ) -> Answer | str:
     """What is ``made`` of the schema of an id, or the reason why records that name it are rejected; one of
-    the ``most`` that are ``known`` from then on. Raises what ``made`` and the registry raise."""
+    the ``most`` that are ``known`` from then on, unless ``made`` raises UnknownSchema or RefusedSchema.
+    Raises what ``made`` and the registry raise beside these."""
     found = known.get(schema_id)
     if found is not None:
         return found
     try:
-        schema = schemas.get(schema_id)
+        return kept(known, schema_id, made(schemas.get(schema_id)), most)
     # What the registry does not have now, it may have later.
     except (UnknownSchema, RefusedSchema) as error:
         return str(error)
-    return kept(known, schema_id, made(schema), most)
 
 
 def kept(known: dict[Key, Answer], key: Key, found: Answer, most: int) -> Answer:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +13,15 @@ from sluice.config.stream import StreamSpec
 from sluice.core.decoding.avro.following.conflicts import Names
 from sluice.core.decoding.decoder import RecordDecoder
 from sluice.core.decoding.registered.fingerprints import fingerprint_of
-from sluice.core.decoding.registered.unfollowed import Following
 from sluice.core.error_codes import ErrorCode
+from sluice.core.registry.errors import RefusedSchema, UnknownSchema
 from sluice.core.registry.schemas import Schemas
-from spark_jobs.common.consumer.decoders import decoder_of
+from spark_jobs.common.consumer.decoders import decoder_of, following_of
 from spark_jobs.common.consumer.followed import ending_of
 from spark_jobs.common.consumer.followed_formats import format_of
 from spark_jobs.common.lake.data_files.schema import arrow_schema
 from spark_jobs.common.lake.followed import followed_schema
+from spark_jobs.common.lake.iceberg import IcebergTable
 from spark_jobs.common.lake.tables import METRICS
 from spark_jobs.common.spark.failures import Unrecoverable
 
@@ -46,12 +46,13 @@ class Follower:
         # None of Sluice's own records: they have no column but those of their schema.
         self._added = spec.records.added_columns if spec.records else {}
         self._stops = spec.records.stops if spec.records else False
+        # Whether rows keep what no column has: without it, they wait until it is followed.
+        self._keeps_further = bool(spec.records and spec.records.unknown_column)
         # As the format has it.
         self._schema: Any = None
         # The table's, when the decoder was made; empty for the declared schema.
         self._digest = ""
-        recursive_as_text = spec.records.has_recursive_texts if spec.records else False
-        self._following = Following(spec.follows, recursive_as_text=recursive_as_text)
+        self._following = following_of(spec)
         # Those of which nothing is followed, as long as the table follows this schema.
         self._refused: set[int] = set()
 
@@ -62,29 +63,31 @@ class Follower:
             followed_schema.read(writer.client, table.location(), digest, self._ending) if digest else ""
         )
         self._digest = digest
-        return self.decoder_of(followed, table.schema())
+        return self.decoder_of(followed, table)
 
-    def decoder_of(self, followed: str, table: Mapping[str, Any]) -> RecordDecoder:
-        """The decoder for a table that follows a schema, its text, empty for the declared one; ``table``: its
-        columns in Iceberg's JSON. Raises ConfigError."""
+    def decoder_of(self, followed: str, table: IcebergTable) -> RecordDecoder:
+        """The decoder for a ``table`` that follows a schema, its text, empty for the declared one. Raises
+        ConfigError."""
         self._schema, self._refused = self._format.table(self._spec, followed), set()
-        names = self._names(arrow_schema(table), self._format.columns(self._schema))
+        columns = self._format.columns(self._schema)
+        names = self._names(arrow_schema(table.schema()), columns, table.partition_names())
         self._following = replace(self._following, names=names)
         found = decoder_of(self._spec, self._registry, followed, self._following)
         assert found is not None
         return found
 
-    def _names(self, table: pa.Schema, columns: pa.Schema) -> Names:
+    def _names(self, table: pa.Schema, columns: pa.Schema, partitions: frozenset[str]) -> Names:
         """What no column of a further field may be called."""
         added = frozenset(map(str.lower, self._added))
         known = {name.lower() for name in columns.names} | added
-        earlier = {field.name.lower(): field.type for field in table if field.name.lower() not in known}
+        earlier = {field.name.lower(): field for field in table if field.name.lower() not in known}
         return Names(
             COLUMN.pattern,
             OURS,
             ICEBERG,
             added,
-            {name: kind for name, kind in earlier.items() if not name.startswith(OURS)},
+            {name: field for name, field in earlier.items() if not name.startswith(OURS)},
+            partitions,
         )
 
     def follow(self, writer: StreamWriter, schema_ids: frozenset[int]) -> bool:
@@ -94,17 +97,30 @@ class Follower:
         assert self._schema is not None
         schema, followed = self._schema, list[int]()
         for schema_id in sorted(schema_ids - self._refused):
-            found = self._format.merged(self._following, schema, self._registry.get(schema_id))
-            if found.conflicts and self._stops:
+            try:
+                version = self._registry.get(schema_id)
+            # A task knows it: this process was told before that there is none. It asks again later.
+            except (UnknownSchema, RefusedSchema) as error:
+                if not self._keeps_further:
+                    raise
+                log.warning("schema not followed yet table=%s: %s", self._spec.table, error)
+                continue
+            found = self._format.merged(self._following, schema, version)
+            reason = found.reason
+            if found.is_new:
+                # It may become one of the topic's: not refused for good.
+                name = self._format.name(schema)
+                reason = self._following.why_foreign(self._registry, schema_id, name)
+            if reason and self._stops:
                 what = "Avro schema" if self._spec.follows_fingerprints else "schema id"
                 raise SchemaNotFollowed(
                     f"{self._spec.table}: {what} {self._name(schema_id)} cannot be followed: "
-                    f"{found.reason}; nothing of the batch is published. Fix: set [records] on_incompatible "
+                    f"{reason}; nothing of the batch is published. Fix: set [records] on_incompatible "
                     '= "quarantine" and restart the consumer, or name a new table'
                 )
             if found.conflicts:
                 self._refused.add(schema_id)
-            elif found.is_new:
+            elif found.is_new and not reason:
                 schema, followed = found.schema, [*followed, schema_id]
         if not followed:
             return False

@@ -243,3 +243,13 @@ def test_the_versions_that_an_id_is(server: RegistryServer, client: RegistryClie
     server.answers[path] = error(40403)
     with raising(UnknownSchema, "schema id 7"):
         client.uses(7)
+
+
+def test_the_subjects_of_an_id_are_also_those_of_deleted_versions(
+    server: RegistryServer, client: RegistryClient
+) -> None:
+    path = "/schemas/ids/7/versions"
+    server.answers[f"{path}?deleted=true"] = Answer([{"subject": "s", "version": 2}])
+    assert client.subjects(7) == {"s"}
+    server.answers[f"{path}?deleted=true"] = error(40403)
+    assert client.subjects(7) == frozenset()

@@ -55,6 +55,13 @@ class Source:
         self.bundles = {one.id: one for one in bundles}
         self.error: Exception | None = None
         self.asked: list[int] = []
+        self.versions = frozenset[str]()
+
+    def subjects(self, schema_id: int) -> frozenset[str]:
+        self.asked.append(schema_id)
+        if self.error:
+            raise self.error
+        return self.versions
 
     def bundle(self, schema_id: int) -> Bundle:
         self.asked.append(schema_id)
@@ -95,6 +102,19 @@ def test_a_schema_is_asked_for_once_whatever_process_wants_it(s3: MemoryS3) -> N
     assert KeptSchemas(source, store(s3)).get(7) == found, "the kept one has its references"
     assert source.asked == [7, 7]
     assert s3.requests["PUT"] == 1
+
+
+def test_an_id_may_become_a_version_of_another_subject(s3: MemoryS3) -> None:
+    source, clock = Source(BUNDLE), Clock()
+    found = KeptSchemas(source, store(s3), clock)
+    assert found.subjects(7) == found.subjects(7) == frozenset()
+    source.versions = frozenset({"orders-value"})
+    clock.seconds += FAILED_SECONDS
+    assert found.subjects(7) == {"orders-value"}
+    assert source.asked == [7, 7], "not for each piece of records"
+    source.error, clock.seconds = RegistryUnreachable("gone"), clock.seconds + FAILED_SECONDS
+    with raising(RegistryUnreachable, "gone"):
+        found.subjects(7)
 
 
 @pytest.mark.parametrize("is_new_process", [True, False])

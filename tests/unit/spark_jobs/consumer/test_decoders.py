@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -138,13 +140,15 @@ def test_a_change_reads_with_the_names_that_the_table_has(declare: Declare) -> N
     )
     records = 'format = "avro"\nregistry = true\nnew_fields = "column"\nunknown_fields = ""'
     spec = declare(records, "schema.avsc")
+    schemas.versions.update({number: {f"{spec.topic.name}-value"} for number in kinds})
     follower = follower_of(spec, schemas)
     assert follower is not None
     columns = [
         {"id": number, "name": name, "required": False, "type": kind}
         for number, (name, kind) in enumerate((("id", "int"), ("amount", "string")), 1)
     ]
-    decoder = follower.decoder_of("", {"fields": columns})
+    table = SimpleNamespace(schema=lambda: {"fields": columns}, partition_names=frozenset)
+    decoder = follower.decoder_of("", cast("Any", table))
     refused = [str(rows(decoder, None, framed(number, b"\2\4"))[0]) for number in kinds]
     assert "cannot be followed: _source_system: " in refused[0]
     assert "an earlier column amount, string" in refused[1]

@@ -12,11 +12,14 @@ from sluice.core.decoding.avro.names import NAMED, RECORDS
 
 # What of a writer's schema its readers use; and what fastavro needs of that, which refuses some of the rest.
 _USED = frozenset({"type", "name", "namespace", "fields", "symbols", "items", "values", "size"})
-_MEANING = frozenset({"logicalType", "precision", "scale", "connect.name"})
+# Connect's name of a type, and what a followed schema has of a meaning that has no logical type here.
+MEANING = "connect.name"
+_MEANING = frozenset({"logicalType", "precision", "scale", MEANING})
 PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _KINDS = PRIMITIVES | NAMED | {"array", "map"}
 # A name that others gave, and digits of a decimal, as a message may have them.
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+_NOTE = re.compile(rf"{_NAME.pattern}|decimal\(-?[0-9]{{1,9}}, -?[0-9]{{1,9}}\)")
 _ALIASES = "aliases"
 _DIGITS = re.compile(r"-?[0-9]{1,9}|None")
 
@@ -89,11 +92,11 @@ def digits(tree: Mapping[str, Any], kind: str) -> tuple[int, int]:
 
 
 def note(tree: Mapping[str, Any]) -> str:
-    """What a schema says of a type beside what it is, for messages: Connect's name for it, as of
+    """What a schema says of a type's meaning beside what it is: Connect's name for it, as of
     ``io.debezium.time.Timestamp``, or a logical type."""
-    logical, name = tree.get("logicalType"), tree.get("connect.name")
+    logical, name = tree.get("logicalType"), tree.get(MEANING)
     if logical == "decimal":
         parts = str(tree.get("precision")), str(tree.get("scale", 0))
         return f"decimal({', '.join(parts)})" if all(map(_DIGITS.fullmatch, parts)) else logical
     found = name if isinstance(name, str) else logical
-    return found if isinstance(found, str) and _NAME.fullmatch(found) else ""
+    return found if isinstance(found, str) and _NOTE.fullmatch(found) else ""

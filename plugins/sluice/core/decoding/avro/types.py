@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -64,7 +64,7 @@ class Type:
     scale of a decimal. ``size``: bytes of a fixed. ``symbols``, ``default``: of an enum. ``fields``: of a
     record. ``items``: of an array, values of a map; of RECURSIVE its type, with each definition once.
     ``branches``: of a union. ``aliases``: full names that a writer's type may have instead. ``note``: what
-    the schema says of a type's meaning that is no logical type here, for messages. ``most``: the largest
+    the schema says of a type's meaning that is no logical type here. ``most``: the largest
     absolute value of a number that is read at once, 0 for all.
     """
 
@@ -79,7 +79,7 @@ class Type:
     items: Type | None = None
     branches: tuple[Type, ...] = ()
     aliases: tuple[str, ...] = ()
-    note: str = field(default="", compare=False)
+    note: str = ""
     most: int = 0
 
     @cached_property

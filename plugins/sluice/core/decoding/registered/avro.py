@@ -18,6 +18,7 @@ from sluice.core.decoding.avro.types import UnsupportedSchema, parsed, written
 from sluice.core.decoding.avro.writers import Writer
 from sluice.core.decoding.decoder import TOMBSTONE, Decoded, Malformed, RawHeaders
 from sluice.core.decoding.registered.unfollowed import Following, Unfollowed, Version
+from sluice.core.registry.errors import RefusedSchema
 from sluice.core.registry.framing import PREFIX_BYTES, framed, unframed
 from sluice.core.registry.lookups import in_turn, kept, of_id
 from sluice.core.registry.schemas import AVRO, RegisteredSchema, Schemas
@@ -48,6 +49,7 @@ class RegisteredAvro:
         UnsupportedSchema for a schema that no table can have."""
         self._given = current, schemas, unknown, part, following
         self._schemas, self._unknown, self._part = schemas, unknown, part
+        self._following = following
         self._current = parsed(current)
         self._unfollowed = Unfollowed(self._current, following, _MAX_WRITERS, _MAX_IDS) if following else None
         self._type = row_type(self._current, unknown)
@@ -136,7 +138,16 @@ class RegisteredAvro:
             found = kept(self._by_form, text, self._new_writer(text), _MAX_WRITERS)
         if self._unfollowed:
             self._unfollowed.name(schema.id, text)
+            version = self._unfollowed.version(schema.id)
+            if version is not None and version.can_follow:
+                self._check_topic(schema.id)
         return f"{what} cannot be {found}" if isinstance(found, str) else found
+
+    def _check_topic(self, schema_id: int) -> None:
+        """Raises RefusedSchema for one that the table would follow, and that is another topic's."""
+        following, name = self._following, self._current.record.name
+        if following and (why := following.why_foreign(self._schemas, schema_id, name)):
+            raise RefusedSchema(f"{self._title(schema_id)} cannot be followed: {why}")
 
     def _title(self, schema_id: int) -> str:
         """A schema's, in the reasons of its records."""

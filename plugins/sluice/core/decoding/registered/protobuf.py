@@ -60,10 +60,11 @@ def combined(following: Following, table: TableMessage, other: Descriptor) -> Co
 @dataclass(frozen=True)
 class _Message:
     """A message of a schema. ``reader``: or the reason why its records are rejected; ``version``: if it is
-    more than the table's."""
+    more than the table's; ``may_change``: its schema may become one of the topic's."""
 
     reader: MessageReader | str
     version: Version | None = None
+    may_change: bool = False
 
 
 class _Registered(ABC):
@@ -118,6 +119,8 @@ class _Registered(ABC):
         if found is None:
             # Records of garbage name as many messages as there are.
             made = self._new_message(schema_id, writer, indexes)
+            if made.may_change:
+                return made, begin
             found = kept(self._messages, (schema_id, indexes), made, _MAX_WRITERS)
         return found, begin
 
@@ -167,6 +170,10 @@ class RegisteredProtobuf(_Registered):
             version = _version(message) if after.is_new or after.conflicts else None
             if after.conflicts and self._following.adds_columns:
                 return _Message(f"{what} cannot be followed: {after.reason}", version)
+            if after.is_new and (
+                why := self._following.why_foreign(self._schemas, schema_id, self._table.name)
+            ):
+                return _Message(f"{what} cannot be followed: {why}", version, may_change=True)
         try:
             return _Message(MessageReader(message, self._table.type, self._unknown), version)
         except UnsupportedMessage as error:

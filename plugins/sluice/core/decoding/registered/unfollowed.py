@@ -11,6 +11,8 @@ from sluice.core.decoding.avro.following.merging import Merged, merge
 from sluice.core.decoding.avro.reference.layout import Layout
 from sluice.core.decoding.avro.reference.resolution import Unresolvable, resolver
 from sluice.core.decoding.avro.types import Schema
+from sluice.core.registry.schemas import Schemas
+from sluice.core.registry.subjects import Naming, subject
 
 K = TypeVar("K")
 
@@ -19,11 +21,22 @@ K = TypeVar("K")
 class Following:
     """How a table follows further versions of its schema. ``adds_columns``: false if its columns stay as they
     are; ``names``: those that no column may have; ``recursive_as_text``: fields that contain themselves are
-    texts."""
+    texts; ``topic``: to follow only what is registered for its values, empty to follow every schema."""
 
     adds_columns: bool = True
     names: Names = field(default_factory=Names)
     recursive_as_text: bool = False
+    topic: str = ""
+
+    def why_foreign(self, schemas: Schemas, schema_id: int, record: str) -> str:
+        """Why a schema is none of the topic's, though a record names it; empty if it is one. ``record``: the
+        full name of the table's own. Raises as ``Schemas.subjects``."""
+        if not self.topic or not self.adds_columns:
+            return ""
+        of_topic = {subject(naming, self.topic, record=record) for naming in Naming}
+        if schemas.subjects(schema_id) & of_topic:
+            return ""
+        return f"schema id {schema_id} is none of subject {subject(Naming.TOPIC, self.topic)}"
 
     def merged(self, table: Schema, other: Schema) -> Merged:
         """The schema ``table`` with what ``other`` adds. Without columns to add: the same, or the conflict
@@ -40,15 +53,16 @@ class Following:
 class Version:
     """A schema that is more than a table's."""
 
-    def __init__(self, is_record: Callable[[bytes], bool]) -> None:
-        """``is_record``: whether a body is one of the schema."""
+    def __init__(self, is_record: Callable[[bytes], bool], *, can_follow: bool = True) -> None:
+        """``is_record``: whether a body is one of the schema; ``can_follow``: it fits the table."""
+        self.can_follow = can_follow
         # None: a record was found.
         self._is_record: Callable[[bytes], bool] | None = is_record
 
     @classmethod
-    def of_avro(cls, schema: Schema) -> Version:
+    def of_avro(cls, schema: Schema, *, can_follow: bool) -> Version:
         layout = Layout(schema)
-        return cls(lambda body: not layout.why_malformed(body))
+        return cls(lambda body: not layout.why_malformed(body), can_follow=can_follow)
 
     def has_record(self, bodies: Iterable[bytes]) -> bool:
         """Whether a body was ever seen that is one of the schema. Any bytes can name any schema of a
@@ -74,7 +88,8 @@ class Unfollowed:
         the schema is followed."""
         found = self._following.merged(self._table, schema)
         if found.is_new or found.conflicts:
-            _keep(self._forms, form, Version.of_avro(schema), self._most_forms)
+            version = Version.of_avro(schema, can_follow=found.is_new)
+            _keep(self._forms, form, version, self._most_forms)
         return found.reason if self._following.adds_columns else ""
 
     def name(self, schema_id: int, form: str) -> None:

@@ -43,6 +43,9 @@ class Folder:
             raise UnknownSchema(UNKNOWN + fingerprint_of(schema_id))
         return RegisteredSchema(schema_id, AVRO, self.texts[schema_id])
 
+    def subjects(self, schema_id: int) -> frozenset[str]:
+        return frozenset()
+
 
 Record = tuple[bytes | None, RawHeaders]
 

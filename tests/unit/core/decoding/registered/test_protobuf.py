@@ -52,6 +52,9 @@ class Schemas:
         kind = self.types.get(schema_id, "PROTOBUF")
         return RegisteredSchema(schema_id, kind, text, imports=tuple(imports.items()))
 
+    def subjects(self, schema_id: int) -> frozenset[str]:
+        return frozenset()
+
 
 def in_base64(text: str, imports: dict[str, str]) -> str:
     """As Confluent's serializer of Python registers it."""

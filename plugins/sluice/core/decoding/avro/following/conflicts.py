@@ -52,14 +52,16 @@ class Names:
 
     ``allowed``: a pattern of the others; ``prefixes``: begins that are refused at any depth, in lower case;
     ``reserved``: whole names, likewise; ``own``: columns of the table that are not of the schema, in lower
-    case; ``present``: the types of columns that the schema had earlier, by their names in lower case.
+    case; ``present``: columns that the schema had earlier, by their names in lower case; ``partitions``: the
+    names of partitions that are no columns, as ``zip_trunc``.
     """
 
     allowed: str = r"[A-Za-z_][A-Za-z0-9_]*"
     prefixes: tuple[str, ...] = ()
     reserved: frozenset[str] = frozenset()
     own: frozenset[str] = frozenset()
-    present: Mapping[str, pa.DataType] = field(default_factory=dict)
+    present: Mapping[str, pa.Field] = field(default_factory=dict)
+    partitions: frozenset[str] = frozenset()
 
     def problem(self, name: str) -> str:
         """Why no field may have it; empty if one may."""
@@ -74,8 +76,13 @@ class Names:
         known = name.lower()
         if known in self.own:
             return f"a column {known} of its own"
+        if name in self.partitions:
+            return f"a partition {name}"
         found = self.present.get(known)
-        return "" if found is None or found.equals(kind) else f"an earlier column {known}, {found}"
+        # Iceberg's columns differ in case, and Spark's queries do not.
+        if found is None or (found.name == name and found.type.equals(kind)):
+            return ""
+        return f"an earlier column {found.name}, {found.type}"
 
 
 def described(kind: Type) -> str:
@@ -100,8 +107,10 @@ def _described(kind: Type) -> str:
     if kind.kind == JSON:
         return "a text of JSON"
     if kind.kind == "fixed":
-        return f"fixed of {kind.size} bytes"
-    return f"enum {kind.name}" if kind.kind == "enum" else kind.kind
+        found = f"fixed of {kind.size} bytes"
+    else:
+        found = f"enum {kind.name}" if kind.kind == "enum" else kind.kind
+    return f"{found} ({kind.note})" if kind.note else found
 
 
 def without_column(kind: Type, path: str) -> Iterator[tuple[str, str]]:

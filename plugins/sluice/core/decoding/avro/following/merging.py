@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from sluice.core.decoding.avro.following.conflicts import (
@@ -15,6 +16,7 @@ from sluice.core.decoding.avro.following.conflicts import (
     too_deep,
     without_column,
 )
+from sluice.core.decoding.avro.following.meanings import is_other, with_meaning
 from sluice.core.decoding.avro.following.recursive import as_columns, is_null, is_text
 from sluice.core.decoding.avro.following.written import optional, schema_text
 from sluice.core.decoding.avro.reference.resolution import (
@@ -117,6 +119,8 @@ class _Merging:
             # Each of its branches, not one of them.
             for branch in others or (other,):
                 self._check_resolves(table, branch, path)
+                if is_other(branches or (own,), branch):
+                    self._conflict(path, described(own), described(branch))
             return table
         merged = iter([self.type(*two, path) for two in zip(branches, others, strict=True)])
         return replace(
@@ -125,6 +129,10 @@ class _Merging:
 
     def _one(self, table: Type, other: Type, path: str) -> Type:
         """Merge two types that are no unions."""
+        if is_other([table], other):
+            self._conflict(path, described(table), described(other))
+            return table
+        table = with_meaning(table, other)
         if table.logical == other.logical == "decimal" and table.digits[1] == other.digits[1]:
             if other.digits <= table.digits:
                 return table
@@ -158,10 +166,14 @@ class _Merging:
             self._conflict(path, described(table), described(other))
 
     def record(self, table: Type, other: Type, path: str) -> Type:
+        for name, column in _moved(table, other):
+            self._conflict(_at(path, name), f"{name} and {column}", f"{name} in the place of {column}")
         sources = _sources(table, other)
         fields = [self._field(one, sources.get(one.name), path) for one in table.fields]
         taken = {one.name.lower(): one.name for one in table.fields}
         known = {source.name for source in sources.values()}
+        # One column's alone: a field of the name is read into one of them.
+        taken_aliases = _taken(table, other)
         # One that has null alone has no column: nothing says what it will have.
         for new in (one for one in other.fields if one.name not in known and not is_null(one.type)):
             inner = _at(path, new.name)
@@ -171,7 +183,7 @@ class _Merging:
             if (same := taken.get(new.name.lower())) is not None:
                 self._conflict(inner, f"{same}", f"{new.name}, which differs in case only")
                 continue
-            added = self._added(new, {one.name for one in (*table.fields, *other.fields)}, path)
+            added = self._added(new, taken_aliases, path)
             self._check_new(added, path)
             taken[new.name.lower()] = new.name
             fields.append(added)
@@ -237,6 +249,26 @@ def _sources(table: Type, other: Type) -> Mapping[str, Field]:
             found[one.name] = source
             known.add(source.name)
     return found
+
+
+def _taken(table: Type, other: Type) -> set[str]:
+    """Names, also earlier ones, of columns, those of fields, and what two fields of the other record have as
+    an earlier name."""
+    counts = Counter(alias for one in other.fields for alias in {*one.aliases})
+    of_columns = {name for one in table.fields for name in (one.name, *one.aliases)}
+    shared = {alias for alias, times in counts.items() if times > 1}
+    return of_columns | shared | {one.name for one in other.fields}
+
+
+def _moved(table: Type, other: Type) -> Iterator[tuple[str, str]]:
+    """Fields that have the name of one column, and are another one's by an alias, while the first one is
+    claimed by another field's alias: what was renamed to what, by names alone, mixes the two."""
+    columns = {one.name for one in table.fields}
+    for one in other.fields:
+        others = columns & {*one.aliases} - {one.name}
+        is_claimed = any(one.name in each.aliases for each in other.fields if each.name != one.name)
+        if one.name in columns and others and is_claimed:
+            yield one.name, min(others)
 
 
 def _is_branch(table: Type, other: Type) -> bool:

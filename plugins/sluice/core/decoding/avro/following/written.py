@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
+from sluice.core.decoding.avro.trees import MEANING
 from sluice.core.decoding.avro.types import JSON, JSON_TEXT, Type
 
 _NULL = Type("null")
@@ -43,7 +44,7 @@ class _Writer:
             return self._named(kind)
         if kind.kind == JSON:
             return {"type": "string", "logicalType": JSON_TEXT}
-        return {"type": kind.kind, **_logical(kind)} if kind.logical else kind.kind
+        return {"type": kind.kind, **_logical(kind)} if kind.logical or kind.note else kind.kind
 
     def _named(self, kind: Type) -> Any:
         others = self._renamed.setdefault(kind.name, [])
@@ -85,7 +86,8 @@ class _Writer:
 
 def _logical(kind: Type) -> dict[str, Any]:
     if not kind.logical:
-        return {}
+        # Not as a logical type: readers may take it for one that they have.
+        return {MEANING: kind.note} if kind.note else {}
     if kind.logical != "decimal":
         return {"logicalType": kind.logical}
     precision, scale = kind.digits

@@ -61,7 +61,8 @@ LINE_2 = {**LINE, "fields": [*LINE["fields"], {"name": "count", "type": "int"}]}
         ),
         # As today: Avro's rules read them.
         ("double", "int", "double"),
-        ("long", MILLIS, "long"),
+        # The numbers as they were sent, and what they mean from now on.
+        ("long", MILLIS, {"type": "long", "connect.name": "timestamp-millis"}),
     ],
 )
 def test_types_become_wider(table: Any, other: Any, followed: Any) -> None:
@@ -120,6 +121,36 @@ def test_a_renamed_field_goes_on_in_its_column() -> None:
     assert not again.is_new
 
 
+@pytest.mark.parametrize(
+    ("other", "reason"),
+    [
+        (
+            [("begin", "int", "none", ["start"]), ("start", "int", "none", ["end"])],
+            "start: the table has start and end, the schema start in the place of end",
+        ),
+        (
+            [("start", "int", "none", ["end"]), ("end", "int", "none", ["start"])],
+            (
+                "start: the table has start and end, the schema start in the place of end; "
+                "end: the table has end and start, the schema end in the place of start"
+            ),
+        ),
+    ],
+)
+def test_names_that_move_from_column_to_column_are_a_conflict(other: Any, reason: str) -> None:
+    assert merged(schema(("start", "int"), ("end", "int")), schema(*other)).reason == reason
+
+
+def test_an_earlier_name_is_one_columns_alone() -> None:
+    """A field that comes with it is read into one column, or none."""
+    found = merged(
+        schema(("id", "int"), ("a", "int", 0, ["y"])),
+        schema(("id", "int"), ("b", "int", 0, ["x", "y", "z"]), ("c", "int", 0, ["x"]), ("y", "int", 0)),
+    )
+    assert not found.conflicts
+    assert [one.aliases for one in found.schema.record.fields] == [(), ("y",), ("z",), ()], found.schema
+
+
 def test_symbols_of_an_enum_are_added() -> None:
     def enum(name: str, *symbols: str) -> str:
         return schema(("x", {"type": "enum", "name": name, "symbols": symbols}))
@@ -167,7 +198,11 @@ def test_another_type_is_a_conflict_with_path_and_both(table: Any, other: Any, r
 
 
 NAMES = Names(
-    prefixes=("_kafka_",), reserved=frozenset({"_pos"}), own=frozenset({"key"}), present={"old": pa.int64()}
+    prefixes=("_kafka_",),
+    reserved=frozenset({"_pos"}),
+    own=frozenset({"key"}),
+    present={"old": pa.field("old", pa.int64()), "comment": pa.field("Comment", pa.string())},
+    partitions=frozenset({"zip_trunc"}),
 )
 
 
@@ -181,6 +216,11 @@ NAMES = Names(
         ),
         (("_pos", "int"), "_pos: the table has no such column, the schema a name that is reserved, '_pos'"),
         (("KEY", "int"), "KEY: the table has a column key of its own, the schema int"),
+        (
+            ("comment", "string"),
+            "comment: the table has an earlier column Comment, string, the schema string",
+        ),
+        (("zip_trunc", "int"), "zip_trunc: the table has a partition zip_trunc, the schema int"),
         (("old", "int"), "old: the table has an earlier column old, int64, the schema int"),
         (
             ("d", {**DECIMAL, "precision": 39}),

@@ -17,7 +17,8 @@ ITEM = "message Item { string sku = 1; int32 count = 2; } enum E { Z = 0; } "
 FIELDS = """int32 id = 1; Item item = 2; repeated Item items = 3; map<string, Item> by_place = 4;
     uint32 size = 5; repeated int32 parts = 6; map<int32, int32> counts = 7; float ratio = 8; string note = 9;
     E state = 10; uint64 total = 11;"""
-NAMES = Names(prefixes=("_kafka_",), own=frozenset({"key"}), present={"old": pa.int32(), "again": pa.int64()})
+PRESENT = {"old": pa.field("old", pa.int32()), "again": pa.field("again", pa.int64())}
+NAMES = Names(prefixes=("_kafka_",), own=frozenset({"key"}), present=PRESENT)
 
 
 def order(fields: str, item: str = ITEM) -> str:
