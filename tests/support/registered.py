@@ -33,8 +33,8 @@ class FakeSchemas:
             raise found
         return RegisteredSchema(schema_id, *found)
 
-    def subjects(self, schema_id: int) -> frozenset[str]:
-        return frozenset(self.versions.get(schema_id, ()))
+    def subjects(self, schema_id: int, among: frozenset[str]) -> frozenset[str]:
+        return among & self.versions.get(schema_id, set())
 
 
 def avro(tree: Any) -> tuple[str, str]:

@@ -94,7 +94,7 @@ class FingerprintSchemas:
                 "DAG"
             ) from error
 
-    def subjects(self, schema_id: int) -> frozenset[str]:
+    def subjects(self, schema_id: int, among: frozenset[str]) -> frozenset[str]:
         """None: a folder has the schemas of its topic alone."""
         return frozenset()
 

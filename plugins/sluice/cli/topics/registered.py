@@ -94,8 +94,8 @@ class _Asked:
             return found
         raise found
 
-    def subjects(self, schema_id: int) -> frozenset[str]:
-        return self._client.subjects(schema_id)
+    def subjects(self, schema_id: int, among: frozenset[str]) -> frozenset[str]:
+        return self._client.subjects(schema_id) & among
 
     def all(self, ids: Iterable[int]) -> tuple[list[RegisteredSchema], list[str]]:
         """The schemas of the first ids, and why there is none of others."""

@@ -104,7 +104,7 @@ class KeptSchemas:
         self._bytes = 0
         self._failed: OrderedDict[int, _Failure] = OrderedDict()
         # Each until when it is not asked again: an id may become a version of another subject, too.
-        self._subjects: OrderedDict[int, tuple[frozenset[str], float]] = OrderedDict()
+        self._subjects: OrderedDict[tuple[int, frozenset[str]], tuple[frozenset[str], float]] = OrderedDict()
         self._warned: float | None = None
         self._budget = Budget(clock, FAILED_SECONDS)
         self._stored: tuple[float, frozenset[int]] | None = None
@@ -130,14 +130,16 @@ class KeptSchemas:
                 self._remember(found, seconds)
             return found
 
-    def subjects(self, schema_id: int) -> frozenset[str]:
-        """As :class:`~sluice.core.registry.schemas.Schemas`. Never kept in the store: it changes."""
+    def subjects(self, schema_id: int, among: frozenset[str]) -> frozenset[str]:
+        """As :class:`~sluice.core.registry.schemas.Schemas`. Never kept in the store: it changes. What was
+        said of other subjects may be from before it was registered for these."""
+        key = schema_id, among
         with self._asking:
-            found, until = self._subjects.get(schema_id, (frozenset[str](), 0.0))
+            found, until = self._subjects.get(key, (frozenset[str](), 0.0))
             if self._clock() >= until:
-                found = self._source.subjects(schema_id)
-                self._subjects[schema_id] = found, self._clock() + FAILED_SECONDS
-                self._subjects.move_to_end(schema_id)
+                found = self._source.subjects(schema_id) & among
+                self._subjects[key] = found, self._clock() + FAILED_SECONDS
+                self._subjects.move_to_end(key)
                 while len(self._subjects) > MAX_FAILED:
                     self._subjects.popitem(last=False)
             return found

@@ -37,9 +37,9 @@ class RegistrySchemas:
         """As :meth:`KeptSchemas.get`."""
         return _kept(self, os.getpid()).get(schema_id)
 
-    def subjects(self, schema_id: int) -> frozenset[str]:
+    def subjects(self, schema_id: int, among: frozenset[str]) -> frozenset[str]:
         """As :meth:`KeptSchemas.subjects`."""
-        return _kept(self, os.getpid()).subjects(schema_id)
+        return _kept(self, os.getpid()).subjects(schema_id, among)
 
 
 # A process reads one registry. Of a parent's connections a forked child must use none.

@@ -80,9 +80,9 @@ class Schemas(Protocol):
         """Raises UnknownSchema or RefusedSchema, whose text is why a record that names it is rejected; and
         RegistryUnreachable or RegistryRefused if nothing is known of it."""
 
-    def subjects(self, schema_id: int) -> frozenset[str]:
-        """Those that have it as a version, deleted ones too; empty for an id that the registry does not
-        have. Raises RegistryUnreachable or RegistryRefused if it does not say."""
+    def subjects(self, schema_id: int, among: frozenset[str]) -> frozenset[str]:
+        """Those of ``among`` that have it as a version, deleted ones too; none for an id that the registry
+        does not have. Raises RegistryUnreachable or RegistryRefused if it does not say."""
 
 
 def registered(bundle: Bundle) -> RegisteredSchema:

@@ -33,7 +33,7 @@ def test_a_schema_whose_fields_are_all_columns_stays_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("name", "kind", "why"),
     [
-        ("amount", ["int", "string"], "int"),
+        ("amount", ["int", {"type": "fixed", "name": "Md5", "size": 16}], "Avro type"),
         ("nothing", "null", "null"),
         ("digest", {"type": "fixed", "name": "Md5", "size": 16}, "Avro type"),
         ("_file", "string", "Iceberg's own"),
@@ -51,10 +51,13 @@ def test_a_field_that_no_column_can_be_is_left_out_with_a_doubt(name: str, kind:
     assert why in doubt
 
 
+MD5 = {"type": "fixed", "name": "Md5", "size": 16}
+
+
 def test_a_type_that_a_field_left_out_defined_is_still_defined() -> None:
     inner = {"type": "record", "name": "Both", "fields": [{"name": "a", "type": ADDRESS}]}
     text, doubts = of_avro(
-        schema(("either", ["string", inner]), ("home", "Address"), ("both", "shop.Both"), ("id", "long"))
+        schema(("either", ["string", inner, MD5]), ("home", "Address"), ("both", "shop.Both"), ("id", "long"))
     )
     assert len(doubts) == 1
     assert names(text) == ["home", "both", "id"]

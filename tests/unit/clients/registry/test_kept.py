@@ -107,14 +107,18 @@ def test_a_schema_is_asked_for_once_whatever_process_wants_it(s3: MemoryS3) -> N
 def test_an_id_may_become_a_version_of_another_subject(s3: MemoryS3) -> None:
     source, clock = Source(BUNDLE), Clock()
     found = KeptSchemas(source, store(s3), clock)
-    assert found.subjects(7) == found.subjects(7) == frozenset()
+    own = frozenset({"orders-value", "orders-shop.Order"})
+    assert found.subjects(7, own) == found.subjects(7, own) == frozenset()
     source.versions = frozenset({"orders-value"})
     clock.seconds += FAILED_SECONDS
-    assert found.subjects(7) == {"orders-value"}
+    assert found.subjects(7, own) == {"orders-value"}
     assert source.asked == [7, 7], "not for each piece of records"
+    # It may have become one since another stream was told.
+    source.versions = frozenset({"orders-value", "payments-value"})
+    assert found.subjects(7, frozenset({"payments-value"})) == {"payments-value"}
     source.error, clock.seconds = RegistryUnreachable("gone"), clock.seconds + FAILED_SECONDS
     with raising(RegistryUnreachable, "gone"):
-        found.subjects(7)
+        found.subjects(7, own)
 
 
 @pytest.mark.parametrize("is_new_process", [True, False])

@@ -33,8 +33,8 @@ class Following:
         full name of the table's own. Raises as ``Schemas.subjects``."""
         if not self.topic or not self.adds_columns:
             return ""
-        of_topic = {subject(naming, self.topic, record=record) for naming in Naming}
-        if schemas.subjects(schema_id) & of_topic:
+        of_topic = frozenset(subject(naming, self.topic, record=record) for naming in Naming)
+        if schemas.subjects(schema_id, of_topic):
             return ""
         return f"schema id {schema_id} is none of subject {subject(Naming.TOPIC, self.topic)}"
 

@@ -43,7 +43,7 @@ class Folder:
             raise UnknownSchema(UNKNOWN + fingerprint_of(schema_id))
         return RegisteredSchema(schema_id, AVRO, self.texts[schema_id])
 
-    def subjects(self, schema_id: int) -> frozenset[str]:
+    def subjects(self, schema_id: int, among: frozenset[str]) -> frozenset[str]:
         return frozenset()
 
 

@@ -66,7 +66,7 @@ def test_a_registry_that_does_not_say_it_is_an_error_of_the_batch(
 ) -> None:
     decoder, _, value = made()
 
-    def gone(self: FakeSchemas, schema_id: int) -> frozenset[str]:
+    def gone(self: FakeSchemas, schema_id: int, among: frozenset[str]) -> frozenset[str]:
         raise RegistryUnreachable("gone")
 
     monkeypatch.setattr(FakeSchemas, "subjects", gone)

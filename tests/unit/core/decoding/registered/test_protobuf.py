@@ -52,7 +52,7 @@ class Schemas:
         kind = self.types.get(schema_id, "PROTOBUF")
         return RegisteredSchema(schema_id, kind, text, imports=tuple(imports.items()))
 
-    def subjects(self, schema_id: int) -> frozenset[str]:
+    def subjects(self, schema_id: int, among: frozenset[str]) -> frozenset[str]:
         return frozenset()
 
 
