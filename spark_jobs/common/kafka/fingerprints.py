@@ -104,7 +104,7 @@ class FingerprintSchemas:
         self.store().put(bundle.id, document(bundle))
 
     def store(self) -> SchemaObjects:
-        """Of all schemas that were used or published."""
+        """The store of all schemas that were used or published."""
         return SchemaObjects(connect(self.s3), self.ledger, f"fingerprints of topic {self.topic}")
 
     def kept(self) -> KeptSchemas:
