@@ -49,7 +49,7 @@ def test_an_object_is_planned_with_two_requests_and_no_connection_of_its_own(
     ledger = Ledger(client, f"{platform.lake.ledger}/requests", "nyc_taxi")
     bucket = Bucket(client, platform.source.bucket)
     with caplog.at_level(logging.DEBUG, "urllib3.connectionpool"):
-        planner = LoadPlanner(ledger, cast("KafkaAdmin", Kafka()), "t", {})
+        planner = LoadPlanner(ledger, cast("KafkaAdmin", Kafka()), "t", {"source_prefix": ""})
         plan = planner.pin("r", {"source_prefix": PREFIX}, partial(select_objects, ledger, bucket))
         # Besides: the listing, and the run's plan.
         expected = Counter(GET=OBJECTS + 2, PUT=OBJECTS + 1)
