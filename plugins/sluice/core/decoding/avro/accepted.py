@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +35,11 @@ def bodies(values: pa.BinaryArray, margin: int) -> tuple[Bytes, Ints, Ints]:
     return data, offsets[:-1], offsets[1:]
 
 
+def bodies_at(data: Bytes, starts: Ints, ends: Ints) -> Iterator[bytes]:
+    """The bodies at these places."""
+    return (data[start:end].tobytes() for start, end in zip(starts.tolist(), ends.tolist(), strict=True))
+
+
 class Accepted:
     """The accepted records of a piece of ``count``, in arrays whose order is another one, and the ``reasons``
     of the others by their rows. ``kind``: of a record."""
@@ -45,9 +50,12 @@ class Accepted:
         self._places: Ints = np.full(count, -1)
         self.reasons: dict[int, str] = {}
 
-    def decode(self, writer: Writer, data: Bytes, rows: Ints, starts: Ints, ends: Ints) -> None:
+    def decode(self, writer: Writer | str, data: Bytes, rows: Ints, starts: Ints, ends: Ints) -> None:
         """Add records that are written with a schema: their rows, and where their bodies are. ``data`` has
-        the writer's margin."""
+        the writer's margin; ``writer``: the reason if all of them are rejected."""
+        if isinstance(writer, str):
+            self.reasons.update(dict.fromkeys(rows.tolist(), writer))
+            return
         arrays, is_odd = writer.arrays(data, starts, ends)
         self._add(rows[~is_odd], arrays)
         odd = np.flatnonzero(is_odd)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sluice.core.decoding.avro.accepted import Accepted, bodies, texts
+from sluice.core.decoding.avro.accepted import Accepted, bodies, bodies_at, texts
 from sluice.core.decoding.avro.decoder import as_column, row_type
 from sluice.core.decoding.avro.reference.resolution import Unresolvable
 from sluice.core.decoding.avro.trees import form
@@ -97,15 +97,11 @@ class RegisteredAvro:
         of_versions = np.zeros(len(values), np.bool_)
         for place, writer in enumerate(writers):
             rows = order[bounds[place] : bounds[place + 1]]
-            if self._unfollowed and (version := self._unfollowed.version(named[writer])):
-                those = (data[starts[row] : ends[row]].tobytes() for row in rows.tolist())
-                if version.has_record(those):
-                    unfollowed.setdefault(version, named[writer])
-                    of_versions[rows] = True
-            if isinstance(writer, str):
-                accepted.reasons.update(dict.fromkeys(rows.tolist(), writer))
-            else:
-                accepted.decode(writer, data, rows, starts[rows], ends[rows])
+            version = self._unfollowed.version(named[writer]) if self._unfollowed else None
+            if version and version.has_record(bodies_at(data, starts[rows], ends[rows])):
+                unfollowed.setdefault(version, named[writer])
+                of_versions[rows] = True
+            accepted.decode(writer, data, rows, starts[rows], ends[rows])
         columns = pa.RecordBatch.from_arrays(accepted.array().flatten(), schema=self.schema)
         reasons = texts(accepted.reasons, len(values))
         schemas = found.rows_of_ids(accepted.is_accepted | of_versions)

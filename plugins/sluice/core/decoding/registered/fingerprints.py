@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sluice.core.decoding.avro.accepted import Accepted, bodies, texts
+from sluice.core.decoding.avro.accepted import Accepted, bodies, bodies_at, texts
 from sluice.core.decoding.avro.decoder import as_column, name_in, names_of, unknown_schema
 from sluice.core.decoding.avro.writers import Writer
 from sluice.core.decoding.decoder import TOMBSTONE, Decoded, Malformed, RawHeaders
@@ -69,14 +69,10 @@ class FingerprintAvro(RegisteredAvro):
         unfollowed: dict[Version, int] = {}
         for place, (name, writer) in enumerate(zip(names, found, strict=True)):
             rows = order[bounds[place] : bounds[place + 1]]
-            if version := self._more(name):
-                those = (data[starts[row] : ends[row]].tobytes() for row in rows.tolist())
-                if version.has_record(those):
-                    unfollowed.setdefault(version, id_of(name.decode()))
-            if isinstance(writer, str):
-                accepted.reasons.update(dict.fromkeys(rows.tolist(), writer))
-            else:
-                accepted.decode(writer, data, rows, starts[rows], ends[rows])
+            version = self._more(name)
+            if version and version.has_record(bodies_at(data, starts[rows], ends[rows])):
+                unfollowed.setdefault(version, id_of(name.decode()))
+            accepted.decode(writer, data, rows, starts[rows], ends[rows])
         columns = pa.RecordBatch.from_arrays(accepted.array().flatten(), schema=self.schema)
         reasons = texts(accepted.reasons, len(values))
         return Decoded(columns, reasons, unfollowed=frozenset(unfollowed.values()))
