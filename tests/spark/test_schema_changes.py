@@ -197,6 +197,10 @@ class Orders(Stream):
                 assert_row(rows[place], record)
         assert len(rows) + len(quarantined) == len(topic)
 
+    def count(self) -> int:
+        with closing(Lake.open(self.platform)) as lake:
+            return lake.table(self.spec.table).scan().count()
+
     def columns(self) -> dict[str, str]:
         with closing(Lake.open(self.platform)) as lake:
             return {
@@ -530,7 +534,8 @@ def test_a_consumer_that_is_killed_between_the_columns_and_their_batch(
 
     def published() -> bool:
         assert again.poll() is None, (tmp_path / "log").read_text()[-3000:]
-        return len(orders.rows()) == len(orders.sent)
+        # By one load of the table: Spark's looks twice, and fails if a column becomes wider between.
+        return orders.count() == len(orders.sent)
 
     wait_until("all records", published, 120, 1)
     again.send_signal(signal.SIGTERM)
