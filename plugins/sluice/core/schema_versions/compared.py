@@ -8,7 +8,7 @@ from enum import StrEnum
 
 import pyarrow as pa
 
-from sluice.core.decoding.avro.following.conflicts import Conflict, Names
+from sluice.core.decoding.avro.following.conflicts import Conflict, Fix, Names
 from sluice.core.decoding.avro.following.merging import merge
 from sluice.core.decoding.avro.types import Schema, UnsupportedSchema, arrow_type, written
 from sluice.core.decoding.protobuf.decoder import TableMessage
@@ -32,18 +32,20 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Difference:
-    """At a ``path`` of the schema; ``table`` and ``schema``: what both have there, as texts, empty for
-    nothing."""
+    """At a ``path`` of the schema, of a ``kind``; ``table`` and ``schema``: what both have there, as texts,
+    empty for nothing; ``fix``: what to do about it, empty if the table does it by itself."""
 
     path: str
     kind: Kind
     table: str
     schema: str
+    fix: str = ""
 
     def __str__(self) -> str:
         if self.kind is Kind.MISSING:
             return f"{self.path}: {self.kind} ({self.schema})"
-        return f"{self.path}: {self.kind}: the table has {self.table}, the schema {self.schema}"
+        fix = f". Fix: {self.fix}" if self.fix else ""
+        return f"{self.path}: {self.kind}: the table has {self.table}, the schema {self.schema}{fix}"
 
 
 def differences(
@@ -71,13 +73,17 @@ def differences_of_messages(
 
 
 def _whole(said: str) -> Difference:
-    return Difference("the whole schema", Kind.UNFOLLOWED, "columns", said)
+    return Difference("the whole schema", Kind.UNFOLLOWED, "columns", said, Fix.SCHEMA)
+
+
+def _refusal(one: Conflict) -> Difference:
+    return Difference(one.path, Kind.UNFOLLOWED, one.table, one.schema, one.fix)
 
 
 def _between(before: pa.DataType, after: pa.DataType, conflicts: Iterable[Conflict]) -> list[Difference]:
     """What a table of the type ``before`` lacks of the one that it would have ``after``."""
-    if unfollowed := [Difference(one.path, Kind.UNFOLLOWED, one.table, one.schema) for one in conflicts]:
-        return unfollowed
+    if refused := [*map(_refusal, conflicts)]:
+        return refused
     had = dict(_paths(before))
     found = list[Difference]()
     inside_new = list[str]()

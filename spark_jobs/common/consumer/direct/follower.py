@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from sluice.config.reading.names import COLUMN, ICEBERG, OURS
 from sluice.config.stream import StreamSpec
-from sluice.core.decoding.avro.following.conflicts import Names
+from sluice.core.decoding.avro.following.conflicts import Fix, Names
 from sluice.core.decoding.decoder import RecordDecoder
 from sluice.core.decoding.registered.fingerprints import fingerprint_of
 from sluice.core.error_codes import ErrorCode
@@ -106,17 +106,17 @@ class Follower:
                 log.warning("schema not followed yet table=%s: %s", self._spec.table, error)
                 continue
             found = self._format.merged(self._following, schema, version)
-            reason = found.reason
+            reason, fix = found.reason, found.fix
             if found.is_new:
                 # It may become one of the topic's: not refused for good.
                 name = self._format.name(schema)
-                reason = self._following.why_foreign(self._registry, schema_id, name)
+                reason, fix = self._following.why_foreign(self._registry, schema_id, name), Fix.FOREIGN
             if reason and self._stops:
                 what = "Avro schema" if self._spec.follows_fingerprints else "schema id"
                 raise SchemaNotFollowed(
                     f"{self._spec.table}: {what} {self._name(schema_id)} cannot be followed: "
-                    f"{reason}; nothing of the batch is published. Fix: set [records] on_incompatible "
-                    '= "quarantine" and restart the consumer, or name a new table'
+                    f"{reason}; nothing of the batch is published. Fix: {fix}; or set [records] "
+                    'on_incompatible = "quarantine" and restart the consumer'
                 )
             if found.conflicts:
                 self._refused.add(schema_id)

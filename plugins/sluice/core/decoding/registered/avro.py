@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from sluice.core.decoding.avro.accepted import Accepted, bodies, bodies_at, texts
 from sluice.core.decoding.avro.decoder import as_column, row_type
+from sluice.core.decoding.avro.following.conflicts import Fix
 from sluice.core.decoding.avro.reference.resolution import Unresolvable
 from sluice.core.decoding.avro.trees import form
 from sluice.core.decoding.avro.types import UnsupportedSchema, parsed, written
@@ -143,7 +144,7 @@ class RegisteredAvro:
         """Raises RefusedSchema for one that the table would follow, and that is another topic's."""
         following, name = self._following, self._current.record.name
         if following and (why := following.why_foreign(self._schemas, schema_id, name)):
-            raise RefusedSchema(f"{self._title(schema_id)} cannot be followed: {why}")
+            raise RefusedSchema(f"{self._title(schema_id)} cannot be followed: {why}. Fix: {Fix.FOREIGN}")
 
     def _title(self, schema_id: int) -> str:
         """A schema's, in the reasons of its records."""
@@ -158,7 +159,8 @@ class RegisteredAvro:
             return Writer(own, self._current, self._unknown)
         except UnsupportedSchema as error:
             why = error.__cause__ if isinstance(error.__cause__, Unresolvable) else error
-            return f"read with the table's columns: {why}"
+            fix = f". Fix: {Fix.DECLARED}" if self._following and why is not error else ""
+            return f"read with the table's columns: {why}{fix}"
         except RecursionError:
             return "read: its types are nested too deeply"
         except (

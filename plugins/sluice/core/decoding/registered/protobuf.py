@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from sluice.core.decoding.arrays import is_null
-from sluice.core.decoding.avro.following.conflicts import Combined, Conflict
+from sluice.core.decoding.avro.following.conflicts import Combined, Conflict, Fix
 from sluice.core.decoding.decoder import TOMBSTONE, Decoded, Malformed, RawHeaders
 from sluice.core.decoding.protobuf.decoder import TableMessage, decoded
 from sluice.core.decoding.protobuf.following.merging import merge
@@ -53,7 +53,8 @@ def combined(following: Following, table: TableMessage, other: Descriptor) -> Co
     try:
         row_of(other, table.type)
     except UnsupportedMessage as error:
-        return Combined(table.type, conflicts=(Conflict("the message", "its columns", str(error)),))
+        found = Conflict("the message", "its columns", str(error), Fix.DECLARED)
+        return Combined(table.type, conflicts=(found,))
     return Combined(table.type)
 
 
@@ -169,15 +170,17 @@ class RegisteredProtobuf(_Registered):
             after = combined(self._following, self._table, message)
             version = _version(message) if after.is_new or after.conflicts else None
             if after.conflicts and self._following.adds_columns:
-                return _Message(f"{what} cannot be followed: {after.reason}", version)
+                return _Message(f"{what} cannot be followed: {after.message}", version)
             if after.is_new and (
                 why := self._following.why_foreign(self._schemas, schema_id, self._table.name)
             ):
+                why = f"{why}. Fix: {Fix.FOREIGN}"
                 return _Message(f"{what} cannot be followed: {why}", version, may_change=True)
         try:
             return _Message(MessageReader(message, self._table.type, self._unknown), version)
         except UnsupportedMessage as error:
-            return _Message(f"{what} cannot be read with the table's columns: {error}", version)
+            fix = f". Fix: {Fix.DECLARED}" if version else ""
+            return _Message(f"{what} cannot be read with the table's columns: {error}{fix}", version)
 
 
 class RegisteredProtobufKeys(_Registered):

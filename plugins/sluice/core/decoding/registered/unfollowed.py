@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from sluice.core.decoding.avro.following.conflicts import Conflict, Names
+from sluice.core.decoding.avro.following.conflicts import Conflict, Fix, Names
 from sluice.core.decoding.avro.following.merging import Merged, merge
 from sluice.core.decoding.avro.reference.layout import Layout
 from sluice.core.decoding.avro.reference.resolution import Unresolvable, resolver
@@ -46,7 +46,8 @@ class Following:
         try:
             resolver(other.record, table.record)
         except Unresolvable as error:
-            return Merged(table, conflicts=(Conflict("the record", "its columns", str(error)),))
+            found = Conflict("the record", "its columns", str(error), Fix.DECLARED)
+            return Merged(table, conflicts=(found,))
         return Merged(table)
 
 
@@ -90,7 +91,7 @@ class Unfollowed:
         if found.is_new or found.conflicts:
             version = Version.of_avro(schema, can_follow=found.is_new)
             _keep(self._forms, form, version, self._most_forms)
-        return found.reason if self._following.adds_columns else ""
+        return found.message if self._following.adds_columns else ""
 
     def name(self, schema_id: int, form: str) -> None:
         """Say that an id has a schema of this form."""

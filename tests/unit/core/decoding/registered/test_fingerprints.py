@@ -92,7 +92,7 @@ def test_each_record_is_read_with_the_schema_that_it_names() -> None:
     ]
     refused = (
         f"the Avro schema {fingerprint_of(number(OTHER))} cannot be followed: id: the table has long, the "
-        "schema string"
+        "schema string. Fix: send the new type under another field name, or name a new table"
     )
     expected = [
         {"id": 0, "tip": 0.5}, {"id": 1, "tip": None}, refused, "the record has no value (a tombstone)",

@@ -23,7 +23,10 @@ from tests.support.registered import FakeSchemas, avro, by_both, encoded, framed
 
 ORDER = {"type": "record", "name": "shop.Order", "fields": [{"name": "id", "type": "long", "default": 0}]}
 PAYMENT = {"type": "record", "name": "bank.Payment", "fields": [{"name": "iban", "type": "string"}]}
-REASON = "schema id 7 cannot be followed: schema id 7 is none of subject orders-value"
+REASON = (
+    "schema id 7 cannot be followed: schema id 7 is none of subject orders-value. Fix: register it for the "
+    "topic, then trigger retry_quarantine"
+)
 FOLLOWING = Following(topic="orders")
 MESSAGE = 'syntax = "proto3"; package shop; message Order { int64 id = 1; '
 

@@ -53,3 +53,10 @@ def test_a_schema_of_another_topic_is_not_followed() -> None:
     assert not follower(schemas).follow(NO_WRITER, frozenset({7}))
     with raising(SchemaNotFollowed, "schema id 7 is none of subject orders-value", "Fix:"):
         follower(schemas, stops=True).follow(NO_WRITER, frozenset({7}))
+
+
+def test_a_stream_that_stops_says_what_to_do_about_the_conflict_first() -> None:
+    text = {**ORDER, "fields": [{"name": "id", "type": "string"}]}
+    fix = "Fix: send the new type under another field name, or name a new table; or set [records] on_incompat"
+    with raising(SchemaNotFollowed, "id: the table has long, the schema string; nothing of the batch", fix):
+        follower(FakeSchemas({7: avro(text)}), stops=True).follow(NO_WRITER, frozenset({7}))

@@ -7,8 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from sluice.core.decoding.avro.following.conflicts import (
+    NO_COLUMN,
     Combined,
     Conflict,
+    Fix,
     Names,
     beyond_bounds,
     described,
@@ -66,7 +68,7 @@ def merge(
         try:
             resolver(other.record, record)
         except Unresolvable as error:
-            merging.conflicts.append(Conflict(str(error), "what it had", "another type"))
+            merging.conflicts.append(Conflict(str(error), "what it had", "another type", Fix.TYPE))
     if merging.conflicts:
         return Merged(table, conflicts=tuple(merging.conflicts))
     # Read again: what is followed is what will be kept.
@@ -74,7 +76,8 @@ def merge(
         return Merged(parsed(schema_text(record)), is_new=True)
     # Records may have what no table can, and two types of a union may have become one.
     except UnsupportedSchema as error:
-        return Merged(table, conflicts=(Conflict("the whole schema", "what columns can be", str(error)),))
+        found = Conflict("the whole schema", "what columns can be", str(error), Fix.SCHEMA)
+        return Merged(table, conflicts=(found,))
 
 
 class _Merging:
@@ -84,8 +87,8 @@ class _Merging:
         self.conflicts: list[Conflict] = []
         self._names, self._recursive_as_text = names, recursive_as_text
 
-    def _conflict(self, path: str, table: str, schema: str) -> None:
-        self.conflicts.append(Conflict(path or "the record", table, schema))
+    def _conflict(self, path: str, table: str, schema: str, fix: Fix = Fix.TYPE) -> None:
+        self.conflicts.append(Conflict(path or "the record", table, schema, fix))
 
     def type(self, table: Type, other: Type, path: str) -> Type:
         if table == other:
@@ -120,7 +123,7 @@ class _Merging:
             for branch in others or (other,):
                 self._check_resolves(table, branch, path)
                 if is_other(branches or (own,), branch):
-                    self._conflict(path, described(own), described(branch))
+                    self._conflict(path, described(own), described(branch), Fix.MEANING)
             return table
         merged = iter([self.type(*two, path) for two in zip(branches, others, strict=True)])
         return replace(
@@ -130,7 +133,7 @@ class _Merging:
     def _one(self, table: Type, other: Type, path: str) -> Type:
         """Merge two types that are no unions."""
         if is_other([table], other):
-            self._conflict(path, described(table), described(other))
+            self._conflict(path, described(table), described(other), Fix.MEANING)
             return table
         table = with_meaning(table, other)
         if table.logical == other.logical == "decimal" and table.digits[1] == other.digits[1]:
@@ -167,7 +170,8 @@ class _Merging:
 
     def record(self, table: Type, other: Type, path: str) -> Type:
         for name, column in _moved(table, other):
-            self._conflict(_at(path, name), f"{name} and {column}", f"{name} in the place of {column}")
+            moved = f"{name} in the place of {column}"
+            self._conflict(_at(path, name), f"{name} and {column}", moved, Fix.MOVED)
         sources = _sources(table, other)
         fields = [self._field(one, sources.get(one.name), path) for one in table.fields]
         taken = {one.name.lower(): one.name for one in table.fields}
@@ -178,10 +182,10 @@ class _Merging:
         for new in (one for one in other.fields if one.name not in known and not is_null(one.type)):
             inner = _at(path, new.name)
             if found := next((one.name for one in table.fields if new.name in one.aliases), ""):
-                self._conflict(inner, f"it as column {found}", f"a field {found} too")
+                self._conflict(inner, f"it as column {found}", f"a field {found} too", Fix.TWICE)
                 continue
             if (same := taken.get(new.name.lower())) is not None:
-                self._conflict(inner, f"{same}", f"{new.name}, which differs in case only")
+                self._conflict(inner, f"{same}", f"{new.name}, which differs in case only", Fix.CASE)
                 continue
             added = self._added(new, taken_aliases, path)
             self._check_new(added, path)
@@ -198,18 +202,18 @@ class _Merging:
     def _check_new(self, added: Field, path: str) -> None:
         inner = _at(path, added.name)
         if why := self._names.problem(added.name):
-            self._conflict(inner, "no such column", why)
+            self._conflict(inner, NO_COLUMN, why, Fix.NAME)
         if not path and (found := self._names.in_place_of(added.name, arrow_type(added.type))):
-            self._conflict(inner, found, described(added.type.optional))
-        for where, what in without_column(added.type, inner):
-            self._conflict(where, "no such column", what)
+            self._conflict(inner, found, described(added.type.optional), Fix.NAME)
+        self.conflicts += without_column(added.type, inner)
         for where, record in records(added.type, inner):
             seen: dict[str, str] = {}
             for one in record.fields:
                 if why := self._names.problem(one.name):
-                    self._conflict(_at(where, one.name), "no such column", why)
+                    self._conflict(_at(where, one.name), NO_COLUMN, why, Fix.NAME)
                 if (same := seen.setdefault(one.name.lower(), one.name)) != one.name:
-                    self._conflict(_at(where, one.name), "no such column", f"{same} too, in another case")
+                    two = f"{same} too, in another case"
+                    self._conflict(_at(where, one.name), NO_COLUMN, two, Fix.NAME)
 
     def _field(self, table: Field, source: Field | None, path: str) -> Field:
         if source is None:

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sluice.core.decoding.avro.following.conflicts import MAX_COLUMNS, Conflict, Names
+from sluice.core.decoding.avro.following.conflicts import MAX_COLUMNS, Conflict, Fix, Names
 from sluice.core.decoding.avro.following.merging import Merged, merge
 from sluice.core.decoding.avro.types import parsed, written
 
@@ -244,6 +244,34 @@ def test_a_name_that_no_column_may_have_is_a_conflict(field: tuple[str, Any], re
     assert merged(schema(("id", "long")), schema(("id", "long"), field), NAMES).reason == reason
 
 
+@pytest.mark.parametrize(
+    ("other", "fix"),
+    [
+        ([("at", "string")], Fix.TYPE),
+        ([("at", {"type": "int", "connect.name": "io.debezium.time.Date"})], Fix.MEANING),
+        ([("_pos", "int")], Fix.NAME),
+        ([("AT", "long")], Fix.CASE),
+        ([("at", "long", 0, ["id"]), ("x", "long", 0, ["at"])], Fix.MOVED),
+        ([("x", "long"), ("id", "long")], Fix.TWICE),
+        ([("r", {**LINE, "fields": [{"name": "r", "type": ["null", "Line"]}]})], Fix.RECURSIVE),
+        ([("d", {**DECIMAL, "precision": 39})], Fix.KEPT),
+    ],
+)
+def test_each_kind_of_conflict_has_its_fix_once(other: Any, fix: Fix) -> None:
+    at = {"type": "long", "connect.name": "io.debezium.time.Timestamp"}
+    found = merged(schema(("at", at), ("id", "long", 0, ["x"])), schema(*other), NAMES)
+    assert found.message == f"{found.reason}. Fix: {fix}"
+    assert merged(schema(("id", "long")), schema(("id", "long"))).message == ""
+
+
+def test_the_fix_is_there_however_many_conflicts_there_are() -> None:
+    many = [(f"_kafka_{n}", "int") for n in range(100)]
+    found = merged(schema(("id", "long")), schema(*many, ("ID", "int")), NAMES)
+    assert len(found.conflicts) == 101
+    assert found.message.endswith(f"…. Fix: {Fix.NAME}; {Fix.CASE}")
+    assert len(found.message) < 440, "health keeps 500 characters, with the place of the record"
+
+
 def test_a_column_that_the_table_has_from_before_is_used_again() -> None:
     found = merged(schema(("id", "long")), schema(("old", "long")), NAMES)
     assert types_of(found)["old"] == ["null", "long"]
@@ -260,7 +288,7 @@ def test_columns_and_depth_are_bounded() -> None:
     many = [(f"f{n}", "int") for n in range(MAX_COLUMNS + 1)]
     assert merged(schema(("f0", "int")), schema(*many[:-1])).conflicts == ()
     assert merged(schema(("f0", "int")), schema(*many)).conflicts == (
-        Conflict("the whole schema", "at most 2,000 columns", "2,001 with its own"),
+        Conflict("the whole schema", "at most 2,000 columns", "2,001 with its own", Fix.BOUNDS),
     )
     deep: Any = "int"
     for _ in range(50):

@@ -80,7 +80,7 @@ def check(table: Schema, tree: Any, number: int, body: bytes, row: Any) -> None:
         assert row.endswith(VALUES)
         return
     if isinstance(row, str):
-        assert row == f"schema id {number} cannot be followed: {found.reason}", row
+        assert row == f"schema id {number} cannot be followed: {found.message}", row
         return
     assert not found.conflicts
     assert row.pop(KEPT) is None
