@@ -51,7 +51,7 @@ class RegisteredAvro:
         self._given = current, schemas, unknown, part, following
         self._schemas, self._unknown, self._part = schemas, unknown, part
         self._following = following
-        self._current = parsed(current)
+        self._current = following.read_as(parsed(current)) if following else parsed(current)
         self._unfollowed = Unfollowed(self._current, following, _MAX_WRITERS, _MAX_IDS) if following else None
         self._type = row_type(self._current, unknown)
         self._writers: dict[int, Writer | str] = {}

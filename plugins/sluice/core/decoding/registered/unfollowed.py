@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from sluice.core.decoding.avro.following.conflicts import Conflict, Fix, Names
 from sluice.core.decoding.avro.following.merging import Merged, merge
+from sluice.core.decoding.avro.following.staying import beyond, with_all_values
 from sluice.core.decoding.avro.reference.layout import Layout
 from sluice.core.decoding.avro.reference.resolution import Unresolvable, resolver
 from sluice.core.decoding.avro.types import Schema
@@ -39,16 +40,21 @@ class Following:
         return f"schema id {schema_id} is none of subject {subject(Naming.TOPIC, self.topic)}"
 
     def merged(self, table: Schema, other: Schema) -> Merged:
-        """The schema ``table`` with what ``other`` adds. Without columns to add: the same, or the conflict
-        for which no record can be read."""
+        """The schema ``table`` with what ``other`` adds. Without columns to add: the same, or the conflicts
+        for which records cannot be read: all of them, or those with some values."""
         if self.adds_columns:
             return merge(table, other, self.names, recursive_as_text=self.recursive_as_text)
+        record = self.read_as(table).record
         try:
-            resolver(other.record, table.record)
+            resolver(other.record, record)
         except Unresolvable as error:
             found = Conflict("the record", "its columns", str(error), Fix.DECLARED)
             return Merged(table, conflicts=(found,))
-        return Merged(table)
+        return Merged(table, conflicts=(*beyond(other.record, record),))
+
+    def read_as(self, table: Schema) -> Schema:
+        """What records are read as, of a table with this schema."""
+        return table if self.adds_columns else replace(table, record=with_all_values(table.record))
 
 
 class Version:
