@@ -27,6 +27,7 @@ from sluice.config.stream import StreamSpec
 from sluice.core.decoding.avro.following.conflicts import Names
 from sluice.core.decoding.avro.types import UnsupportedSchema, parsed
 from sluice.core.decoding.protobuf.following.written import row_of_text
+from sluice.core.decoding.registered.unfollowed import Following
 from sluice.core.errors import ClientError
 from sluice.core.registry.errors import UnknownSchema
 from sluice.core.registry.schemas import AVRO, PROTOBUF
@@ -123,12 +124,14 @@ def _latest(spec: StreamSpec, table: Table, client: S3Client, newest: OfSubject)
         uri = followed.address(table.location(), digest, ending)
         text = json.dumps(read_change(client, uri, "schema that the table follows"), ensure_ascii=False)
     own = frozenset(map(str.lower, spec.records.added_columns))
-    names = Names(COLUMN.pattern, OURS, ICEBERG, own)
+    following = Following(
+        names=Names(COLUMN.pattern, OURS, ICEBERG, own),
+        recursive_as_text=spec.records.has_recursive_texts,
+        keeps_fields=bool(spec.records.unknown_column),
+    )
     if spec.is_protobuf:
         message = protobuf_messages.of_table(spec)
         message = message.following(row_of_text(text)[1]) if text else message
-        return replace(found, differences=differences_of_messages(message, schema, compiled, names))
+        return replace(found, differences=differences_of_messages(message, schema, compiled, following))
     of_table = parsed(text or avro_text(spec, spec.schema_file))
-    as_text = spec.records.has_recursive_texts
-    lacks = differences(of_table, schema.text, names, recursive_as_text=as_text)
-    return replace(found, differences=lacks)
+    return replace(found, differences=differences(of_table, schema.text, following))

@@ -8,8 +8,7 @@ from enum import StrEnum
 
 import pyarrow as pa
 
-from sluice.core.decoding.avro.following.conflicts import Conflict, Fix, Names
-from sluice.core.decoding.avro.following.merging import merge
+from sluice.core.decoding.avro.following.conflicts import Conflict, Fix
 from sluice.core.decoding.avro.types import Schema, UnsupportedSchema, arrow_type, written
 from sluice.core.decoding.protobuf.decoder import TableMessage
 from sluice.core.decoding.protobuf.schema import Compile, NotCompiled, UnsupportedMessage
@@ -48,13 +47,11 @@ class Difference:
         return f"{self.path}: {self.kind}: the table has {self.table}, the schema {self.schema}{fix}"
 
 
-def differences(
-    table: Schema, text: str, names: Names, *, recursive_as_text: bool = False
-) -> list[Difference]:
+def differences(table: Schema, text: str, following: Following) -> list[Difference]:
     """What a table lacks of an Avro schema, in its order; if a part cannot be followed, such parts alone:
-    nothing of the others is then. ``names``, ``recursive_as_text``: as of :func:`merge`."""
+    nothing of the others is then. ``following``: how the table follows schemas, if it does."""
     try:
-        merged = merge(table, written(text), names, recursive_as_text=recursive_as_text)
+        merged = following.merged(table, written(text))
     except (UnsupportedSchema, ValueError, TypeError, LookupError, RecursionError) as error:
         said = "more levels than can be read" if isinstance(error, RecursionError) else str(error)
         return [_whole(said)]
@@ -62,11 +59,11 @@ def differences(
 
 
 def differences_of_messages(
-    table: TableMessage, latest: RegisteredSchema, compiled: Compile, names: Names
+    table: TableMessage, latest: RegisteredSchema, compiled: Compile, following: Following
 ) -> list[Difference]:
     """As :func:`differences`, of the message of the table's name in a registered schema of Protobuf."""
     try:
-        merged = combined(Following(names=names), table, schema_of(latest, compiled).message(table.name))
+        merged = combined(following, table, schema_of(latest, compiled).message(table.name))
     except (NotCompiled, UnsupportedMessage) as error:
         return [_whole(str(error))]
     return _between(table.type.arrow, merged.schema.arrow, merged.conflicts)

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from sluice.core.decoding.avro.following.conflicts import Names
 from sluice.core.decoding.avro.types import parsed
+from sluice.core.decoding.registered.unfollowed import Following
 from sluice.core.schema_versions.compared import differences
 from tests.support.orders_versions import REFUSED, V1, V2, V3, VERSIONS, schema
 
 
 def compared(table: dict[str, Any], latest: str) -> list[str]:
-    return [str(one) for one in differences(parsed(schema(**table)), latest, Names())]
+    return [str(one) for one in differences(parsed(schema(**table)), latest, Following())]
 
 
 def test_the_same_and_less_have_no_difference() -> None:

@@ -22,12 +22,14 @@ K = TypeVar("K")
 class Following:
     """How a table follows further versions of its schema. ``adds_columns``: false if its columns stay as they
     are; ``names``: those that no column may have; ``recursive_as_text``: fields that contain themselves are
-    texts; ``topic``: to follow only what is registered for its values, empty to follow every schema."""
+    texts; ``topic``: to follow only what is registered for its values, empty to follow every schema;
+    ``keeps_fields``: the table has a column of further fields, which has what no column can have."""
 
     adds_columns: bool = True
     names: Names = field(default_factory=Names)
     recursive_as_text: bool = False
     topic: str = ""
+    keeps_fields: bool = False
 
     def why_foreign(self, schemas: Schemas, schema_id: int, record: str) -> str:
         """Why a schema is none of the topic's, though a record names it; empty if it is one. ``record``: the
@@ -43,7 +45,13 @@ class Following:
         """The schema ``table`` with what ``other`` adds. Without columns to add: the same, or the conflicts
         for which records cannot be read: all of them, or those with some values."""
         if self.adds_columns:
-            return merge(table, other, self.names, recursive_as_text=self.recursive_as_text)
+            return merge(
+                table,
+                other,
+                self.names,
+                recursive_as_text=self.recursive_as_text,
+                keeps_fields=self.keeps_fields,
+            )
         record = self.read_as(table).record
         try:
             resolver(other.record, record)

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sluice.core.decoding.avro.following.conflicts import Fix
+from sluice.core.decoding.avro.following.written import schema_text
 from sluice.core.decoding.avro.types import parsed, written
 from sluice.core.decoding.by_reference import ByReference
 from sluice.core.decoding.decoder import TOMBSTONE, Decoder, Malformed
@@ -412,6 +413,40 @@ def test_a_column_that_stays_has_null_further_symbols_and_decimals_by_their_valu
         {"d": price, "id": 3, "e": "none of them", "es": ["C"], KEPT: None},
     ]
     assert unfollowed(staying, *sent) == set()
+
+
+def test_a_decimal_of_too_many_digits_is_kept_whole_beside_the_columns_that_are_followed() -> None:
+    """Also within a further record, and one that the table has, in a list."""
+    long = {**PRICE, "precision": 60}
+    line = {**record(("sku", "string")), "name": "Line"}
+    more = {**record(("sku", "string"), ("d", long)), "name": "Line"}
+    table = record(("id", "long"), ("lines", {"type": "array", "items": line}))
+    other = record(
+        ("id", "long"),
+        ("lines", {"type": "array", "items": more}),
+        ("d", long),
+        ("r", {**record(("d", long), ("n", "int")), "name": "R"}),
+    )
+    schemas = FakeSchemas({2: avro(other)})
+    how = Following(keeps_fields=True)
+    followed = schema_text(how.merged(parsed(json.dumps(table)), written(json.dumps(other))).schema.record)
+    decoder = RegisteredAvro(followed, schemas, KEPT, following=how)
+    digits = "1" * 40
+    number, less = Decimal(f"{digits}.25"), Decimal(f"-{digits}.25")
+    body = encoded(
+        schemas,
+        2,
+        {"id": 1, "lines": [{"sku": "a", "d": number}], "d": number, "r": {"d": less, "n": 7}},
+    )
+    (row,) = decoded(decoder, [body])
+    assert isinstance(row, dict)
+    assert json.loads(row.pop(KEPT)) == {
+        "lines": [{"d": f"{digits}.25"}],
+        "d": f"{digits}.25",
+        "r": {"d": f"-{digits}.25"},
+    }
+    assert row == {"id": 1, "lines": [{"sku": "a"}], "r": {"n": 7}}
+    assert unfollowed(decoder, body) == set()
 
 
 def schemas_of(decoder: Decoder, values: Sequence[bytes | None], headers: Any = None) -> dict[int, Any]:

@@ -19,7 +19,7 @@ from sluice.core.decoding.avro.following.conflicts import (
     without_column,
 )
 from sluice.core.decoding.avro.following.meanings import is_other, with_meaning
-from sluice.core.decoding.avro.following.recursive import as_columns, is_null, is_text
+from sluice.core.decoding.avro.following.recursive import as_columns, is_null, is_text, with_columns
 from sluice.core.decoding.avro.following.written import optional, schema_text
 from sluice.core.decoding.avro.reference.resolution import (
     Unresolvable,
@@ -40,6 +40,8 @@ from sluice.core.decoding.avro.types import (
 )
 
 _WIDER = {("int", "long"), ("float", "double")}
+# Types whose column is a text, and whose values are texts.
+_TEXTS = ("enum", "string")
 
 
 class Merged(Combined[Schema]):
@@ -52,13 +54,19 @@ class Merged(Combined[Schema]):
 
 
 def merge(
-    table: Schema, other: Schema, names: Names | None = None, *, recursive_as_text: bool = False
+    table: Schema,
+    other: Schema,
+    names: Names | None = None,
+    *,
+    recursive_as_text: bool = False,
+    keeps_fields: bool = False,
 ) -> Merged:
     """The schema ``table`` with what records of ``other`` have beside and beyond it. ``names``: those that
-    columns may not have; ``recursive_as_text``: further fields that contain themselves are texts of JSON."""
+    columns may not have; ``recursive_as_text``: further fields that contain themselves are texts of JSON;
+    ``keeps_fields``: the table keeps fields for whose type there is no column elsewhere."""
     if found := too_deep(other.record):
         return Merged(table, conflicts=(found,))
-    merging = _Merging(names or Names(), recursive_as_text)
+    merging = _Merging(names or Names(), recursive_as_text, keeps_fields)
     record = merging.record(table.record, other.record, "")
     if not merging.conflicts and record == table.record:
         return Merged(table)
@@ -83,9 +91,9 @@ def merge(
 class _Merging:
     """Merges two schemas; ``conflicts``: what was found so far."""
 
-    def __init__(self, names: Names, recursive_as_text: bool) -> None:
+    def __init__(self, names: Names, recursive_as_text: bool, keeps_fields: bool) -> None:
         self.conflicts: list[Conflict] = []
-        self._names, self._recursive_as_text = names, recursive_as_text
+        self._names, self._recursive_as_text, self._keeps_fields = names, recursive_as_text, keeps_fields
 
     def _conflict(self, path: str, table: str, schema: str, fix: Fix = Fix.TYPE) -> None:
         self.conflicts.append(Conflict(path or "the record", table, schema, fix))
@@ -115,8 +123,11 @@ class _Merging:
     def _union(self, table: Type, own: Type, other: Type, path: str) -> Type:
         """Merge unions of several types: their columns have a member for each branch, which stays there."""
         branches, others = own.values, other.values
+        # With two of them nothing tells which one a text is.
+        is_one_text = sum(one.kind in _TEXTS for one in branches) == 1
         is_same = len(branches) == len(others) and all(
-            _is_branch(one, two) for one, two in zip(branches, others, strict=True)
+            _is_branch(one, two) or (is_one_text and one.kind in _TEXTS and two.kind in _TEXTS)
+            for one, two in zip(branches, others, strict=True)
         )
         if not is_same or own.is_widened or other.is_widened:
             # Each of its branches, not one of them.
@@ -159,6 +170,9 @@ class _Merging:
                 return replace(table, logical=other.logical)
         elif (table.kind, other.kind) in _WIDER and not table.logical:
             return replace(table, kind=other.kind)
+        elif (table.kind, other.kind) == ("enum", "string"):
+            # Its column was a text before.
+            return Type("string")
         self._check_resolves(table, other, path)
         return table
 
@@ -178,8 +192,11 @@ class _Merging:
         known = {source.name for source in sources.values()}
         # One column's alone: a field of the name is read into one of them.
         taken_aliases = _taken(table, other)
+        further = tuple(one for one in other.fields if one.name not in known)
         # One that has null alone has no column: nothing says what it will have.
-        for new in (one for one in other.fields if one.name not in known and not is_null(one.type)):
+        for new in with_columns(further) if self._keeps_fields else further:
+            if is_null(new.type):
+                continue
             inner = _at(path, new.name)
             if found := next((one.name for one in table.fields if new.name in one.aliases), ""):
                 self._conflict(inner, f"it as column {found}", f"a field {found} too", Fix.TWICE)
