@@ -4,13 +4,14 @@ newest against the table. Costs the same whatever the table's history is."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from pyiceberg.schema import index_name_by_id
 from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import NestedField
 
 from sluice.clients.lake.commits import ancestors
@@ -20,11 +21,11 @@ from sluice.clients.registry.client import Version as OfSubject
 from sluice.clients.s3.requests import read_change
 from sluice.config import protobuf_messages
 from sluice.config.csv_reading import avro_text
-from sluice.config.reading.names import COLUMN, ICEBERG, OURS
+from sluice.config.reading.further_names import names_of
 from sluice.config.reading.protoc import compiled
 from sluice.config.reading.toml import ConfigError
+from sluice.config.sections.records.declaration import Records
 from sluice.config.stream import StreamSpec
-from sluice.core.decoding.avro.following.conflicts import Names
 from sluice.core.decoding.avro.types import UnsupportedSchema, parsed
 from sluice.core.decoding.protobuf.following.written import row_of_text
 from sluice.core.decoding.registered.unfollowed import Following
@@ -35,6 +36,7 @@ from sluice.core.schema_versions import columns, followed
 from sluice.core.schema_versions.compared import differences, differences_of_messages
 from sluice.core.schema_versions.offsets import Seen
 from sluice.core.schema_versions.stream import Column, Latest, StreamSchema, Version, column_of, fields_of
+from sluice.core.schema_versions.table_columns import arrow_schema
 from sluice.core.tables.known_tables import CREATED_AT
 
 if TYPE_CHECKING:
@@ -123,15 +125,25 @@ def _latest(spec: StreamSpec, table: Table, client: S3Client, newest: OfSubject)
         ending = followed.PROTOBUF if spec.is_protobuf else followed.AVRO
         uri = followed.address(table.location(), digest, ending)
         text = json.dumps(read_change(client, uri, "schema that the table follows"), ensure_ascii=False)
-    own = frozenset(map(str.lower, spec.records.added_columns))
-    following = Following(
-        names=Names(COLUMN.pattern, OURS, ICEBERG, own),
-        recursive_as_text=spec.records.has_recursive_texts,
-        keeps_fields=bool(spec.records.unknown_column),
-    )
     if spec.is_protobuf:
         message = protobuf_messages.of_table(spec)
         message = message.following(row_of_text(text)[1]) if text else message
+        following = _following(spec.records, table, message.columns().names)
         return replace(found, differences=differences_of_messages(message, schema, compiled, following))
     of_table = parsed(text or avro_text(spec, spec.schema_file))
+    following = _following(spec.records, table, of_table.record.by_name)
     return replace(found, differences=differences(of_table, schema.text, following))
+
+
+def _following(records: Records, table: Table, columns: Collection[str]) -> Following:
+    """How a table follows schemas, or would. ``columns``: of the schema that it is read with."""
+    partitions = frozenset(
+        one.name for one in table.spec().fields if not isinstance(one.transform, IdentityTransform)
+    )
+    of_table = arrow_schema(json.loads(table.schema().model_dump_json()))
+    names = names_of(of_table, columns, records.added_columns, partitions)
+    return Following(
+        names=names,
+        recursive_as_text=records.has_recursive_texts,
+        keeps_fields=bool(records.unknown_column),
+    )

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from sluice.config.reading.names import COLUMN, ICEBERG, OURS
+from sluice.config.reading.further_names import names_of
 from sluice.config.stream import StreamSpec
-from sluice.core.decoding.avro.following.conflicts import Fix, Names
+from sluice.core.decoding.avro.following.conflicts import Fix
 from sluice.core.decoding.decoder import RecordDecoder
 from sluice.core.decoding.registered.fingerprints import fingerprint_of
 from sluice.core.error_codes import ErrorCode
 from sluice.core.registry.errors import RefusedSchema, UnknownSchema
 from sluice.core.registry.schemas import Schemas
+from sluice.core.schema_versions.table_columns import arrow_schema
 from spark_jobs.common.consumer.decoders import decoder_of, following_of
 from spark_jobs.common.consumer.followed import ending_of
 from spark_jobs.common.consumer.followed_formats import format_of
-from spark_jobs.common.lake.data_files.schema import arrow_schema
 from spark_jobs.common.lake.followed import followed_schema
 from spark_jobs.common.lake.iceberg import IcebergTable
 from spark_jobs.common.lake.tables import METRICS
@@ -69,26 +69,12 @@ class Follower:
         """The decoder for a ``table`` that follows a schema, its text, empty for the declared one. Raises
         ConfigError."""
         self._schema, self._refused = self._format.table(self._spec, followed), set()
-        columns = self._format.columns(self._schema)
-        names = self._names(arrow_schema(table.schema()), columns, table.partition_names())
+        columns = self._format.columns(self._schema).names
+        names = names_of(arrow_schema(table.schema()), columns, self._added, table.partition_names())
         self._following = replace(self._following, names=names)
         found = decoder_of(self._spec, self._registry, followed, self._following)
         assert found is not None
         return found
-
-    def _names(self, table: pa.Schema, columns: pa.Schema, partitions: frozenset[str]) -> Names:
-        """What no column of a further field may be called."""
-        added = frozenset(map(str.lower, self._added))
-        known = {name.lower() for name in columns.names} | added
-        earlier = {field.name.lower(): field for field in table if field.name.lower() not in known}
-        return Names(
-            COLUMN.pattern,
-            OURS,
-            ICEBERG,
-            added,
-            {name: field for name, field in earlier.items() if not name.startswith(OURS)},
-            partitions,
-        )
 
     def follow(self, writer: StreamWriter, schema_ids: frozenset[int]) -> bool:
         """Make the table follow the schemas with these ids, as far as it can: a commit to its columns.
