@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from sluice.cli.topics import messages
-from sluice.cli.topics.columns import UNKNOWN_FIELDS, of_avro
-from sluice.core.decoding.avro.types import UnsupportedSchema
+from sluice.cli.topics.columns import UNKNOWN_FIELDS, of_avro, recursive_doubt
+from sluice.core.decoding.avro.following.recursive import unrolled
+from sluice.core.decoding.avro.types import UnsupportedSchema, declared, recursion
 from sluice.core.decoding.decoder import Decoder
 from sluice.core.decoding.registered.avro import RegisteredAvro
 from sluice.core.decoding.sample import AVRO_FORMAT, JSON, Guess, Sampled, guess
@@ -161,14 +162,23 @@ def _of_avro(
     """The guess with the columns of a schema, and what the sample's records do not fit."""
     text, left_out = of_avro(schema.text)
     try:
-        decoder = RegisteredAvro(text, asked, UNKNOWN_FIELDS)
+        again = recursion(declared(text).record)
+        decoder = RegisteredAvro(unrolled(text), asked, UNKNOWN_FIELDS)
     except UnsupportedSchema as error:
         return by, [f"schema id {schema.id} can be no table's: {error}: values are kept as bytes"]
     columns = {one.name: str(one.type) for one in decoder.schema if one.name != UNKNOWN_FIELDS}
     found = replace(
-        by, format=AVRO_FORMAT, columns=columns, schema=text, is_registered=True, subjects=str(naming)
+        by,
+        format=AVRO_FORMAT,
+        columns=columns,
+        schema=text,
+        is_recursive=bool(again),
+        is_registered=True,
+        subjects=str(naming),
     )
-    return found, [*left_out, *_doubts(decoder, records)]
+    # Without the rest of a sentence on tables.
+    doubts = [recursive_doubt(schema.id, again.partition(",")[0])] if again else []
+    return found, [*left_out, *doubts, *_doubts(decoder, records)]
 
 
 def _doubts(decoder: Decoder, records: Sequence[Sampled]) -> list[str]:

@@ -62,6 +62,8 @@ class Guess:
     """The name by which a Protobuf schema imports another one -> its text."""
     message: str = ""
     """The full name of the Protobuf message that values are."""
+    is_recursive: bool = False
+    """Whether a record or message has itself inside: such a field is to be a text of JSON."""
     is_registered: bool = False
     """Whether values name their schemas in a registry."""
     has_headers: bool = False
