@@ -20,15 +20,17 @@ from sluice.clients.s3.requests import connect
 from sluice.core.changes.plan import ChangePlan
 from spark_jobs.common.consumer.run import decoding, registry_of
 from spark_jobs.common.maintenance.change import Change
+from tests.spark import test_protobuf_changes as protobuf
 from tests.spark.test_schema_changes import EACH, Orders, assert_row, orders
 from tests.support.lakehouse import PARTITIONS
 from tests.support.memory_s3 import MemoryS3
 from tests.support.steps import ledger
 
-__all__ = ["orders"]
+__all__ = ["messages", "orders"]
+messages = protobuf.orders
 
 
-def fill(orders: Orders, run_id: str, **params: str) -> dict[str, Any]:
+def fill(orders: Orders | protobuf.Orders, run_id: str, **params: str) -> dict[str, Any]:
     """A run of the change DAG; what its last step says."""
     with closing(Lake.open(orders.platform)) as lake:
         systems: Any = SimpleNamespace(
@@ -95,3 +97,30 @@ def test_rows_get_columns_that_came_after_them_though_the_topic_has_lost_their_r
     orders.run(orders.writer()).query.stop()
     assert len(orders.rows()) == len(orders.sent)
     assert orders.quarantined() == {}
+
+
+def test_messages_get_columns_that_came_after_them_as_their_serializer_reads_them(
+    messages: protobuf.Orders,
+) -> None:
+    following = messages.spec
+    assert following.records is not None
+    messages.spec = replace(following, records=replace(following.records, new_fields="unknown_fields"))
+    for version in (1, 2):
+        messages.send_version(version)
+    messages.run(messages.writer()).query.stop()
+    messages.spec = following
+    messages.send_version(3)
+    running = messages.run(messages.writer())
+    kept = [row for row in messages.rows().values() if row["_unknown_fields"] is not None]
+    assert len(kept) == protobuf.EACH * PARTITIONS
+    found = fill(messages, "r1")
+    assert found["filled"] == (
+        f"{len(kept)} rows filled (address.zip {len(kept)}, channel {len(kept)}, lines[].count {len(kept)}, "
+        f"rates[].by {len(kept)}); nothing stays"
+    )
+    messages.assert_complete()
+    # The stream goes on.
+    running.query.stop()
+    messages.send_version(2)
+    messages.run(messages.writer()).query.stop()
+    messages.assert_complete()

@@ -135,12 +135,9 @@ def test_a_table_without_the_column_has_nothing_to_fill(kept: Kept, column: str)
     assert kept.fill().is_empty
 
 
-def test_it_reads_no_topic_and_fills_no_protobuf(kept: Kept) -> None:
+def test_it_reads_no_topic(kept: Kept) -> None:
     with raising(Refused, "fill_columns reads no topic", "Fix: give ranges"):
         kept.fill(from_time="2026-01-01")
-    kept.spec.records = Records("protobuf")
-    with raising(Refused, "others has records of the format protobuf", "Fix: use action replay"):
-        kept.fill()
 
 
 def test_with_nothing_to_fill_every_step_ends_green(kept: Kept) -> None:

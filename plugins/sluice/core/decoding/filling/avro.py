@@ -12,13 +12,9 @@ from sluice.core.decoding.avro.types import Type, UnsupportedSchema, arrow_type,
 from sluice.core.decoding.avro.types import written as writers_schema
 from sluice.core.decoding.avro.unknown.json_values import joined
 from sluice.core.decoding.filling.batches import Filled
+from sluice.core.decoding.filling.deciding import NO_COLUMN, NO_SCHEMA, only_one
 from sluice.core.decoding.filling.from_json import NotWritten, Undecided, read, written
 from sluice.core.decoding.filling.merging import Merging, Outcome, Pair
-
-NO_SCHEMA = "no known schema of the records has it, with the other fields of its row"
-OTHER_TYPES = "schemas of the records have it with other types, and its text is of several"
-NO_TYPE = "its text is of no type that it has in a known schema of the records"
-NO_COLUMN = "a known schema of the records has it without a column"
 
 
 class AvroFiller:
@@ -89,7 +85,7 @@ class AvroFiller:
         self, name: str, value: Any, row: Mapping[str, Any], pairs: Sequence[Pair]
     ) -> tuple[str, Outcome]:
         """The column of a member, and what all schemas that may have it make of it."""
-        found, reasons = dict[str, tuple[str, Outcome]](), list[str]()
+        found, reasons = list[tuple[str, Outcome]](), list[str]()
         for pair in pairs:
             if pair.reader is None:
                 reasons.append(NO_COLUMN)
@@ -101,12 +97,8 @@ class AvroFiller:
             except (Undecided, Unresolvable) as error:
                 reasons.append(str(error))
                 continue
-            found[repr((pair.reader.name, of))] = pair.reader.name, of
-        if len(found) == 1 and not reasons:
-            (outcome,) = found.values()
-            return outcome
-        reason = reasons[0] if reasons else OTHER_TYPES if found else NO_TYPE
-        return "", Outcome(None, written(value), kept=[(name, reason)])
+            found.append((pair.reader.name, of))
+        return only_one(name, value, found, reasons)
 
 
 def _record(text: str) -> Type | None:
