@@ -92,6 +92,14 @@ def fill(stream: PlannedStream, params: Mapping[str, Any]) -> ChangePlan:
     topic."""
     if params.get("from_time") or params.get("until_time"):
         raise refused(f"action {Action.FILL} reads no topic, and knows no times", "give ranges, or none")
+    if (spec := stream.spec).records is None and spec.csv.extra_columns:
+        # Neither would a replay: the load sent its records with the map.
+        raise refused(
+            f"action {Action.FILL} puts nothing into columns of what {spec.name} keeps in the map "
+            f"{spec.csv.extra_columns!r}",
+            f"revert the load of the files that had these columns (action {Action.REVERT}), and load them "
+            "again with load_changed_objects, by which each of their columns is the table's",
+        )
     text = str(params.get("ranges") or "")
     asked = parse_offsets(stream, text) if text else stream.published
     found = stream.with_further_fields(asked)
