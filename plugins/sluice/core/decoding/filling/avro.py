@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -23,15 +24,19 @@ class AvroFiller:
     def __init__(self, writers: Iterable[str], reader: str) -> None:
         """``writers``: the schemas that its records may be written with; ``reader``: the table's, each as
         JSON text. Raises UnsupportedSchema for a ``reader`` that no table can have. Writers' schemas that
-        cannot be read as the table's wrote no row of it."""
+        cannot be read as the table's wrote no row of it, but for those with its name: their rows may be of
+        before the column that they do not fit."""
         self._reader, self._merging = parsed(reader).record, Merging()
-        found = {
-            text: one
-            for text in writers
-            if (one := _record(text)) is not None and _is_read(one, self._reader)
-        }
-        # A registry may have many more than those.
-        self._given, self._writers = (tuple(found), reader), [*found.values()]
+        found, self._writers, self._unread = list[str](), list[Type](), list[Type]()
+        for text in dict.fromkeys(writers):
+            if (one := _record(text)) is None:
+                continue
+            is_read = _is_read(one, self._reader)
+            # A registry may have many more than those.
+            if is_read or one.name == self._reader.name:
+                found.append(text)
+                (self._writers if is_read else self._unread).append(one)
+        self._given = tuple(found), reader
         # By the names of a text: name -> how its value may be read; None if no schema has all of them.
         self._known: dict[tuple[str, ...], Mapping[str, Sequence[Pair]] | None] = {}
         self._names = {name for one in self._reader.fields for name in (one.name, *one.aliases)}
@@ -74,12 +79,22 @@ class AvroFiller:
     def _pairs(self, names: tuple[str, ...]) -> Mapping[str, Sequence[Pair]] | None:
         if names not in self._known:
             writers = [one for one in self._writers if all(name in one.by_name for name in names)]
+            writers += [one for one in self._unread if self._wrote(one, names)]
             found = {
                 name: _distinct(self._merging.pair(one, self._reader, name) for one in writers)
                 for name in names
             }
             self._known[names] = found if writers else None
         return self._known[names]
+
+    def _wrote(self, writer: Type, names: tuple[str, ...]) -> bool:
+        """Whether the table could have rows of a ``writer`` while it had no columns of these names, or not
+        all of their parts."""
+        if not all(name in writer.by_name for name in names):
+            return False
+        had = [one for one in self._reader.fields if not {one.name, *one.aliases} & {*names}]
+        other = [one for one in writer.fields if one.name not in names]
+        return _is_read(replace(writer, fields=tuple(other)), replace(self._reader, fields=tuple(had)))
 
     def _member(
         self, name: str, value: Any, row: Mapping[str, Any], pairs: Sequence[Pair]

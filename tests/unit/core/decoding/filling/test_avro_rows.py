@@ -253,6 +253,25 @@ def test_what_no_record_of_the_schemas_has_stays_as_it_is(text: str, reason: str
     assert why.startswith(reason)
 
 
+def test_a_text_that_may_be_of_a_version_whose_type_no_column_has_stays() -> None:
+    """The record of the first one is no row today, and its text is one of the other's values."""
+    text, of_bytes = (
+        record({"name": "new", "type": kind})
+        for kind in ("string", {"type": "fixed", "name": "F", "size": 1})
+    )
+    before, now = (parsed(json.dumps(one)) for one in (record(), of_bytes))
+    body = b"\2\x08YQ=="
+    found, of = filled([text, of_bytes], before, now, text, body)
+    assert (found["new"], found[KEPT], of.fields) == (None, '{"new":"YQ=="}', [])
+    assert of.kept == [("new", "new is the fixed F, and was string")]
+    # Unlike a record of another name, and one that the table had another column for from its beginning.
+    others = [
+        {**text, "name": "Other"},
+        {**text, "fields": [{"name": "id", "type": "string"}, text["fields"][1]]},
+    ]
+    assert filled([*others, of_bytes], before, now, of_bytes, b"\2a")[0]["new"] == b"a"
+
+
 def test_a_field_that_was_renamed_goes_into_the_column_of_its_other_name() -> None:
     writer = record({"name": "old", "type": "int"}, {"name": "without", "type": "int"})
     table = record({"name": "new", "type": ["null", "int"], "aliases": ["old"], "default": None})
