@@ -285,6 +285,22 @@ def test_ten_versions_come_while_the_stream_runs(orders: Orders) -> None:
     assert before != orders.metadata_location()
 
 
+def test_a_version_whose_columns_iceberg_refuses_is_in_quarantine(orders: Orders) -> None:
+    """A former partition has the name of a further field."""
+    orders.writer()
+    table = f"{CATALOG}.{orders.spec.table}"
+    orders.spark.sql(f"ALTER TABLE {table} ADD PARTITION FIELD bucket(4, id) AS channel")
+    orders.spark.sql(f"ALTER TABLE {table} DROP PARTITION FIELD channel")
+    orders.send_version(1)
+    orders.send_version(2)
+    orders.run(orders.writer())
+    rows, quarantined = orders.rows(), orders.quarantined()
+    assert len(rows) == PARTITIONS * EACH
+    assert len(quarantined) == PARTITIONS * EACH
+    assert all("cannot be followed: Iceberg refuses its columns: " in why for why in quarantined.values())
+    assert "channel" not in orders.columns()
+
+
 def test_a_declaration_becomes_wider_and_a_property_is_lost(orders: Orders) -> None:
     """Columns become as wide as the declaration says, at any depth; narrower than they are they are not."""
     orders.writer()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -21,12 +21,14 @@ K = TypeVar("K")
 class Following:
     """How a table follows further versions of its schema. ``adds_columns``: false if its columns stay as they
     are; ``names``: those that no column may have; ``recursive_as_text``: fields that contain themselves are
-    texts; ``topic``: to follow only what is registered for its values, empty to follow every schema."""
+    texts; ``topic``: to follow only what is registered for its values, empty to follow every schema;
+    ``refused``: schema id -> why the table could not be changed for it."""
 
     adds_columns: bool = True
     names: Names = field(default_factory=Names)
     recursive_as_text: bool = False
     topic: str = ""
+    refused: Mapping[int, str] = field(default_factory=dict)
 
     def why_foreign(self, schemas: Schemas, schema_id: int, record: str) -> str:
         """Why a schema is none of the topic's, though a record names it; empty if it is one. ``record``: the
