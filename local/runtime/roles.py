@@ -19,6 +19,7 @@ from sluice.config.postgresql import DISABLE, is_loopback
 from sluice.config.reading.toml import dump
 from sluice.config.sections.topic import PROGRESS_TOPIC
 from sluice.core.json_record import Document
+from sluice.core.schema_versions.documents import FOLDERS as DOCUMENTS
 
 WAREHOUSE = "warehouse"
 SOURCE = "source"
@@ -117,6 +118,7 @@ def s3_policies(checkpoints: bool = False) -> dict[str, dict[str, Any]]:
     ledger, lake = f"{WAREHOUSE}/ledger/*", f"{WAREHOUSE}/lake/*"
     # The files of queries: the prefixes of sinks begin with files/.
     files = f"{WAREHOUSE}/files/*"
+    deletable = ("data", "metadata", *DOCUMENTS)
     return {
         "airflow": _policy(
             (_LIST + _VERSIONS, [WAREHOUSE, SOURCE]),
@@ -142,9 +144,7 @@ def s3_policies(checkpoints: bool = False) -> dict[str, dict[str, Any]]:
         "reader": _policy((_LIST, [WAREHOUSE]), (_READ, [lake, files])),
         "observer": _policy((_LIST, [WAREHOUSE]), (_READ, [lake, ledger])),
         # Airflow reads and decides; not loaded/, the tables' record of loaded rows.
-        "maintenance": _policy(
-            (["s3:DeleteObject"], [f"{WAREHOUSE}/lake/*/{part}/*" for part in ("data", "metadata")])
-        ),
+        "maintenance": _policy((["s3:DeleteObject"], [f"{WAREHOUSE}/lake/*/{part}/*" for part in deletable])),
     }
 
 

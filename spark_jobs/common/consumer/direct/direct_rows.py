@@ -77,6 +77,7 @@ class DirectSource:
             writer.state.topic_id,
             *(str((one.schema(), one.location(), one.partitions())) for one in (table, quarantine)),
             writer.written_schema(),
+            str(sorted(self._follower.impossible)) if self._follower else "",
         )
         if self._batches is None or known != self._known:
             if self._follower:

@@ -93,14 +93,15 @@ class RegisteredAvro:
         order = np.argsort(of_rows, kind="stable")
         bounds = np.searchsorted(of_rows[order], np.arange(len(writers) + 1))
         named = {asked[schema_id]: schema_id for schema_id in reversed(rising)}
-        unfollowed: dict[Version, int] = {}
+        # An id for each version, and one more if only some of its ids are refused.
+        unfollowed: dict[tuple[Version, bool], int] = {}
         # All rows that name a version that is not followed, once one was seen that is a record of it.
         of_versions = np.zeros(len(values), np.bool_)
         for place, writer in enumerate(writers):
             rows = order[bounds[place] : bounds[place + 1]]
             version = self._unfollowed.version(named[writer]) if self._unfollowed else None
             if version and version.has_record(bodies_at(data, starts[rows], ends[rows])):
-                unfollowed.setdefault(version, named[writer])
+                unfollowed.setdefault((version, isinstance(writer, str)), named[writer])
                 of_versions[rows] = True
             accepted.decode(writer, data, rows, starts[rows], ends[rows])
         columns = pa.RecordBatch.from_arrays(accepted.array().flatten(), schema=self.schema)
@@ -138,6 +139,8 @@ class RegisteredAvro:
             version = self._unfollowed.version(schema.id)
             if version is not None and version.can_follow:
                 self._check_topic(schema.id)
+                if self._following and (why := self._following.refused.get(schema.id)):
+                    return f"{what} cannot be followed: {why}"
         return f"{what} cannot be {found}" if isinstance(found, str) else found
 
     def _check_topic(self, schema_id: int) -> None:

@@ -176,6 +176,8 @@ class RegisteredProtobuf(_Registered):
             ):
                 why = f"{why}. Fix: {Fix.FOREIGN}"
                 return _Message(f"{what} cannot be followed: {why}", version, may_change=True)
+            if after.is_new and (refusal := self._following.refused.get(schema_id)):
+                return _Message(f"{what} cannot be followed: {refusal}", version)
         try:
             return _Message(MessageReader(message, self._table.type, self._unknown), version)
         except UnsupportedMessage as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -23,13 +23,15 @@ class Following:
     """How a table follows further versions of its schema. ``adds_columns``: false if its columns stay as they
     are; ``names``: those that no column may have; ``recursive_as_text``: fields that contain themselves are
     texts; ``topic``: to follow only what is registered for its values, empty to follow every schema;
-    ``keeps_fields``: the table has a column of further fields, which has what no column can have."""
+    ``keeps_fields``: the table has a column of further fields, which has what no column can have;
+    ``refused``: schema id -> why the table could not be changed for it, with what to do."""
 
     adds_columns: bool = True
     names: Names = field(default_factory=Names)
     recursive_as_text: bool = False
     topic: str = ""
     keeps_fields: bool = False
+    refused: Mapping[int, str] = field(default_factory=dict)
 
     def why_foreign(self, schemas: Schemas, schema_id: int, record: str) -> str:
         """Why a schema is none of the topic's, though a record names it; empty if it is one. ``record``: the

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -31,19 +32,19 @@ FOLLOWING = Following(topic="orders")
 MESSAGE = 'syntax = "proto3"; package shop; message Order { int64 id = 1; '
 
 
-def of_avro() -> tuple[RegisteredAvro, FakeSchemas, bytes]:
+def of_avro(following: Following = FOLLOWING) -> tuple[RegisteredAvro, FakeSchemas, bytes]:
     schemas = FakeSchemas({1: avro(ORDER), 7: avro(PAYMENT)})
     value = encoded(schemas, 7, {"iban": "NO1"})
-    return RegisteredAvro(json.dumps(ORDER), schemas, "_unknown", following=FOLLOWING), schemas, value
+    return RegisteredAvro(json.dumps(ORDER), schemas, "_unknown", following=following), schemas, value
 
 
-def of_protobuf() -> tuple[RegisteredProtobuf, FakeSchemas, bytes]:
+def of_protobuf(following: Following = FOLLOWING) -> tuple[RegisteredProtobuf, FakeSchemas, bytes]:
     text = f"{MESSAGE} string iban = 2; }}"
     schemas = FakeSchemas({7: (PROTOBUF, text)})
     own = ProtobufSchema(compiled({"schema.proto": f"{MESSAGE} }}"}, "schema.proto"), "schema.proto")
     table = TableMessage(own, "shop.Order")
     body = b"\0\x12\x03NO1"
-    return RegisteredProtobuf(table, schemas, compiled, "_unknown", FOLLOWING), schemas, framed(7, body)
+    return RegisteredProtobuf(table, schemas, compiled, "_unknown", following), schemas, framed(7, body)
 
 
 def unfollowed(decoder: Decoder, value: bytes) -> frozenset[int]:
@@ -75,3 +76,16 @@ def test_a_registry_that_does_not_say_it_is_an_error_of_the_batch(
     monkeypatch.setattr(FakeSchemas, "subjects", gone)
     with raising(RegistryUnreachable, "gone"):
         by_both(decoder, [value])
+
+
+@pytest.mark.parametrize("made", [of_avro, of_protobuf])
+def test_records_of_an_id_that_iceberg_refuses_are_rejected_and_named(made: Any) -> None:
+    decoder, schemas, value = made(replace(FOLLOWING, refused={7: "Iceberg refuses its columns: 'no'"}))
+    schemas.versions[7] = {"orders-value"}
+    reason = "schema id 7 cannot be followed: Iceberg refuses its columns: 'no'"
+    assert by_both(decoder, [value]) == [reason]
+    # Another id of the same schema is refused by itself, once its records are named beside those.
+    schemas.schemas[8], schemas.versions[8] = schemas.schemas[7], {"orders-value"}
+    other = value[:4] + b"\x08" + value[5:]
+    headers = pa.array([[], []], SCHEMA.field("headers").type)
+    assert decoder.decode(pa.array([value, other], pa.binary()), headers).unfollowed == {7, 8}
