@@ -80,6 +80,12 @@ def check(records: Records, schema: str, where: str) -> None:
         )
     named = {"new_fields": records.follows, "on_incompatible": records.stops}
     for key in (key for key, is_set in named.items() if is_set):
+        if records.format == Format.JSON and records.registry:
+            raise ConfigError(
+                f"{where}: [records] {key} {getattr(records, key)!r} with format 'json': a JSON Schema is "
+                f"not evaluated, so a table cannot follow its versions. Fix: remove {key}; members without a "
+                "column are kept in unknown_fields, until a column in schema.ddl has them"
+            )
         if records.format not in _REGISTERED or not (records.registry or _follows_files(records)):
             raise ConfigError(
                 f"{where}: [records] {key} {getattr(records, key)!r} with format {records.format!r} and "

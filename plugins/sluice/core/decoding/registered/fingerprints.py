@@ -52,7 +52,7 @@ class FingerprintAvro(RegisteredAvro):
         accepted = Accepted(len(values), self._type)
         named = names_of(headers).fill_null(self._declared).dictionary_encode()
         names: list[bytes] = named.dictionary.to_pylist()
-        self._failures.clear()
+        self._next_piece()
         ids = [id_of(name.decode()) for name in names if _FINGERPRINT.fullmatch(name)]
         asked = in_turn(ids, self._writer)
         self._failures.update({one: found for one, found in asked.items() if isinstance(found, str)})

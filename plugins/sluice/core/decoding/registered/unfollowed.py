@@ -16,6 +16,7 @@ from sluice.core.registry.schemas import Schemas
 from sluice.core.registry.subjects import Naming, subject
 
 K = TypeVar("K")
+V = TypeVar("V")
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,8 @@ class Unfollowed:
         self._table, self._following = table, following
         self._most_forms, self._most_ids = most_forms, most_ids
         self._forms: dict[str, Version] = {}
-        self._ids: dict[int, Version] = {}
+        # Each with its form.
+        self._ids: dict[int, str] = {}
 
     def look_at(self, form: str, schema: Schema) -> str:
         """Why no record of a schema can be a row, of a table that adds columns; empty if one can, now or once
@@ -111,17 +113,21 @@ class Unfollowed:
 
     def name(self, schema_id: int, form: str) -> None:
         """Say that an id has a schema of this form."""
-        if (version := self._forms.get(form)) is not None:
-            _keep(self._ids, schema_id, version, self._most_ids)
+        if form in self._forms:
+            _keep(self._ids, schema_id, form, self._most_ids)
 
     def version(self, schema_id: int) -> Version | None:
         """What an id has; None if the table follows it."""
-        return self._ids.get(schema_id)
+        return self._forms.get(self._ids.get(schema_id, ""))
+
+    def forget(self, form: str) -> None:
+        """The decoder does not know it any longer."""
+        self._forms.pop(form, None)
 
 
-def _keep(known: dict[K, Version], key: K, version: Version, most: int) -> None:
+def _keep(known: dict[K, V], key: K, value: V, most: int) -> None:
     """Keep it as the newest one, in the place of the oldest."""
     known.pop(key, None)
     if len(known) >= most:
         del known[next(iter(known))]
-    known[key] = version
+    known[key] = value
