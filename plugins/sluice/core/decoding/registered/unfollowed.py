@@ -22,12 +22,14 @@ class Following:
     """How a table follows further versions of its schema. ``adds_columns``: false if its columns stay as they
     are; ``names``: those that no column may have; ``recursive_as_text``: fields that contain themselves are
     texts; ``topic``: to follow only what is registered for its values, empty to follow every schema;
-    ``refused``: schema id -> why the table could not be changed for it."""
+    ``subjects``: those that count, empty for the topic's own; ``refused``: schema id -> why the table could
+    not be changed for it."""
 
     adds_columns: bool = True
     names: Names = field(default_factory=Names)
     recursive_as_text: bool = False
     topic: str = ""
+    subjects: tuple[str, ...] = ()
     refused: Mapping[int, str] = field(default_factory=dict)
 
     def why_foreign(self, schemas: Schemas, schema_id: int, record: str) -> str:
@@ -35,10 +37,11 @@ class Following:
         full name of the table's own. Raises as ``Schemas.subjects``."""
         if not self.topic or not self.adds_columns:
             return ""
-        of_topic = frozenset(subject(naming, self.topic, record=record) for naming in Naming)
-        if schemas.subjects(schema_id, of_topic):
+        own = frozenset(subject(naming, self.topic, record=record) for naming in Naming)
+        if schemas.subjects(schema_id, frozenset(self.subjects) or own):
             return ""
-        return f"schema id {schema_id} is none of subject {subject(Naming.TOPIC, self.topic)}"
+        named = ", ".join(self.subjects) or subject(Naming.TOPIC, self.topic)
+        return f"schema id {schema_id} is none of subject {named}"
 
     def merged(self, table: Schema, other: Schema) -> Merged:
         """The schema ``table`` with what ``other`` adds. Without columns to add: the same, or the conflict
