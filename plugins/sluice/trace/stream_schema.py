@@ -61,11 +61,11 @@ def stream_schema(
     digest = table.properties.get(followed.PROPERTY) or ""
     offsets = schema_offsets(client, table)
     newest = [*offsets.ids.items()][: -MAX_VERSIONS - 1 : -1]
-    subject, places, latest, problem = f"{spec.topic.name}-value", dict[int, str](), None, ""
+    places, latest, problem = dict[int, str](), None, ""
     try:
         asked = registry()
-        places = {schema_id: _place(asked, subject, schema_id) for schema_id, _ in newest}
-        latest = _latest(spec, table, client, asked.latest(subject))
+        places = {schema_id: _place(asked, spec.subjects, schema_id) for schema_id, _ in newest}
+        latest = _latest(spec, table, client, asked.latest(spec.subjects[0]))
     except (ClientError, ConfigError, UnsupportedSchema) as error:
         problem = str(error)
 
@@ -101,14 +101,14 @@ def _columns(table: Table, came: dict[int, columns.Came]) -> list[Column]:
     return [column(field) for field in table.schema().fields]
 
 
-def _place(registry: RegistryClient, subject: str, schema_id: int) -> str:
-    """Which versions an id is: of the topic's own subject if it has it, since topics with the same text share
-    its id."""
+def _place(registry: RegistryClient, subjects: Collection[str], schema_id: int) -> str:
+    """Which versions an id is: of the topic's own subjects if they have it, since topics with the same text
+    share its id."""
     try:
         found = registry.uses(schema_id)
     except UnknownSchema:
         return "not in the registry any more"
-    own = [one for one in found if one[0] == subject] or found
+    own = [one for one in found if one[0] in subjects] or found
     return ", ".join(f"version {version} of {name}" for name, version in own) or "of no subject"
 
 

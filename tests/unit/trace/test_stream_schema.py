@@ -96,6 +96,15 @@ def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rig:
     return found
 
 
+def test_a_mirrored_topic_is_compared_with_the_subject_that_it_declares(rig: Rig) -> None:
+    assert rig.spec.records is not None
+    records = replace(rig.spec.records, subjects=["another-value"])
+    rig.spec = replace(rig.spec, records=records)
+    found = rig.say(Registry())
+    assert found.latest.subject == "another-value"
+    assert [one.place for one in found.versions] == ["version 9 of another-value"] * 2
+
+
 def test_columns_versions_and_the_registrys_newest(rig: Rig) -> None:
     found = rig.say(Registry())
     came = {one.name: (one.at, one.is_latest) for one in found.columns}

@@ -70,6 +70,8 @@ class Guess:
     """Whether records have headers, and all of them can be kept."""
     subjects: str = "topic"
     """By which naming strategy its subjects were found."""
+    other_subject: str = ""
+    """The only one that the newest schema has, if that is another topic's."""
 
 
 def guess(records: Sequence[Sampled]) -> Guess:

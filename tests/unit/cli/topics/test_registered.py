@@ -78,6 +78,7 @@ def test_a_subject_by_the_records_name(server: RegistryServer) -> None:
 
 def test_without_a_subject_the_highest_id_of_the_sample_counts(server: RegistryServer) -> None:
     missing(server, "orders-value", "shop.Order", "orders-shop.Order")
+    server.answers["/schemas/ids/2/versions"] = Answer([])
     # The newest is of the fewest records.
     values = [encoded(SCHEMAS, 1, {"id": 7})] * 3 + [encoded(SCHEMAS, 2, {"id": 8, "note": None})]
     found = look(server, values[::-1])
@@ -85,6 +86,22 @@ def test_without_a_subject_the_highest_id_of_the_sample_counts(server: RegistryS
     found = look(server, [*values, *[values[-1]] * 5])
     assert json.loads(found.guess.schema) == SECOND
     assert "no usual subject" in found.seen[0]
+
+
+def test_the_only_subject_of_another_topic_is_that_of_a_mirror(server: RegistryServer) -> None:
+    missing(server, "orders-value", "shop.Order", "orders-shop.Order")
+    versions(server, "eu-value", 1, 2)
+    found = [{"subject": "eu-value", "version": 1}, {"subject": "eu-key", "version": 3}]
+    server.answers["/schemas/ids/1/versions"] = Answer(found)
+    mirrored = look(server, [encoded(SCHEMAS, 1, {"id": 7})])
+    assert json.loads(mirrored.guess.schema) == SECOND
+    assert mirrored.seen[0].startswith("subject eu-value, version 2 of 2")
+    assert 'subjects = ["eu-value"]' in new_stream._registry_lines(mirrored.guess)
+    # Nothing tells which one of several it is.
+    server.answers["/schemas/ids/1/versions"] = Answer([*found, {"subject": "us-value", "version": 1}])
+    of_several = look(server, [encoded(SCHEMAS, 1, {"id": 7})])
+    assert "no usual subject" in of_several.seen[0]
+    assert "subjects" not in new_stream._registry_lines(of_several.guess)
 
 
 def test_what_does_not_fit_is_a_doubt(server: RegistryServer) -> None:
@@ -171,6 +188,7 @@ def test_messages_that_can_be_no_table_stay_bytes(
 ) -> None:
     of_protobuf(server, text, name)
     missing(server, "orders-shop.Order")
+    server.answers["/schemas/ids/5/versions"] = Answer([])
     found = look(server, [framed(5, b"\2\2\x08\7")]).guess
     assert (found.format, found.is_registered) == ("bytes", False)
     assert any(said in doubt for doubt in found.doubts), found.doubts

@@ -95,6 +95,18 @@ def test_formats_with_a_schema_have_its_columns_and_those_of_the_section(tmp_pat
             "schema.proto",
             "new_fields 'column' with format 'protobuf' and registry false",
         ),
+        (
+            'format = "json"\nregistry = true\nsubjects = ["a-value"]',
+            "schema.ddl",
+            "subjects with format 'json' and registry true",
+        ),
+        (
+            'format = "avro"\nsubjects = ["a-value"]',
+            "schema.avsc",
+            "subjects with format 'avro' and registry false",
+        ),
+        ('format = "avro"\nregistry = true\nsubjects = ["a", "a"]', "schema.avsc", "is there twice"),
+        ('format = "avro"\nregistry = true\nsubjects = [" "]', "schema.avsc", "one has no name"),
         ("registry = true", "schema.avsc", "key 'format' is missing"),
     ],
 )

@@ -66,6 +66,7 @@ def check(records: Records, schema: str, where: str) -> None:
             f"{where}: [records] registry with format {records.format!r}: its values have no schema. Fix: "
             "remove registry"
         )
+    _check_subjects(records, where)
     if records.key in _REGISTERED and not records.registry:
         raise ConfigError(
             f"{where}: [records] key {records.key!r} without registry: a key's schema is one of "
@@ -94,6 +95,24 @@ def check(records: Records, schema: str, where: str) -> None:
                 'registry = true, or avro with new_fields = "column"'
             )
     _check_names(records, where)
+
+
+def _check_subjects(records: Records, where: str) -> None:
+    if not records.subjects:
+        return
+    if records.format not in _REGISTERED or not records.registry:
+        raise ConfigError(
+            f"{where}: [records] subjects with format {records.format!r} and registry "
+            f"{str(records.registry).lower()}: only Avro's and Protobuf's records of a registry have some. "
+            "Fix: remove subjects"
+        )
+    # Steps of a path are no names.
+    wrong = [one for one in records.subjects if not one.strip() or one in (".", "..")]
+    if wrong or len({*records.subjects}) < len(records.subjects):
+        raise ConfigError(
+            f"{where}: [records] subjects {shown(records.subjects)}: one has no name, or is there twice. "
+            "Fix: name each subject once"
+        )
 
 
 def _follows_files(records: Records) -> bool:

@@ -24,13 +24,15 @@ class Following:
     """How a table follows further versions of its schema. ``adds_columns``: false if its columns stay as they
     are; ``names``: those that no column may have; ``recursive_as_text``: fields that contain themselves are
     texts; ``topic``: to follow only what is registered for its values, empty to follow every schema;
-    ``keeps_fields``: the table has a column of further fields, which has what no column can have;
-    ``refused``: schema id -> why the table could not be changed for it, with what to do."""
+    ``subjects``: those that count, empty for the topic's own; ``keeps_fields``: the table has a column of
+    further fields, which has what no column can have; ``refused``: schema id -> why the table could not be
+    changed for it, with what to do."""
 
     adds_columns: bool = True
     names: Names = field(default_factory=Names)
     recursive_as_text: bool = False
     topic: str = ""
+    subjects: tuple[str, ...] = ()
     keeps_fields: bool = False
     refused: Mapping[int, str] = field(default_factory=dict)
 
@@ -39,10 +41,11 @@ class Following:
         full name of the table's own. Raises as ``Schemas.subjects``."""
         if not self.topic or not self.adds_columns:
             return ""
-        of_topic = frozenset(subject(naming, self.topic, record=record) for naming in Naming)
-        if schemas.subjects(schema_id, of_topic):
+        own = frozenset(subject(naming, self.topic, record=record) for naming in Naming)
+        if schemas.subjects(schema_id, frozenset(self.subjects) or own):
             return ""
-        return f"schema id {schema_id} is none of subject {subject(Naming.TOPIC, self.topic)}"
+        named = ", ".join(self.subjects) or subject(Naming.TOPIC, self.topic)
+        return f"schema id {schema_id} is none of subject {named}"
 
     def merged(self, table: Schema, other: Schema) -> Merged:
         """The schema ``table`` with what ``other`` adds. Without columns to add: the same, or the conflicts

@@ -89,3 +89,12 @@ def test_records_of_an_id_that_iceberg_refuses_are_rejected_and_named(made: Any)
     other = value[:4] + b"\x08" + value[5:]
     headers = pa.array([[], []], SCHEMA.field("headers").type)
     assert decoder.decode(pa.array([value, other], pa.binary()), headers).unfollowed == {7, 8}
+
+
+@pytest.mark.parametrize("made", [of_avro, of_protobuf])
+def test_declared_subjects_are_those_of_a_mirrored_topic(made: Any) -> None:
+    decoder, schemas, value = made(Following(topic="eu.orders", subjects=("orders-value", "more-value")))
+    schemas.versions[7] = {"eu.orders-value"}
+    assert by_both(decoder, [value]) == [f"{REASON}, more-value"]
+    schemas.versions[7] = {"more-value"}
+    assert by_both(decoder, [value]) == [{"id": 0, "_unknown": '{"iban":"NO1"}'}]

@@ -20,7 +20,7 @@ NO_WRITER = cast("Any", None)
 
 def follower(schemas: FakeSchemas, *, stops: bool = False, unknown: str = "_unknown_fields") -> Follower:
     records = SimpleNamespace(
-        stops=stops, added_columns={}, has_recursive_texts=False, unknown_column=unknown
+        stops=stops, added_columns={}, has_recursive_texts=False, unknown_column=unknown, subjects=[]
     )
     spec = SimpleNamespace(
         records=records,
