@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from sluice.core.decoding.avro.following.conflicts import Conflict, Names
 from sluice.core.decoding.avro.following.merging import merge
-from sluice.core.decoding.avro.types import Schema, UnsupportedSchema, arrow_type, written
+from sluice.core.decoding.avro.parsing import written
+from sluice.core.decoding.avro.types import Schema, UnsupportedSchema, arrow_type
 from sluice.core.decoding.protobuf.decoder import TableMessage
 from sluice.core.decoding.protobuf.schema import Compile, NotCompiled, UnsupportedMessage
 from sluice.core.decoding.registered.protobuf import combined, schema_of

@@ -19,6 +19,7 @@ from sluice.core.decoding.avro.following.conflicts import (
 from sluice.core.decoding.avro.following.meanings import is_other, with_meaning
 from sluice.core.decoding.avro.following.recursive import as_columns, is_null, is_text
 from sluice.core.decoding.avro.following.written import optional, schema_text
+from sluice.core.decoding.avro.parsing import parsed
 from sluice.core.decoding.avro.reference.resolution import (
     Unresolvable,
     default_of,
@@ -34,7 +35,6 @@ from sluice.core.decoding.avro.types import (
     Type,
     UnsupportedSchema,
     arrow_type,
-    parsed,
 )
 
 _WIDER = {("int", "long"), ("float", "double")}
