@@ -26,7 +26,8 @@ from sluice.config.reading.protoc import compiled
 from sluice.config.reading.toml import ConfigError
 from sluice.config.sections.records.declaration import Records
 from sluice.config.stream import StreamSpec
-from sluice.core.decoding.avro.types import UnsupportedSchema, parsed
+from sluice.core.decoding.avro.parsing import parsed
+from sluice.core.decoding.avro.types import UnsupportedSchema
 from sluice.core.decoding.protobuf.following.written import row_of_text
 from sluice.core.decoding.registered.unfollowed import Following
 from sluice.core.errors import ClientError

@@ -10,7 +10,8 @@ from sluice.config.reading.protoc import compiled
 from sluice.config.stream import StreamSpec
 from sluice.core.decoding.avro.following.conflicts import MAX_DEPTH, Combined, Conflict, Fix
 from sluice.core.decoding.avro.following.written import schema_text
-from sluice.core.decoding.avro.types import Schema, arrow_type, parsed, written
+from sluice.core.decoding.avro.parsing import parsed, written
+from sluice.core.decoding.avro.types import Schema, arrow_type
 from sluice.core.decoding.protobuf.decoder import TableMessage
 from sluice.core.decoding.protobuf.following.written import row_text
 from sluice.core.decoding.registered.protobuf import combined, schema_of

@@ -11,7 +11,8 @@ import pyarrow as pa
 from sluice.cli.topics import messages
 from sluice.cli.topics.columns import UNKNOWN_FIELDS, of_avro, recursive_doubt
 from sluice.core.decoding.avro.following.recursive import unrolled
-from sluice.core.decoding.avro.types import UnsupportedSchema, declared, recursion
+from sluice.core.decoding.avro.parsing import declared, recursion
+from sluice.core.decoding.avro.types import UnsupportedSchema
 from sluice.core.decoding.decoder import Decoder
 from sluice.core.decoding.registered.avro import RegisteredAvro
 from sluice.core.decoding.sample import AVRO_FORMAT, JSON, Guess, Sampled, guess

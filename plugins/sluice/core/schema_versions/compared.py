@@ -9,7 +9,8 @@ from enum import StrEnum
 import pyarrow as pa
 
 from sluice.core.decoding.avro.following.conflicts import Conflict, Fix
-from sluice.core.decoding.avro.types import Schema, UnsupportedSchema, arrow_type, written
+from sluice.core.decoding.avro.parsing import written
+from sluice.core.decoding.avro.types import Schema, UnsupportedSchema, arrow_type
 from sluice.core.decoding.protobuf.decoder import TableMessage
 from sluice.core.decoding.protobuf.schema import Compile, NotCompiled, UnsupportedMessage
 from sluice.core.decoding.registered.protobuf import combined, schema_of

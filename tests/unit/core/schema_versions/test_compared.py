@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sluice.core.decoding.avro.types import parsed
+from sluice.core.decoding.avro.parsing import parsed
 from sluice.core.decoding.registered.unfollowed import Following
 from sluice.core.schema_versions.compared import differences
 from tests.support.orders_versions import REFUSED, V1, V2, V3, VERSIONS, schema

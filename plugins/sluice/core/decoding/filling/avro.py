@@ -8,9 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from sluice.core.decoding.avro.parsing import parsed
+from sluice.core.decoding.avro.parsing import written as writers_schema
 from sluice.core.decoding.avro.reference.resolution import Unresolvable, resolver
-from sluice.core.decoding.avro.types import Type, UnsupportedSchema, arrow_type, parsed
-from sluice.core.decoding.avro.types import written as writers_schema
+from sluice.core.decoding.avro.types import Type, UnsupportedSchema, arrow_type
 from sluice.core.decoding.avro.unknown.json_values import joined
 from sluice.core.decoding.filling.batches import Filled
 from sluice.core.decoding.filling.deciding import NO_COLUMN, NO_SCHEMA, only_one

@@ -15,9 +15,10 @@ import pyarrow.compute as pc
 from sluice.core.decoding.avro.accepted import Accepted, bodies, bodies_at, texts
 from sluice.core.decoding.avro.decoder import as_column, row_type
 from sluice.core.decoding.avro.following.conflicts import Fix
+from sluice.core.decoding.avro.parsing import parsed, written
 from sluice.core.decoding.avro.reference.resolution import Unresolvable
 from sluice.core.decoding.avro.trees import form
-from sluice.core.decoding.avro.types import UnsupportedSchema, parsed, written
+from sluice.core.decoding.avro.types import UnsupportedSchema
 from sluice.core.decoding.avro.writers import Writer
 from sluice.core.decoding.decoder import TOMBSTONE, Decoded, Malformed, RawHeaders
 from sluice.core.decoding.registered.unfollowed import Following, Unfollowed, Version

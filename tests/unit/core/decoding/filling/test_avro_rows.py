@@ -16,14 +16,8 @@ from hypothesis import strategies as st
 from sluice.core.decoding.avro.decoder import row_type
 from sluice.core.decoding.avro.following.merging import merge
 from sluice.core.decoding.avro.following.written import schema_text
-from sluice.core.decoding.avro.types import (
-    Schema,
-    UnsupportedSchema,
-    arrow_type,
-    parsed,
-    without_times,
-    written,
-)
+from sluice.core.decoding.avro.parsing import parsed, written
+from sluice.core.decoding.avro.types import Schema, UnsupportedSchema, arrow_type, without_times
 from sluice.core.decoding.avro.writers import Writer
 from sluice.core.decoding.decoder import Malformed
 from sluice.core.decoding.filling import deciding, merging

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from sluice.core.decoding.avro.following.conflicts import Fix
 from sluice.core.decoding.avro.following.written import schema_text
-from sluice.core.decoding.avro.types import parsed, written
+from sluice.core.decoding.avro.parsing import parsed, written
 from sluice.core.decoding.by_reference import ByReference
 from sluice.core.decoding.decoder import TOMBSTONE, Decoder, Malformed
 from sluice.core.decoding.others.records import OthersRecords

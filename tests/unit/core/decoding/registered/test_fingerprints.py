@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sluice.core.decoding.avro.types import parsed
+from sluice.core.decoding.avro.parsing import parsed
 from sluice.core.decoding.decoder import Decoded, Malformed, RawHeaders
 from sluice.core.decoding.registered.fingerprints import FingerprintAvro, fingerprint_of, id_of
 from sluice.core.decoding.registered.unfollowed import Following

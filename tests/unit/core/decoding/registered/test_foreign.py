@@ -26,7 +26,7 @@ ORDER = {"type": "record", "name": "shop.Order", "fields": [{"name": "id", "type
 PAYMENT = {"type": "record", "name": "bank.Payment", "fields": [{"name": "iban", "type": "string"}]}
 REASON = (
     "schema id 7 cannot be followed: schema id 7 is none of subject orders-value. Fix: register it for the "
-    "topic, then trigger retry_quarantine"
+    "topic, or name its subject in subjects under [records]"
 )
 FOLLOWING = Following(topic="orders")
 MESSAGE = 'syntax = "proto3"; package shop; message Order { int64 id = 1; '

@@ -6,7 +6,7 @@ import json
 from types import SimpleNamespace
 from typing import Any, cast
 
-from sluice.core.decoding.avro.types import parsed
+from sluice.core.decoding.avro.parsing import parsed
 from sluice.core.registry.errors import UnknownSchema
 from spark_jobs.common.consumer.direct.follower import Follower, SchemaNotFollowed
 from tests.support.raising import raising

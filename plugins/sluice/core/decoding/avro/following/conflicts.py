@@ -39,7 +39,7 @@ class Fix(StrEnum):
     JSON = "take the path out of json_fields under [records], or name a new table"
     BOUNDS = "send a part of it as one text of JSON, or in another topic"
     SCHEMA = "register a schema that the table can have"
-    FOREIGN = "register it for the topic, then trigger retry_quarantine"
+    FOREIGN = "register it for the topic, or name its subject in subjects under [records]"
     DECLARED = 'set new_fields = "column" under [records], and restart the consumer, or name a new table'
 
 

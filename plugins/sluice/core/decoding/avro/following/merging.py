@@ -21,6 +21,7 @@ from sluice.core.decoding.avro.following.conflicts import (
 from sluice.core.decoding.avro.following.meanings import is_other, with_meaning
 from sluice.core.decoding.avro.following.recursive import as_columns, is_null, is_text, with_columns
 from sluice.core.decoding.avro.following.written import optional, schema_text
+from sluice.core.decoding.avro.parsing import parsed
 from sluice.core.decoding.avro.reference.resolution import (
     Unresolvable,
     default_of,
@@ -36,7 +37,6 @@ from sluice.core.decoding.avro.types import (
     Type,
     UnsupportedSchema,
     arrow_type,
-    parsed,
 )
 
 _WIDER = {("int", "long"), ("float", "double")}

@@ -6,7 +6,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sluice.core.decoding.avro.following.written import optional, schema_text
-from sluice.core.decoding.avro.types import JSON, MAX_PRECISION, RECURSIVE, Field, Type, declared
+from sluice.core.decoding.avro.parsing import declared
+from sluice.core.decoding.avro.types import JSON, MAX_PRECISION, RECURSIVE, Field, Type
 
 _TEXT = optional(Type(JSON))
 

@@ -10,7 +10,7 @@ import pytest
 
 from sluice.core.decoding.avro.following.conflicts import MAX_COLUMNS, Conflict, Fix, Names
 from sluice.core.decoding.avro.following.merging import Merged, merge
-from sluice.core.decoding.avro.types import parsed, written
+from sluice.core.decoding.avro.parsing import parsed, written
 from sluice.core.decoding.avro.writers import Writer
 
 
