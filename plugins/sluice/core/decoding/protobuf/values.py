@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -36,24 +36,41 @@ _READ_AS = {
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+class OtherTypes(UnsupportedMessage):
+    """Fields of a message whose values no column has. ``parts``: the path, the table's type and the field's
+    of each."""
+
+    def __init__(self, parts: Sequence[tuple[str, str, str]]) -> None:
+        super().__init__(
+            "; ".join(f"{path} is {field}, and the table has {table}" for path, table, field in parts)
+        )
+        self.parts = tuple(parts)
+
+
 def row_of(writer: Descriptor, reader: Type) -> Convert:
-    """From a message to the columns of ``reader``. Raises UnsupportedMessage, which names the path,
-    if no message of ``writer`` can be such a row; the function raises Malformed for a value that cannot be
-    read."""
+    """From a message to the columns of ``reader``. Raises OtherTypes if no message of ``writer`` can be
+    such a row; the function raises Malformed for a value that cannot be read."""
     return _struct(writer, reader, "")
 
 
 def _struct(writer: Descriptor, reader: Type, path: str) -> Convert:
     found: list[tuple[str, int, Any, Convert]] = []
     missing: dict[str, None] = {}
+    others: list[tuple[str, str, str]] = []
     for field in reader.fields:
         source = field.source(writer)
         if source is None:
             missing[field.name] = None
             continue
         inner = f"{path}.{field.name}" if path else field.name
-        convert = field_of(source, field.type, inner)
+        try:
+            convert = field_of(source, field.type, inner)
+        except OtherTypes as error:
+            others += error.parts
+            continue
         found.append((field.name, source.number, _unset(source, convert), convert))
+    if others:
+        raise OtherTypes(others)
 
     def row(message: Any) -> dict[str, Any]:
         values = fields_of(message)
@@ -156,8 +173,8 @@ def _enum(enum: EnumDescriptor) -> Convert:
     return lambda number: names.get(number) or str(number)
 
 
-def _conflict(source: FieldDescriptor, reader: Type, path: str) -> UnsupportedMessage:
-    return UnsupportedMessage(f"{path} is {words(source)}, and the table has {words_of_table(reader)}")
+def _conflict(source: FieldDescriptor, reader: Type, path: str) -> OtherTypes:
+    return OtherTypes([(path, words_of_table(reader), words(source))])
 
 
 def words(source: FieldDescriptor) -> str:

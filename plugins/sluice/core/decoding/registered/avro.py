@@ -21,7 +21,7 @@ from sluice.core.decoding.avro.trees import form
 from sluice.core.decoding.avro.types import UnsupportedSchema
 from sluice.core.decoding.avro.writers import Writer
 from sluice.core.decoding.decoder import TOMBSTONE, Decoded, Malformed, RawHeaders
-from sluice.core.decoding.registered.unfollowed import Following, Unfollowed, Version
+from sluice.core.decoding.registered.unfollowed import Following, Unfollowed, Version, unreadable
 from sluice.core.registry.errors import RefusedSchema, UnknownSchema
 from sluice.core.registry.framing import PREFIX_BYTES, framed, unframed
 from sluice.core.registry.lookups import Kept, in_turn, kept
@@ -193,14 +193,18 @@ class RegisteredAvro:
     def _new_writer(self, text: str) -> Writer | str:
         """Or why not, as the end of a sentence. Others make the schemas: none of them stops the stream."""
         try:
-            own = written(text)
-            if self._unfollowed and (refusal := self._unfollowed.look_at(_digest(text), own)):
-                return f"followed: {refusal}"
+            found, own = None, written(text)
+            if self._unfollowed:
+                found = self._unfollowed.look_at(_digest(text), own)
+                # A table whose columns stay has the records without such values as rows.
+                if found.conflicts and self._following and self._following.adds_columns:
+                    return f"followed: {found.message}"
             return Writer(own, self._current, self._unknown)
         except UnsupportedSchema as error:
-            why = error.__cause__ if isinstance(error.__cause__, Unresolvable) else error
-            fix = f". Fix: {Fix.DECLARED}" if self._following and why is not error else ""
-            return f"read with the table's columns: {why}{fix}"
+            why = str(error)
+            if isinstance(error.__cause__, Unresolvable):
+                why = unreadable(str(error.__cause__), found) if found else str(error.__cause__)
+            return f"read with the table's columns: {why}"
         except RecursionError:
             return "read: its types are nested too deeply"
         except (

@@ -22,8 +22,8 @@ from sluice.core.decoding.protobuf.messages import AnyMessage
 from sluice.core.decoding.protobuf.reader import MessageReader
 from sluice.core.decoding.protobuf.schema import Compile, NotCompiled, ProtobufSchema, UnsupportedMessage
 from sluice.core.decoding.protobuf.types import Type, struct_of
-from sluice.core.decoding.protobuf.values import row_of
-from sluice.core.decoding.registered.unfollowed import Following, Version
+from sluice.core.decoding.protobuf.values import OtherTypes, row_of
+from sluice.core.decoding.registered.unfollowed import Following, Version, unreadable
 from sluice.core.registry.errors import NotPrepared, RefusedSchema, UnknownSchema
 from sluice.core.registry.framing import framed, unframed
 from sluice.core.registry.lookups import Kept, in_turn, kept
@@ -56,9 +56,10 @@ def combined(following: Following, table: TableMessage, other: Descriptor) -> Co
         )
     try:
         row_of(other, table.type)
-    except UnsupportedMessage as error:
-        found = Conflict("the message", "its columns", str(error), Fix.DECLARED)
-        return Combined(table.type, conflicts=(found,))
+    except OtherTypes as error:
+        would = combined(replace(following, adds_columns=True), table, other)
+        fix = Fix.NUMBER if would.conflicts else Fix.DECLARED
+        return Combined(table.type, conflicts=tuple(Conflict(*one, fix) for one in error.parts))
     return Combined(table.type)
 
 
@@ -222,7 +223,7 @@ class RegisteredProtobuf(_Registered):
     def _made(self, schema_id: int, writer: ProtobufSchema) -> _Message:
         """The message with the table's name."""
         what, message = f"schema id {schema_id}", writer.message(self._table.name)
-        version = None
+        after, version = Combined(self._table.type), None
         if self._following is not None:
             after = combined(self._following, self._table, message)
             version = _version(message) if after.is_new or after.conflicts else None
@@ -238,8 +239,8 @@ class RegisteredProtobuf(_Registered):
         try:
             return _Message(MessageReader(message, self._table.type, self._unknown), version)
         except UnsupportedMessage as error:
-            fix = f". Fix: {Fix.DECLARED}" if version else ""
-            return _Message(f"{what} cannot be read with the table's columns: {error}{fix}", version)
+            why = unreadable(str(error), after)
+            return _Message(f"{what} cannot be read with the table's columns: {why}", version)
 
 
 class RegisteredProtobufKeys(_Registered):

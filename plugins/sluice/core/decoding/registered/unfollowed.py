@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from sluice.core.decoding.avro.following.conflicts import Conflict, Fix, Names
+from sluice.core.decoding.avro.following.conflicts import Combined, Fix, Names
 from sluice.core.decoding.avro.following.merging import Merged, merge
 from sluice.core.decoding.avro.following.staying import beyond, with_all_values
 from sluice.core.decoding.avro.reference.layout import Layout
-from sluice.core.decoding.avro.reference.resolution import Unresolvable, resolver
 from sluice.core.decoding.avro.types import Schema
 from sluice.core.registry.schemas import Schemas
 from sluice.core.registry.subjects import Naming, subject
 
+# A change follows no schema: the stream does, with its next record of it.
+_NOT_YET = (
+    "the table does not follow this version yet. Fix: let the stream read a record of it, then "
+    "retry_quarantine"
+)
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -59,16 +63,20 @@ class Following:
                 keeps_fields=self.keeps_fields,
             )
         record = self.read_as(table).record
-        try:
-            resolver(other.record, record)
-        except Unresolvable as error:
-            found = Conflict("the record", "its columns", str(error), Fix.DECLARED)
-            return Merged(table, conflicts=(found,))
-        return Merged(table, conflicts=(*beyond(other.record, record),))
+        found = tuple(beyond(other.record, record, Fix.DECLARED))
+        if found and replace(self, adds_columns=True).merged(table, other).conflicts:
+            found = tuple(beyond(other.record, record, Fix.TYPE))
+        return Merged(table, conflicts=found)
 
     def read_as(self, table: Schema) -> Schema:
         """What records are read as, of a table with this schema."""
         return table if self.adds_columns else replace(table, record=with_all_values(table.record))
+
+
+def unreadable(why: str, found: Combined[Any]) -> str:
+    """Why a version cannot be read with a table's columns, and what to do. ``why``: what reading it says;
+    ``found``: what the table would be with it."""
+    return f"{why}: {_NOT_YET}" if found.is_new else found.message or why
 
 
 class Version:
@@ -105,14 +113,13 @@ class Unfollowed:
         # Each with its form.
         self._ids: dict[int, str] = {}
 
-    def look_at(self, form: str, schema: Schema) -> str:
-        """Why no record of a schema can be a row, of a table that adds columns; empty if one can, now or once
-        the schema is followed."""
+    def look_at(self, form: str, schema: Schema) -> Merged:
+        """What the table would be with a schema."""
         found = self._following.merged(self._table, schema)
         if found.is_new or found.conflicts:
             version = Version.of_avro(schema, can_follow=found.is_new)
             _keep(self._forms, form, version, self._most_forms)
-        return found.message if self._following.adds_columns else ""
+        return found
 
     def name(self, schema_id: int, form: str) -> None:
         """Say that an id has a schema of this form."""

@@ -12,6 +12,7 @@ import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from sluice.config.reading.protoc import compiled
+from sluice.core.decoding.avro.following.conflicts import Fix
 from sluice.core.decoding.decoder import TOMBSTONE, Malformed
 from sluice.core.decoding.protobuf.decoder import TableMessage
 from sluice.core.decoding.protobuf.schema import ProtobufSchema
@@ -267,14 +268,28 @@ def test_another_message_at_the_same_place_is_no_version() -> None:
     assert unfollowed(reader, framed(5, b"\0\x08\5"), framed(5, b"\2\2\x08\5")) == set()
 
 
+def test_a_wider_type_that_the_stream_has_not_met_is_said_to_be_followed_later() -> None:
+    reader = following(BEFORE, VERSIONS, Following())
+    (said,) = decoded(reader, [framed(2, b"\2\2\x08\5")])
+    assert said == (
+        "schema id 2 cannot be read with the table's columns: id is long, and the table has int32: the table "
+        "does not follow this version yet. Fix: let the stream read a record of it, then retry_quarantine"
+    )
+
+
 def test_a_table_whose_columns_stay_reads_by_names_and_names_versions_that_cannot_be_read() -> None:
     reader = following(BEFORE, VERSIONS, Following(adds_columns=False))
     why = (
-        "schema id 2 cannot be read with the table's columns: id is long, and the table has int32. Fix: set "
-        'new_fields = "column" under [records], and restart the consumer, or name a new table'
+        "schema id 2 cannot be read with the table's columns: id: the table has int32, the schema long. Fix: "
+        'set new_fields = "column" under [records], and restart the consumer, or name a new table'
     )
     assert decoded(reader, [framed(2, b"\2\2\x08\5")]) == [why]
     assert unfollowed(reader, framed(2, b"\2\2\x08\5")) == {2}
+    parts = "id: the table has int32, the schema string; note: the table has string, the schema bool"
+    refused = f"schema id 9 cannot be read with the table's columns: {parts}. Fix: {Fix.NUMBER}"
+    others = Schemas({9: (f"{HEAD} message Order {{ string id = 1; bool note = 2; }}", {})})
+    staying = following(BEFORE, others, Following(adds_columns=False))
+    assert decoded(staying, [framed(9, b"\0\x0a\1x")]) == [refused]
     wide = following("message Order { int64 id = 1; }", VERSIONS, Following(adds_columns=False))
     row = {"id": 5, "rest": '{"remark":"","new":false}'}
     assert decoded(wide, [framed(2, b"\2\2\x08\5")]) == [row]

@@ -40,6 +40,7 @@ class Fix(StrEnum):
     BOUNDS = "send a part of it as one text of JSON, or in another topic"
     SCHEMA = "register a schema that the table can have"
     FOREIGN = "register it for the topic, or name its subject in subjects under [records]"
+    LEFT_OUT = "send the field, or give it a default in the declared schema"
     DECLARED = 'set new_fields = "column" under [records], and restart the consumer, or name a new table'
 
 

@@ -14,6 +14,7 @@ from sluice.core.decoding.avro.following.written import optional
 from sluice.core.decoding.avro.reference.resolution import (
     Unresolvable,
     branch_of,
+    default_of,
     resolver,
     writers_field,
 )
@@ -43,9 +44,9 @@ def _value(kind: Type, *, is_one: bool) -> Type:
     return replace(kind, items=_column(kind.item)) if kind.items else kind
 
 
-def beyond(writer: Type, column: Type, path: str = "") -> Iterator[Conflict]:
-    """The parts of a writer's type with values that a column of the table cannot have, though it has others.
-    ``column``: of :func:`with_all_values`; the writer's whole type can be resolved to it."""
+def beyond(writer: Type, column: Type, fix: Fix, path: str = "") -> Iterator[Conflict]:
+    """The parts of a writer's type with values that a column of the table cannot have. ``column``: of
+    :func:`with_all_values`; ``fix``: what to do about them."""
     if writer == column or column.kind == JSON:
         return
     for branch in writer.values if writer.kind == "union" else (writer,):
@@ -53,22 +54,35 @@ def beyond(writer: Type, column: Type, path: str = "") -> Iterator[Conflict]:
             reader = branch_of(branch, column, path) if column.kind == "union" else column
             resolver(branch, reader, path)
         except Unresolvable:
-            yield _conflict(branch, column, path)
+            inside = [*_inside(branch, column.optional, fix, path)]
+            yield from inside or [_conflict(branch, column, fix, path)]
             continue
-        if branch.kind == reader.kind == "record":
-            shared = ((one, writers_field(one, branch)) for one in reader.fields)
-            for one, source in shared:
-                if source is not None:
-                    yield from beyond(source.type, one.type, f"{path}.{one.name}" if path else one.name)
-        elif branch.kind == reader.kind and branch.kind in ("array", "map"):
-            yield from beyond(branch.item, reader.item, f"{path}[]")
-        elif branch.kind == reader.kind == "enum" and not _has_symbols(branch, reader):
-            yield _conflict(branch, column, path)
+        yield from _inside(branch, reader, fix, path)
+        if branch.kind == reader.kind == "enum" and not _has_symbols(branch, reader):
+            yield _conflict(branch, column, fix, path)
+
+
+def _inside(writer: Type, reader: Type, fix: Fix, path: str) -> Iterator[Conflict]:
+    """As :func:`beyond`, of the parts of two types of one kind."""
+    if writer.kind != reader.kind:
+        return
+    if writer.kind in ("array", "map"):
+        yield from beyond(writer.item, reader.item, fix, f"{path}[]")
+    for one in reader.fields if writer.kind == "record" else ():
+        inner = f"{path}.{one.name}" if path else one.name
+        if (source := writers_field(one, writer)) is not None:
+            yield from beyond(source.type, one.type, fix, inner)
+            continue
+        try:
+            default_of(one)
+        except Unresolvable:
+            left_out = fix if fix is Fix.DECLARED else Fix.LEFT_OUT
+            yield Conflict(inner, f"{described(one.type.optional)} without a default", "no field", left_out)
 
 
 def _has_symbols(writer: Type, reader: Type) -> bool:
     return reader.default is not None or {*writer.symbols} <= {*reader.symbols}
 
 
-def _conflict(branch: Type, column: Type, path: str) -> Conflict:
-    return Conflict(path, described(column.optional), described(branch), Fix.DECLARED)
+def _conflict(branch: Type, column: Type, fix: Fix, path: str) -> Conflict:
+    return Conflict(path, described(column.optional), described(branch), fix)
