@@ -91,11 +91,11 @@ class _Consumer(Rules):
         ended = self.ended()
         is_fenced = self.process.exit_status == exits.FENCED
         if is_fenced and (not timeline.lag or timeline.is_recent(timeline.stall_timeout)):
-            message = f"{ended}: writer epoch {timeline.epoch} is active; {self._waiting()}"
+            message = f"{ended}: writer epoch {timeline.epoch} is active; {self.context()}"
             return self.say(Health.FENCED, message, True)
         message = f"{ended}; {self._waiting()}"
         if self.process.is_misconfigured and _stopped_by_schema(self.process.description):
-            return self.say(Health.INCOMPATIBLE_SCHEMA, message, True)
+            return self.say(Health.INCOMPATIBLE_SCHEMA, f"{ended}; {self.context()}", True)
         if self.is_restarting:
             if self.timeline.risk:
                 return self.say(Health.DATA_AT_RISK, f"{self.timeline.risk}; {message}", True)

@@ -104,6 +104,13 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         "schema id 7.* 800 records wait",
         True,
     ),
+    "incompatible schema: its records are deleted soon": (
+        [replace(stopped_by_schema(78), expiring={0: 150}, expires_in=5400.0)],
+        EMPTY,
+        V.INCOMPATIBLE_SCHEMA,
+        "schema id 7.* 800 records wait; retention deletes 50 unread records, the first of them",
+        True,
+    ),
     "down: another end over its configuration, which names the code of a schema": (
         [stopped_by_schema(1)],
         EMPTY,
@@ -851,6 +858,13 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         EMPTY,
         V.FENCED,
         "writer epoch 8 is active; 800 records wait",
+        True,
+    ),
+    "fenced: status 76, and its successor is too slow for retention": (
+        [replace(dead(0, main(epoch=8, at=NOW - 50), status=76), expiring={0: 150}, expires_in=5400.0)],
+        EMPTY,
+        V.FENCED,
+        "writer epoch 8 is active; 800 records wait; retention deletes 50 unread records",
         True,
     ),
     "down: status 76, and its successor publishes nothing of what waits": (
