@@ -23,6 +23,8 @@ KEYS = (
     *("consumer.trigger_seconds", "consumer.max_offsets_per_trigger", "consumer.by_reference"),
     *("feed.read_timeout_seconds", "feed.lock_seconds", "feed.max_in_flight"),
     *("feed.resume.finding", "feed.resume.position"),
+    # Changes no column: a person's way on at night, without a release.
+    "records.on_incompatible",
     "queries.*.trigger_seconds",
     *("supervision.stall_timeout_seconds", "supervision.startup_timeout_seconds"),
     *("supervision.lag_window_seconds", "supervision.retention_margin_seconds"),

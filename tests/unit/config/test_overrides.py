@@ -44,6 +44,17 @@ def test_without_overrides_a_stream_is_as_declared(tmp_path: Path) -> None:
     assert streams.load("nyc_taxi", overriding(tmp_path, "")) == declared
 
 
+def test_what_a_stream_does_about_a_schema_may_differ_and_what_its_table_is_may_not(tmp_path: Path) -> None:
+    """A stream that stopped at a schema goes on without a release."""
+    file = tmp_path / "overrides.toml"
+    file.write_text('[orders.records]\non_incompatible = "quarantine"\n')
+    found = overrides.of_stream(str(file), "orders")
+    assert found == {"records": {"on_incompatible": "quarantine"}}
+    file.write_text('[orders.records]\nnew_fields = "column"\n')
+    with raising(ConfigError, "orders.records.new_fields cannot be overridden"):
+        overrides.of_stream(str(file), "orders")
+
+
 @pytest.mark.parametrize(
     ("text", "data"),
     [

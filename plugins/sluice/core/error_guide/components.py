@@ -92,7 +92,8 @@ ERRORS = {
         cause="A record of a topic of others has a schema that the table cannot follow, and the stream "
         'declares `on_incompatible = "stop"`. The text has the id of the schema, the path, and both types. '
         "Nothing of the batch was published. Exit code 78",
-        fix="[stop the sender, or quarantine its records](schema-changes.md#what-to-do)",
+        fix="[quarantine its records, or name a new table](schema-changes.md#what-to-do): stopping the "
+        "sender leaves its record on the topic",
     ),
     ErrorCode.SINK_WRITE_FAILED: ErrorGuide(
         cause="A sink was unreachable for 10 minutes, rejects a batch, or holds other rows than the query "

@@ -88,8 +88,9 @@ GUIDES: Mapping[Health, Guide] = {
     ),
     Health.INCOMPATIBLE_SCHEMA: Guide(
         "The consumer ended before a record whose schema its table cannot follow, as the stream declares.",
-        'Set on_incompatible = "quarantine" under [records], or give the stream a new table; then trigger '
-        "{stream}_stream with action restart.",
+        'Set on_incompatible = "quarantine" under [records], or, without a release, records.on_incompatible '
+        "in the overrides of the installation: its records are quarantined. Or give the stream a new table. "
+        "Then trigger {stream}_stream with action restart.",
     ),
     Health.NODE_LOST: Guide(
         "Its node in the cluster does not answer. Supervision starts it again, elsewhere.",
