@@ -14,6 +14,7 @@ from sluice.core.decoding.avro.following.conflicts import Fix
 from sluice.core.decoding.decoder import RecordDecoder
 from sluice.core.decoding.registered.fingerprints import fingerprint_of
 from sluice.core.error_codes import ErrorCode
+from sluice.core.messages import MAX_CHARACTERS
 from sluice.core.registry.errors import RefusedSchema, UnknownSchema
 from sluice.core.registry.schemas import Schemas
 from sluice.core.schema_versions.table_columns import arrow_schema
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from spark_jobs.common.consumer.writer import StreamWriter
 
 log = logging.getLogger(__name__)
+
+# Characters of what to do about several conflicts, of which the first is said otherwise; and of a reason.
+_MAX_FIXES, _MIN_REASON = 180, 60
 
 
 class SchemaNotFollowed(Unrecoverable):
@@ -108,12 +112,7 @@ class Follower:
                     reason, fix = f"Iceberg refuses its columns: {why}", Fix.NAME
                     self.impossible[schema_id] = f"{reason}. Fix: {fix}"
             if reason and self._stops:
-                what = "Avro schema" if self._spec.follows_fingerprints else "schema id"
-                raise SchemaNotFollowed(
-                    f"{self._spec.table}: {what} {self._name(schema_id)} cannot be followed: "
-                    f"{reason}; nothing of the batch is published. Fix: {fix}; or set [records] "
-                    'on_incompatible = "quarantine" and restart the consumer'
-                )
+                raise self._stop(schema_id, reason, fix)
             if found.conflicts or schema_id in self.impossible:
                 self._refused.add(schema_id)
             elif found.is_new and not reason:
@@ -125,6 +124,21 @@ class Follower:
         ids = ",".join(map(self._name, followed))
         log.info("schema followed table=%s ids=%s schema=%s", self._spec.table, ids, digest)
         return True
+
+    def _stop(self, schema_id: int, reason: str, fix: str) -> SchemaNotFollowed:
+        """``reason`` as long as what to do still has its place."""
+        kind = "Avro schema" if self._spec.follows_fingerprints else "schema id"
+        what = f"{self._spec.table}: {kind} {self._name(schema_id)} cannot be followed: "
+        fixes = fix if len(fix) <= _MAX_FIXES else fix.partition("; ")[0]
+        then = (
+            f"; nothing of the batch is published. Fix: {fixes}; or set [records] on_incompatible = "
+            '"quarantine" and restart the consumer'
+        )
+        space = MAX_CHARACTERS - len(f"{ErrorCode.SCHEMA_NOT_FOLLOWED} {SchemaNotFollowed.__name__}: ")
+        space = max(space - len(what) - len(then), _MIN_REASON)
+        return SchemaNotFollowed(
+            f"{what}{reason if len(reason) <= space else f'{reason[: space - 1]}…'}{then}"
+        )
 
     def _name(self, schema_id: int) -> str:
         return fingerprint_of(schema_id) if self._spec.follows_fingerprints else str(schema_id)

@@ -10,12 +10,14 @@ import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import IllegalArgumentException
 
-from sluice.core.messages import MAX_CHARACTERS, quoted
+from sluice.core.messages import quoted
 from sluice.core.schema_versions.columns import PROPERTY as COLUMNS
 from sluice.core.schema_versions.columns import Came, with_fields
 from spark_jobs.common.lake.data_files.schema import iceberg_type
 
 _REFUSED = "org.apache.iceberg.exceptions.ValidationException"
+# Characters of a sentence of Iceberg's, beside which a reason has what to do.
+_MAX_SENTENCE = 250
 
 
 def with_columns(
@@ -51,7 +53,7 @@ def refusal(jvm: Any, table: Any, base: Any, columns: pa.Schema) -> str:
 
 
 def _sentence(text: str) -> str:
-    return quoted(" ".join(text.split()), MAX_CHARACTERS)
+    return quoted(" ".join(text.split()), _MAX_SENTENCE)
 
 
 def _changed(jvm: Any, table: Any, base: Any, columns: pa.Schema) -> tuple[Any, Any]:

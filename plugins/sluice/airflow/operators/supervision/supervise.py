@@ -27,7 +27,7 @@ from sluice.supervision.decide import RECOVERY_SECONDS, Decision, Step, decide
 from sluice.supervision.lifecycle import ALL, Action, Request, action_for
 from sluice.supervision.observation import Observation
 from sluice.supervision.rules.sample import Sample
-from sluice.supervision.rules.status import HealthReport
+from sluice.supervision.rules.status import Health, HealthReport
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -117,10 +117,7 @@ class SuperviseOperator(ComponentOperator):
             case Step.LEAVE_TO_PERSON:
                 raise self._left_alone(assessed, observation.samples[-1].process)
             case Step.ALERT:
-                raise failed(
-                    ErrorCode[f"HEALTH_{assessed.health.name}"],
-                    f"the {self.component} of {self.stream} is {assessed.health.value}: {decision.reason}",
-                )
+                raise self._alert(assessed, observation.samples[-1].process, decision.reason)
             case Step.LEAVE_TO_RUNTIME:
                 self.log.info("left to its runtime, which restarts it: %s", decision.reason)
             case Step.STOP:
@@ -169,6 +166,21 @@ class SuperviseOperator(ComponentOperator):
             f"the {self.component} of {self.stream} is {assessed.health.value}: {assessed.message}; "
             f"{self.log_excerpt()}. Fix: repair the cause, then trigger {self.stream}_stream with action "
             f"restart, or with action stop to keep it stopped: {form(self.stream)}",
+        )
+
+    def _alert(
+        self, assessed: HealthReport, process: ProcessStatus | None, reason: str
+    ) -> AirflowFailException:
+        """The failure of a check that no restart helps."""
+        what = f"is {assessed.health.value}"
+        if assessed.health is Health.INCOMPATIBLE_SCHEMA:
+            what = f"ended at an {assessed.health.value}"
+        then = ""
+        if process is not None and process.is_misconfigured:
+            then = f". Then trigger {self.stream}_stream with action restart: {form(self.stream)}"
+        return failed(
+            ErrorCode[f"HEALTH_{assessed.health.name}"],
+            f"the {self.component} of {self.stream} {what}: {reason}{then}",
         )
 
     def _check_maintenance(self, decision: Decision) -> None:

@@ -410,6 +410,15 @@ def test_a_component_that_is_misconfigured_is_left_to_a_person_at_once(ended: Wo
     assert WRONG in event["message"]
 
 
+def test_a_consumer_that_a_schema_stopped_is_left_with_the_way_on() -> None:
+    world = World(S.EXITED, "consumer")
+    said = "SLU-516 SchemaNotFollowed: schema id 7 cannot be followed"
+    world.process = replace(world.process, exit_status=exits.CONFIGURATION, description=said)
+    what = "the consumer of wiki_changes ended at an incompatible schema: "
+    world.red("SLU-616", what, "schema id 7", *(WAYS_ON[0], WAYS_ON[2]))
+    assert world.did == []
+
+
 def test_a_restart_into_the_same_wrong_configuration_is_red_with_it_first(ended: World) -> None:
     ended.process = replace(ended.process, exit_status=exits.CONFIGURATION, description=WRONG)
     ended.lives, ended.ends = None, (3.0, exits.CONFIGURATION)

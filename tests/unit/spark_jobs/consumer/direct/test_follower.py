@@ -6,10 +6,14 @@ import json
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from sluice.core.decoding.avro.following.conflicts import Fix
 from sluice.core.decoding.avro.parsing import parsed
+from sluice.core.messages import failure_reason
 from sluice.core.registry.errors import UnknownSchema
 from spark_jobs.common.consumer.direct.follower import Follower, SchemaNotFollowed
+from spark_jobs.common.spark.failures import failure_line
 from tests.support.raising import raising
 from tests.support.registered import FakeSchemas, avro
 
@@ -82,6 +86,30 @@ def test_a_schema_of_another_topic_is_not_followed() -> None:
     assert not follower(schemas).follow(NO_WRITER, frozenset({7}))
     with raising(SchemaNotFollowed, "schema id 7 is none of subject orders-value", "Fix:"):
         follower(schemas, stops=True).follow(NO_WRITER, frozenset({7}))
+
+
+@pytest.mark.parametrize("count", [1, 9])
+def test_what_to_do_about_a_stop_is_not_cut_off(count: int) -> None:
+    """Health has a line's first characters alone."""
+    text = {**ORDER, "fields": [{"name": f"id{n:040}", "type": "long"} for n in range(count)]}
+    schemas = FakeSchemas({7: avro(text)})
+    schemas.versions[7] = {"orders-value"}
+    long = Refusing("no column " * 80)
+    with pytest.raises(SchemaNotFollowed) as caught:
+        follower(schemas, stops=True).follow(cast("Any", long), frozenset({7}))
+    (line,) = [failure_reason([failure_line(caught.value)])]
+    assert line.endswith(
+        "Fix: give the field a name that the table can have; or set [records] on_incompatible = "
+        '"quarantine" and restart the consumer'
+    )
+    assert "7 cannot be followed: Iceberg refuses its columns: " in line
+
+
+def test_of_many_fixes_the_first_is_said() -> None:
+    fixes = "; ".join([Fix.TYPE, Fix.CASE, Fix.KEPT])
+    said = failure_reason([failure_line(follower(FakeSchemas({}))._stop(7, "r" * 300, fixes))])
+    way = 'set [records] on_incompatible = "quarantine" and restart the consumer'
+    assert said.endswith(f"Fix: {Fix.TYPE}; or {way}")
 
 
 def test_a_stream_that_stops_says_what_to_do_about_the_conflict_first() -> None:
