@@ -28,13 +28,13 @@ from sluice.config.sections.records.declaration import Records
 from sluice.config.stream import StreamSpec
 from sluice.core.decoding.avro.parsing import parsed
 from sluice.core.decoding.avro.types import UnsupportedSchema
-from sluice.core.decoding.protobuf.following.written import row_of_text
 from sluice.core.decoding.registered.unfollowed import Following
 from sluice.core.errors import ClientError
 from sluice.core.registry.errors import UnknownSchema
 from sluice.core.registry.schemas import AVRO, PROTOBUF
 from sluice.core.schema_versions import columns, followed
 from sluice.core.schema_versions.compared import differences, differences_of_messages
+from sluice.core.schema_versions.declared import Contradiction, message_of_table, schema_of_table
 from sluice.core.schema_versions.offsets import Seen
 from sluice.core.schema_versions.stream import Column, Latest, StreamSchema, Version, column_of, fields_of
 from sluice.core.schema_versions.table_columns import arrow_schema
@@ -57,9 +57,9 @@ def stream_schema(
     paths = index_name_by_id(table.schema())
     came = columns.came_with(table.properties.get(columns.PROPERTY), paths)
     of_table = _columns(table, came)
-    if not spec.uses_registry:
-        return StreamSchema(of_table)
     digest = table.properties.get(followed.PROPERTY) or ""
+    if not spec.uses_registry:
+        return StreamSchema(of_table, digest)
     offsets = schema_offsets(client, table)
     newest = [*offsets.ids.items()][: -MAX_VERSIONS - 1 : -1]
     places, latest, problem = dict[int, str](), None, ""
@@ -126,24 +126,27 @@ def _latest(spec: StreamSpec, table: Table, client: S3Client, newest: OfSubject)
         ending = followed.PROTOBUF if spec.is_protobuf else followed.AVRO
         uri = followed.address(table.location(), digest, ending)
         text = json.dumps(read_change(client, uri, "schema that the table follows"), ensure_ascii=False)
-    if spec.is_protobuf:
-        message = protobuf_messages.of_table(spec)
-        message = message.following(row_of_text(text)[1]) if text else message
-        following = _following(spec.records, table, message.columns().names)
-        return replace(found, differences=differences_of_messages(message, schema, compiled, following))
-    of_table = parsed(text or avro_text(spec, spec.schema_file))
-    following = _following(spec.records, table, of_table.record.by_name)
-    return replace(found, differences=differences(of_table, schema.text, following))
+    try:
+        if spec.is_protobuf:
+            message = message_of_table(protobuf_messages.of_table(spec), text)
+            following = _following(spec, spec.records, table, message.columns().names)
+            return replace(found, differences=differences_of_messages(message, schema, compiled, following))
+        of_table = parsed(schema_of_table(avro_text(spec, spec.schema_file), text))
+        following = _following(spec, spec.records, table, of_table.record.by_name)
+        return replace(found, differences=differences(of_table, schema.text, following))
+    except Contradiction as error:
+        return replace(found, note=f"not compared: {spec.schema} is none of what the table follows: {error}")
 
 
-def _following(records: Records, table: Table, columns: Collection[str]) -> Following:
-    """How a table follows schemas, or would. ``columns``: of the schema that it is read with."""
+def _following(spec: StreamSpec, records: Records, table: Table, columns: Collection[str]) -> Following:
+    """How a table follows schemas. ``columns``: of the schema that it is read with."""
     partitions = frozenset(
         one.name for one in table.spec().fields if not isinstance(one.transform, IdentityTransform)
     )
     of_table = arrow_schema(json.loads(table.schema().model_dump_json()))
     names = names_of(of_table, columns, records.added_columns, partitions)
     return Following(
+        spec.follows,
         names=names,
         recursive_as_text=records.has_recursive_texts,
         keeps_fields=bool(records.unknown_column),

@@ -8,11 +8,8 @@ from sluice.clients.s3.requests import connect
 from sluice.config import protobuf_messages
 from sluice.config.platform import Platform
 from sluice.config.stream import StreamSpec
-from sluice.core.decoding.avro.following.merging import merge
-from sluice.core.decoding.avro.parsing import parsed
 from sluice.core.decoding.protobuf.decoder import TableMessage
-from sluice.core.decoding.protobuf.following.merging import merge as merge_messages
-from sluice.core.decoding.protobuf.following.written import row_of_text
+from sluice.core.schema_versions.declared import Contradiction, message_of_table, schema_of_table
 from sluice.core.schema_versions.followed import AVRO, PROTOBUF
 from spark_jobs.common.kafka.avro import Schemas as OwnSchemas
 from spark_jobs.common.lake import tables
@@ -37,32 +34,21 @@ def ending_of(spec: StreamSpec) -> str:
 def table_schema(spec: StreamSpec, followed: str) -> str:
     """The text of the schema that records are read as: ``followed``, with what the declaration has beyond it.
     Raises IncompatibleSchema if that is something else."""
-    declared = OwnSchemas.load(spec).current.text
-    if not followed:
-        return declared
-    found = merge(parsed(followed), parsed(declared))
-    if found.conflicts:
-        raise _other(spec, found.reason)
-    return found.text
+    try:
+        return schema_of_table(OwnSchemas.load(spec).current.text, followed)
+    except Contradiction as error:
+        raise _other(spec, error) from error
 
 
 def table_message(spec: StreamSpec, followed: str) -> TableMessage:
     """As :func:`table_schema`, of a stream of Protobuf."""
-    declared = protobuf_messages.of_table(spec)
-    if not followed:
-        return declared
-    name, row = row_of_text(followed)
-    if name != declared.name:
-        raise _other(spec, f"its message is {declared.name}, and the table's is {name}")
-    found = merge_messages(
-        row, declared.descriptor, declared.as_text, recursive_as_text=declared.recursive_as_text
-    )
-    if found.conflicts:
-        raise _other(spec, found.reason)
-    return declared.following(found.schema)
+    try:
+        return message_of_table(protobuf_messages.of_table(spec), followed)
+    except Contradiction as error:
+        raise _other(spec, error) from error
 
 
-def _other(spec: StreamSpec, reason: str) -> tables.IncompatibleSchema:
+def _other(spec: StreamSpec, reason: Contradiction) -> tables.IncompatibleSchema:
     return tables.IncompatibleSchema(
         f"{spec.table} follows the schemas of its records, and {spec.schema} is none of them: {reason}. Fix: "
         f"correct {spec.schema}, or name a new table"

@@ -128,6 +128,33 @@ def test_the_followed_schema_is_what_is_compared(rig: Rig) -> None:
     assert (found.follows, found.latest.result) == ("ab", "the table has all of it")
 
 
+def test_the_schema_that_it_follows_is_merged_with_the_declaration_as_the_consumer_does(rig: Rig) -> None:
+    """The declaration has a field that the followed one lacks: it has its column."""
+    rig.s3.objects[split(followed.address(LOCATION, "ab"))] = schema(**V1).encode()
+    with rig.lake.catalog.load_table(lakes.TABLE).transaction() as change:
+        change.set_properties({followed.PROPERTY: "ab"})
+    rig.spec.schema_file.write_text(schema(**V2))
+    assert rig.say(Registry()).latest.result == "the table has all of it"
+    rig.spec.schema_file.write_text(schema(**{**V1, "number": "string"}))
+    said = rig.say(Registry()).latest.note
+    assert "schema.avsc is none of what the table follows: number: the table has" in said
+
+
+def test_a_table_whose_columns_stay_keeps_what_it_has_no_column_for(rig: Rig) -> None:
+    records = rig.spec.records
+    assert records is not None
+    rig.spec = replace(rig.spec, records=replace(records, new_fields="unknown_fields"))
+    paths = ["address.zip", "lines[].count", "channel"]
+    assert [*map(str, rig.say(Registry()).latest.differences)] == [
+        f"{path}: kept in _unknown_fields" for path in paths
+    ]
+    records = replace(records, new_fields="unknown_fields", unknown_fields="")
+    rig.spec = replace(rig.spec, records=records)
+    assert [*map(str, rig.say(Registry()).latest.differences)] == [
+        f"{path}: left out of the table" for path in paths
+    ]
+
+
 def test_an_earlier_column_or_a_partition_in_the_place_of_a_field_is_said_to_refuse_the_version(
     rig: Rig,
 ) -> None:
@@ -177,6 +204,21 @@ def test_a_message_is_compared_by_the_numbers_of_its_fields(rig: Rig) -> None:
     assert [str(one) for one in found.differences] == ["counts: missing in the table (map<string, int32>)"]
     (said,) = rig.say(MessageRegistry("int32 email = 2;")).latest.differences
     assert str(said).startswith("email: cannot be followed: ")
+    staying = rig.spec
+    assert staying.records is not None
+    rig.spec = replace(staying, records=replace(staying.records, new_fields="unknown_fields"))
+    parts = MessageRegistry("string mail = 2; map<string, Part> parts = 3; } message Part { int32 n = 1;")
+    assert [*map(str, rig.say(parts).latest.differences)] == [
+        f"{path}: kept in _unknown_fields" for path in ("mail", "parts")
+    ]
+    nested = "map<string, Part> parts = 3; repeated Part each = 4; }} message Part {{ int32 n = 1; {} "
+    (declared / "schema.proto").write_text(PROTO.format(nested.format("")))
+    parts = MessageRegistry(nested.format("bool m = 2;"))
+    assert [*map(str, rig.say(parts).latest.differences)] == [
+        f"{path}[].m: kept in _unknown_fields" for path in ("parts", "each")
+    ]
+    (declared / "schema.proto").write_text(PROTO.format("string email = 2;"))
+    rig.spec = staying
     # With its column, as the table follows it.
     followed_text = row_text("shop.Order", type_of(compiled_of(newest), by_number=True))
     rig.s3.objects[split(followed.address(LOCATION, "ab", followed.PROTOBUF))] = followed_text.encode()
@@ -228,7 +270,10 @@ def test_a_stream_without_a_registry_asks_none(rig: Rig) -> None:
     records = rig.spec.records
     assert records is not None
     rig.spec = replace(rig.spec, records=replace(records, registry=False, new_fields="unknown_fields"))
+    with rig.lake.catalog.load_table(lakes.TABLE).transaction() as change:
+        change.set_properties({followed.PROPERTY: "ab"})
     registry = Registry()
     found = rig.say(registry)
     assert (found.has_registry, found.versions, registry.asked) == (False, (), 0)
+    assert found.to_json()["follows"] == "ab", "as a stream that follows fingerprints"
     assert {one.name for one in found.columns} >= {"channel", "_kafka_offset"}

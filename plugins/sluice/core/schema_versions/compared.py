@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import pyarrow as pa
+from google.protobuf.descriptor import Descriptor
 
 from sluice.core.decoding.avro.following.conflicts import Conflict, Fix
 from sluice.core.decoding.avro.parsing import written
-from sluice.core.decoding.avro.types import Schema, UnsupportedSchema, arrow_type
+from sluice.core.decoding.avro.reference.resolution import writers_field
+from sluice.core.decoding.avro.types import Schema, Type, UnsupportedSchema, arrow_type
 from sluice.core.decoding.protobuf.decoder import TableMessage
 from sluice.core.decoding.protobuf.schema import Compile, NotCompiled, UnsupportedMessage
+from sluice.core.decoding.protobuf.types import Type as MessageType
 from sluice.core.decoding.registered.protobuf import combined, schema_of
 from sluice.core.decoding.registered.unfollowed import Following
 from sluice.core.decoding.texts import printable
@@ -28,6 +31,8 @@ class Kind(StrEnum):
     MISSING = "missing in the table"
     WIDER = "wider in the schema"
     UNFOLLOWED = "cannot be followed"
+    KEPT = "kept in _unknown_fields"
+    LEFT_OUT = "left out of the table"
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,8 @@ class Difference:
     def __str__(self) -> str:
         if self.kind is Kind.MISSING:
             return f"{self.path}: {self.kind} ({self.schema})"
+        if self.kind in (Kind.KEPT, Kind.LEFT_OUT):
+            return f"{self.path}: {self.kind}"
         fix = f". Fix: {self.fix}" if self.fix else ""
         return f"{self.path}: {self.kind}: the table has {self.table}, the schema {self.schema}{fix}"
 
@@ -52,11 +59,17 @@ def differences(table: Schema, text: str, following: Following) -> list[Differen
     """What a table lacks of an Avro schema, in its order; if a part cannot be followed, such parts alone:
     nothing of the others is then. ``following``: how the table follows schemas, if it does."""
     try:
-        merged = following.merged(table, written(text))
+        latest = written(text)
+        merged = following.merged(table, latest)
     except (UnsupportedSchema, ValueError, TypeError, LookupError, RecursionError) as error:
         said = "more levels than can be read" if isinstance(error, RecursionError) else str(error)
         return [_whole(said)]
-    return _between(arrow_type(table.record), arrow_type(merged.schema.record), merged.conflicts)
+    found = _between(arrow_type(table.record), arrow_type(merged.schema.record), merged.conflicts)
+    return (
+        found
+        if following.adds_columns
+        else [*found, *_beside(_further(latest.record, table.record), following)]
+    )
 
 
 def differences_of_messages(
@@ -64,10 +77,54 @@ def differences_of_messages(
 ) -> list[Difference]:
     """As :func:`differences`, of the message of the table's name in a registered schema of Protobuf."""
     try:
-        merged = combined(following, table, schema_of(latest, compiled).message(table.name))
+        message = schema_of(latest, compiled).message(table.name)
+        merged = combined(following, table, message)
     except (NotCompiled, UnsupportedMessage) as error:
         return [_whole(str(error))]
-    return _between(table.type.arrow, merged.schema.arrow, merged.conflicts)
+    found = _between(table.type.arrow, merged.schema.arrow, merged.conflicts)
+    return (
+        found if following.adds_columns else [*found, *_beside(_further_of(message, table.type), following)]
+    )
+
+
+def _beside(paths: Iterable[str], following: Following) -> list[Difference]:
+    kind = Kind.KEPT if following.keeps_fields else Kind.LEFT_OUT
+    return [Difference(path, kind, "", "") for path in paths]
+
+
+def _further(writer: Type, table: Type, path: str = "") -> Iterator[str]:
+    """The paths of fields that a table whose columns stay does not have, of a schema's type."""
+    writer, table = writer.optional, table.optional
+    if writer.kind != table.kind:
+        return
+    if writer.kind in ("array", "map"):
+        yield from _further(writer.item, table.item, f"{path}[]")
+    if writer.kind != "record":
+        return
+    columns = {source.name: one for one in table.fields if (source := writers_field(one, writer))}
+    for field in writer.fields:
+        inner = f"{path}.{field.name}" if path else field.name
+        if (column := columns.get(field.name)) is None:
+            yield inner
+        else:
+            yield from _further(field.type, column.type, inner)
+
+
+def _further_of(writer: Descriptor, table: MessageType, path: str = "") -> Iterator[str]:
+    """As :func:`_further`, of a message."""
+    columns = {source.number: one.type for one in table.fields if (source := one.source(writer))}
+    for field in writer.fields:
+        inner, column = f"{path}.{field.name}" if path else field.name, columns.get(field.number)
+        if column is None:
+            yield inner
+            continue
+        message = field.message_type
+        if column.kind == "map" and message is not None and "value" in message.fields_by_name:
+            message = message.fields_by_name["value"].message_type
+        if column.item is not None:
+            inner, column = f"{inner}[]", column.item
+        if column.kind == "struct" and message is not None:
+            yield from _further_of(message, column, inner)
 
 
 def _whole(said: str) -> Difference:
