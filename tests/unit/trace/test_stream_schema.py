@@ -169,7 +169,7 @@ def test_an_earlier_column_or_a_partition_in_the_place_of_a_field_is_said_to_ref
     with patch.object(Registry, "latest", lambda *_: OfSubject("s", 2, RegisteredSchema(8, AVRO, newest))):
         (said,) = rig.say(Registry()).latest.differences
     assert str(said).startswith(
-        "old: cannot be followed: the table has an earlier column old, int64, the schema string. Fix: give"
+        "old: cannot be followed: the table has an earlier column old, long, the schema string. Fix: give"
     )
     newest = schema(**V1, channel_trunc="string")
     with patch.object(Registry, "latest", lambda *_: OfSubject("s", 2, RegisteredSchema(8, AVRO, newest))):
@@ -201,7 +201,7 @@ def test_a_message_is_compared_by_the_numbers_of_its_fields(rig: Rig) -> None:
     )
     rig.spec = streams.load("orders")
     found = rig.say(newest).latest
-    assert [str(one) for one in found.differences] == ["counts: missing in the table (map<string, int32>)"]
+    assert [str(one) for one in found.differences] == ["counts: missing in the table (map<string, int>)"]
     (said,) = rig.say(MessageRegistry("int32 email = 2;")).latest.differences
     assert str(said).startswith("email: cannot be followed: ")
     staying = rig.spec

@@ -20,6 +20,7 @@ from sluice.core.decoding.registered.protobuf import combined, schema_of
 from sluice.core.decoding.registered.unfollowed import Following
 from sluice.core.decoding.texts import printable
 from sluice.core.registry.schemas import RegisteredSchema
+from sluice.core.schema_versions.table_columns import type_text
 
 # Characters of a type.
 _MAX_SHOWN = 200
@@ -166,5 +167,5 @@ def _paths(kind: pa.DataType, path: str = "") -> Iterator[tuple[str, pa.DataType
 
 
 def _shown(kind: pa.DataType) -> str:
-    text = printable(str(kind))
+    text = printable(type_text(kind))
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"

@@ -1,43 +1,11 @@
-"""Columns of Arrow as those of an Iceberg table, and the field ids by which Iceberg finds them in a file."""
+"""The field ids by which Iceberg finds the columns of a table in a file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
-
-from sluice.core.schema_versions.table_columns import PRIMITIVES
-
-
-def iceberg_type(kind: pa.DataType, numbers: Iterable[int]) -> Any:
-    """Iceberg's JSON of a type whose every part may be null; ``numbers``: of its fields. Raises ValueError
-    for a type that no table of Sluice has."""
-    ids = iter(numbers)
-    if pa.types.is_struct(kind):
-        fields = [
-            {"id": next(ids), "name": one.name, "required": False, "type": iceberg_type(one.type, ids)}
-            for one in kind
-        ]
-        return {"type": "struct", "fields": fields}
-    if pa.types.is_map(kind):
-        return {
-            "type": "map",
-            "key-id": next(ids),
-            "key": iceberg_type(kind.key_type, ids),
-            "value-id": next(ids),
-            "value": iceberg_type(kind.item_type, ids),
-            "value-required": False,
-        }
-    if pa.types.is_list(kind):
-        element = {"element-id": next(ids), "element": iceberg_type(kind.value_type, ids)}
-        return {"type": "list", **element, "element-required": False}
-    if pa.types.is_decimal128(kind):
-        return f"decimal({kind.precision}, {kind.scale})"
-    found = next((name for name, other in PRIMITIVES.items() if other == kind), None)
-    if found is None:
-        raise ValueError(f"a column of Arrow's type {kind}, which no table of a stream has")
-    return found
 
 
 def column_ids(schema: Mapping[str, Any]) -> dict[int, str]:

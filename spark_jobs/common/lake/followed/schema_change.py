@@ -13,7 +13,7 @@ from pyspark.errors import IllegalArgumentException
 from sluice.core.messages import quoted
 from sluice.core.schema_versions.columns import PROPERTY as COLUMNS
 from sluice.core.schema_versions.columns import Came, with_fields
-from spark_jobs.common.lake.data_files.schema import iceberg_type
+from sluice.core.schema_versions.table_columns import iceberg_type
 
 _REFUSED = "org.apache.iceberg.exceptions.ValidationException"
 # Characters of a sentence of Iceberg's, beside which a reason has what to do.

@@ -23,7 +23,7 @@ from sluice.core.decoding.registered.avro import RegisteredAvro
 from sluice.core.decoding.registered.unfollowed import Following
 from sluice.core.registry.avro_references import self_contained
 from sluice.core.registry.errors import RefusedSchema
-from spark_jobs.common.lake.data_files.schema import iceberg_type
+from sluice.core.schema_versions.table_columns import iceberg_type
 from tests.support.avro_bodies import Chance
 from tests.support.avro_shapes import LARGE, SHAPES, Fields, f, record
 from tests.support.hostile_records import zigzag

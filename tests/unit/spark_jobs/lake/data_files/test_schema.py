@@ -30,10 +30,9 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from sluice.core.schema_versions.table_columns import arrow_schema
+from sluice.core.schema_versions.table_columns import arrow_schema, iceberg_type
 from spark_jobs.common.lake.data_files.schema import (
     column_ids,
-    iceberg_type,
     leaf_ids,
     leaf_types,
     other_columns,

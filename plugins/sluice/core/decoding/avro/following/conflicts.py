@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from sluice.core.decoding.avro.types import JSON, MAX_PRECISION, RECURSIVE, Type
 from sluice.core.messages import quoted
+from sluice.core.schema_versions.table_columns import type_text
 
 T = TypeVar("T")
 # Columns of a table, with the fields of records in them, and how deep these are.
@@ -119,7 +120,7 @@ class Names:
         # Iceberg's columns differ in case, and Spark's queries do not.
         if found is None or (found.name == name and found.type.equals(kind)):
             return ""
-        return f"an earlier column {found.name}, {found.type}"
+        return f"an earlier column {found.name}, {type_text(found.type)}"
 
 
 def described(kind: Type) -> str:

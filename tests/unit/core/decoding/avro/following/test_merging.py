@@ -231,7 +231,7 @@ NAMES = Names(
             "comment: the table has an earlier column Comment, string, the schema string",
         ),
         (("zip_trunc", "int"), "zip_trunc: the table has a partition zip_trunc, the schema int"),
-        (("old", "int"), "old: the table has an earlier column old, int64, the schema int"),
+        (("old", "int"), "old: the table has an earlier column old, long, the schema int"),
         (
             ("d", {**DECIMAL, "precision": 39}),
             "d: the table has no such column, the schema decimal(39, 2), more digits than 38",

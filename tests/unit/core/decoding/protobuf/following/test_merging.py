@@ -128,7 +128,7 @@ REFUSED = [
         changed("string note = 9", "string remark = 9; string NOTE = 20"),
         "NOTE: the table has a column note of the field 9, the schema the field 20 of the name",
     ),
-    (order(FIELDS + "int64 old = 20;"), "old: the table has an earlier column old, int32, the schema long"),
+    (order(FIELDS + "int64 old = 20;"), "old: the table has an earlier column old, int, the schema long"),
     (order(FIELDS + "string key = 20;"), "key: the table has a column key of its own, the schema string"),
     (order(FIELDS + "string _kafka_x = 20;"), "_kafka_x: the table has no such column, the schema a name"),
     (
