@@ -42,10 +42,11 @@ def decoder_of(
 ) -> RecordDecoder | None:
     """The decoder of a stream's records, without Spark; None for a stream with its own function.
     ``registry``: its schemas, of a stream that declares one; ``followed``: the text of the schema that the
-    table follows, empty if that is the declared one; ``following``: how it follows others. Raises
-    ConfigError."""
+    table follows, empty if that is the declared one; ``following``: how it follows others,
+    None for :func:`following_of`. Raises ConfigError."""
     if spec.decode:
         return None
+    following = following or following_of(spec)
     decoder: RecordDecoder = (
         _of_others(spec, spec.records, registry, followed, following)
         if spec.records
@@ -69,9 +70,7 @@ def following_of(spec: StreamSpec) -> Following:
     )
 
 
-def _of_own(
-    spec: StreamSpec, registry: Schemas | None, followed: str, following: Following | None
-) -> Decoder:
+def _of_own(spec: StreamSpec, registry: Schemas | None, followed: str, following: Following) -> Decoder:
     if spec.follows_fingerprints:
         return _of_fingerprints(spec, "", registry, followed, following)
     if not spec.topic.registry:
@@ -90,15 +89,15 @@ def _of_values(spec: StreamSpec, unknown: str = "") -> Decoder:
 
 
 def _of_fingerprints(
-    spec: StreamSpec, unknown: str, registry: Schemas | None, followed: str, following: Following | None
+    spec: StreamSpec, unknown: str, registry: Schemas | None, followed: str, following: Following
 ) -> Decoder:
     declared = OwnSchemas.load(spec).current.fingerprint
     current = table_schema(spec, followed)
-    return FingerprintAvro(declared, current, _needed(registry), unknown, following or Following())
+    return FingerprintAvro(declared, current, _needed(registry), unknown, following)
 
 
 def _of_others(
-    spec: StreamSpec, records: Records, registry: Schemas | None, followed: str, following: Following | None
+    spec: StreamSpec, records: Records, registry: Schemas | None, followed: str, following: Following
 ) -> RecordDecoder:
     values: Decoder
     if not records.has_schema:
@@ -115,7 +114,7 @@ def _of_others(
             current,
             _needed(registry),
             records.unknown_column,
-            following=following or following_of(spec),
+            following=following,
         )
     else:
         values = RegisteredJson(_of_values(spec, records.unknown_column), _needed(registry))
@@ -124,12 +123,11 @@ def _of_others(
 
 
 def _of_protobuf(
-    spec: StreamSpec, records: Records, registry: Schemas | None, followed: str, following: Following | None
+    spec: StreamSpec, records: Records, registry: Schemas | None, followed: str, following: Following
 ) -> Decoder:
     table = table_message(spec, followed)
     if not records.registry:
         return ProtobufDecoder(table, records.unknown_column)
-    following = following or following_of(spec)
     return RegisteredProtobuf(table, _needed(registry), compiled, records.unknown_column, following)
 
 

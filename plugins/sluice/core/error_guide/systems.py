@@ -17,9 +17,11 @@ ERRORS = {
     ),
     ErrorCode.INCOMPATIBLE_SCHEMA: ErrorGuide(
         cause="A column of the existing table has another type than the schema, or the table another "
-        "`partition_by`",
+        "`partition_by`. Of a table that follows: its declared schema or message contradicts what it "
+        "follows, or it has wider columns than both, since its property was lost or edited",
         fix="declare the existing type or partitioning; a new type needs a new column name, another "
-        "partitioning a new `table`; of a table that follows, [set its property "
+        "partitioning a new `table`. A contradiction: correct `schema.avsc` or `message` to what the "
+        "table follows, or name a new `table`. The property: [set it "
         "again](schema-changes.md#the-order-of-commits)",
     ),
     ErrorCode.INVALID_PARAMETER: ErrorGuide(

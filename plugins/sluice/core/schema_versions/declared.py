@@ -7,10 +7,13 @@ from sluice.core.decoding.avro.parsing import parsed
 from sluice.core.decoding.protobuf.decoder import TableMessage
 from sluice.core.decoding.protobuf.following.merging import merge as merge_messages
 from sluice.core.decoding.protobuf.following.written import row_of_text
+from sluice.core.error_codes import ErrorCode
 
 
 class Contradiction(ValueError):
     """The declared schema is none of what a table follows."""
+
+    code = ErrorCode.INCOMPATIBLE_SCHEMA
 
 
 def schema_of_table(declared: str, followed: str) -> str:

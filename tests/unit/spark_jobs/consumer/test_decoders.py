@@ -23,7 +23,7 @@ from sluice.core.decoding.by_reference import ByReference
 from sluice.core.decoding.decoder import OwnRecords, RecordDecoder
 from sluice.core.decoding.registered.fingerprints import id_of
 from sluice.core.record_batches.records import SCHEMA
-from spark_jobs.common.consumer.decoders import decoder_of
+from spark_jobs.common.consumer.decoders import decoder_of, following_of
 from spark_jobs.common.consumer.run import follower_of, registry_of
 from tests.support.declarations import OF_OTHERS_RECORDS as STREAM
 from tests.support.raising import raising
@@ -127,6 +127,13 @@ def test_only_a_table_of_avro_whose_records_name_schemas_follows_them(declare: D
     assert own.is_avro
     assert follower_of(own, SCHEMAS) is None
     assert follower_of(declare(by_registry, "schema.avsc"), None) is None
+
+
+@pytest.mark.parametrize("named", ["registry = true\n", ""], ids=["by id", "by fingerprint"])
+def test_a_decoder_that_is_told_nothing_follows_as_its_stream_declares(declare: Declare, named: str) -> None:
+    spec = declare(f'format = "avro"\n{named}new_fields = "column"', "schema.avsc")
+    found: Any = decoder_of(spec, SCHEMAS)
+    assert found.values._following == following_of(spec)
 
 
 def test_a_change_reads_with_the_names_that_the_table_has(declare: Declare) -> None:
