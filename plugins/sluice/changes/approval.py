@@ -111,7 +111,8 @@ def is_to_apply(ledger: Ledger, run_id: str, document: Document, published: Chan
     approved, or not made any more."""
     plan = ChangePlan.from_document(document)
     if plan.is_empty:
-        log.info("change %s has nothing to fill: no row has further fields there", plan.id)
+        at = document.get("at") or "its plan"
+        log.info("change %s had nothing to fill at %s; trigger a new run to look again", plan.id, at)
         return False
     # One of the newest goes to the job, which completes its part of the quarantine.
     is_older = plan.id not in published.newest and published.has(plan.id, plan.changes)

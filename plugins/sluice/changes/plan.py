@@ -176,6 +176,13 @@ def _with_further_fields(lake: Lake, spec: StreamSpec, plan: ChangePlan) -> Docu
 def preview(document: Document, address: str, limit: int = SHOWN) -> list[list[Any]]:
     """List names and values of the change's effects. ``limit`` characters of offsets; ``address`` has all."""
     plan, counted = ChangePlan.from_document(document), document["counted"]
+    if plan.action is Action.FILL:
+        return [
+            ["action", plan.action.value],
+            ["rows with further fields", f"{counted['rows_out']:,}"],
+            ["at offsets", plan.rows_out.shown(limit, address) if plan.rows_out else "-"],
+            ["plan", address],
+        ]
     return [
         ["action", plan.action.value],
         ["rows that go", f"{counted['rows_out']:,}"],

@@ -92,6 +92,15 @@ def fill(stream: PlannedStream, params: Mapping[str, Any]) -> ChangePlan:
     topic."""
     if params.get("from_time") or params.get("until_time"):
         raise refused(f"action {Action.FILL} reads no topic, and knows no times", "give ranges, or none")
+    if others := [name for name in ("load", "object", "reason", "partial") if params.get(name)]:
+        raise refused(
+            f"action {Action.FILL} fills by offsets, and knows no {', '.join(others)}", "give ranges, or none"
+        )
+    if (kept_in := stream.spec.records) is not None and not kept_in.unknown_column:
+        raise refused(
+            f"{stream.spec.name} keeps no further fields: [records] unknown_fields is empty",
+            "replay the records, as far as the topic has them",
+        )
     if (spec := stream.spec).records is None and spec.csv.extra_columns:
         # Neither would a replay: the load sent its records with the map.
         raise refused(

@@ -14,6 +14,7 @@ from pyiceberg.types import StringType
 
 from sluice.changes import records as record_changes
 from sluice.changes.approval import is_to_apply, why_unasked
+from sluice.changes.plan import preview
 from sluice.changes.verify import ChangeVerification
 from sluice.clients.lake.reading import further_fields
 from sluice.config.sections.csv import Csv
@@ -22,6 +23,7 @@ from sluice.core.changes.filled import FilledFields, KeptValues
 from sluice.core.changes.plan import Action, ChangePlan
 from sluice.core.changes.published import Changes
 from sluice.core.changes.result import ChangeResult
+from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.ledger.keys import run_key
@@ -130,10 +132,33 @@ def test_files_with_a_further_field_are_planned_by_their_metadata(kept: Kept) ->
     assert further_fields.rows_with(table, KEPT, of((3, 4))) == 1
 
 
-@pytest.mark.parametrize("column", ["", "other"])
-def test_a_table_without_the_column_has_nothing_to_fill(kept: Kept, column: str) -> None:
-    kept.spec.records = Records("avro", unknown_fields=column)
+def test_a_table_without_the_column_has_nothing_to_fill(kept: Kept) -> None:
+    kept.spec.records = Records("avro", unknown_fields="other")
     assert kept.fill().is_empty
+
+
+def test_a_stream_that_keeps_no_further_fields_is_refused(kept: Kept) -> None:
+    kept.spec.records = Records("avro", unknown_fields="")
+    with raising(Refused, "others keeps no further fields", "Fix: replay"):
+        kept.fill()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("load", "r0"), ("object", "x.csv"), ("reason", "x"), ("partial", True)]
+)
+def test_params_of_other_actions_are_refused(kept: Kept, name: str, value: Any) -> None:
+    with raising(
+        Refused, f"fill_columns fills by offsets, and knows no {name}", "Fix: give ranges"
+    ) as caught:
+        kept.fill(**{name: value})
+    assert caught.value.code is ErrorCode.INVALID_PARAMETER
+    assert kept.fill(load="", object="", reason="", partial=False).rows_out
+
+
+def test_what_a_person_approves_says_that_no_row_goes(kept: Kept) -> None:
+    found = dict(preview(kept.plan(kept.fill()), "s3://c1"))
+    assert [*found] == ["action", "rows with further fields", "at offsets", "plan"]
+    assert (found["rows with further fields"], found["plan"]) == ("1", "s3://c1")
 
 
 def test_it_reads_no_topic(kept: Kept) -> None:
@@ -147,10 +172,12 @@ def test_a_map_of_extra_columns_is_refused_with_the_way_on(kept: Kept) -> None:
         kept.fill()
 
 
-def test_with_nothing_to_fill_every_step_ends_green(kept: Kept) -> None:
+def test_with_nothing_to_fill_every_step_ends_green(kept: Kept, caplog: pytest.LogCaptureFixture) -> None:
     document = kept.plan(kept.fill(ranges=f"{TOPIC}: 0=[0,3)"))
     assert why_unasked(document, Changes()) == "change c1 has nothing to fill"
-    assert not is_to_apply(kept.ledger, "r", document, Changes())
+    with caplog.at_level("INFO"):
+        assert not is_to_apply(kept.ledger, "r", {**document, "at": "2026-01-02"}, Changes())
+    assert "had nothing to fill at 2026-01-02; trigger a new run" in caplog.text
     assert kept.verify() == {"rows_out": 0, "published": 0}
 
 
