@@ -112,7 +112,7 @@ class Follower:
                 raise SchemaNotFollowed(
                     f"{self._spec.table}: {what} {self._name(schema_id)} cannot be followed: "
                     f"{reason}; nothing of the batch is published. Fix: {fix}; or set [records] "
-                    'on_incompatible = "quarantine" and restart the consumer'
+                    f'on_incompatible = "quarantine" and trigger {self._spec.name}_stream with action restart'
                 )
             if found.conflicts or schema_id in self.impossible:
                 self._refused.add(schema_id)

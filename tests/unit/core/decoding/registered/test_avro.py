@@ -344,7 +344,7 @@ def test_a_table_whose_columns_stay_names_only_schemas_that_cannot_be_read() -> 
     (said,) = decoded(staying, [framed(4, b"\2x")])
     assert said == (
         "schema id 4 cannot be read with the table's columns: id is long, and was string. Fix: set "
-        'new_fields = "column" under [records], and restart the consumer, or name a new table'
+        'new_fields = "column" under [records], then run action restart, or name a new table'
     )
 
 

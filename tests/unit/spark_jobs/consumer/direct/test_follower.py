@@ -24,6 +24,7 @@ def follower(schemas: FakeSchemas, *, stops: bool = False, unknown: str = "_unkn
         stops=stops, added_columns={}, has_recursive_texts=False, unknown_column=unknown, subjects=[]
     )
     spec = SimpleNamespace(
+        name="orders",
         records=records,
         table="raw.orders",
         topic=SimpleNamespace(name="orders"),
