@@ -20,8 +20,8 @@ from sluice.core.offsets.ranges import OffsetRanges
 PROPERTY = "sluice.schema-offsets"
 # The folder of the documents, in the table's.
 FOLDER = "schema-offsets"
-# Characters of the property: what Hive's catalog accepts of one, and half of that, above which ids move into a
-# document.
+# Characters of the property: what Hive's catalog accepts of one, and half of that, above which ids move into
+# a document.
 MOST_CHARACTERS = 32_768
 MAX_CHARACTERS = MOST_CHARACTERS // 2
 # Pairs of id and partition that a document keeps: of a producer that registers a schema per record, the
