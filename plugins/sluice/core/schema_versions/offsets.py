@@ -9,13 +9,13 @@ last. A change reads records that a batch has published, so it has nothing to ad
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sluice.core.offsets.ranges import OffsetRanges
+from sluice.core.schema_versions.followed import digest_of
 
 PROPERTY = "sluice.schema-offsets"
 # The folder of the documents, in the table's.
@@ -149,10 +149,6 @@ def joined_ids(parts: Iterable[Mapping[int, Bounds]]) -> dict[int, Bounds]:
         for schema_id, bounds in part.items():
             found[schema_id] = joined(found.get(schema_id, {}), bounds)
     return found
-
-
-def digest_of(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def address(location: str, digest: str) -> str:

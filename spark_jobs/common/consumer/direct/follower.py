@@ -20,7 +20,7 @@ from sluice.core.schema_versions.table_columns import arrow_schema
 from spark_jobs.common.consumer.decoders import decoder_of, following_of
 from spark_jobs.common.consumer.followed import ending_of
 from spark_jobs.common.consumer.followed_formats import format_of
-from spark_jobs.common.lake.followed import followed_schema
+from spark_jobs.common.lake.followed import documents
 from spark_jobs.common.lake.iceberg import IcebergTable
 from spark_jobs.common.lake.tables import METRICS
 from spark_jobs.common.spark.failures import Unrecoverable
@@ -62,9 +62,7 @@ class Follower:
     def decoder(self, writer: StreamWriter) -> RecordDecoder:
         """The decoder for the table as it is. Raises LakeFileMissing, ConfigError."""
         digest, table = writer.written_schema(), writer.table
-        followed = (
-            followed_schema.read(writer.client, table.location(), digest, self._ending) if digest else ""
-        )
+        followed = documents.read(writer.client, table.location(), digest, self._ending) if digest else ""
         self._digest = digest
         looked_at = (digest, str(table.schema()), str(table.partitions()))
         if looked_at != self._looked_at:
@@ -132,8 +130,8 @@ class Follower:
     def _commit(self, writer: StreamWriter, schema: Any, ids: list[int]) -> str:
         table = writer.table
         columns, text = self._format.columns(schema), self._format.text(schema)
-        digest = followed_schema.keep(writer.client, table.location(), text, self._ending)
-        properties = {followed_schema.SCHEMA: digest, **self._metrics(table.schema(), columns)}
+        digest = documents.keep(writer.client, table.location(), text, self._ending)
+        properties = {documents.SCHEMA: digest, **self._metrics(table.schema(), columns)}
         writer.change_schema(self._digest, columns, properties, ids)
         return digest
 

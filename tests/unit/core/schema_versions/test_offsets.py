@@ -8,7 +8,8 @@ import pytest
 
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.schema_versions import offsets as module
-from sluice.core.schema_versions.offsets import PROPERTY, SchemaOffsets, Seen, digest_of, joined_ids
+from sluice.core.schema_versions.followed import digest_of
+from sluice.core.schema_versions.offsets import PROPERTY, SchemaOffsets, Seen, joined_ids
 
 
 def ranges(**pairs: tuple[int, int]) -> OffsetRanges:
