@@ -19,7 +19,7 @@ from sluice.core.offsets.deduplication import LoadedRows
 from sluice.core.offsets.verify import FileStats
 from sluice.core.schema_versions.offsets import PROPERTY as OFFSETS
 from sluice.core.tables.batches import Batch, Snapshot
-from spark_jobs.common.lake.followed.followed_schema import SCHEMA
+from spark_jobs.common.lake.followed.documents import SCHEMA
 from spark_jobs.common.lake.iceberg import MAIN, CommitRefused
 from spark_jobs.common.lake.loaded_rows import BatchRows
 from spark_jobs.common.lake.written.added_file import AddedFile

@@ -16,7 +16,7 @@ from spark_jobs.common.consumer import writer as consumer
 from spark_jobs.common.consumer.direct.direct_rows import DirectRows
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.lake import quarantine, source_quarantine, writer_lease
-from spark_jobs.common.lake.followed.followed_schema import SCHEMA
+from spark_jobs.common.lake.followed.documents import SCHEMA
 from spark_jobs.common.lake.iceberg import MAIN
 from spark_jobs.common.lake.source_quarantine import SourceQuarantine
 from spark_jobs.common.lake.writer_lease import run_with_lease

@@ -11,7 +11,7 @@ import pytest
 from sluice.core.tables.writers import next_epoch, writer_name
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.lake.clock import now_ms
-from spark_jobs.common.lake.followed.followed_schema import digest_of
+from spark_jobs.common.lake.followed.documents import followed_digest
 from spark_jobs.common.lake.iceberg import MAIN
 from spark_jobs.common.lake.quarantine import BatchQuarantine
 from spark_jobs.common.lake.source_quarantine import SourceQuarantine
@@ -171,7 +171,7 @@ def columns_without_the_lease(patch: pytest.MonkeyPatch) -> None:
 
     def change_schema(self: WriterLease, _: str, *more: Any) -> None:
         self.table.refresh()
-        self.table.change_schema({}, digest_of(self.table.properties()), *more)
+        self.table.change_schema({}, followed_digest(self.table.properties()), *more)
         self.table.refresh()
 
     patch.setattr(WriterLease, "change_schema", change_schema)

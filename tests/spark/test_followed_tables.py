@@ -14,7 +14,7 @@ from sluice.clients.lake.catalog import Lake
 from sluice.config.platform_sections.lake import CATALOG
 from sluice.core.offsets.ranges import OffsetRanges
 from spark_jobs.common.lake import tables
-from spark_jobs.common.lake.followed.followed_schema import SCHEMA
+from spark_jobs.common.lake.followed.documents import SCHEMA
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit, WriterLease
 from spark_jobs.common.lake.written.read_offsets import OffsetReader

@@ -7,8 +7,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from botocore.exceptions import ClientError
-
+from sluice.clients.s3.documents import put_once
 from sluice.clients.s3.requests import split
 from sluice.core.tables.batches import Batch, by_writer, time_of
 from sluice.ledger.batch_log import (
@@ -63,15 +62,7 @@ class BatchLogWriter:
         return [found["Key"] for found in answer.get("Contents", [])]
 
     def _put(self, key: str, document: Mapping[str, Any]) -> None:
-        try:
-            self._client.put_object(
-                Bucket=self._bucket,
-                Key=f"{self._prefix}{key}",
-                Body=json.dumps(document, separators=(",", ":")).encode(),
-                ContentType="application/json",
-                IfNoneMatch="*",
-            )
-        except ClientError as error:
-            # An earlier attempt's, without an answer or before a crash: the key names the same batches.
-            if error.response["Error"]["Code"] != "PreconditionFailed":
-                raise
+        body = json.dumps(document, separators=(",", ":")).encode()
+        # One that is there is an earlier attempt's, without an answer or before a crash: the key names the
+        # same batches.
+        put_once(self._client, f"s3://{self._bucket}/{self._prefix}{key}", body)

@@ -13,17 +13,17 @@ from sluice.core.schema_versions.declared import Contradiction, message_of_table
 from sluice.core.schema_versions.followed import AVRO, PROTOBUF
 from spark_jobs.common.kafka.avro import Schemas as OwnSchemas
 from spark_jobs.common.lake import tables
-from spark_jobs.common.lake.followed import followed_schema
+from spark_jobs.common.lake.followed import documents
 
 
 def followed_by(spark: SparkSession, platform: Platform, spec: StreamSpec) -> str:
     """The text of the schema that the stream's table follows; empty if that is the declared one, or if there
     is no table yet. Raises LakeFileMissing, and botocore's errors."""
     table = tables.load(spark, spec.table)
-    digest = followed_schema.digest_of(table.properties()) if table is not None else ""
+    digest = documents.followed_digest(table.properties()) if table is not None else ""
     if not digest:
         return ""
-    return followed_schema.read(connect(platform.s3), str(table.location()), digest, ending_of(spec))
+    return documents.read(connect(platform.s3), str(table.location()), digest, ending_of(spec))
 
 
 def ending_of(spec: StreamSpec) -> str:

@@ -34,7 +34,7 @@ from spark_jobs.common.kafka.avro import Schemas as OwnSchemas
 from spark_jobs.common.kafka.fingerprints import FingerprintSchemas
 from spark_jobs.common.kafka.offsets import Topic
 from spark_jobs.common.lake import known_tables, tables
-from spark_jobs.common.lake.followed import followed_schema
+from spark_jobs.common.lake.followed import documents
 from spark_jobs.common.lake.followed.declared_columns import newest_document
 from spark_jobs.common.lake.iceberg import IcebergTable
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit, run_with_lease
@@ -121,21 +121,21 @@ def without_document(
 
     def is_of(digest: str) -> bool:
         try:
-            text = followed_schema.read(client, str(table.location()), digest, ending)
+            text = documents.read(client, str(table.location()), digest, ending)
             tables.check_columns(spark, spec, record_type(spark, spec, text))
         except (tables.IncompatibleSchema, LakeFileMissing):
             return False
         return True
 
     found = newest_document(client, str(table.location()), ending, is_of)
-    said = followed_schema.digest_of(table.properties())
+    said = documents.followed_digest(table.properties())
     what = (
-        f"{error.what}; the table is wider than what its property {followed_schema.SCHEMA} says "
+        f"{error.what}; the table is wider than what its property {documents.SCHEMA} says "
         f"({said or 'it is missing'})"
     )
     fix = (
         f"set the property again, in any client of Iceberg: ALTER TABLE {CATALOG}.{spec.table} SET "
-        f"TBLPROPERTIES ('{followed_schema.SCHEMA}' = '{found}'), the newest document that has these columns"
+        f"TBLPROPERTIES ('{documents.SCHEMA}' = '{found}'), the newest document that has these columns"
     )
     return tables.WiderTable(what, error.schema, fix if found else "")
 

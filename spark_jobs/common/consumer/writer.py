@@ -47,7 +47,7 @@ from spark_jobs.common.consumer.state import StreamState
 from spark_jobs.common.kafka.offsets import Group, Topic
 from spark_jobs.common.lake import known_tables
 from spark_jobs.common.lake.clock import now_ms
-from spark_jobs.common.lake.followed import schema_documents
+from spark_jobs.common.lake.followed import documents
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.lake.loaded_rows import BatchRows, LoadedRowsStore
 from spark_jobs.common.lake.quarantine import BatchQuarantine
@@ -242,7 +242,7 @@ class StreamWriter(WriterLease):
         if not after.is_long(written.schemas):
             return after
         # Before the commit that names it.
-        return schema_documents.moved(self.client, self.table.location(), after)
+        return documents.moved(self.client, self.table.location(), after)
 
     def check_while_idle(self) -> None:
         """Check the lease, and commit the group's offsets again if that is due; later if the table cannot be

@@ -27,7 +27,7 @@ from spark_jobs.common.lake.clock import committing, now_ms
 from spark_jobs.common.lake.data_files.append import data_files
 from spark_jobs.common.lake.data_files.parquet_file import DataFile
 from spark_jobs.common.lake.followed import schema_change
-from spark_jobs.common.lake.followed.followed_schema import SCHEMA, digest_of
+from spark_jobs.common.lake.followed.documents import SCHEMA, followed_digest
 from spark_jobs.common.lake.followed.schema_change import java_map, remove_schemas, with_columns
 from spark_jobs.common.lake.written.added_file import BOUNDED, AddedFile, read
 
@@ -270,7 +270,7 @@ class IcebergTable:
         base = operations.refresh()
         if (heads := _heads(base, expected)) != dict(expected):
             raise CommitRefused(f"{self.name}: refs are {heads}, expected {dict(expected)}")
-        if (found := digest_of(base.properties())) != before:
+        if (found := followed_digest(base.properties())) != before:
             raise CommitRefused(f"{self.name}: follows schema {found!r}, expected {before!r}")
         came = Came(now_ms(), tuple(ids))
         metadata = with_columns(self._jvm, self._table, base, columns, properties, came)
@@ -278,7 +278,7 @@ class IcebergTable:
             self._commit(lambda: operations.commit(base, metadata))
         except CommitRefused:
             # As in change_refs.
-            if digest_of(operations.refresh().properties()) != properties[SCHEMA]:
+            if followed_digest(operations.refresh().properties()) != properties[SCHEMA]:
                 raise
 
     def refusal(self, columns: pa.Schema) -> str:

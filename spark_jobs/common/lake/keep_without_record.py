@@ -10,8 +10,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING
 
-from botocore.exceptions import ClientError
-
+from sluice.clients.s3.documents import put_once
 from sluice.clients.s3.requests import split
 from sluice.core.tables.without_record import FOLDER, WithoutRecord
 
@@ -27,11 +26,7 @@ def keep(client: S3Client, location: str, name: str, without: WithoutRecord) -> 
     body = json.dumps(without.to_document(), separators=(",", ":")).encode()
     bucket, prefix = split(location)
     # A batch that is written again, as after a crash, may find other offsets gone.
-    key = f"{prefix}/{FOLDER}/{name}-{hashlib.sha256(body).hexdigest()[:16]}.json"
-    try:
-        client.put_object(Bucket=bucket, Key=key, Body=body, ContentType="application/json", IfNoneMatch="*")
-    except ClientError as error:
-        # An earlier attempt's: the key names the same content.
-        if error.response["Error"]["Code"] != "PreconditionFailed":
-            raise
-    return WithoutRecord(address=f"s3://{bucket}/{key}", documented=without.offsets.count)
+    address = f"s3://{bucket}/{prefix}/{FOLDER}/{name}-{hashlib.sha256(body).hexdigest()[:16]}.json"
+    # One that is there is an earlier attempt's: the key names the same content.
+    put_once(client, address, body)
+    return WithoutRecord(address=address, documented=without.offsets.count)

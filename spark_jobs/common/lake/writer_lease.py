@@ -26,7 +26,7 @@ from sluice.core.tables.writers import epoch_of, next_epoch, writer_name
 from spark_jobs.common.lake.clock import now_ms, outdated_by
 from spark_jobs.common.lake.data_files.parquet_file import DataFile
 from spark_jobs.common.lake.data_files.schema import column_ids, other_columns
-from spark_jobs.common.lake.followed.followed_schema import digest_of
+from spark_jobs.common.lake.followed.documents import followed_digest
 from spark_jobs.common.lake.iceberg import MAIN, CommitRefused, IcebergTable, StagedSnapshot
 from spark_jobs.common.lake.write import Write, write_rows
 from spark_jobs.common.lake.written.added_file import AddedFile
@@ -169,7 +169,7 @@ class WriterLease:
     def written_schema(self) -> str:
         """The digest of the schema that the table follows, which what is staged from now on has the columns
         of; empty for the declared one."""
-        self._schema = digest_of(self.table.properties())
+        self._schema = followed_digest(self.table.properties())
         self._columns = column_ids(self.table.schema())
         return self._schema
 
@@ -187,7 +187,7 @@ class WriterLease:
                 break
             except CommitRefused as refusal:
                 self._check_not_moved(expected, attempt, refusal)
-                if (found := digest_of(self.table.properties())) != before:
+                if (found := followed_digest(self.table.properties())) != before:
                     raise ConcurrentCommit(
                         f"{self.table.name}: follows schema {found!r}, and this writer knew {before!r}: the "
                         "catalog was restored"
@@ -212,7 +212,7 @@ class WriterLease:
     def _check_schema(self) -> None:
         """Raise ConcurrentCommit if the table has other columns than what was written: readers would not see
         those that it lacks."""
-        if (found := digest_of(self.table.properties())) != self._schema:
+        if (found := followed_digest(self.table.properties())) != self._schema:
             raise ConcurrentCommit(
                 f"{self.table.name}: follows schema {found!r}, and what was written has {self._schema!r}: "
                 "the catalog was restored"

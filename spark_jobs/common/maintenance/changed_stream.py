@@ -32,7 +32,7 @@ from spark_jobs.common.consumer import state
 from spark_jobs.common.consumer.followed import ending_of
 from spark_jobs.common.consumer.state import StreamState
 from spark_jobs.common.kafka.offsets import Topic
-from spark_jobs.common.lake.followed import followed_schema
+from spark_jobs.common.lake.followed import documents
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.lake.written.read_offsets import OffsetReader
 
@@ -78,7 +78,7 @@ class ChangedStream:
         LakeFileMissing, and botocore's errors."""
         if not digest:
             return ""
-        return followed_schema.read(self._client, self.table.location(), digest, ending_of(self.spec))
+        return documents.read(self._client, self.table.location(), digest, ending_of(self.spec))
 
     def is_published(self, now: StreamState) -> bool:
         """Raises ChangeRefused if another change was published since this one was planned: rows that are to

@@ -20,7 +20,7 @@ from sluice.core.tables.storage import REWRITE_ID
 from sluice.core.tables.summary import CHANGE_ID
 from spark_jobs.common.lake.clock import committing
 from spark_jobs.common.lake.data_files.schema import other_columns
-from spark_jobs.common.lake.followed.followed_schema import digest_of
+from spark_jobs.common.lake.followed.documents import followed_digest
 from spark_jobs.common.lake.iceberg import RACE, not_removed, with_properties
 from spark_jobs.common.lake.written.added_file import BOUNDED, AddedFile, read
 from spark_jobs.common.lake.written.read_offsets import COLUMNS, OffsetReader, by_partition, is_in
@@ -219,7 +219,7 @@ class StagedChange(StagedFiles):
 
     def _check_schema(self, table: Any) -> None:
         # Rows that come would lack fields that the table has by now.
-        if (found := digest_of(table.properties())) != self.schema:
+        if (found := followed_digest(table.properties())) != self.schema:
             raise CommitConflict(
                 f"{self._name}: follows schema {found!r}, and what was staged has {self.schema!r}; nothing "
                 "was published. Fix: run it again"

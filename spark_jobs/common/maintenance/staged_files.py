@@ -23,7 +23,7 @@ from sluice.core.error_codes import ErrorCode
 from sluice.core.tables.rewrites import REWRITES, Rewrites
 from spark_jobs.common.lake.clock import committing, now_ms, outdated_by
 from spark_jobs.common.lake.data_files.schema import column_ids
-from spark_jobs.common.lake.followed.followed_schema import digest_of
+from spark_jobs.common.lake.followed.documents import followed_digest
 from spark_jobs.common.lake.iceberg import with_properties
 
 
@@ -54,7 +54,7 @@ class StagedFiles:
         self._cache = self._static_get("org.apache.iceberg.spark.SparkTableCache")
         self._task_sets = self._static_get("org.apache.iceberg.spark.ScanTaskSetManager")
         self.base = self._head()
-        self.schema = digest_of(self._stage.properties())
+        self.schema = followed_digest(self._stage.properties())
         self.columns = self._columns_of(self._stage)
 
     def __enter__(self) -> Self:

@@ -23,7 +23,7 @@ from sluice.core.schema_versions.offsets import address as offsets_address
 from sluice.core.tables.file_removal import MetadataRecord
 from sluice.maintenance.reconciliation.files import document_findings
 from sluice.maintenance.removal import FileRemoval
-from spark_jobs.common.lake.followed import followed_schema
+from spark_jobs.common.lake.followed import documents
 from tests.support import lake as lakes
 from tests.support.memory_s3 import MemoryS3
 from tests.support.pages import spec
@@ -71,7 +71,7 @@ class World:
         self.table = Table(tuple(TABLE.split(".")), metadata, self.current, self.io, catalog)
 
     def document(self, text: str, age: timedelta) -> str:
-        digest = followed_schema.keep(self.client, LOCATION, text)
+        digest = documents.keep(self.client, LOCATION, text)
         self.memory.modified["w", self.key(digest)] = NOW - age
         return digest
 
@@ -148,7 +148,7 @@ def test_one_that_the_table_names_is_found_missing_or_damaged(world: World) -> N
     assert world.check() == []
     world.memory.objects["w", world.key(digest)] = b"{ }"
     assert world.check() == [
-        f"{FindingName.FILE_DAMAGED}: {address(LOCATION, digest)} has other content than the table names"
+        f"{FindingName.FILE_DAMAGED}: {address(LOCATION, digest)}: damaged: its content has another digest"
     ]
     del world.memory.objects["w", world.key(digest)]
     assert world.check() == [

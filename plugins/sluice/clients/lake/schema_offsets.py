@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from pyiceberg.table import Table
 
-from sluice.clients.s3.requests import read_change
+from sluice.clients.s3.documents import read_named
+from sluice.clients.s3.errors import asking
 from sluice.core.schema_versions.offsets import SchemaOffsets, address
 
 if TYPE_CHECKING:
@@ -15,9 +17,11 @@ if TYPE_CHECKING:
 
 def schema_offsets(client: S3Client, table: Table) -> SchemaOffsets:
     """All that is recorded; at most one GET, whatever the table's history is. Raises Refused (also if the
-    document is gone) or Unreachable."""
+    document is gone or another one) or Unreachable."""
     found = SchemaOffsets.of(table.properties)
     if not found.document:
         return found
     uri = address(table.location(), found.document)
-    return found.with_document(read_change(client, uri, "offsets of the table's schema ids"))
+    with asking("offsets of the table's schema ids"):
+        text, _ = read_named(client, uri, found.document)
+    return found.with_document(json.loads(text))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 
@@ -41,8 +40,3 @@ def may_be_named(written: datetime, now: datetime) -> bool:
     """Whether a commit may name a document of that age: by then nothing that removes files has taken it for
     one that no state needs."""
     return now - written < MAX_WRITE_AGE
-
-
-def digest_of(content: str | bytes) -> str:
-    """SHA-256 in hex."""
-    return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()

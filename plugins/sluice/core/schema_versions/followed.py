@@ -1,6 +1,8 @@
-"""The schema that a table follows: the property that names it, and where it is."""
+"""The schema that a table follows: the property that names it by its digest, and where it is."""
 
 from __future__ import annotations
+
+import hashlib
 
 # The digest of a document beside the table; a table with the declared schema has none.
 PROPERTY = "sluice.schema"
@@ -12,3 +14,8 @@ FOLDER = "schemas"
 
 def address(location: str, digest: str, ending: str = AVRO) -> str:
     return f"{location}/{FOLDER}/{digest}.{ending}"
+
+
+def digest_of(content: str | bytes) -> str:
+    """SHA-256 in hex, by which properties name documents."""
+    return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()

@@ -9,19 +9,21 @@ last. A change reads records that a batch has published, so it has nothing to ad
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sluice.core.offsets.ranges import OffsetRanges
+from sluice.core.schema_versions.followed import digest_of
 
 PROPERTY = "sluice.schema-offsets"
 # The folder of the documents, in the table's.
 FOLDER = "schema-offsets"
-# Characters of the property: half of what Hive's catalog accepts of one.
-MAX_CHARACTERS = 16_384
+# Characters of the property: what Hive's catalog accepts of one, and half of that, above which ids move into
+# a document.
+MOST_CHARACTERS = 32_768
+MAX_CHARACTERS = MOST_CHARACTERS // 2
 # Pairs of id and partition that a document keeps: of a producer that registers a schema per record, the
 # newest.
 MAX_PAIRS = 20_000
@@ -72,9 +74,14 @@ class SchemaOffsets:
         return replace(self, ids=ids, complete=complete)
 
     def is_long(self, found: Mapping[int, Bounds]) -> bool:
-        """Whether the ids are to move into a document, after a batch with the ids ``found``: not if it would
-        be for the ids of this batch alone, which the next may have too."""
-        return len(self.text()) > MAX_CHARACTERS and _pairs(self.ids) > 2 * sum(map(len, found.values()))
+        """Whether the ids are to move into a document, after a batch with the ids ``found``. Up to
+        MOST_CHARACTERS not if it would be for the ids of this batch alone, which the next may have too: each
+        batch would write a document."""
+        characters = len(self.text())
+        if characters <= MAX_CHARACTERS or not self.ids:
+            return False
+        has_earlier = _pairs(self.ids) > 2 * sum(map(len, found.values()))
+        return has_earlier or characters > MOST_CHARACTERS
 
     def moved(self, document: Document = ()) -> tuple[SchemaOffsets, str]:
         """Without ids, and the text of the document that has them. ``document``: the one that is named
@@ -142,10 +149,6 @@ def joined_ids(parts: Iterable[Mapping[int, Bounds]]) -> dict[int, Bounds]:
         for schema_id, bounds in part.items():
             found[schema_id] = joined(found.get(schema_id, {}), bounds)
     return found
-
-
-def digest_of(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def address(location: str, digest: str) -> str:

@@ -8,8 +8,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from sluice.clients.s3.documents import read_named
 from sluice.clients.s3.errors import asking
 from sluice.clients.s3.requests import split
+from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
 from sluice.core.findings import Finding, FindingName
 from sluice.core.schema_versions import documents
@@ -76,10 +78,14 @@ def document_findings(systems: Systems, name: str) -> list[Finding]:
         keys = [file.path.split("/", 1)[1] for file in systems.bucket(bucket).files(f"{prefix}.")]
         problems = [] if keys else [f"{address}.* is missing, and the table names it"]
         for key in keys:
-            with asking(f"s3://{bucket}/{key}"):
-                body = systems.s3.get_object(Bucket=bucket, Key=key)["Body"].read()
-            if documents.digest_of(body) != digest:
-                problems.append(f"s3://{bucket}/{key} has other content than the table names")
+            uri = f"s3://{bucket}/{key}"
+            try:
+                with asking(uri):
+                    read_named(systems.s3, uri, digest)
+            except Refused as error:
+                if error.code is not ErrorCode.LAKE_FILE_MISSING:
+                    raise
+                problems.append(str(error).partition(". Fix: ")[0])
         found += [Finding(FindingName.FILE_DAMAGED, one) for one in problems]
     return found
 

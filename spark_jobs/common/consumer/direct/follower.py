@@ -21,7 +21,7 @@ from sluice.core.schema_versions.table_columns import arrow_schema
 from spark_jobs.common.consumer.decoders import decoder_of, following_of
 from spark_jobs.common.consumer.followed import ending_of
 from spark_jobs.common.consumer.followed_formats import format_of
-from spark_jobs.common.lake.followed import followed_schema
+from spark_jobs.common.lake.followed import documents
 from spark_jobs.common.lake.iceberg import IcebergTable
 from spark_jobs.common.lake.tables import METRICS
 from spark_jobs.common.spark.failures import Unrecoverable
@@ -66,9 +66,7 @@ class Follower:
     def decoder(self, writer: StreamWriter) -> RecordDecoder:
         """The decoder for the table as it is. Raises LakeFileMissing, ConfigError."""
         digest, table = writer.written_schema(), writer.table
-        followed = (
-            followed_schema.read(writer.client, table.location(), digest, self._ending) if digest else ""
-        )
+        followed = documents.read(writer.client, table.location(), digest, self._ending) if digest else ""
         self._digest = digest
         looked_at = (digest, str(table.schema()), str(table.partitions()))
         if looked_at != self._looked_at:
@@ -132,7 +130,7 @@ class Follower:
         fixes = fix if len(fix) <= _MAX_FIXES else fix.partition("; ")[0]
         then = (
             f"; nothing of the batch is published. Fix: {fixes}; or set [records] on_incompatible = "
-            '"quarantine" and restart the consumer'
+            f'"quarantine" and trigger {self._spec.name}_stream with action restart'
         )
         space = MAX_CHARACTERS - len(f"{ErrorCode.SCHEMA_NOT_FOLLOWED} {SchemaNotFollowed.__name__}: ")
         space = max(space - len(what) - len(then), _MIN_REASON)
@@ -146,8 +144,8 @@ class Follower:
     def _commit(self, writer: StreamWriter, schema: Any, ids: list[int]) -> str:
         table = writer.table
         columns, text = self._format.columns(schema), self._format.text(schema)
-        digest = followed_schema.keep(writer.client, table.location(), text, self._ending)
-        properties = {followed_schema.SCHEMA: digest, **self._metrics(table.schema(), columns)}
+        digest = documents.keep(writer.client, table.location(), text, self._ending)
+        properties = {documents.SCHEMA: digest, **self._metrics(table.schema(), columns)}
         writer.change_schema(self._digest, columns, properties, ids)
         return digest
 

@@ -8,7 +8,8 @@ import pytest
 
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.schema_versions import offsets as module
-from sluice.core.schema_versions.offsets import PROPERTY, SchemaOffsets, Seen, digest_of, joined_ids
+from sluice.core.schema_versions.followed import digest_of
+from sluice.core.schema_versions.offsets import PROPERTY, SchemaOffsets, Seen, joined_ids
 
 
 def ranges(**pairs: tuple[int, int]) -> OffsetRanges:
@@ -60,6 +61,22 @@ def test_what_has_no_space_moves_into_a_document_and_comes_back(monkeypatch: pyt
     assert [*whole.ids] == [7, 9, 8]
     again, text = more.moved(json.loads(text))
     assert again.with_document(json.loads(text)).ids == whole.ids
+
+
+@pytest.mark.parametrize(("ids", "is_long"), [(400, False), (800, False), (1_200, True), (2_000, True)])
+def test_the_ids_of_one_batch_alone_move_if_they_have_no_space(ids: int, is_long: bool) -> None:
+    batch = {number: {0: (number, number)} for number in range(ids)}
+    found = SchemaOffsets().more(batch, ranges(p0=(0, ids)), 1_700_000_000_000)
+    assert found.is_long(batch) is is_long
+    # What is set is either.
+    assert len((found.moved()[0] if is_long else found).text()) <= module.MOST_CHARACTERS
+
+
+def test_what_has_no_ids_writes_no_document() -> None:
+    many = OffsetRanges.of({number: [(0, 1_000_000)] for number in range(2_000)})
+    found = SchemaOffsets().more({}, many, 1)
+    assert len(found.text()) > module.MOST_CHARACTERS
+    assert not found.is_long({})
 
 
 def test_a_schema_for_each_record_leaves_the_newest_and_says_it(monkeypatch: pytest.MonkeyPatch) -> None:

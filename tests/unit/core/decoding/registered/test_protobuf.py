@@ -281,7 +281,7 @@ def test_a_table_whose_columns_stay_reads_by_names_and_names_versions_that_canno
     reader = following(BEFORE, VERSIONS, Following(adds_columns=False))
     why = (
         "schema id 2 cannot be read with the table's columns: id: the table has int32, the schema long. Fix: "
-        'set new_fields = "column" under [records], and restart the consumer, or name a new table'
+        'set new_fields = "column" under [records], then run action restart, or name a new table'
     )
     assert decoded(reader, [framed(2, b"\2\2\x08\5")]) == [why]
     assert unfollowed(reader, framed(2, b"\2\2\x08\5")) == {2}

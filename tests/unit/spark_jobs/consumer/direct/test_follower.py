@@ -28,6 +28,7 @@ def follower(schemas: FakeSchemas, *, stops: bool = False, unknown: str = "_unkn
         stops=stops, added_columns={}, has_recursive_texts=False, unknown_column=unknown, subjects=[]
     )
     spec = SimpleNamespace(
+        name="orders",
         records=records,
         table="raw.orders",
         topic=SimpleNamespace(name="orders"),
@@ -100,7 +101,7 @@ def test_what_to_do_about_a_stop_is_not_cut_off(count: int) -> None:
     (line,) = [failure_reason([failure_line(caught.value)])]
     assert line.endswith(
         "Fix: give the field a name that the table can have; or set [records] on_incompatible = "
-        '"quarantine" and restart the consumer'
+        '"quarantine" and trigger orders_stream with action restart'
     )
     assert "7 cannot be followed: Iceberg refuses its columns: " in line
 
@@ -108,7 +109,7 @@ def test_what_to_do_about_a_stop_is_not_cut_off(count: int) -> None:
 def test_of_many_fixes_the_first_is_said() -> None:
     fixes = "; ".join([Fix.TYPE, Fix.CASE, Fix.KEPT])
     said = failure_reason([failure_line(follower(FakeSchemas({}))._stop(7, "r" * 300, fixes))])
-    way = 'set [records] on_incompatible = "quarantine" and restart the consumer'
+    way = 'set [records] on_incompatible = "quarantine" and trigger orders_stream with action restart'
     assert said.endswith(f"Fix: {Fix.TYPE}; or {way}")
 
 

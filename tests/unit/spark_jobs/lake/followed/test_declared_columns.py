@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pyspark.sql.types import DataType, StructType
 
-from spark_jobs.common.lake.followed import declared_columns, followed_schema
+from spark_jobs.common.lake.followed import declared_columns, documents
 from spark_jobs.common.lake.followed.declared_columns import covers, newest_document
 from tests.support.memory_s3 import MemoryS3
 
@@ -62,10 +62,10 @@ def test_a_column_becomes_no_other_type(wide: str, narrow: str) -> None:
 
 def test_the_newest_document_with_the_tables_columns_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     s3 = MemoryS3()
-    texts = {followed_schema.keep(s3.as_client(), TABLE, text): text for text in "abc"}
+    texts = {documents.keep(s3.as_client(), TABLE, text): text for text in "abc"}
     for age, digest in enumerate(texts):
         s3.modified["w", f"lake/raw/x/schemas/{digest}.avsc"] = NOW + timedelta(days=age)
-    followed_schema.keep(s3.as_client(), TABLE, "c", "json")
+    documents.keep(s3.as_client(), TABLE, "c", "json")
 
     def found(wanted: str) -> str:
         return newest_document(s3.as_client(), TABLE, "avsc", lambda digest: texts[digest] in wanted)

@@ -34,7 +34,7 @@ class Fix(StrEnum):
     CASE = "spell the field as its column, or give it another name"
     MOVED = "give fields that are renamed new names, which no column has"
     TWICE = "send one of the two fields, and the other one under a new name"
-    RECURSIVE = 'set recursive_fields = "json" under [records], and restart the consumer'
+    RECURSIVE = 'set recursive_fields = "json" under [records], then run action restart'
     KEPT = "name a column that keeps it, unknown_fields under [records], or send it as a text"
     AS_TEXT = "name the field, or one that it is in, in json_fields under [records]"
     JSON = "take the path out of json_fields under [records], or name a new table"
@@ -42,7 +42,7 @@ class Fix(StrEnum):
     SCHEMA = "register a schema that the table can have"
     FOREIGN = "register it for the topic, or name its subject in subjects under [records]"
     LEFT_OUT = "send the field, or give it a default in the declared schema"
-    DECLARED = 'set new_fields = "column" under [records], and restart the consumer, or name a new table'
+    DECLARED = 'set new_fields = "column" under [records], then run action restart, or name a new table'
 
 
 @dataclass(frozen=True)

@@ -193,19 +193,8 @@ class Merging:
         found.value, found.left = [*entries.items()], joined(rest) if rest else None
         return found
 
-    def _item(
-        self,
-        source: FieldDescriptor,
-        reader: Type,
-        present: Any,
-        value: Any,
-        path: str,
-        *,
-        is_whole: bool = False,
-    ) -> Outcome:
-        """An item of a list or a map, of which the text has what it lacks, null for nothing; or all of it."""
-        if is_whole:
-            return self._single(source, reader, None, value, path)
+    def _item(self, source: FieldDescriptor, reader: Type, present: Any, value: Any, path: str) -> Outcome:
+        """An item of a list or a map, of which the text has what it lacks, null for nothing."""
         if value is None:
             return Outcome(present, None)
         if present is None:

@@ -12,7 +12,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import numpy as np
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor import FieldDescriptor
 
 from sluice.core.decoding.decoder import Malformed
 from sluice.core.decoding.filling.from_json import Members, NotWritten, Number, written
@@ -86,10 +86,6 @@ def may_be(source: FieldDescriptor, value: Any) -> bool:
             type(one) is Members and all(n in names or n.isdecimal() for n, _ in one) for one in values
         )
     return kind == "json" or all(_is_one(source, one) for one in values)
-
-
-def _are_of(message: Descriptor, members: Members) -> bool:
-    return all(name in message.fields_by_name or name.isdecimal() for name, _ in members)
 
 
 def _is_one(source: FieldDescriptor, value: Any) -> bool:
