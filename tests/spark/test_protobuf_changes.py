@@ -298,7 +298,7 @@ def test_changes_fill_columns_that_came_after_their_records(orders: Orders) -> N
     orders.run(orders.writer()).query.stop()
     refused = orders.quarantined()
     assert {reason.partition(": ")[2].partition(". Fix: ")[0] for reason in refused.values()} == {
-        "number is long, and the table has int32"
+        "number: the table has int32, the schema long"
     }
     kept = [json.loads(row["_unknown_fields"]) for row in orders.rows().values() if row["_unknown_fields"]]
     assert [one["channel"] for one in kept] == ["web"] * EACH * PARTITIONS
