@@ -10,8 +10,10 @@ from sluice.cli.topics.columns import recursive_doubt
 from sluice.config import protobuf_messages
 from sluice.config.reading.protoc import compiled
 from sluice.config.reading.toml import ConfigError
+from sluice.core.bounds import MAX_COLUMNS
 from sluice.core.decoding.decoder import Malformed
 from sluice.core.decoding.protobuf.decoder import TableMessage
+from sluice.core.decoding.protobuf.following.merging import count_columns
 from sluice.core.decoding.protobuf.frames import message_indexes
 from sluice.core.decoding.protobuf.schema import (
     NotCompiled,
@@ -78,6 +80,9 @@ def of_messages(
     except (NotCompiled, UnsupportedMessage, ConfigError) as error:
         why = str(error).split(". Fix:")[0]
         return by, None, [f"schema id {schema.id} can be no table's: {why}: {kept}"]
+    if (columns := count_columns(table.type)) > MAX_COLUMNS:
+        why = f"{message} has {columns:,} fields, with those of its messages, and a table has {MAX_COLUMNS:,}"
+        return by, None, [f"schema id {schema.id} can be no table's: {why} columns at most: {kept}"]
     doubts = [recursive_doubt(schema.id, again)] if again else []
     if any(descriptor_of(text) for text in (schema.text, *dict(schema.imports).values())):
         doubts.append(

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from sluice.core.bounds import MAX_COLUMNS
 from sluice.core.csv.header import InvalidHeader, same
 from sluice.core.messages import quoted
-
-# The most columns of a schema, as of one that a table follows.
-MAX_COLUMNS = 2_000
 
 
 def with_new_columns(

@@ -181,6 +181,12 @@ def test_messages_of_protobuf(server: RegistryServer) -> None:
         (ORDER.replace("shop/item.proto", "../a.proto"), "../a.proto", "cannot be the name of a file"),
         (ORDER.replace("shop/item.proto", "stream.py"), "stream.py", "imports 'stream.py'"),
         (ORDER.replace("shop/item.proto", "schema.proto"), "schema.proto", "imports 'schema.proto'"),
+        pytest.param(
+            ORDER.replace("int64 id = 1;", " ".join(f"int64 f{n} = {n};" for n in range(3, 2_002))),
+            "shop/item.proto",
+            "shop.Order has 2,001 fields, with those of its messages, and a table has 2,000 columns at most",
+            id="too many columns",
+        ),
     ],
 )
 def test_messages_that_can_be_no_table_stay_bytes(

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from sluice.config.reading.names import column_problem
+from sluice.core.bounds import MAX_COLUMNS
 from sluice.core.csv.header import InvalidHeader
-from sluice.core.csv.new_columns import MAX_COLUMNS, with_new_columns
+from sluice.core.csv.new_columns import with_new_columns
 from tests.support.raising import raising
 
 FIELDS: list[dict[str, Any]] = [

@@ -10,7 +10,8 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from sluice.core.decoding.protobuf.schema import UnsupportedMessage
 
-# Columns of a table, with the fields of its nested columns: a few messages can stand for billions.
+# Fields of a message that is read, with those of its messages: a few can stand for billions. Not
+# ``bounds.MAX_COLUMNS``: tables that were declared with more stay readable.
 MAX_FIELDS = 10_000
 # Messages inside of each other, the outermost one counted.
 MAX_LEVELS = 50

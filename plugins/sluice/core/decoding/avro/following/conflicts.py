@@ -10,13 +10,14 @@ from typing import Generic, TypeVar
 
 import pyarrow as pa
 
+from sluice.core.bounds import MAX_COLUMNS
 from sluice.core.decoding.avro.types import JSON, MAX_PRECISION, RECURSIVE, Type
 from sluice.core.messages import quoted
 from sluice.core.schema_versions.table_columns import type_text
 
 T = TypeVar("T")
-# Columns of a table, with the fields of records in them, and how deep these are.
-MAX_COLUMNS, MAX_DEPTH = 2_000, 50
+# How deep the records in columns are.
+MAX_DEPTH = 50
 # Characters of a type in a message: a record may have a thousand fields; and of all conflicts, which leave
 # space for what to do: health cuts a reason.
 _MAX_SHOWN, _MAX_REASON = 200, 300

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
+from sluice.core.bounds import MAX_COLUMNS
 from sluice.core.decoding.avro.following.conflicts import (
-    MAX_COLUMNS,
     NO_COLUMN,
     Combined,
     Conflict,
@@ -58,7 +58,7 @@ def merge(
         names or Names(),
     )
     row = merging.struct(table, other, "", ())
-    if not merging.conflicts and row != table and (columns := _count(row)) > MAX_COLUMNS:
+    if not merging.conflicts and row != table and (columns := count_columns(row)) > MAX_COLUMNS:
         merging.conflicts.append(too_many(columns))
     if merging.conflicts:
         return Combined(table, conflicts=tuple(merging.conflicts))
@@ -166,5 +166,6 @@ def _structs(kind: Type, path: str) -> Iterator[tuple[str, Type]]:
             yield from _structs(one.type, _at(path, one.name))
 
 
-def _count(kind: Type) -> int:
+def count_columns(kind: Type) -> int:
+    """Columns of a table with this row, with the fields of messages in them."""
     return sum(len(struct.fields) for _, struct in _structs(kind, ""))

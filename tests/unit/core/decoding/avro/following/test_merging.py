@@ -8,7 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sluice.core.decoding.avro.following.conflicts import MAX_COLUMNS, Conflict, Fix, Names
+from sluice.core.bounds import MAX_COLUMNS
+from sluice.core.decoding.avro.following.conflicts import Conflict, Fix, Names
 from sluice.core.decoding.avro.following.merging import Merged, merge
 from sluice.core.decoding.avro.parsing import parsed, written
 from sluice.core.decoding.avro.writers import Writer

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from sluice.core.decoding.avro.following.conflicts import MAX_COLUMNS, Combined, Fix, Names
+from sluice.core.bounds import MAX_COLUMNS
+from sluice.core.decoding.avro.following.conflicts import Combined, Fix, Names
 from sluice.core.decoding.protobuf.following.merging import merge
 from sluice.core.decoding.protobuf.following.written import row_of_text, row_text
 from sluice.core.decoding.protobuf.reader import MessageReader
