@@ -15,6 +15,7 @@ from local.runtime.registry_access import registry_section
 from local.runtime.secrets import REGISTRY_ROLES
 from sluice.clients.registry.objects import PREFIX as SCHEMAS
 from sluice.config.platform import ROLES
+from sluice.config.platform_sections.catalog import SQL
 from sluice.config.postgresql import DISABLE, is_loopback
 from sluice.config.reading.toml import dump
 from sluice.config.sections.topic import PROGRESS_TOPIC
@@ -156,9 +157,6 @@ def _policy(*grants: tuple[list[str], list[str]]) -> dict[str, Any]:
     return {"Version": "2012-10-17", "Statement": statements}
 
 
-_SSL = ("catalog_sslmode", "catalog_sslrootcert")
-
-
 def documents(
     home: StackDir,
     network: Network,
@@ -192,12 +190,13 @@ def documents(
             "lake": {
                 "warehouse": f"s3://{WAREHOUSE}/lake",
                 "ledger": f"s3://{WAREHOUSE}/ledger",
-                "catalog_host": network.host("postgres"),
-                "catalog_port": network.ports["postgres"],
-                "catalog_database": "lake",
-                "catalog_user": f"lake_{role}",
-                "catalog_password": secrets[f"lake_{role}"],
-                **({} if is_loopback(network.host("postgres")) else {"catalog_sslmode": DISABLE}),
+                "catalog": {
+                    "type": SQL,
+                    "uri": f"postgresql://{network.address('postgres')}/lake",
+                    "username": f"lake_{role}",
+                    "password": secrets[f"lake_{role}"],
+                    **({} if is_loopback(network.host("postgres")) else {"sslmode": DISABLE}),
+                },
             },
             "source": {"bucket": SOURCE},
             "checkpoints": {"root": str(home.checkpoints)},
@@ -253,9 +252,7 @@ def external(embedded: dict[str, Document], folder: Path) -> dict[str, Document]
         defaults = {name: ours[name] for name in DEFAULTED if name in ours}
         supervisor = {"supervisor": ours["supervisor"]} if "supervisor" in ours else {}
         # An own catalog is as the file declares it: nothing says that its network may be trusted.
-        catalog = {} if "catalog_host" in theirs["lake"] else ours["lake"]
-        kept = {key: value for key, value in ours["lake"].items() if key not in _SSL} | catalog
-        lake = {"lake": kept | theirs["lake"]}
+        lake = {"lake": {"catalog": ours["lake"]["catalog"]} | theirs["lake"]}
         files[role] = {"role": role} | theirs | {"role": role} | lake | supervisor
         files[role] |= {name: value for name, value in defaults.items() if name not in theirs}
         if isinstance(theirs.get("metrics"), dict) and "metrics" in ours:

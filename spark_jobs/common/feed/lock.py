@@ -68,7 +68,7 @@ class Lock:
         self._stream = stream
         self._key = lock_key(f"producer/{stream}")
         self._connection = psycopg2.connect(
-            **lake.libpq(_KEEPALIVES),
+            **lake.catalog.libpq(_KEEPALIVES),
             application_name=f"sluice producer of {stream}",
             # libpq itself would wait without end for a stopped server, whose connections stay open.
             async_=True,

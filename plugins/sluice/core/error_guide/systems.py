@@ -110,8 +110,14 @@ ERRORS = {
         fix="upload the object, or correct `objects` or `source_prefix`",
     ),
     ErrorCode.CATALOG_UNREACHABLE: ErrorGuide(
-        cause="PostgreSQL with the catalog does not answer, or its connections are all in use. Retried",
-        fix="start PostgreSQL",
+        cause="The catalog (its PostgreSQL, REST server or Glue) does not answer, or its connections are "
+        "all in use. Retried",
+        fix="start it",
+    ),
+    ErrorCode.CATALOG_PERMISSION: ErrorGuide(
+        cause="The REST catalog or Glue refuses the role's login, or its rights do not suffice",
+        fix="correct `[lake.catalog]` of the role's platform file, or give its login the right that the "
+        "message names",
     ),
     ErrorCode.TABLE_NOT_FOUND: ErrorGuide(
         cause="The consumer or the queries create it at their first start",
