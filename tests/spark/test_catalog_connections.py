@@ -84,7 +84,7 @@ NAMES = ("psycopg2", "pyiceberg", "jdbc", "sqlalchemy")
 def clients(spark: SparkSession, services: Services) -> Clients:
     made = Clients(spark, services)
     # The catalog's tables, which the others read.
-    made.jdbc()()
+    made.jdbc(host="127.0.0.1", port=made.port)()
     return made
 
 
