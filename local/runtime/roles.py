@@ -15,7 +15,7 @@ from local.runtime.registry_access import registry_section
 from local.runtime.secrets import REGISTRY_ROLES
 from sluice.clients.registry.objects import PREFIX as SCHEMAS
 from sluice.config.platform import ROLES
-from sluice.config.platform_sections.catalog import SQL
+from sluice.config.platform_sections.catalog import REST, SQL
 from sluice.config.postgresql import DISABLE, is_loopback
 from sluice.config.reading.toml import dump
 from sluice.config.sections.topic import PROGRESS_TOPIC
@@ -25,6 +25,8 @@ WAREHOUSE = "warehouse"
 SOURCE = "source"
 # The bucket of checkpoints, where no volume is shared.
 CHECKPOINTS = "checkpoints"
+# The login of the REST catalog in MinIO.
+CATALOG_USER = "sluice-catalog"
 # On a cluster, a Secret with the password of each role under its name, for Strimzi's users: those of the
 # platform files.
 KAFKA_PASSWORDS = "sluice-kafka-passwords"
@@ -110,15 +112,18 @@ _LIST = ["s3:ListBucket", "s3:GetBucketLocation"]
 _VERSIONS = ["s3:ListBucketVersions", "s3:GetBucketVersioning", "s3:ListBucketMultipartUploads"]
 
 
-def s3_policies(checkpoints: bool = False) -> dict[str, dict[str, Any]]:
-    """One policy per role. Only ``maintenance`` may delete, and only current versions of tables' files; and,
-    with ``checkpoints`` in their bucket, ``consumer`` old ones."""
+def s3_policies(checkpoints: bool = False, rest_catalog: bool = False) -> dict[str, dict[str, Any]]:
+    """One policy per role, and with a ``rest_catalog`` one for it. Only ``maintenance`` may delete, and only
+    current versions of tables' files; and, with ``checkpoints`` in their bucket, ``consumer`` old ones."""
     written = [*_READ, *_WRITE, "s3:DeleteObject"]
     kept = [(_LIST, [CHECKPOINTS]), (written, [f"{CHECKPOINTS}/*"])] if checkpoints else []
     ledger, lake = f"{WAREHOUSE}/ledger/*", f"{WAREHOUSE}/lake/*"
     # The files of queries: the prefixes of sinks begin with files/.
     files = f"{WAREHOUSE}/files/*"
-    return {
+    # It writes what a table is, and reads no row.
+    metadata = [(_LIST, [WAREHOUSE]), (_READ + _WRITE, [f"{WAREHOUSE}/lake/*/metadata/*"])]
+    catalog = {"catalog": _policy(*metadata)} if rest_catalog else {}
+    return catalog | {
         "airflow": _policy(
             (_LIST + _VERSIONS, [WAREHOUSE, SOURCE]),
             (_READ, [f"{WAREHOUSE}/*", f"{SOURCE}/*"]),
@@ -149,6 +154,18 @@ def s3_policies(checkpoints: bool = False) -> dict[str, dict[str, Any]]:
     }
 
 
+# Who may change tables in the catalog, and who may only read it: in PostgreSQL as in a REST catalog.
+CATALOG_WRITERS, CATALOG_READERS = ("producer", "consumer"), ("airflow", "reader", "observer")
+
+
+def catalog_tokens(secrets: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """The tokens that a REST catalog lets in: `reader` or `writer` -> role -> token."""
+    rights = {"reader": CATALOG_READERS, "writer": CATALOG_WRITERS}
+    return {
+        right: {role: secrets[f"catalog_{role}"] for role in allowed} for right, allowed in rights.items()
+    }
+
+
 def _policy(*grants: tuple[list[str], list[str]]) -> dict[str, Any]:
     statements = [
         {"Effect": "Allow", "Action": actions, "Resource": [f"arn:aws:s3:::{name}" for name in resources]}
@@ -163,11 +180,13 @@ def documents(
     secrets: Mapping[str, str],
     feeds: Mapping[str, str] | None = None,
     registry: bool = False,
+    rest_catalog: bool = False,
 ) -> dict[str, Document]:
     """The platform file of each role, as plain data.
 
     `feeds`: stream → another address of its feed, for the producer and for Airflow, whose loads report it.
-    `registry`: whether the stack runs a schema registry.
+    `registry`, `rest_catalog`: whether the stack runs a schema registry, and Iceberg's REST catalog, through
+    which roles find tables then.
     """
     files: dict[str, Document] = {}
     for role in ROLES:
@@ -190,13 +209,7 @@ def documents(
             "lake": {
                 "warehouse": f"s3://{WAREHOUSE}/lake",
                 "ledger": f"s3://{WAREHOUSE}/ledger",
-                "catalog": {
-                    "type": SQL,
-                    "uri": f"postgresql://{network.address('postgres')}/lake",
-                    "username": f"lake_{role}",
-                    "password": secrets[f"lake_{role}"],
-                    **({} if is_loopback(network.host("postgres")) else {"sslmode": DISABLE}),
-                },
+                "catalog": _catalog_section(role, network, secrets, rest_catalog),
             },
             "source": {"bucket": SOURCE},
             "checkpoints": {"root": str(home.checkpoints)},
@@ -220,6 +233,24 @@ def documents(
         for role in REGISTRY_ROLES:
             files[role]["registry"] = registry_section(role, network, secrets)
     return files
+
+
+def _catalog_section(role: str, network: Network, secrets: Mapping[str, str], rest: bool) -> Document:
+    """[lake.catalog] of a role's platform file."""
+    if rest:
+        return {
+            "type": REST,
+            "uri": f"http://{network.address('rest_catalog')}",
+            "token": secrets[f"catalog_{role}"],
+            **({} if is_loopback(network.host("rest_catalog")) else {"plain_text": True}),
+        }
+    return {
+        "type": SQL,
+        "uri": f"postgresql://{network.address('postgres')}/lake",
+        "username": f"lake_{role}",
+        "password": secrets[f"lake_{role}"],
+        **({} if is_loopback(network.host("postgres")) else {"sslmode": DISABLE}),
+    }
 
 
 # Sections of a platform file that SLUICE_EXTERNAL may leave out, beside the supervisor's.
