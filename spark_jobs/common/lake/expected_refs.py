@@ -1,9 +1,8 @@
 """Commits that are made only if every ref is where it was expected, one that they do not change too.
 
-A catalog of pointers (a database, Glue) compares the metadata file that was read with its own, and so all
-that is in it. A REST catalog compares what the request requires, and Iceberg's Java client requires of the
-refs only those that it sets: it publishes also after the writer's branch was removed, and removes a branch
-that has moved.
+A database compares the metadata file that was read with its own, and so all that is in it. A REST catalog
+compares what the request requires, and Iceberg's Java client requires of the refs only those that it sets: it
+publishes also after the writer's branch was removed, and removes a branch that has moved.
 """
 
 from __future__ import annotations

@@ -43,15 +43,6 @@ def test_a_rest_catalog_is_told_the_same_by_both_clients() -> None:
     assert "warehouse" not in lake(**REST).spark()
 
 
-def test_glue_has_the_keys_and_the_region_of_s3_unless_it_has_its_own() -> None:
-    made = lake(type="glue", catalog_id="123456789012")
-    assert made.spark() == {"type": "glue", "warehouse": "s3://w/lake", "glue.id": "123456789012"}
-    found = made.pyiceberg(S3_KEYS)
-    assert (found["glue.access-key-id"], found["glue.region"]) == ("key", S3_KEYS.region)
-    other = lake(type="glue", uri="http://glue.test:1", region="eu-west-1").pyiceberg(S3_KEYS)
-    assert (other["glue.endpoint"], other["glue.region"]) == ("http://glue.test:1", "eu-west-1")
-
-
 def test_a_database_has_a_port_of_its_own_or_the_usual_one() -> None:
     made = lake(type="sql", uri="postgresql://localhost/lake", username="u", password="p")
     assert made.spark()["uri"] == "jdbc:postgresql://localhost:5432/lake"
@@ -64,10 +55,9 @@ SQL = {"type": "sql", "uri": "postgresql://localhost/lake", "username": "u", "pa
 @pytest.mark.parametrize(
     ("declared", "message"),
     [
-        ({"type": "hive"}, "type is 'hive'. Fix: use one of sql, rest, glue"),
+        ({"type": "hive"}, "type is 'hive'. Fix: use one of sql, rest"),
         ({**SQL, "token": "t"}, "token has no meaning for type 'sql'. Fix: remove it"),
         ({**REST, "sslmode": "disable"}, "sslmode has no meaning for type 'rest'"),
-        ({"type": "glue", "credential": "a:b"}, "credential has no meaning for type 'glue'"),
         *(
             ({**SQL, "uri": uri}, "no address of a database. Fix: write postgresql://host:port/database")
             for uri in (
@@ -93,7 +83,6 @@ SQL = {"type": "sql", "uri": "postgresql://localhost/lake", "username": "u", "pa
             {**REST, "credential": "a:hidden", "oauth2_server_uri": "http://h/t"},
             "oauth2_server_uri is of another machine",
         ),
-        ({"type": "glue", "uri": "glue.test"}, "Fix: write it with http:// or https://"),
     ],
 )
 def test_a_catalog_that_is_declared_wrongly_is_refused(declared: dict[str, Any], message: str) -> None:

@@ -11,10 +11,8 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table.metadata import TableMetadata
 
 from sluice.clients.catalogs.errors import asking
-from sluice.config.platform_sections.catalog import ANSWER_SECONDS, GLUE, REST, SQL
+from sluice.config.platform_sections.catalog import REST, SQL
 from sluice.config.platform_sections.lake import CATALOG
-
-CONNECT_SECONDS = 5
 
 
 @dataclass(frozen=True)
@@ -40,7 +38,7 @@ class Pointers(Protocol):
 def opened(properties: Mapping[str, str]) -> Pointers:
     """By PyIceberg's properties, as ``Lake.pyiceberg`` has them. Raises Refused or Unreachable."""
     # Not load_catalog(): it merges in ~/.pyiceberg.yaml.
-    kinds: dict[str, type[Any]] = {SQL: _SqlPointers, REST: _RestPointers, GLUE: _GluePointers}
+    kinds: dict[str, type[Any]] = {SQL: _SqlPointers, REST: _RestPointers}
     with asking("the lake's catalog"):
         found: Pointers = kinds[properties.get("type", SQL)](properties)
     return found
@@ -94,41 +92,3 @@ class _RestPointers:
 
     def close(self) -> None:
         """Its session is PyIceberg's own, and ends with it."""
-
-
-class _GluePointers:
-    """One request."""
-
-    def __init__(self, properties: Mapping[str, str]) -> None:
-        import boto3
-        from botocore.config import Config
-        from pyiceberg.catalog.glue import GlueCatalog
-
-        # PyIceberg's own client has no deadline.
-        client = boto3.client(
-            "glue",
-            endpoint_url=properties.get("glue.endpoint"),
-            region_name=properties["glue.region"],
-            aws_access_key_id=properties["glue.access-key-id"],
-            aws_secret_access_key=properties["glue.secret-access-key"],
-            config=Config(
-                connect_timeout=CONNECT_SECONDS,
-                read_timeout=ANSWER_SECONDS,
-                retries={"mode": "standard", "total_max_attempts": 5},
-            ),
-        )
-        self._id = {"CatalogId": properties["glue.id"]} if "glue.id" in properties else {}
-        self.catalog = GlueCatalog(CATALOG, client, **properties)
-
-    def find(self, name: str) -> Pointer | None:
-        namespace, table = name.rsplit(".", 1)
-        glue = self.catalog.glue
-        try:
-            found = glue.get_table(DatabaseName=namespace, Name=table, **self._id)["Table"]
-        except glue.exceptions.EntityNotFoundException:
-            return None
-        location = found.get("Parameters", {}).get("metadata_location")
-        return Pointer(location) if location else None
-
-    def close(self) -> None:
-        self.catalog.glue.close()

@@ -11,7 +11,7 @@ from sluice.config.postgresql import is_loopback
 from sluice.config.reading.toml import ConfigError
 from sluice.config.reading.urls import VISIBLE, check_url
 
-SQL, REST, GLUE = "sql", "rest", "glue"
+SQL, REST = "sql", "rest"
 # For a statement in the database, which reads or swaps one pointer; and for an answer of any catalog.
 STATEMENT_SECONDS, ANSWER_SECONDS = 45, 60
 POSTGRESQL_PORT = 5432
@@ -19,7 +19,6 @@ POSTGRESQL_PORT = 5432
 KEYS = {
     SQL: ("username", "password", "sslmode", "sslrootcert"),
     REST: ("warehouse", "prefix", "token", "credential", "oauth2_server_uri", "scope", "plain_text"),
-    GLUE: ("catalog_id", "region"),
 }
 
 
@@ -27,12 +26,12 @@ KEYS = {
 class Catalog:
     """The catalog, with the names that Iceberg's own clients give its properties."""
 
-    type: Annotated[str, "kind of the [catalog](#a-catalog): `sql`, `rest` or `glue`"]
+    type: Annotated[str, "kind of the [catalog](#a-catalog): `sql` or `rest`"]
     uri: Annotated[
         str,
         "`sql`: `postgresql://host:port/database`, without a login; `rest`: the server's address, up to the "
-        "part before `/v1`; `glue`: its endpoint, empty for that of AWS in the region",
-    ] = ""
+        "part before `/v1`",
+    ]
     username: Annotated[str, "`sql`: the role's user"] = ""
     password: Annotated[str, "`sql`: of `username`"] = field(default="", repr=False)
     sslmode: Annotated[
@@ -58,8 +57,6 @@ class Catalog:
         bool,
         "`rest`: true: a login is sent to another machine over `http://`, in a network that you trust",
     ] = False
-    catalog_id: Annotated[str, "`glue`: account whose catalog it is; empty: that of the keys"] = ""
-    region: Annotated[str, "`glue`: its region; empty: that of `[s3]`"] = ""
 
     @property
     def _ssl(self) -> dict[str, str]:
@@ -108,7 +105,18 @@ class Catalog:
                 "uri": f"jdbc:postgresql://{self._place}",
                 "jdbc.schema-version": "V1",
             } | jdbc
-        return self._named("type", "glue.endpoint" if self.type == GLUE else "uri")
+        # By the names that both of Iceberg's clients know.
+        properties = {
+            "type": self.type,
+            "uri": self.uri,
+            "warehouse": self.warehouse,
+            "prefix": self.prefix,
+            "token": self.token,
+            "credential": self.credential,
+            "oauth2-server-uri": self.oauth2_server_uri,
+            "scope": self.scope,
+        }
+        return {name: value for name, value in properties.items() if value}
 
     def pyiceberg(self) -> dict[str, str]:
         """Properties for PyIceberg, without those of S3. Of ``sql`` after an import of
@@ -122,20 +130,6 @@ class Catalog:
         query |= {"plugin": postgresql.PLUGIN, postgresql.DEADLINE_KEY: ANSWER_SECONDS}
         uri = f"postgresql+psycopg2://{user}:{password}@{self._place}?{urlencode(query)}"
         return {"type": "sql", "uri": uri, "init_catalog_tables": "false"}
-
-    def _named(self, kind: str, uri: str) -> dict[str, str]:
-        """What is declared, by the names that both of Iceberg's clients know."""
-        names = {
-            "warehouse": self.warehouse,
-            "prefix": self.prefix,
-            "token": self.token,
-            "credential": self.credential,
-            "oauth2-server-uri": self.oauth2_server_uri,
-            "scope": self.scope,
-            "glue.id": self.catalog_id,
-            uri: self.uri,
-        }
-        return {kind: self.type} | {name: value for name, value in names.items() if value}
 
 
 def check(catalog: Catalog, where: str) -> None:
@@ -152,7 +146,7 @@ def check(catalog: Catalog, where: str) -> None:
     if "@" in catalog.uri:
         # Before any message shows it.
         raise ConfigError(f"{where}: uri has a login in it. Fix: write it as keys of its own")
-    {SQL: _check_sql, REST: _check_rest, GLUE: _check_glue}[catalog.type](catalog, where)
+    {SQL: _check_sql, REST: _check_rest}[catalog.type](catalog, where)
 
 
 def _check_sql(catalog: Catalog, where: str) -> None:
@@ -198,8 +192,3 @@ def _check_rest(catalog: Catalog, where: str) -> None:
                 f"{where}: {key} is of another machine, and the login would be sent to it in plain text. "
                 "Fix: write https://, or, in a network that you trust, plain_text = true"
             )
-
-
-def _check_glue(catalog: Catalog, where: str) -> None:
-    if catalog.uri:
-        check_url(catalog.uri, f"{where}: uri")

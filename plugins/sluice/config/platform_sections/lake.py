@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from sluice.config.platform_sections.catalog import GLUE, REST, Catalog
+from sluice.config.platform_sections.catalog import REST, Catalog
 from sluice.config.platform_sections.s3 import S3
 
 # The catalog's name in Spark, and in its database.
@@ -38,8 +38,4 @@ class Lake:
             "s3.access-key-id": s3.access_key,
             "s3.secret-access-key": s3.secret_key,
         }
-        if self.catalog.type == GLUE:
-            region = self.catalog.region or s3.region
-            login = {"access-key-id": s3.access_key, "secret-access-key": s3.secret_key, "region": region}
-            properties |= {f"glue.{key}": value for key, value in login.items()}
         return properties | ({"s3.endpoint": s3.endpoint} if s3.endpoint else {})

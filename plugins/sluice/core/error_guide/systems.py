@@ -110,12 +110,12 @@ ERRORS = {
         fix="upload the object, or correct `objects` or `source_prefix`",
     ),
     ErrorCode.CATALOG_UNREACHABLE: ErrorGuide(
-        cause="The catalog (its PostgreSQL, REST server or Glue) does not answer, or its connections are "
+        cause="The catalog (its PostgreSQL or REST server) does not answer, or its connections are "
         "all in use. Retried",
         fix="start it",
     ),
     ErrorCode.CATALOG_PERMISSION: ErrorGuide(
-        cause="The REST catalog or Glue refuses the role's login, or its rights do not suffice",
+        cause="The REST catalog refuses the role's login, or its rights do not suffice",
         fix="correct `[lake.catalog]` of the role's platform file, or give its login the right that the "
         "message names",
     ),
