@@ -55,7 +55,7 @@ SQL = {"type": "sql", "uri": "postgresql://localhost/lake", "username": "u", "pa
 @pytest.mark.parametrize(
     ("declared", "message"),
     [
-        ({"type": "hive"}, "type is 'hive'. Fix: use one of sql, rest"),
+        ({"type": "hive", "uri": "h"}, "type is 'hive'. Fix: use one of sql, rest"),
         ({**SQL, "token": "t"}, "token has no meaning for type 'sql'. Fix: remove it"),
         ({**REST, "sslmode": "disable"}, "sslmode has no meaning for type 'rest'"),
         *(
